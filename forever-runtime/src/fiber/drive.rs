@@ -1,0 +1,39 @@
+//! Drives one run of a fiber to its end: returned, stopped or panicked.
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use super::frame::{Frame, Run, Stopped};
+use super::{Fiber, FiberContext};
+
+/// How a run ended.
+#[derive(Debug)]
+pub(crate) enum Ended<T, E> {
+    Returned(Result<T, E>),
+    Stopped(Stopped),
+    Panicked(String),
+}
+
+/// Runs `frame` until the function returns, stops or panics.
+pub(crate) async fn drive<F: Fiber>(start: Option<F>, ctx: &FiberContext, mut frame: Frame, run: &Arc<Run>) -> Ended<F::Output, F::Error> {
+    let mut future = pin!(F::drive(start, ctx, &mut frame));
+    poll_fn(|cx| {
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
+        match polled {
+            Err(payload) => Poll::Ready(Ended::Panicked(panic_message(payload.as_ref()))),
+            Ok(Poll::Ready(result)) => Poll::Ready(Ended::Returned(result)),
+            Ok(Poll::Pending) => match run.take_stopped() {
+                Some(stopped) => Poll::Ready(Ended::Stopped(stopped)),
+                None => Poll::Pending,
+            },
+        }
+    })
+    .await
+}
+
+fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a value that is not text").to_owned()
+}

@@ -1,0 +1,377 @@
+//! One activation of a fiber function: where it resumes, what it restores, and the checkpoints it makes.
+//!
+//! Generated code asks three questions (`running`, `inside`, `past`), restores, and checkpoints. A frame is either running
+//! or on its way to the cut point it resumes into; on the way only restores happen. What cannot go on (a local that cannot
+//! be read, a checkpoint that cannot be written) is put down in `Stop`, and the future never becomes ready: the driver sees
+//! the reason and drops it, so no error type of the user's is needed.
+use std::future::Future;
+use std::ops::RangeInclusive;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use super::machine::{CutKind, Machine};
+use super::saved::Saved;
+use super::snapshot::Snapshot;
+use super::{Fiber, FiberContext};
+use crate::error::Error;
+
+pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Where checkpoints go.
+pub(crate) trait Sink: Send + Sync {
+    /// Stores a checkpoint; it is durable when the future is ready.
+    fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// Stores what is known of a step that has not finished; durable when the future is ready. Replaces the op's last record.
+    fn save_op(&self, record: OpRecord) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// What [`Sink::save_op`] stored under this id, if the step has not finished since.
+    fn load_op<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<OpRecord>, Error>>;
+}
+
+/// What is stored of a step between its attempts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OpRecord {
+    /// Stable over re-runs of the same step at the same place.
+    pub(crate) id: String,
+    /// The step's stored name.
+    pub(crate) step: String,
+    /// How many attempts have failed.
+    pub(crate) failed: u32,
+    /// What the body stashed last, as text of [`crate::exact`].
+    pub(crate) stash: Option<String>,
+}
+
+/// One snapshot on its way to the store.
+#[derive(Debug)]
+pub(crate) struct Checkpoint {
+    /// The whole snapshot, JSON.
+    pub(crate) snapshot: String,
+    /// The name of the cut point that was passed, for logs; of the innermost frame.
+    pub(crate) at: &'static str,
+    /// How many checkpoints the fiber has made, with this one.
+    pub(crate) number: u64,
+    /// The op that ends with this checkpoint: its record goes in the same transaction.
+    pub(crate) finished_op: Option<String>,
+}
+
+/// Why a fiber stopped without returning.
+#[derive(Debug)]
+pub(crate) enum Stopped {
+    /// The snapshot does not fit the code.
+    Parked(String),
+    /// A value could not be saved: the fiber's failure.
+    Failed(String),
+    /// The store failed: nobody's fault, try again.
+    Interrupted(Error),
+}
+
+/// What all frames of one run share.
+pub(crate) struct Run {
+    pub(crate) sink: Arc<dyn Sink>,
+    /// Checkpoints made so far, over all processes.
+    pub(crate) checkpoints: AtomicU64,
+    stopped: Mutex<Option<Stopped>>,
+}
+
+impl Run {
+    pub(crate) fn new(sink: Arc<dyn Sink>, checkpoints: u64) -> Arc<Self> {
+        Arc::new(Run { sink, checkpoints: AtomicU64::new(checkpoints), stopped: Mutex::new(None) })
+    }
+
+    fn stop(&self, why: Stopped) {
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+    }
+
+    pub(crate) fn take_stopped(&self) -> Option<Stopped> {
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// One activation of a fiber function.
+#[doc(hidden)]
+pub struct Frame {
+    run: Arc<Run>,
+    machine: &'static Machine,
+    target: Option<Target>,
+    /// The text of the outer frames before and after this one's.
+    prefix: String,
+    suffix: String,
+}
+
+/// The cut point being resumed into and what is still to be restored on the way.
+struct Target {
+    cut: u32,
+    locals: Locals,
+    call: Option<Box<Snapshot>>,
+}
+
+impl std::fmt::Debug for Frame {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "frame of `{}`", self.machine.name)
+    }
+}
+
+impl Frame {
+    /// A frame that starts at the beginning.
+    pub(crate) fn start(machine: &'static Machine, run: Arc<Run>) -> Self {
+        Frame { run, machine, target: None, prefix: String::new(), suffix: String::new() }
+    }
+
+    /// A frame that resumes; `Err` says why it cannot.
+    pub(crate) fn resume(machine: &'static Machine, run: Arc<Run>, snapshot: Snapshot) -> Result<Self, String> {
+        let mut frame = Frame::start(machine, run);
+        frame.aim(snapshot)?;
+        Ok(frame)
+    }
+
+    fn aim(&mut self, snapshot: Snapshot) -> Result<(), String> {
+        let name = self.machine.name;
+        let Some(cut) = self.machine.find(&snapshot.at) else {
+            return Err(format!("step `{}` of `{name}` is not in the code any more", snapshot.at));
+        };
+        let mut locals = snapshot.locals;
+        let spec = &self.machine.cuts[cut as usize];
+        if snapshot.call.is_some() && spec.kind != CutKind::Call {
+            return Err(format!("`{}` of `{name}` was a call and is a step now", snapshot.at));
+        }
+        for local in spec.locals {
+            if !locals.contains_key(local.name) && !(local.result && snapshot.call.is_some()) {
+                return Err(format!("local `{}` of `{name}` is needed after step `{}` but is not in the snapshot", local.name, spec.name));
+            }
+        }
+        locals.retain(|name, _| spec.locals.iter().any(|l| l.name == name));
+        self.target = Some(Target { cut, locals: Locals { step: spec.name, values: locals }, call: snapshot.call });
+        Ok(())
+    }
+
+    /// Whether user code runs now, as against being skipped on the way to a cut point.
+    pub fn running(&self) -> bool {
+        self.target.is_none()
+    }
+
+    /// Whether the cut point being resumed into is one of these.
+    pub fn inside(&self, cuts: RangeInclusive<u32>) -> bool {
+        self.target.as_ref().is_some_and(|t| cuts.contains(&t.cut))
+    }
+
+    /// Whether the cut point being resumed into comes after this one.
+    pub fn past(&self, cut: u32) -> bool {
+        self.target.as_ref().is_some_and(|t| t.cut > cut)
+    }
+
+    /// Whether a `call!` is to be entered: anew, or into the callee's snapshot.
+    pub fn calls(&self, cut: u32) -> bool {
+        self.target.as_ref().is_none_or(|t| t.cut == cut && t.call.is_some())
+    }
+
+    /// Takes values out of the snapshot.
+    pub fn restore<T>(&mut self, read: impl FnOnce(&mut Locals) -> Result<T, Unreadable>) -> Restore<T> {
+        let target = self.target.as_mut().expect("values are restored only on the way to a cut point");
+        match read(&mut target.locals) {
+            Ok(value) => Restore(Some(value)),
+            Err(Unreadable(why)) => {
+                self.run.stop(Stopped::Parked(why));
+                Restore(None)
+            }
+        }
+    }
+
+    /// Begins to run again if this is the cut point being resumed into.
+    pub fn arrive(&mut self, cut: u32) {
+        if let Some(target) = self.target.take_if(|t| t.cut == cut) {
+            debug_assert!(target.locals.values.is_empty(), "not restored at `{}`: {:?}", target.locals.step, target.locals.values);
+        }
+    }
+
+    /// Replaces the snapshot: the fiber stands at `cut` and keeps what `save` puts down.
+    pub fn checkpoint(&mut self, cut: u32, save: impl FnOnce(&mut Save<'_>)) -> BoxFuture<'static, ()> {
+        let text = self.write(cut, save, "null}");
+        let at = self.machine.cuts[cut as usize].name;
+        Box::pin(commit(Arc::clone(&self.run), text, at))
+    }
+
+    /// Runs another fiber inline, from its start or from the snapshot it left in ours, then checkpoints with its value.
+    ///
+    /// `save` runs before this returns, so that the future holds no borrow of the caller's locals.
+    pub fn call<'a, F: Fiber>(
+        &'a mut self,
+        cut: u32,
+        start: Option<F>,
+        ctx: &'a FiberContext,
+        result: Option<&'static str>,
+        save: impl FnOnce(&mut Save<'_>),
+    ) -> BoxFuture<'a, Result<F::Output, F::Error>> {
+        let nested = self.target.take().and_then(|t| t.call);
+        let open = self.write(cut, save, "");
+        Box::pin(async move {
+            let (open, mut callee) = match self.callee::<F>(open, nested) {
+                Ok(opened) => opened,
+                Err(stopped) => {
+                    self.run.stop(stopped);
+                    std::future::pending().await
+                }
+            };
+            let value = F::drive(start, ctx, &mut callee).await?;
+            let text = close_call(open, result, &value).map(|text| text + &self.suffix);
+            commit(Arc::clone(&self.run), text, self.machine.cuts[cut as usize].name).await;
+            Ok(value)
+        })
+    }
+
+    /// The frame of a callee, and the open text of this one around it.
+    fn callee<F: Fiber>(&self, open: Result<String, String>, nested: Option<Box<Snapshot>>) -> Result<(String, Frame), Stopped> {
+        let mut open = open.map_err(Stopped::Failed)?;
+        open.truncate(open.len() - self.suffix.len());
+        let mut callee = Frame::start(F::MACHINE, Arc::clone(&self.run));
+        callee.prefix = format!("{open}{{\"fiber\":{},", json_string(F::MACHINE.name));
+        callee.suffix = format!("}}{}", self.suffix);
+        if let Some(snapshot) = nested {
+            callee.aim(*snapshot).map_err(Stopped::Parked)?;
+        }
+        Ok((open, callee))
+    }
+
+    fn write(&self, cut: u32, save: impl FnOnce(&mut Save<'_>), close: &str) -> Result<String, String> {
+        let cut = &self.machine.cuts[cut as usize];
+        let mut text = String::with_capacity(self.prefix.len() + 256);
+        if self.prefix.is_empty() {
+            text.push('{');
+        } else {
+            text.push_str(&self.prefix);
+        }
+        text.push_str("\"at\":");
+        text.push_str(&json_string(cut.name));
+        text.push_str(",\"locals\":{");
+        let mut out = Save { text: &mut text, step: cut.name, first: true, error: None };
+        save(&mut out);
+        if let Some(error) = out.error {
+            return Err(error);
+        }
+        text.push_str("},\"call\":");
+        text.push_str(close);
+        text.push_str(&self.suffix);
+        Ok(text)
+    }
+}
+
+/// Turns the open text of a frame under way in a call into the closed one after it.
+fn close_call<T: Saved>(mut text: String, result: Option<&'static str>, value: &T) -> Result<String, String> {
+    const OPEN: &str = "},\"call\":";
+    if let Some(name) = result {
+        text.truncate(text.len() - OPEN.len());
+        let first = text.ends_with("\"locals\":{");
+        let mut save = Save { text: &mut text, step: name, first, error: None };
+        save.put(name, value);
+        if let Some(error) = save.error {
+            return Err(error);
+        }
+        text.push_str(OPEN);
+    }
+    text.push_str("null}");
+    Ok(text)
+}
+
+async fn commit(run: Arc<Run>, text: Result<String, String>, at: &'static str) {
+    let stopped = match text {
+        Err(why) => Stopped::Failed(why),
+        Ok(snapshot) => {
+            let number = run.checkpoints.fetch_add(1, Ordering::Relaxed) + 1;
+            match run.sink.commit(Checkpoint { snapshot, at, number, finished_op: None }).await {
+                Ok(()) => return,
+                Err(error) => Stopped::Interrupted(error),
+            }
+        }
+    };
+    run.stop(stopped);
+    std::future::pending().await
+}
+
+fn json_string(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Ready with what was restored, or never: then the reason is with the driver.
+#[doc(hidden)]
+#[derive(Debug)]
+#[must_use = "restored values come out of `.await`"]
+pub struct Restore<T>(Option<T>);
+
+impl<T> Unpin for Restore<T> {}
+
+impl<T> Future for Restore<T> {
+    type Output = T;
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<T> {
+        self.0.take().map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+/// The values of a snapshot that are still to be restored.
+#[doc(hidden)]
+#[derive(Debug, Default)]
+pub struct Locals {
+    pub(crate) step: &'static str,
+    pub(crate) values: std::collections::BTreeMap<String, Box<serde_json::value::RawValue>>,
+}
+
+impl Locals {
+    /// The value of a local that is in the snapshot.
+    pub fn get<T: Saved>(&mut self, name: &str) -> Result<T, Unreadable> {
+        self.maybe(name)?.ok_or_else(|| Unreadable(format!("local `{name}` is not in the snapshot taken at step `{}`", self.step)))
+    }
+
+    /// The value of a local that only some cut points keep.
+    pub fn maybe<T: Saved>(&mut self, name: &str) -> Result<Option<T>, Unreadable> {
+        let Some(text) = self.values.remove(name) else { return Ok(None) };
+        match T::restore(text.get()) {
+            Ok(value) => Ok(Some(value)),
+            Err(why) => Err(Unreadable(format!(
+                "local `{name}` saved at step `{}` cannot be read as `{}`: {why}",
+                self.step,
+                std::any::type_name::<T>()
+            ))),
+        }
+    }
+}
+
+/// A stored value that the code cannot read.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Unreadable(pub(crate) String);
+
+/// Writes the locals of a snapshot.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Save<'a> {
+    text: &'a mut String,
+    step: &'static str,
+    first: bool,
+    error: Option<String>,
+}
+
+impl Save<'_> {
+    pub fn put(&mut self, name: &'static str, value: &dyn Saved) {
+        if self.error.is_some() {
+            return;
+        }
+        let checked = value.save().and_then(|text| {
+            if cfg!(debug_assertions) {
+                value.check(&text)?;
+            }
+            Ok(text)
+        });
+        match checked {
+            Ok(text) => {
+                if !std::mem::take(&mut self.first) {
+                    self.text.push(',');
+                }
+                self.text.push_str(&json_string(name));
+                self.text.push(':');
+                self.text.push_str(&text);
+            }
+            Err(why) => self.error = Some(format!("local `{name}` cannot be saved at step `{}`: {why}", self.step)),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Layer 2: fibers. What a `#[fiber]` function is to the runtime, and what runs it.
+//!
+//! `machine` is the static description that the macro writes; `frame` is one activation of a machine, the only thing
+//! generated code talks to; `saved` and `iter` say what can be kept across a cut point.
+
+pub(crate) mod drive;
+pub(crate) mod frame;
+pub(crate) mod iter;
+pub(crate) mod machine;
+pub(crate) mod saved;
+mod snapshot;
+
+use std::any::Any;
+use std::future::Future;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use frame::{Frame, Locals, Save, Unreadable};
+use machine::Machine;
+pub use snapshot::Snapshot;
+
+/// A durable function: what `#[fiber]` implements for the type that carries its name.
+///
+/// A value of the type is an invocation, the arguments of one run.
+pub trait Fiber: Send + Sized + 'static {
+    /// What the function gives back in its `Ok`; it is stored.
+    type Output: Serialize + DeserializeOwned + Send + 'static;
+    /// What it gives back in its `Err`; its text is stored.
+    type Error: Into<Box<dyn std::error::Error + Send + Sync>>;
+
+    #[doc(hidden)]
+    const MACHINE: &'static Machine;
+
+    #[doc(hidden)]
+    fn needs(needs: &mut Needs<'_>);
+
+    #[doc(hidden)]
+    fn save(&self, save: &mut Save<'_>);
+
+    #[doc(hidden)]
+    fn load(arguments: &mut Locals) -> Result<Self, Unreadable>;
+
+    /// Runs from the start (`Some`) or from the frame's resume target (`None`).
+    #[doc(hidden)]
+    fn drive<'run>(
+        start: Option<Self>,
+        ctx: &'run FiberContext,
+        frame: &'run mut Frame,
+    ) -> impl Future<Output = Result<Self::Output, Self::Error>> + Send + 'run;
+}
+
+/// Implemented by `Result` alone, so that an alias as return type (`anyhow::Result<T>`) can be taken apart.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a fiber must return a `Result`, not `{Self}`",
+    label = "not a `Result`",
+    note = "return `anyhow::Result<..>` or `Result<.., YourError>`: a fiber that ends in `Err` is stored as failed"
+)]
+pub trait IsResult {
+    type Ok;
+    type Err;
+}
+
+impl<T, E> IsResult for Result<T, E> {
+    type Ok = T;
+    type Err = E;
+}
+
+/// What a running fiber knows of itself.
+#[derive(Debug)]
+pub struct FiberContext {
+    id: String,
+    resources: Resources,
+}
+
+impl FiberContext {
+    pub(crate) fn new(id: String, resources: Resources) -> Self {
+        FiberContext { id, resources }
+    }
+
+    /// The fiber's id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    #[doc(hidden)]
+    pub fn resource<T: Send + Sync + 'static>(&self) -> Res<T> {
+        self.resources.get().expect("resources are checked when the database is opened")
+    }
+}
+
+/// A resource of the runtime, found by its type: a client, a model, a configuration. Never saved, given anew on every resume.
+pub struct Res<T: ?Sized>(Arc<T>);
+
+impl<T: ?Sized> Clone for Res<T> {
+    fn clone(&self) -> Self {
+        Res(Arc::clone(&self.0))
+    }
+}
+
+impl<T: ?Sized> Deref for Res<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: std::fmt::Debug + ?Sized> std::fmt::Debug for Res<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The resources of a runtime, by type.
+#[derive(Clone, Default)]
+pub(crate) struct Resources(Vec<Arc<dyn Any + Send + Sync>>);
+
+impl std::fmt::Debug for Resources {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} resources", self.0.len())
+    }
+}
+
+impl Resources {
+    /// Adds a resource; a second one of the same type takes the first one's place.
+    pub(crate) fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
+        self.0.retain(|r| !r.is::<T>());
+        self.0.push(Arc::new(value));
+    }
+
+    fn get<T: Send + Sync + 'static>(&self) -> Option<Res<T>> {
+        self.0.iter().find_map(|r| Arc::clone(r).downcast::<T>().ok()).map(Res)
+    }
+}
+
+/// Collects the resources that a fiber needs and the runtime lacks.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Needs<'a> {
+    resources: &'a Resources,
+    /// Parameter name and type name of each missing resource.
+    pub(crate) missing: Vec<(&'static str, &'static str)>,
+}
+
+impl<'a> Needs<'a> {
+    pub(crate) fn new(resources: &'a Resources) -> Self {
+        Needs { resources, missing: Vec::new() }
+    }
+
+    pub fn resource<T: Send + Sync + 'static>(&mut self, parameter: &'static str) {
+        if self.resources.get::<T>().is_none() {
+            self.missing.push((parameter, std::any::type_name::<T>()));
+        }
+    }
+}

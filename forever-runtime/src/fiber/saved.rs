@@ -1,0 +1,55 @@
+//! What can be kept across a cut point: anything that serde can write and read again.
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::exact;
+
+/// A value that a snapshot can hold.
+///
+/// Implemented for everything that is `Serialize` and `DeserializeOwned`, and for nothing else.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be saved",
+    label = "kept across a cut point",
+    note = "derive `serde::Serialize` and `serde::Deserialize` for it, make it again after a resume with `#[fresh] let`, or take it as a resource (`Res<T>`)"
+)]
+pub trait Saved {
+    /// The stored text, or why there can be none.
+    #[doc(hidden)]
+    fn save(&self) -> Result<String, String>;
+
+    /// Reads the text back and writes it again: `Err` says how the two differ.
+    #[doc(hidden)]
+    fn check(&self, text: &str) -> Result<(), String>;
+
+    #[doc(hidden)]
+    fn restore(text: &str) -> Result<Self, String>
+    where
+        Self: Sized;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + DeserializeOwned> Saved for T {
+    fn save(&self) -> Result<String, String> {
+        exact::to_string(self).map_err(|e| e.to_string())
+    }
+
+    fn check(&self, text: &str) -> Result<(), String> {
+        let again: T = exact::from_str(text).map_err(|e| format!("it was written but cannot be read back: {e}"))?;
+        let second = exact::to_string(&again).map_err(|e| format!("it was read back but cannot be written again: {e}"))?;
+        if exact::same(text, &second) {
+            return Ok(());
+        }
+        Err(format!("it does not come back as it was: saved as {}, restored as {}", clip(text), clip(&second)))
+    }
+
+    fn restore(text: &str) -> Result<Self, String> {
+        exact::from_str(text).map_err(|e| e.to_string())
+    }
+}
+
+/// The beginning of a long text, for a message.
+fn clip(text: &str) -> String {
+    match text.char_indices().nth(200) {
+        Some((end, _)) => format!("{}..", &text[..end]),
+        None => text.to_owned(),
+    }
+}
