@@ -6,6 +6,7 @@
 pub(crate) mod drive;
 pub(crate) mod frame;
 pub(crate) mod iter;
+pub(crate) mod keeps_order;
 pub(crate) mod machine;
 pub(crate) mod saved;
 mod snapshot;
@@ -19,6 +20,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use frame::{Frame, Locals, Save, Unreadable};
+pub use keeps_order::KeepsOrder;
 use machine::Machine;
 pub use snapshot::Snapshot;
 
