@@ -28,10 +28,10 @@ pub struct Source<I> {
 #[derive(Debug)]
 pub struct AnySource<I>(Option<I>);
 
-/// Wraps the expression after `in`. The bound stands here, where it gives the compiler's own "is not an iterator".
+/// Wraps the expression after `in`.
 #[doc(hidden)]
 #[allow(non_snake_case, reason = "generated code reads as a constructor call")]
-pub fn Source<I: IntoIterator>(source: I) -> Source<I> {
+pub fn Source<I>(source: I) -> Source<I> {
     Source { any: AnySource(Some(source)) }
 }
 
@@ -68,16 +68,22 @@ pub enum Items<T> {
     Rest(VecDeque<T>),
 }
 
-impl<I: IntoIterator> AnySource<I> {
+impl<I> AnySource<I> {
     /// Collects the items.
+    ///
+    /// The bound is on the method and the item a type of its own, so that a loop over something else gets the compiler's
+    /// "is not an iterator", once.
     ///
     /// # Panics
     /// When there are more items than a snapshot should hold.
     #[track_caller]
-    pub fn rest(&mut self) -> Items<I::Item> {
+    pub fn rest<T>(&mut self) -> Items<T>
+    where
+        I: IntoIterator<Item = T>,
+    {
         let items = AnySource(self.0.take()).into_inner().into_iter();
         let (at_least, at_most) = items.size_hint();
-        let items: VecDeque<I::Item> = if at_least > LIMIT {
+        let items: VecDeque<T> = if at_least > LIMIT {
             too_many()
         } else if at_most.is_some_and(|most| most <= LIMIT) {
             items.collect()
@@ -346,10 +352,7 @@ mod tests {
             let mut items = Vec::new();
             loop {
                 let text = exact::to_string(&rest).unwrap();
-                fn again<T: serde::de::DeserializeOwned>(text: &str, _: &T) -> T {
-                    exact::from_str(text).unwrap()
-                }
-                rest = again(&text, &rest);
+                restore(&mut rest, &text);
                 let Some(item) = rest.next() else { break };
                 items.push(item);
                 assert!(items.len() < 2000, "it does not end");
@@ -357,6 +360,10 @@ mod tests {
             assert_eq!(rest.next(), None, "it stays at its end");
             items
         }};
+    }
+
+    fn restore<T: serde::de::DeserializeOwned>(rest: &mut T, text: &str) {
+        *rest = exact::from_str(text).unwrap();
     }
 
     fn text(value: &impl Serialize) -> String {

@@ -83,7 +83,7 @@ mod tests {
         let seen: Vec<_> = in_order(&boxed).into_iter().enumerate().skip(1).collect();
         assert_eq!(seen, [(1, &2), (2, &3)]);
         let nested = Some(vec![[1, 2], [3, 4]]);
-        let first: Vec<_> = in_order(&nested).into_iter().flatten().map(|pair| in_order(pair)[0]).collect();
+        let first: Vec<_> = in_order(&nested).iter().flatten().map(|pair| in_order(pair)[0]).collect();
         assert_eq!(first, [1, 3]);
         let text = Cow::from("ab");
         assert_eq!(in_order(&text).chars().rev().collect::<String>(), "ba");
