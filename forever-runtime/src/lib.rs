@@ -10,7 +10,7 @@ mod fiber;
 pub mod testing;
 
 pub use error::{Error, ErrorKind, Result};
-pub use fiber::{Fiber, FiberContext, KeepsOrder, Res, Snapshot};
+pub use fiber::{Backoff, Fiber, FiberContext, KeepsOrder, Op, Res, Retry, Snapshot};
 
 /// What the code written by `#[fiber]` names. Not for people; it changes without notice.
 #[doc(hidden)]
@@ -20,6 +20,7 @@ pub mod __private {
     pub use crate::fiber::keeps_order::in_order;
     pub use crate::fiber::machine::{Cut, CutKind, END, Local, Machine};
     pub use crate::fiber::saved::Saved;
+    pub use crate::fiber::step::{Attempt, Attempts};
     pub use crate::fiber::{IsResult, Needs};
     pub use std::boxed::Box;
 }
