@@ -10,7 +10,7 @@ mod fiber;
 pub mod testing;
 
 pub use error::{Error, ErrorKind, Result};
-pub use fiber::{Backoff, Fiber, FiberContext, KeepsOrder, Op, Res, Retry, Snapshot};
+pub use fiber::{Backoff, Drift, Fiber, FiberContext, KeepsOrder, Layout, Op, Problem, Res, Retry, Snapshot, layout};
 
 /// What the code written by `#[fiber]` names. Not for people; it changes without notice.
 #[doc(hidden)]

@@ -7,6 +7,7 @@ pub(crate) mod drive;
 pub(crate) mod frame;
 pub(crate) mod iter;
 pub(crate) mod keeps_order;
+pub(crate) mod layout;
 pub(crate) mod machine;
 pub(crate) mod op;
 pub(crate) mod retry;
@@ -24,6 +25,7 @@ use serde::de::DeserializeOwned;
 
 use frame::{Frame, Locals, Save, Unreadable};
 pub use keeps_order::KeepsOrder;
+pub use layout::{Drift, Layout, Problem, layout};
 use machine::Machine;
 pub use op::Op;
 pub use retry::{Backoff, Retry};
