@@ -132,7 +132,7 @@ impl Layout {
 
     /// Names the layout: 32 hexadecimal digits, the same in every build.
     ///
-    /// Two layouts have the same hash if each resumes what the other left: it covers names, kinds, numbers of steps and
+    /// Code of one layout resumes what code of another with the same hash left: it covers names, kinds, numbers of steps and
     /// locals that share a name, arguments and version, but neither the reasons why locals are kept nor the order in which
     /// steps follow each other.
     pub fn hash(&self) -> String {
