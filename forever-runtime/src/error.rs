@@ -12,6 +12,8 @@ pub enum ErrorKind {
     Store,
     /// A value could not be saved or restored exactly.
     Value,
+    /// A step took longer than its `timeout`.
+    Timeout,
 }
 
 /// An error of the library, with its kind and the errors that caused it.

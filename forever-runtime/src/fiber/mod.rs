@@ -6,9 +6,14 @@
 pub(crate) mod drive;
 pub(crate) mod frame;
 pub(crate) mod iter;
+pub(crate) mod keeps_order;
+pub(crate) mod layout;
 pub(crate) mod machine;
+pub(crate) mod op;
+pub(crate) mod retry;
 pub(crate) mod saved;
 mod snapshot;
+pub(crate) mod step;
 
 use std::any::Any;
 use std::future::Future;
@@ -19,7 +24,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use frame::{Frame, Locals, Save, Unreadable};
+pub use keeps_order::KeepsOrder;
+pub use layout::{Drift, Layout, Problem, layout};
 use machine::Machine;
+pub use op::Op;
+pub use retry::{Backoff, Retry};
 pub use snapshot::Snapshot;
 
 /// A durable function: what `#[fiber]` implements for the type that carries its name.
