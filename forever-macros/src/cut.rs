@@ -2,7 +2,6 @@
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::parse::{Parse, ParseStream};
-use syn::spanned::Spanned;
 use syn::{Expr, ExprLit, Ident, Lit, LitStr, Macro, Pat, Token};
 
 use crate::report::Report;

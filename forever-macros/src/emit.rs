@@ -54,7 +54,6 @@ pub(crate) fn emit(context: &Context<'_>, report: &mut Report) -> (TokenStream, 
         witness_assigns: false,
         jumps: Vec::new(),
         items: TokenStream::new(),
-        enums: 0,
     };
     let body = emit.block(&context.body.block, &[]);
     (emit.items, body)
@@ -76,7 +75,6 @@ struct Emit<'a> {
     witness_assigns: bool,
     jumps: Vec<Target>,
     items: TokenStream,
-    enums: usize,
 }
 
 /// A loop or labelled block that code may jump to.
@@ -101,7 +99,7 @@ struct Start {
 impl Emit<'_> {
     fn block(&mut self, block: &Block, entering: &[VarId]) -> TokenStream {
         let open = self.open.clone();
-        self.open.extend(entering.iter().copied().filter(|v| self.storage(*v) != Storage::Carried && !self.made_again(*v)));
+        self.open_values(entering);
         let tokens = self.stmts(&block.stmts, block.end);
         self.open = open;
         tokens
@@ -194,7 +192,7 @@ impl Emit<'_> {
     fn bound(&mut self, stmt: &Stmt, bind: &Bind, control: &Control, parts: (TokenStream, TokenStream, TokenStream), later_cuts: bool) -> TokenStream {
         let (before, value, after) = parts;
         let fiber = self.fiber.clone();
-        let last = stmt.cuts.as_ref().map_or(0, |c| number(*c.end()));
+        let last = number(stmt.cuts.as_ref().map_or(0, |c| *c.end()));
         let is_branch = matches!(control, Control::Branch(_));
         let pat = match (bind, control) {
             (Bind::Let { pat, .. }, _) => pat.to_token_stream(),

@@ -169,7 +169,8 @@ impl Lower<'_> {
             conjuncts(*e.cond.clone(), &mut parts);
             let binds = parts.iter().any(|p| matches!(strip(p), Expr::Let(_)));
             if parts.len() > 1 && binds {
-                return self.into_bind(chain(parts, e, self.fresh_label()), bind, None, out);
+                let done = self.fresh_label();
+                return self.into_bind(chain(parts, e, done), bind, None, out);
             }
             *e.cond = match *e.cond {
                 Expr::Let(mut binding) => {
@@ -244,17 +245,17 @@ impl Lower<'_> {
     fn for_owned(&mut self, e: syn::ExprForLoop, bind: Bind, out: &mut Vec<Stmt>) {
         let id = self.jump();
         let span = e.in_token.span;
-        let (private, items, pat) = (&self.private, &e.expr, &e.pat);
         let rest = format_ident!("__rest_{}", self.temp(), span = span.resolved_at(Span::mixed_site()));
+        let (private, items, pat) = (&self.private, &e.expr, &e.pat);
         let key = items_key(items, pat);
-        out.push(plain((parse_quote_spanned! {span=>
+        out.push(plain(parse_quote_spanned! {span=>
             #[forever_key = #key]
             let mut #rest = #private::Source(#items).rest();
-        })));
+        }));
         let depth = self.borrows.len();
         self.note_pattern(pat, false);
         let mut block = e.body;
-        let next: SynStmt = (parse_quote_spanned!(span=> let ::core::option::Option::Some(#pat) = #rest.next() else { break };));
+        let next: SynStmt = parse_quote_spanned!(span=> let ::core::option::Option::Some(#pat) = #rest.next() else { break };);
         block.stmts.insert(0, next);
         let body = self.block(block);
         self.borrows.truncate(depth);

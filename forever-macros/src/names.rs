@@ -22,7 +22,6 @@ mod macros;
 pub(crate) struct VarId(pub(crate) usize);
 
 /// One variable of the function.
-#[derive(Debug)]
 pub(crate) struct Var {
     pub(crate) ident: Ident,
     pub(crate) mutable: bool,
@@ -68,7 +67,7 @@ pub(crate) struct Again {
 pub(crate) type Renames = BTreeMap<VarId, Ident>;
 
 /// The variables of a function and where they are visible.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Table {
     pub(crate) vars: Vec<Var>,
     pub(crate) agains: Vec<Again>,

@@ -31,6 +31,8 @@ pub(crate) struct Kept {
     pub(crate) of: usize,
     /// It is the cut point's own value.
     pub(crate) result: bool,
+    /// Why it is kept.
+    pub(crate) why: String,
 }
 
 /// The plan of a function.
@@ -144,11 +146,14 @@ impl Classify<'_> {
     fn block(&mut self, block: &Block, entering: &[VarId]) {
         self.declared(entering, &block.stmts, None);
         for (place, stmt) in block.stmts.iter().enumerate() {
+            let later = &block.stmts[place + 1..];
+            // What a cut point or a control construct declares leaves it at once.
             let own = match &stmt.kind {
                 StmtKind::Cut { cut, .. } => self.needed.at_cut.get(cut),
+                StmtKind::Control { .. } if later.iter().any(|s| s.cuts.is_some()) => self.needed.at_point.get(&stmt.after),
                 _ => None,
             };
-            self.declared(&stmt.declares, &block.stmts[place + 1..], own);
+            self.declared(&stmt.declares, later, own);
             if let StmtKind::Control { control, .. } = &stmt.kind {
                 match control {
                     Control::Branch(branch) => branch.arms.iter().for_each(|arm| self.block(&arm.block, &arm.declares)),
@@ -330,7 +335,7 @@ fn kept(body: &Body, table: &Table, needed: &Needed) -> Vec<Vec<Kept>> {
     (0..body.cuts.len())
         .map(|cut| {
             let live = needed.at_cut.get(&cut).into_iter().flatten().filter(|v| is_kept(v));
-            live.map(|&var| Kept { var, key: keys[&var].clone(), of: count[&base(var)], result: results[cut].contains(&var) }).collect()
+            live.map(|&var| Kept { var, key: keys[&var].clone(), of: count[&base(var)], result: results[cut].contains(&var), why: String::new() }).collect()
         })
         .collect()
 }

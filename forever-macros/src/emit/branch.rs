@@ -231,7 +231,6 @@ impl Emit<'_> {
         };
         match (names.is_empty(), last) {
             (true, None) => TokenStream::new(),
-            (true, Some(last)) if is_call(stmt) => emit!((#last,)),
             (true, Some(last)) => last,
             (false, last) => emit!((#(#names,)* #last)),
         }
@@ -281,10 +280,6 @@ impl<'a> NextIf<'a> for std::slice::Iter<'a, Ident> {
     fn next_if_payload(&mut self, payload: bool) -> Option<&'a Ident> {
         if payload { self.next() } else { None }
     }
-}
-
-fn is_call(stmt: &Stmt) -> bool {
-    matches!(stmt.kind, StmtKind::Cut { .. })
 }
 
 fn entry_var(stmt: &Stmt) -> Ident {

@@ -51,12 +51,12 @@ impl Emit<'_> {
             None => emit!(::core::option::Option::None),
         };
         let (retry, timeout) = (optional(&step.retry), optional(&step.timeout));
-        let op = step.op.as_ref().map(|op| emit!(let #op = &op;));
+        let op = step.op.as_ref().map(|op| emit!(let #op = op;));
         let run = if step.timeout.is_some() { emit!(run_within) } else { emit!(run) };
         emit!({
             let mut attempts = #fiber.attempts::<#error>(#number, #retry, #timeout).await;
             loop {
-                let op = attempts.op();
+                let op = &attempts.op();
                 let attempt = attempts.#run(async { #op ::core::result::Result::Ok::<_, #error>(#body) }).await;
                 match attempt {
                     #private::Attempt::Done(value) => break value,
@@ -80,7 +80,6 @@ impl Emit<'_> {
         if kept.is_empty() {
             return emit!(|_| {});
         }
-        let private = self.cx.private;
         let puts = kept.iter().map(|kept| {
             let key = &kept.key;
             let ident = self.ident(kept.var);
@@ -88,7 +87,7 @@ impl Emit<'_> {
                 return emit!(save.put(#key, &#ident););
             }
             let place = self.place(kept.var);
-            emit!(save.put(#key, #private::carried(&#place));)
+            emit!(save.carried(#key, &#place);)
         });
         let puts: Vec<_> = puts.collect();
         emit!(|save| { #(#puts)* })
@@ -104,15 +103,15 @@ impl Emit<'_> {
         let values: Vec<_> = exports.iter().map(|v| self.export_value(*v, &live)).collect();
         let names: Vec<_> = exports.iter().map(|v| self.export_name(*v)).collect();
         self.witnessed = witnessed;
-        let run = emit!(#code let invocation = ::core::option::Option::Some(#invocation); #put_back (#(#values,)* invocation));
+        let run = emit!(#code let invocation = ::core::option::Option::Some(#invocation); #put_back);
         if exports.is_empty() {
-            return Start { run: emit!(#run), resume: emit!((::core::option::Option::None,)), pat: emit!((invocation,)) }.one();
+            return Start { run: emit!(#run invocation), resume: emit!(::core::option::Option::None), pat: emit!(invocation) };
         }
         let restored = self.restore(&exports, None);
         let pat = self.export_pattern(&exports);
         let resumed: Vec<_> = exports.iter().map(|v| if self.storage(*v) == Storage::Carried { self.place(*v).to_token_stream() } else { self.ident(*v).to_token_stream() }).collect();
         Start {
-            run,
+            run: emit!(#run (#(#values,)* invocation)),
             resume: emit!({ #[allow(unused_mut)] let #pat = #restored; (#(#resumed,)* ::core::option::Option::None) }),
             pat: emit!((#(#names,)* invocation)),
         }
@@ -175,13 +174,5 @@ impl Emit<'_> {
     pub(super) fn witness(&mut self, exports: &[VarId], live: &crate::flow::Live) -> std::collections::BTreeSet<VarId> {
         let without = exports.iter().copied().filter(|v| self.storage(*v) == Storage::Carried && !live.contains(v)).collect();
         std::mem::replace(&mut self.witnessed, without)
-    }
-}
-
-impl Start {
-    /// Takes a lone value out of its tuple.
-    fn one(self) -> Start {
-        let run = self.run;
-        Start { run: emit!(#run), resume: self.resume, pat: self.pat }
     }
 }

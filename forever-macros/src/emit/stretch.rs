@@ -293,7 +293,8 @@ impl Emit<'_> {
         let (ident, init, fiber) = (self.ident(var).clone(), again.tokens.clone(), self.fiber.clone());
         let bases: BTreeSet<VarId> = again.bases.iter().copied().collect();
         let (taken, open) = (self.taken.len(), self.open.clone());
-        self.open.extend(restored.iter().copied().filter(|v| self.storage(*v) == Storage::Plain));
+        let plain: Vec<VarId> = restored.iter().copied().filter(|v| self.storage(*v) == Storage::Plain).collect();
+        self.open.extend(plain);
         let all = bases.clone();
         let mut opening = TokenStream::new();
         for &base in bases.iter().filter(|v| !self.made_again(**v) && !self.open.contains(v)).collect::<Vec<_>>() {

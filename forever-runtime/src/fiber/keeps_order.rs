@@ -46,6 +46,12 @@ pub fn in_order<T: KeepsOrder + ?Sized>(value: &T) -> &T {
     value
 }
 
+/// [`in_order`] for a borrow that goes over its items by value.
+#[doc(hidden)]
+pub fn in_order_value<T: KeepsOrder>(value: T) -> T {
+    value
+}
+
 impl<T> KeepsOrder for [T] {}
 impl<T, const N: usize> KeepsOrder for [T; N] {}
 impl<T> KeepsOrder for Vec<T> {}
