@@ -5,7 +5,7 @@ use std::fmt;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What kind of thing went wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The store could not be read or written.
@@ -14,6 +14,20 @@ pub enum ErrorKind {
     Value,
     /// A step took longer than its `timeout`.
     Timeout,
+    /// The database is owned by a live process.
+    Busy,
+    /// The file is not a database of ours, or not one that this version can read.
+    Format,
+    /// The builder was given something it cannot work with: no database, a missing resource, two fibers of one name.
+    Setup,
+    /// A fiber of this name was not registered with the builder.
+    NotRegistered,
+    /// The id or key belongs to a fiber with another function or other arguments.
+    Conflict,
+    /// There is no fiber with this id or key.
+    NotFound,
+    /// The runtime was closed.
+    Closed,
 }
 
 /// An error of the library, with its kind and the errors that caused it.
@@ -29,9 +43,43 @@ impl Error {
         Error { kind, message: message.into(), source: None }
     }
 
+    pub(crate) fn because(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    pub(crate) fn closed() -> Self {
+        Error::new(ErrorKind::Closed, "the runtime is closed")
+    }
+
     /// What kind of thing went wrong.
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// Whether a live process owns the database; it can be opened once that process is gone.
+    pub fn is_busy(&self) -> bool {
+        self.kind == ErrorKind::Busy
+    }
+
+    /// Whether the same call may succeed later, with nothing changed in the program.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self.kind, ErrorKind::Busy | ErrorKind::Store)
+    }
+
+    /// Whether an id or key belongs to a fiber with another function or other arguments.
+    pub fn is_conflict(&self) -> bool {
+        self.kind == ErrorKind::Conflict
+    }
+
+    /// Whether there is no fiber with the id or key.
+    pub fn is_not_found(&self) -> bool {
+        self.kind == ErrorKind::NotFound
+    }
+
+    /// Whether the runtime was closed.
+    pub fn is_closed(&self) -> bool {
+        self.kind == ErrorKind::Closed
     }
 }
 
@@ -44,5 +92,33 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source.as_deref().map(|e| e as _)
+    }
+}
+
+/// The text of an error and of those that caused it, joined by `: `; a cause that its parent already tells is not repeated.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let words = cause.to_string();
+        if !text.ends_with(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        next = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_names_every_cause_once() {
+        let disk = Error::new(ErrorKind::Store, "no space");
+        let told = Error::new(ErrorKind::Store, "write failed: no space").because(disk);
+        let outer = Error::new(ErrorKind::Store, "fiber `a` stopped").because(told);
+        assert_eq!(chain(&outer), "fiber `a` stopped: write failed: no space");
     }
 }

@@ -33,7 +33,7 @@ pub(crate) async fn drive<F: Fiber>(start: Option<F>, ctx: &FiberContext, mut fr
     .await
 }
 
-fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("a value that is not text").to_owned()
 }

@@ -283,6 +283,23 @@ fn close_call<T: Saved>(mut text: String, result: Option<&'static str>, value: &
     Ok(text)
 }
 
+/// The arguments of an invocation as one JSON object.
+pub(crate) fn save_arguments<F: Fiber>(invocation: &F) -> Result<String, String> {
+    let mut text = String::from("{");
+    let mut out = Save { text: &mut text, step: "", first: true, error: None };
+    invocation.save(&mut out);
+    match out.error {
+        Some(why) => Err(why),
+        None => Ok(text + "}"),
+    }
+}
+
+/// The invocation that [`save_arguments`] wrote.
+pub(crate) fn load_arguments<F: Fiber>(text: &str) -> Result<F, String> {
+    let values = serde_json::from_str(text).map_err(|e| format!("the stored arguments are not a JSON object: {e}"))?;
+    F::load(&mut Locals { step: "", values }).map_err(|Unreadable(why)| why)
+}
+
 async fn commit(run: Arc<Run>, text: Result<String, String>, at: &'static str) {
     let stopped = match text {
         Err(why) => Stopped::Failed(why),
@@ -322,6 +339,7 @@ impl<T> Future for Restore<T> {
 #[doc(hidden)]
 #[derive(Debug, Default)]
 pub struct Locals {
+    /// Empty for the arguments of a fiber that starts.
     pub(crate) step: &'static str,
     pub(crate) values: std::collections::BTreeMap<String, Box<serde_json::value::RawValue>>,
 }
@@ -329,7 +347,10 @@ pub struct Locals {
 impl Locals {
     /// The value of a local that is in the snapshot.
     pub fn get<T: Saved>(&mut self, name: &str) -> Result<T, Unreadable> {
-        self.maybe(name)?.ok_or_else(|| Unreadable(format!("local `{name}` is not in the snapshot taken at step `{}`", self.step)))
+        self.maybe(name)?.ok_or_else(|| match self.step {
+            "" => Unreadable(format!("argument `{name}` is not stored")),
+            step => Unreadable(format!("local `{name}` is not in the snapshot taken at step `{step}`")),
+        })
     }
 
     /// The value of a local that only some cut points keep.
@@ -337,11 +358,13 @@ impl Locals {
         let Some(text) = self.values.remove(name) else { return Ok(None) };
         match T::restore(text.get()) {
             Ok(value) => Ok(Some(value)),
-            Err(why) => Err(Unreadable(format!(
-                "local `{name}` saved at step `{}` cannot be read as `{}`: {why}",
-                self.step,
-                std::any::type_name::<T>()
-            ))),
+            Err(why) => {
+                let what = match self.step {
+                    "" => format!("argument `{name}`"),
+                    step => format!("local `{name}` saved at step `{step}`"),
+                };
+                Err(Unreadable(format!("{what} cannot be read as `{}`: {why}", std::any::type_name::<T>())))
+            }
         }
     }
 }
@@ -356,6 +379,7 @@ pub struct Unreadable(pub(crate) String);
 #[derive(Debug)]
 pub struct Save<'a> {
     text: &'a mut String,
+    /// Empty for the arguments of a fiber.
     step: &'static str,
     first: bool,
     error: Option<String>,
@@ -386,7 +410,12 @@ impl Save<'_> {
                 self.text.push(':');
                 self.text.push_str(&text);
             }
-            Err(why) => self.error = Some(format!("local `{name}` cannot be saved at step `{}`: {why}", self.step)),
+            Err(why) => {
+                self.error = Some(match self.step {
+                    "" => format!("argument `{name}` cannot be saved: {why}"),
+                    step => format!("local `{name}` cannot be saved at step `{step}`: {why}"),
+                });
+            }
         }
     }
 }

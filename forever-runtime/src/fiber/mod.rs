@@ -3,16 +3,24 @@
 //! `machine` is the static description that the macro writes; `frame` is one activation of a machine, the only thing
 //! generated code talks to; `saved` and `iter` say what can be kept across a cut point.
 
+pub(crate) mod core;
+mod drift;
 pub(crate) mod drive;
 pub(crate) mod frame;
+pub(crate) mod handle;
 pub(crate) mod iter;
 pub(crate) mod keeps_order;
 pub(crate) mod layout;
+mod live;
 pub(crate) mod machine;
 pub(crate) mod op;
+pub(crate) mod recovery;
+pub(crate) mod registry;
 pub(crate) mod retry;
+mod runner;
 pub(crate) mod saved;
 mod snapshot;
+pub(crate) mod spawn;
 pub(crate) mod step;
 
 use std::any::Any;
@@ -23,6 +31,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::clock::{Clock, SystemClock};
 use frame::{Frame, Locals, Save, Unreadable};
 pub use keeps_order::KeepsOrder;
 pub use layout::{Drift, Layout, Problem, layout};
@@ -82,17 +91,37 @@ impl<T, E> IsResult for Result<T, E> {
 #[derive(Debug)]
 pub struct FiberContext {
     id: String,
+    name: &'static str,
+    resuming: bool,
     resources: Resources,
+    clock: Arc<dyn Clock>,
 }
 
 impl FiberContext {
+    /// A context without a runtime behind it.
+    #[cfg_attr(not(feature = "testing"), allow(dead_code, reason = "for the testing kit"))]
     pub(crate) fn new(id: String, resources: Resources) -> Self {
-        FiberContext { id, resources }
+        FiberContext { id, name: "", resuming: false, resources, clock: Arc::new(SystemClock::new()) }
     }
 
     /// The fiber's id.
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// The stored name of the fiber's function.
+    pub fn name(&self) -> &str {
+        self.name
+    }
+
+    /// Whether this run began in the middle, from a snapshot.
+    pub fn is_resuming(&self) -> bool {
+        self.resuming
+    }
+
+    /// The runtime's clock.
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.clock
     }
 
     #[doc(hidden)]

@@ -1,0 +1,140 @@
+//! What all fibers of one runtime share, and what owns it.
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+use super::Resources;
+use super::live::Live;
+use super::registry::Registry;
+use crate::clock::{self, Clock};
+use crate::error::{Error, Result};
+use crate::store::Store;
+
+/// How long tasks that were told to stop at once may take to be dropped; one that blocks its thread is not waited for longer.
+const DROP_TIME: Duration = Duration::from_secs(1);
+
+/// One open runtime. Tasks hold it; it does not keep them alive.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) registry: Registry,
+    pub(crate) resources: Resources,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) live: Arc<Live>,
+    /// Lets fibers that died often in one at a time.
+    pub(crate) suspects: Arc<Semaphore>,
+    async_runtime: Handle,
+    tasks: Mutex<JoinSet<()>>,
+    closing: watch::Sender<bool>,
+    /// Whether the store was closed; held while that is done.
+    closed: tokio::sync::Mutex<bool>,
+}
+
+impl Core {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        registry: Registry,
+        resources: Resources,
+        clock: Arc<dyn Clock>,
+        async_runtime: Handle,
+    ) -> Self {
+        Core {
+            store,
+            registry,
+            resources,
+            clock,
+            live: Arc::default(),
+            suspects: Arc::new(Semaphore::new(1)),
+            async_runtime,
+            tasks: Mutex::default(),
+            closing: watch::Sender::new(false),
+            closed: tokio::sync::Mutex::new(false),
+        }
+    }
+
+    pub(crate) fn now_ms(&self) -> i64 {
+        clock::ms(self.clock.now())
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        *self.closing.borrow()
+    }
+
+    /// Ready when the runtime is told to close.
+    pub(crate) async fn closing(&self) {
+        // The sender is in `self`, so the wait cannot fail.
+        let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
+    }
+
+    /// Runs a task that ends with the runtime at the latest.
+    pub(crate) fn start(&self, task: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+        let mut tasks = self.tasks();
+        if self.is_closing() {
+            return Err(Error::closed());
+        }
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn_on(task, &self.async_runtime);
+        Ok(())
+    }
+
+    /// Lets what runs come to its next checkpoint, drops what has not after `deadline`, and closes the store.
+    pub(crate) async fn close(&self, deadline: Duration) -> Result<()> {
+        let mut closed = self.closed.lock().await;
+        if *closed {
+            return Ok(());
+        }
+        let mut tasks = {
+            let mut tasks = self.tasks();
+            self.closing.send_replace(true);
+            std::mem::take(&mut *tasks)
+        };
+        if race(drain(&mut tasks), self.clock.sleep(deadline)).await.is_none() {
+            tasks.abort_all();
+            race(drain(&mut tasks), tokio::time::sleep(DROP_TIME)).await;
+        }
+        let stored = self.store.close(self.now_ms()).await;
+        *closed = true;
+        stored
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn drain(tasks: &mut JoinSet<()>) {
+    while tasks.join_next().await.is_some() {}
+}
+
+/// What `first` gives, unless `second` is ready before it.
+pub(crate) async fn race<T>(first: impl Future<Output = T>, second: impl Future<Output = ()>) -> Option<T> {
+    let (mut first, mut second) = (std::pin::pin!(first), std::pin::pin!(second));
+    std::future::poll_fn(|cx| {
+        if let std::task::Poll::Ready(value) = first.as_mut().poll(cx) {
+            return std::task::Poll::Ready(Some(value));
+        }
+        second.as_mut().poll(cx).map(|()| None)
+    })
+    .await
+}
+
+/// Keeps a runtime open: held by `Forever` and by every handle, not by tasks.
+///
+/// Without a `close` before, its drop is like the death of the process: tasks are dropped where they are, and the database is
+/// let go of.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    pub(crate) core: Arc<Core>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.core.closing.send_replace(true);
+        self.core.tasks().abort_all();
+        self.core.store.abandon();
+    }
+}

@@ -1,0 +1,306 @@
+//! Asking for a fiber: its result, its state, and why it has none.
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::core::Owner;
+use super::live::{Phase, Stop};
+use crate::clock::from_ms;
+use crate::error::{Error, chain};
+use crate::exact;
+use crate::store::{FiberRow, FiberState, Find};
+
+/// A fiber, wherever it runs or ended, that gives a `T`.
+///
+/// A handle keeps its runtime open.
+pub struct FiberHandle<T> {
+    owner: Arc<Owner>,
+    id: Arc<str>,
+    name: &'static str,
+    accepted: bool,
+    output: PhantomData<fn() -> T>,
+}
+
+impl<T> FiberHandle<T> {
+    pub(crate) fn new(owner: Arc<Owner>, id: impl Into<Arc<str>>, name: &'static str, accepted: bool) -> Self {
+        FiberHandle { owner, id: id.into(), name, accepted, output: PhantomData }
+    }
+
+    /// The fiber's id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Whether the `spawn` that gave this handle made the fiber; `false` when it joined one that was there.
+    pub fn accepted(&self) -> bool {
+        self.accepted
+    }
+
+    /// Where the fiber stands now.
+    ///
+    /// # Errors
+    /// When there is no fiber with this id, or the store cannot be read.
+    pub async fn status(&self) -> Result<FiberStatus, FiberError> {
+        let mut status = FiberStatus::of(self.find().await?);
+        if let Some(live) = self.owner.core.live.get(&self.id)
+            && let Phase::Stopped(Stop::Interrupted(why)) = &*live.phase.borrow()
+        {
+            // The store that failed may not have been able to keep even this.
+            status.state = FiberState::Interrupted;
+            status.reason = Some(why.to_string());
+        }
+        Ok(status)
+    }
+
+    async fn find(&self) -> Result<FiberRow, FiberError> {
+        let row = self.owner.core.store.find(Find::Id(self.id.to_string())).await.map_err(|e| self.store_error(&e))?;
+        let row = row.ok_or_else(|| self.error(FiberErrorKind::NotFound, ""))?;
+        self.check_name(&row.name)?;
+        Ok(row)
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), FiberError> {
+        if name == self.name {
+            return Ok(());
+        }
+        Err(self.error(FiberErrorKind::OtherFiber, format!("it is a fiber `{name}`, not `{}`", self.name)))
+    }
+
+    fn error(&self, kind: FiberErrorKind, reason: impl Into<String>) -> FiberError {
+        FiberError { id: self.id.to_string(), name: self.name.to_owned(), kind, reason: reason.into() }
+    }
+
+    fn store_error(&self, error: &Error) -> FiberError {
+        let kind = if error.is_closed() { FiberErrorKind::Closed } else { FiberErrorKind::Store };
+        self.error(kind, chain(error))
+    }
+}
+
+impl<T: DeserializeOwned> FiberHandle<T> {
+    /// Waits for the fiber's result. It can be asked for any number of times, also after a restart of the program.
+    ///
+    /// # Errors
+    /// When the fiber failed or was cancelled; when it stopped without ending (parked, or interrupted and not about to be tried
+    /// again); when there is no such fiber; when the runtime is closed meanwhile.
+    pub async fn wait(&self) -> Result<T, FiberError> {
+        let core = &self.owner.core;
+        loop {
+            let entered = core.live.entered.notified();
+            let mut entered = std::pin::pin!(entered);
+            entered.as_mut().enable();
+            if let Some(mut live) = core.live.get(&self.id) {
+                self.check_name(&live.name)?;
+                if let Ok(phase) = live.phase.wait_for(|p| matches!(p, Phase::Stopped(_))).await
+                    && let Phase::Stopped(stop) = phase.clone()
+                {
+                    drop(phase);
+                    return self.stopped(stop);
+                }
+                continue;
+            }
+            let row = self.find().await?;
+            let reason = row.reason.unwrap_or_default();
+            match row.state {
+                FiberState::Completed => return self.value(&row.result.unwrap_or_default()),
+                FiberState::Failed => return Err(self.error(FiberErrorKind::Failed, reason)),
+                FiberState::Cancelled => return Err(self.error(FiberErrorKind::Cancelled, reason)),
+                FiberState::Parked => return Err(self.error(FiberErrorKind::Parked, reason)),
+                FiberState::Interrupted => return Err(self.error(FiberErrorKind::Interrupted, reason)),
+                FiberState::Pending | FiberState::Running | FiberState::Waiting => {}
+            }
+            if core.is_closing() {
+                return self.stopped(Stop::Closed);
+            }
+            // Accepted, and its task is about to say so.
+            entered.await;
+        }
+    }
+
+    fn stopped(&self, stop: Stop) -> Result<T, FiberError> {
+        match stop {
+            Stop::Completed(text) => self.value(&text),
+            Stop::Failed(why) => Err(self.error(FiberErrorKind::Failed, &*why)),
+            Stop::Parked(why) => Err(self.error(FiberErrorKind::Parked, &*why)),
+            Stop::Interrupted(why) => Err(self.error(FiberErrorKind::Interrupted, &*why)),
+            Stop::Closed => Err(self.error(FiberErrorKind::Closed, "the runtime was closed; the fiber goes on when it is opened again")),
+        }
+    }
+
+    fn value(&self, text: &str) -> Result<T, FiberError> {
+        exact::from_str(text)
+            .map_err(|e| self.error(FiberErrorKind::Value, format!("its result cannot be read as `{}`: {e}", std::any::type_name::<T>())))
+    }
+}
+
+impl<T> Clone for FiberHandle<T> {
+    fn clone(&self) -> Self {
+        FiberHandle { owner: Arc::clone(&self.owner), id: Arc::clone(&self.id), output: PhantomData, ..*self }
+    }
+}
+
+impl<T> fmt::Debug for FiberHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FiberHandle").field("id", &self.id).field("fiber", &self.name).field("accepted", &self.accepted).finish()
+    }
+}
+
+/// Where a fiber stands, as it is stored.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct FiberStatus {
+    /// The fiber's id.
+    pub id: String,
+    /// The stored name of its function.
+    pub name: String,
+    /// Its idempotency key.
+    pub key: Option<String>,
+    /// Where it stands.
+    pub state: FiberState,
+    /// Why it failed, was cancelled, interrupted or parked.
+    pub reason: Option<String>,
+    /// What was given to `.metadata(..)`.
+    pub metadata: Option<serde_json::Value>,
+    /// The cut point it passed last.
+    pub at: Option<String>,
+    /// How many checkpoints it has made; 0 when it has completed.
+    pub checkpoints: u64,
+    /// How often the process died with it since its last checkpoint.
+    pub deaths: u32,
+    /// When it was accepted, UTC.
+    pub created: SystemTime,
+    /// When it ended, UTC.
+    pub finished: Option<SystemTime>,
+}
+
+impl FiberStatus {
+    fn of(row: FiberRow) -> Self {
+        FiberStatus {
+            id: row.id,
+            name: row.name,
+            key: row.key,
+            state: row.state,
+            reason: row.reason,
+            metadata: row.metadata.and_then(|text| serde_json::from_str(&text).ok()),
+            at: row.at,
+            checkpoints: row.checkpoints,
+            deaths: row.deaths,
+            created: from_ms(row.created_ms),
+            finished: row.finished_ms.map(from_ms),
+        }
+    }
+}
+
+/// Why a fiber has no result.
+///
+/// It can itself be saved, so a fiber may keep what came of its children.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FiberError {
+    id: String,
+    name: String,
+    kind: FiberErrorKind,
+    reason: String,
+}
+
+/// What kind of reason a [`FiberError`] has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FiberErrorKind {
+    /// It returned `Err`, panicked, or made a value that cannot be saved.
+    Failed,
+    /// It was told to end.
+    Cancelled,
+    /// Its snapshot or its arguments do not fit the code, or the code is not registered. It goes on when they do.
+    Parked,
+    /// The store failed. It goes on from its last checkpoint when the store works again.
+    Interrupted,
+    /// There is no fiber with this id.
+    NotFound,
+    /// The id belongs to another fiber function than the handle's.
+    OtherFiber,
+    /// It could not be started.
+    NotStarted,
+    /// The runtime was closed before the fiber ended. It goes on when the database is opened again.
+    Closed,
+    /// The store could not be read.
+    Store,
+    /// Its result cannot be read as the type that was asked for.
+    Value,
+}
+
+impl FiberError {
+    /// A fiber that `run` could not start.
+    pub(crate) fn not_started(name: &str, error: &Error) -> Self {
+        let kind = if error.is_closed() { FiberErrorKind::Closed } else { FiberErrorKind::NotStarted };
+        FiberError { id: String::new(), name: name.to_owned(), kind, reason: chain(error) }
+    }
+
+    /// The id of the fiber; empty if it was not started.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// What kind of reason it is.
+    pub fn kind(&self) -> FiberErrorKind {
+        self.kind
+    }
+
+    /// The reason alone: the text of the error that the fiber ended with, or why it is parked.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// Whether the fiber ended with an error.
+    pub fn is_failed(&self) -> bool {
+        self.kind == FiberErrorKind::Failed
+    }
+
+    /// Whether the fiber was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.kind == FiberErrorKind::Cancelled
+    }
+
+    /// Whether the fiber is parked.
+    pub fn is_parked(&self) -> bool {
+        self.kind == FiberErrorKind::Parked
+    }
+
+    /// Whether the fiber is interrupted.
+    pub fn is_interrupted(&self) -> bool {
+        self.kind == FiberErrorKind::Interrupted
+    }
+
+    /// Whether there is no such fiber.
+    pub fn is_not_found(&self) -> bool {
+        self.kind == FiberErrorKind::NotFound
+    }
+
+    /// Whether the runtime was closed before the fiber ended.
+    pub fn is_closed(&self) -> bool {
+        self.kind == FiberErrorKind::Closed
+    }
+}
+
+impl fmt::Display for FiberError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FiberError { id, name, kind, reason } = self;
+        match kind {
+            FiberErrorKind::Failed => write!(f, "fiber `{name}` ({id}) failed: {reason}"),
+            FiberErrorKind::Cancelled => write!(f, "fiber `{name}` ({id}) was cancelled: {reason}"),
+            FiberErrorKind::Parked => write!(f, "fiber `{name}` ({id}) is parked: {reason}"),
+            FiberErrorKind::Interrupted => write!(f, "fiber `{name}` ({id}) was interrupted: {reason}"),
+            FiberErrorKind::NotFound => write!(f, "there is no fiber with id `{id}`"),
+            FiberErrorKind::OtherFiber => write!(f, "fiber `{id}` cannot be awaited: {reason}"),
+            FiberErrorKind::NotStarted => f.write_str(reason),
+            FiberErrorKind::Closed => write!(f, "fiber `{name}` ({id}) has not ended: {reason}"),
+            FiberErrorKind::Store => write!(f, "fiber `{name}` ({id}) cannot be looked up: {reason}"),
+            FiberErrorKind::Value => write!(f, "fiber `{name}` ({id}) completed, but {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for FiberError {}

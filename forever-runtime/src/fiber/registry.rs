@@ -1,0 +1,180 @@
+//! The fiber functions that a runtime knows, by stored name: how a row becomes a running function again.
+use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+
+use super::drive::{Ended, drive, panic_message};
+use super::frame::{BoxFuture, Frame, Run, Stopped, load_arguments};
+use super::machine::Machine;
+use super::snapshot::Snapshot;
+use super::{Fiber, FiberContext, Needs, drift};
+use crate::error::{Error, ErrorKind, Result, chain};
+use crate::exact;
+use crate::store::{Stored, StoredLayout};
+
+/// What a run came to.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The result, JSON.
+    Completed(String),
+    Failed(String),
+    Parked(String),
+    Interrupted(Error),
+}
+
+/// Where a run begins.
+pub(crate) enum Begin {
+    /// At the start, with an invocation of the registered type.
+    Call(Box<dyn Any + Send>),
+    /// Where the store says.
+    Stored(Stored),
+}
+
+/// A registered fiber function, without its types.
+pub(crate) trait Known: Send + Sync {
+    fn machine(&self) -> &'static Machine;
+    fn function(&self) -> TypeId;
+    fn needs(&self, needs: &mut Needs<'_>);
+    /// The row of the table of layouts under which this code writes.
+    fn layout(&self) -> &StoredLayout;
+    /// A run, not yet begun; `Err` says why the stored snapshot does not fit.
+    fn prepare(&self, begin: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Outcome>, String>;
+}
+
+/// All registered fiber functions.
+#[derive(Default)]
+pub(crate) struct Registry(BTreeMap<&'static str, Arc<dyn Known>>);
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl Registry {
+    /// Adds a function; `Err` when another one has its name.
+    pub(crate) fn add<F: Fiber>(&mut self) -> Result<()> {
+        let name = F::MACHINE.name;
+        let known: Arc<dyn Known> = Arc::new(Function::<F> { layout: OnceLock::new(), fiber: PhantomData });
+        match self.0.insert(name, known) {
+            Some(there) if there.function() != TypeId::of::<F>() => Err(Error::new(
+                ErrorKind::Setup,
+                format!("two fibers are registered under the name `{name}`: give one of them `name = \"..\"`"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<dyn Known>> {
+        self.0.get(name).cloned()
+    }
+
+    /// The entry of `F` itself.
+    pub(crate) fn of<F: Fiber>(&self) -> Result<Arc<dyn Known>> {
+        let name = F::MACHINE.name;
+        self.get(name).filter(|k| k.function() == TypeId::of::<F>()).ok_or_else(|| {
+            Error::new(ErrorKind::NotRegistered, format!("fiber `{name}` is not registered: add `.fiber::<{name}>()` before `.open()`"))
+        })
+    }
+
+    /// Fails when a resource that a function needs is missing, naming all that are.
+    pub(crate) fn check_needs(&self, resources: &super::Resources) -> Result<()> {
+        let mut lacks = Vec::new();
+        for (name, known) in &self.0 {
+            let mut needs = Needs::new(resources);
+            known.needs(&mut needs);
+            lacks.extend(needs.missing.iter().map(|(parameter, what)| format!("fiber `{name}` needs a `{what}` for `{parameter}`")));
+        }
+        if lacks.is_empty() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Setup, format!("missing resources: {}: add each with `.resource(..)`", lacks.join("; "))))
+    }
+}
+
+struct Function<F> {
+    layout: OnceLock<StoredLayout>,
+    fiber: PhantomData<fn() -> F>,
+}
+
+impl<F: Fiber> Known for Function<F> {
+    fn machine(&self) -> &'static Machine {
+        F::MACHINE
+    }
+
+    fn function(&self) -> TypeId {
+        TypeId::of::<F>()
+    }
+
+    fn needs(&self, needs: &mut Needs<'_>) {
+        F::needs(needs);
+    }
+
+    fn layout(&self) -> &StoredLayout {
+        self.layout.get_or_init(|| drift::layout_of(F::MACHINE))
+    }
+
+    fn prepare(&self, begin: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Outcome>, String> {
+        let stored = match begin {
+            Begin::Call(call) => {
+                let call = call.downcast::<F>().map_err(|_| "the invocation is of another fiber".to_owned())?;
+                return Ok(Box::pin(from_start(*call, ctx, run)));
+            }
+            Begin::Stored(stored) => stored,
+        };
+        let Some(text) = stored.snapshot else {
+            return Ok(Box::pin(async move {
+                match guarded(|| load_arguments::<F>(&stored.args)) {
+                    Ok(call) => from_start(call, ctx, run).await,
+                    Err(why) => Outcome::Parked(why),
+                }
+            }));
+        };
+        let snapshot: Snapshot = serde_json::from_str(&text).map_err(|e| format!("the stored snapshot cannot be read: {e}"))?;
+        let moved = stored.layout.filter(|old| old.hash != self.layout().hash);
+        let fits = moved.map_or(Ok(()), |old| drift::check(F::MACHINE, &old, &snapshot));
+        match (fits, F::MACHINE.migrate) {
+            (Err(_), Some(migrate)) => Ok(Box::pin(async move {
+                match guarded(|| migrate(snapshot).map_err(|e| format!("the snapshot could not be migrated: {}", chain(&*e)))) {
+                    Ok(snapshot) => match Frame::resume(F::MACHINE, Arc::clone(&run), snapshot) {
+                        Ok(frame) => settle::<F>(drive::<F>(None, &ctx, frame, &run).await),
+                        Err(why) => Outcome::Parked(why),
+                    },
+                    Err(why) => Outcome::Parked(why),
+                }
+            })),
+            (Err(why), None) => Err(why),
+            (Ok(()), _) => {
+                let frame = Frame::resume(F::MACHINE, Arc::clone(&run), snapshot)?;
+                Ok(Box::pin(async move { settle::<F>(drive::<F>(None, &ctx, frame, &run).await) }))
+            }
+        }
+    }
+}
+
+async fn from_start<F: Fiber>(call: F, ctx: FiberContext, run: Arc<Run>) -> Outcome {
+    let frame = Frame::start(F::MACHINE, Arc::clone(&run));
+    settle::<F>(drive(Some(call), &ctx, frame, &run).await)
+}
+
+fn settle<F: Fiber>(ended: Ended<F::Output, F::Error>) -> Outcome {
+    match ended {
+        Ended::Returned(Ok(value)) => match guarded(|| exact::to_string(&value).map_err(|e| e.to_string())) {
+            Ok(text) => Outcome::Completed(text),
+            Err(why) => Outcome::Failed(format!("the result cannot be saved: {why}")),
+        },
+        Ended::Returned(Err(error)) => Outcome::Failed(chain(&*error.into())),
+        Ended::Panicked(message) => Outcome::Failed(format!("panicked: {message}")),
+        Ended::Stopped(Stopped::Failed(why)) => Outcome::Failed(why),
+        Ended::Stopped(Stopped::Parked(why)) => Outcome::Parked(why),
+        Ended::Stopped(Stopped::Interrupted(error)) => Outcome::Interrupted(error),
+    }
+}
+
+/// Runs the user's code that is outside the function (serde impls, `migrate`): its panic is this fiber's and nobody else's.
+fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| Err(format!("panicked: {}", panic_message(payload.as_ref()))))
+}

@@ -1,0 +1,136 @@
+//! Starting a fiber: from an invocation to a stored row and a running task.
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::Serialize;
+use tokio::sync::oneshot;
+
+use super::Fiber;
+use super::core::{Core, Owner};
+use super::frame::save_arguments;
+use super::handle::FiberHandle;
+use super::runner::FiberTask;
+use crate::error::{Error, ErrorKind, Result};
+use crate::exact;
+use crate::store::{Accepted, FiberRow, NewFiber};
+
+/// A fiber about to be started; made by [`Forever::spawn`](crate::Forever::spawn), started by `.await`.
+#[derive(Debug)]
+#[must_use = "a fiber is started when this is awaited"]
+pub struct Spawn<F> {
+    owner: Arc<Owner>,
+    call: F,
+    id: Option<String>,
+    key: Option<String>,
+    metadata: Option<Result<String, String>>,
+}
+
+impl<F: Fiber> Spawn<F> {
+    pub(crate) fn new(owner: Arc<Owner>, call: F) -> Self {
+        Spawn { owner, call, id: None, key: None, metadata: None }
+    }
+
+    /// Gives the fiber this id, in place of one made by the runtime. If there is a fiber with it, that one is joined.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// Gives the fiber an idempotency key, unique among all fibers of the database. If there is a fiber with it, that one is
+    /// joined, also when it has ended.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Keeps a value with the fiber, for people and for lists; the fiber itself does not see it. A joined fiber keeps its own.
+    pub fn metadata(mut self, value: impl Serialize) -> Self {
+        self.metadata = Some(serde_json::to_string(&value).map_err(|e| e.to_string()));
+        self
+    }
+
+    async fn start(self) -> Result<FiberHandle<F::Output>> {
+        let Spawn { owner, call, id, key, metadata } = self;
+        let core = &owner.core;
+        let name = F::MACHINE.name;
+        let refused = |kind, why: String| Error::new(kind, format!("failed to start fiber `{name}`: {why}"));
+        let known = core.registry.of::<F>()?;
+        if [&id, &key].into_iter().flatten().any(String::is_empty) {
+            return Err(refused(ErrorKind::Value, "an id or key must not be empty".into()));
+        }
+        let args = save_arguments(&call).map_err(|why| refused(ErrorKind::Value, why))?;
+        let metadata = metadata.transpose().map_err(|why| refused(ErrorKind::Value, format!("its metadata cannot be saved: {why}")))?;
+        let asked_id = id.clone();
+        let id = id.unwrap_or_else(|| core.clock.id());
+        let new = NewFiber { id: id.clone(), name: name.to_owned(), key: key.clone(), args: args.clone(), metadata, now_ms: core.now_ms() };
+
+        // The task that will run the fiber also stores it: a caller that goes away in between leaves nothing half done.
+        let (tell, told) = oneshot::channel();
+        let task_core = Arc::clone(core);
+        let task_id = id.clone();
+        core.start(async move {
+            let seq = match task_core.store.accept(new).await {
+                Ok(Accepted::New(seq)) => seq,
+                Ok(Accepted::Existing(row)) => return drop(tell.send(Ok(Some(row)))),
+                Err(error) => return drop(tell.send(Err(error))),
+            };
+            let alive = task_core.live.enter(&task_id, name);
+            drop(tell.send(Ok(None)));
+            FiberTask { core: task_core, known, seq, alive }.begin(Box::new(call)).await;
+        })?;
+        let there = told.await.unwrap_or_else(|_| Err(Error::closed())).map_err(|e| {
+            let kind = e.kind();
+            refused(kind, "it could not be stored".into()).because(e)
+        })?;
+        let Some(there) = there else { return Ok(FiberHandle::new(owner, id, name, true)) };
+        joins(&there, name, &args, asked_id.as_deref(), key.as_deref()).map_err(|why| refused(ErrorKind::Conflict, why))?;
+        Ok(FiberHandle::new(owner, there.id, name, false))
+    }
+}
+
+/// Whether a spawn that found `there` meant it; says why not.
+fn joins(there: &FiberRow, name: &str, args: &str, id: Option<&str>, key: Option<&str>) -> Result<(), String> {
+    let what = match (id, key) {
+        (Some(id), _) if id == there.id => format!("id `{id}`"),
+        (_, Some(key)) => format!("key `{key}`"),
+        _ => format!("id `{}`", there.id),
+    };
+    if there.name != name {
+        return Err(format!("{what} belongs to a fiber `{}`", there.name));
+    }
+    if let Some(id) = id.filter(|id| *id != there.id) {
+        return Err(format!("{what} belongs to the fiber with id `{}`, not `{id}`", there.id));
+    }
+    if let Some(key) = key.filter(|key| Some(*key) != there.key.as_deref()) {
+        return Err(match &there.key {
+            Some(other) => format!("{what} belongs to the fiber with key `{other}`, not `{key}`"),
+            None => format!("{what} belongs to a fiber without a key, not `{key}`"),
+        });
+    }
+    if !exact::same(&there.args, args) {
+        return Err(format!("{what} belongs to a fiber `{name}` with other arguments"));
+    }
+    Ok(())
+}
+
+impl<F: Fiber> IntoFuture for Spawn<F> {
+    type Output = Result<FiberHandle<F::Output>>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.start())
+    }
+}
+
+/// A handle for a stored fiber by key.
+pub(crate) async fn by_key<F: Fiber>(owner: &Arc<Owner>, key: &str) -> Result<FiberHandle<F::Output>> {
+    let core: &Core = &owner.core;
+    let name = F::MACHINE.name;
+    let row = core.store.find(crate::store::Find::Key(key.to_owned())).await?;
+    let Some(row) = row else { return Err(Error::new(ErrorKind::NotFound, format!("there is no fiber with key `{key}`"))) };
+    if row.name != name {
+        return Err(Error::new(ErrorKind::Conflict, format!("key `{key}` belongs to a fiber `{}`, not `{name}`", row.name)));
+    }
+    Ok(FiberHandle::new(Arc::clone(owner), row.id, name, false))
+}

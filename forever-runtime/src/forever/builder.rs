@@ -1,0 +1,109 @@
+//! Opening a runtime: what it is made of, checked before anything runs.
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Forever;
+use crate::clock::{Clock, SystemClock};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fiber::core::{Core, Owner};
+use crate::fiber::registry::Registry;
+use crate::fiber::{Fiber, Resources, recovery};
+use crate::store::Store;
+use crate::store::sqlite::{Durability, Sqlite};
+
+/// What a runtime is made of; [`open`](Builder::open) makes it.
+#[derive(Debug)]
+#[must_use = "a runtime is opened by `.open().await`"]
+pub struct Builder {
+    place: Option<Place>,
+    durability: Durability,
+    wait_for_lock: Duration,
+    registry: Result<Registry>,
+    resources: Resources,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug)]
+enum Place {
+    File(PathBuf),
+    Memory,
+}
+
+impl Builder {
+    pub(super) fn new() -> Self {
+        Builder {
+            place: None,
+            durability: Durability::default(),
+            wait_for_lock: Duration::ZERO,
+            registry: Ok(Registry::default()),
+            resources: Resources::default(),
+            clock: Arc::new(SystemClock::new()),
+        }
+    }
+
+    /// Keeps everything in the SQLite file at `path`, made if it is not there. Beside it are SQLite's `-wal` and `-shm` files
+    /// and `.lock`, which says who owns it.
+    pub fn sqlite(mut self, path: impl AsRef<Path>) -> Self {
+        self.place = Some(Place::File(path.as_ref().to_owned()));
+        self
+    }
+
+    /// Keeps everything in memory, for tests: it is gone with the runtime.
+    pub fn in_memory(mut self) -> Self {
+        self.place = Some(Place::Memory);
+        self
+    }
+
+    /// What a commit survives; power loss unless this says otherwise.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Waits so long for another process that owns the database; not at all unless this is called.
+    pub fn wait_for_lock(mut self, wait: Duration) -> Self {
+        self.wait_for_lock = wait;
+        self
+    }
+
+    /// Registers a fiber function: it can be spawned, and is resumed when it was left unfinished.
+    pub fn fiber<F: Fiber>(mut self) -> Self {
+        self.registry = self.registry.and_then(|mut registry| registry.add::<F>().map(|()| registry));
+        self
+    }
+
+    /// Adds a resource, found by its type: what a fiber takes as `Res<T>`. A second one of the same type takes its place.
+    pub fn resource<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.resources.insert(value);
+        self
+    }
+
+    /// Takes time and ids from `clock`, in place of the system's.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Opens the runtime and starts every fiber that was left unfinished.
+    ///
+    /// # Errors
+    /// Before anything runs: when no database was named, two fibers share a stored name, a resource is missing, the file cannot
+    /// be used, is not one of ours or has a newer schema, or a live process owns it ([`Error::is_busy`]).
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn open(self) -> Result<Forever> {
+        let registry = self.registry?;
+        registry.check_needs(&self.resources)?;
+        let store: Arc<dyn Store> = match self.place {
+            Some(Place::File(path)) => Arc::new(Sqlite::open(&path, self.durability, self.wait_for_lock).await?),
+            Some(Place::Memory) => Arc::new(Sqlite::in_memory().await?),
+            None => return Err(Error::new(ErrorKind::Setup, "no database was named: call `.sqlite(path)` or `.in_memory()`")),
+        };
+        let core = Arc::new(Core::new(store, registry, self.resources, self.clock, tokio::runtime::Handle::current()));
+        let forever = Forever { owner: Arc::new(Owner { core }) };
+        recovery::recover(&forever.owner.core).await?;
+        Ok(forever)
+    }
+}

@@ -1,0 +1,117 @@
+//! The runtime as its users hold it: opened by a builder, asked for fibers, closed.
+mod builder;
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use builder::Builder;
+
+use crate::error::Result;
+use crate::fiber::Fiber;
+use crate::fiber::core::Owner;
+use crate::fiber::handle::{FiberError, FiberHandle};
+use crate::fiber::spawn::{self, Spawn};
+
+/// How long [`Forever::close`] lets steps in flight go on.
+const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// An open database and the fibers that run from it.
+///
+/// Clones are the same runtime. When the last clone and the last handle are dropped without [`close`](Forever::close), it is
+/// as if the process had died: fibers stop where they are and go on from their last checkpoint at the next open.
+#[derive(Clone)]
+pub struct Forever {
+    owner: Arc<Owner>,
+}
+
+impl Forever {
+    /// A runtime to be opened.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// Starts a fiber: `forever.spawn(research(topic)).key("req-42").await?`.
+    ///
+    /// When the await gives the handle, the fiber and its arguments are stored and it will run, whatever happens to the process.
+    ///
+    /// # Errors
+    /// When its function is not registered, an argument cannot be saved, the id or key belongs to a fiber with another function
+    /// or other arguments, the store fails, or the runtime is closed.
+    pub fn spawn<F: Fiber>(&self, call: F) -> Spawn<F> {
+        Spawn::new(Arc::clone(&self.owner), call)
+    }
+
+    /// Starts a fiber and waits for its result.
+    ///
+    /// # Errors
+    /// When it cannot be started, and everything that [`FiberHandle::wait`] tells.
+    pub async fn run<F: Fiber>(&self, call: F) -> Result<F::Output, FiberError> {
+        let handle = self.spawn(call).await.map_err(|e| FiberError::not_started(F::MACHINE.name, &e))?;
+        handle.wait().await
+    }
+
+    /// The handle of a fiber by its id. That there is none is told by the handle's `wait` and `status`.
+    pub fn handle<F: Fiber>(&self, id: &str) -> FiberHandle<F::Output> {
+        FiberHandle::new(Arc::clone(&self.owner), id, F::MACHINE.name, false)
+    }
+
+    /// The handle of the fiber that was spawned with a key.
+    ///
+    /// # Errors
+    /// When there is none, it is of another function, or the store cannot be read.
+    pub async fn by_key<F: Fiber>(&self, key: &str) -> Result<FiberHandle<F::Output>> {
+        spawn::by_key::<F>(&self.owner, key).await
+    }
+
+    /// Closes the runtime: each fiber stops at its next checkpoint, and then the database is let go of. Fibers that have not
+    /// come to one after 10 s, or the [`deadline`](Close::deadline), are dropped where they are. All go on at the next open.
+    ///
+    /// # Errors
+    /// When the store fails; the database is let go of all the same.
+    pub fn close(&self) -> Close {
+        Close { owner: Arc::clone(&self.owner), deadline: CLOSE_DEADLINE }
+    }
+
+    /// Sets how many pages the database may have, to try what happens on a full disk.
+    ///
+    /// # Errors
+    /// When the store fails.
+    #[doc(hidden)]
+    pub async fn limit_pages(&self, pages: u32) -> Result<()> {
+        self.owner.core.store.limit_pages(pages).await
+    }
+}
+
+impl fmt::Debug for Forever {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Forever").field("fibers", &self.owner.core.registry).finish_non_exhaustive()
+    }
+}
+
+/// A runtime about to be closed; made by [`Forever::close`], closed by `.await`.
+#[derive(Debug)]
+#[must_use = "a runtime is closed when this is awaited"]
+pub struct Close {
+    owner: Arc<Owner>,
+    deadline: Duration,
+}
+
+impl Close {
+    /// How long steps in flight may go on, in place of 10 s.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+}
+
+impl IntoFuture for Close {
+    type Output = Result<()>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { self.owner.core.close(self.deadline).await })
+    }
+}

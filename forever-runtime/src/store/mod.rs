@@ -1,0 +1,239 @@
+//! Storage in terms of whole operations: each is one transaction, durable when its future is ready.
+//!
+//! What goes in and out is text and numbers; the store knows nothing of fibers' types. Every operation is atomic, and one
+//! that fails has changed nothing. `sqlite` is the one implementation; `conformance` says what every implementation keeps to.
+pub(crate) mod sqlite;
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use crate::fiber::frame::{BoxFuture, OpRecord};
+
+/// The store's own number of a fiber: counts up in the order of acceptance.
+pub(crate) type Seq = i64;
+
+/// Where a fiber stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FiberState {
+    /// Accepted, not yet entered.
+    Pending,
+    /// Entered by the process that owns the database.
+    Running,
+    /// Waiting for time, a message or another fiber.
+    Waiting,
+    /// Ended with a result.
+    Completed,
+    /// Ended with an error.
+    Failed,
+    /// Ended because it was told to.
+    Cancelled,
+    /// Stopped by no fault of its own; it goes on from its snapshot.
+    Interrupted,
+    /// Its snapshot does not fit the code; it goes on when the code does.
+    Parked,
+}
+
+impl FiberState {
+    const ALL: [FiberState; 8] = [
+        FiberState::Pending,
+        FiberState::Running,
+        FiberState::Waiting,
+        FiberState::Completed,
+        FiberState::Failed,
+        FiberState::Cancelled,
+        FiberState::Interrupted,
+        FiberState::Parked,
+    ];
+
+    /// The stored word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FiberState::Pending => "pending",
+            FiberState::Running => "running",
+            FiberState::Waiting => "waiting",
+            FiberState::Completed => "completed",
+            FiberState::Failed => "failed",
+            FiberState::Cancelled => "cancelled",
+            FiberState::Interrupted => "interrupted",
+            FiberState::Parked => "parked",
+        }
+    }
+
+    /// Whether the fiber has ended and will not run again by itself.
+    pub fn is_final(self) -> bool {
+        matches!(self, FiberState::Completed | FiberState::Failed | FiberState::Cancelled)
+    }
+}
+
+impl fmt::Display for FiberState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for FiberState {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        FiberState::ALL.into_iter().find(|s| s.as_str() == word).ok_or_else(|| format!("`{word}` is not a state of a fiber"))
+    }
+}
+
+/// A fiber to be accepted.
+#[derive(Debug, Clone)]
+pub(crate) struct NewFiber {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) key: Option<String>,
+    /// JSON object of the arguments by name.
+    pub(crate) args: String,
+    /// JSON.
+    pub(crate) metadata: Option<String>,
+    pub(crate) now_ms: i64,
+}
+
+/// What became of a [`NewFiber`].
+#[derive(Debug)]
+pub(crate) enum Accepted {
+    /// It is stored as running: the caller enters it now.
+    New(Seq),
+    /// A fiber with the same id or key was there before.
+    Existing(Box<FiberRow>),
+}
+
+/// A fiber as it is stored, without its snapshot.
+#[derive(Debug, Clone)]
+pub(crate) struct FiberRow {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) key: Option<String>,
+    pub(crate) state: FiberState,
+    /// Why it failed, was cancelled, interrupted or parked.
+    pub(crate) reason: Option<String>,
+    pub(crate) args: String,
+    pub(crate) metadata: Option<String>,
+    pub(crate) result: Option<String>,
+    /// Checkpoints made.
+    pub(crate) checkpoints: u64,
+    /// The cut point it stands at.
+    pub(crate) at: Option<String>,
+    pub(crate) deaths: u32,
+    pub(crate) created_ms: i64,
+    pub(crate) finished_ms: Option<i64>,
+}
+
+/// Which fiber to look for.
+#[derive(Debug, Clone)]
+pub(crate) enum Find {
+    Id(String),
+    Key(String),
+}
+
+/// A fiber that has not ended.
+#[derive(Debug)]
+pub(crate) struct Unfinished {
+    pub(crate) seq: Seq,
+    pub(crate) id: String,
+    pub(crate) name: String,
+    /// How often the process died with it since its last checkpoint.
+    pub(crate) deaths: u32,
+}
+
+/// What a fiber is entered with.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) args: String,
+    /// The last checkpoint's snapshot, JSON; none before the first.
+    pub(crate) snapshot: Option<String>,
+    /// Checkpoints made.
+    pub(crate) number: u64,
+    /// The layout the snapshot was written under.
+    pub(crate) layout: Option<StoredLayout>,
+}
+
+/// A row of the table of layouts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoredLayout {
+    pub(crate) hash: String,
+    pub(crate) fiber: String,
+    /// JSON.
+    pub(crate) layout: String,
+}
+
+/// A snapshot to be put in the place of the last one.
+#[derive(Debug)]
+pub(crate) struct NewSnapshot {
+    pub(crate) number: u64,
+    pub(crate) at: &'static str,
+    pub(crate) data: String,
+    pub(crate) now_ms: i64,
+    /// Set when the stored snapshot was written under another layout, or none.
+    pub(crate) layout: Option<StoredLayout>,
+    /// The op whose record ends with this checkpoint.
+    pub(crate) finished_op: Option<String>,
+}
+
+/// How a fiber ended.
+#[derive(Debug, Clone)]
+pub(crate) enum End {
+    /// With this result, JSON.
+    Completed(String),
+    Failed(String),
+}
+
+/// Why a fiber that has not ended does not run.
+#[derive(Debug, Clone)]
+pub(crate) enum Aside {
+    Interrupted(String),
+    Parked(String),
+}
+
+/// The storage of one runtime.
+pub(crate) trait Store: Send + Sync + fmt::Debug {
+    /// Stores a fiber as running, unless one with its id or key is there.
+    fn accept(&self, fiber: NewFiber) -> BoxFuture<'_, Result<Accepted>>;
+
+    /// Counts a death for every fiber left running, and calls it interrupted. Done once, when a runtime opens.
+    fn recover(&self, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+
+    /// The fibers after `after` that have not ended, oldest first.
+    fn unfinished(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Unfinished>>>;
+
+    /// What is needed to enter a fiber.
+    fn load(&self, seq: Seq) -> BoxFuture<'_, Result<Stored>>;
+
+    /// Calls a fiber running: from now on the death of the process counts as one of the fiber.
+    fn enter(&self, seq: Seq, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+
+    /// Replaces a fiber's snapshot; it has come further, so its deaths are forgotten.
+    fn checkpoint(&self, seq: Seq, snapshot: NewSnapshot) -> BoxFuture<'_, Result<()>>;
+
+    /// Stores an op's record in place of its last one.
+    fn save_op(&self, seq: Seq, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+
+    /// An op's record.
+    fn load_op(&self, seq: Seq, id: String) -> BoxFuture<'_, Result<Option<OpRecord>>>;
+
+    /// Ends a fiber. Its op records go, and so does its snapshot when it has completed.
+    fn end(&self, seq: Seq, end: End, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+
+    /// Takes a fiber out of the running ones without ending it.
+    fn set_aside(&self, seq: Seq, aside: Aside, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+
+    /// A fiber by id or key.
+    fn find(&self, which: Find) -> BoxFuture<'_, Result<Option<FiberRow>>>;
+
+    /// Calls every running fiber interrupted, without counting a death, and lets go of the database.
+    fn close(&self, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+
+    /// Lets go of the database at once, as a dying process would, and returns when it is free.
+    fn abandon(&self);
+
+    /// Sets how many pages the database may have, to try what happens on a full disk.
+    fn limit_pages(&self, pages: u32) -> BoxFuture<'_, Result<()>>;
+}

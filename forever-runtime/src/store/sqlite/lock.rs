@@ -1,0 +1,61 @@
+//! Who owns a database: an advisory lock of the operating system on `<database>.lock`, which holds the owner's process id.
+//!
+//! The kernel frees the lock when its owner dies, however it dies. The file itself stays: removing it would let two owners
+//! hold locks on two files of one name.
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// A held lock, freed on drop.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    file: File,
+}
+
+impl Lock {
+    /// Takes the lock for the database at `path`.
+    ///
+    /// # Errors
+    /// Kind `Busy` when somebody holds it, naming the process; kind `Store` when the lock file cannot be used.
+    pub(crate) fn take(path: &Path) -> Result<Self> {
+        let beside = lock_path(path);
+        let failed = |e: std::io::Error| {
+            Error::new(ErrorKind::Store, format!("failed to open database `{}`: cannot lock `{}`", path.display(), beside.display()))
+                .because(e)
+        };
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&beside).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(busy(path, &mut file)),
+            Err(TryLockError::Error(e)) => return Err(failed(e)),
+        }
+        file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(failed)?;
+        Ok(Lock { file })
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // So that nobody is told of an owner that has let go; the lock itself goes with the file handle, whatever happens here.
+        let _ = self.file.set_len(0);
+    }
+}
+
+fn busy(path: &Path, file: &mut File) -> Error {
+    let mut pid = String::new();
+    let read = file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_string(&mut pid));
+    let owner = match read.ok().and_then(|_| pid.trim().parse::<u32>().ok()) {
+        Some(pid) if pid == std::process::id() => format!("owned by this process ({pid})"),
+        Some(pid) => format!("owned by process {pid}"),
+        None => "owned by another process".to_owned(),
+    };
+    Error::new(ErrorKind::Busy, format!("failed to open database `{}`: {owner}", path.display()))
+}
+
+fn lock_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    PathBuf::from(name)
+}

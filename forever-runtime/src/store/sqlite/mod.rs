@@ -1,0 +1,212 @@
+//! The store on SQLite: one file, or a database in memory that works the same.
+mod lock;
+mod open;
+mod rows;
+mod schema;
+mod worker;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+pub use open::Durability;
+use rows::{accept, end, find};
+use worker::{Opened, Scope, Worker};
+
+use super::{Accepted, Aside, End, FiberRow, Find, NewFiber, NewSnapshot, Seq, Store, Stored, StoredLayout, Unfinished};
+use crate::error::{Error, Result};
+use crate::fiber::frame::{BoxFuture, OpRecord};
+
+/// How often an owned database is tried again: it is free the moment its owner dies.
+const LOCK_POLL: Duration = Duration::from_millis(5);
+
+/// A store on SQLite.
+#[derive(Debug)]
+pub(crate) struct Sqlite {
+    /// Stopped first, so that the writer's connection is the last and tidies up the log.
+    reader: Option<Worker>,
+    writer: Worker,
+}
+
+impl Sqlite {
+    /// Opens the file at `path`, waiting for its owner for as long as `wait`.
+    pub(crate) async fn open(path: &Path, durability: Durability, wait: Duration) -> Result<Self> {
+        let path = open::check(path)?;
+        let lock = take_lock(&path, wait).await?;
+        let (at, also_at): (PathBuf, PathBuf) = (path.clone(), path);
+        let writer = Worker::start("forever-writer", move || Ok((open::writer(&at, durability)?, lock)))?;
+        let writer = opened(writer).await?;
+        let reader = Worker::start("forever-reader", move || Ok((open::reader(&also_at)?, ())))?;
+        Ok(Sqlite { reader: Some(opened(reader).await?), writer })
+    }
+
+    /// Opens a database that lives as long as the store.
+    pub(crate) async fn in_memory() -> Result<Self> {
+        let writer = Worker::start("forever-writer", || Ok((open::in_memory()?, ())))?;
+        Ok(Sqlite { reader: None, writer: opened(writer).await? })
+    }
+
+    async fn read<T, F>(&self, what: &'static str, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        self.reader.as_ref().unwrap_or(&self.writer).call(what, Scope::Read, work).await
+    }
+
+    async fn write<T, F>(&self, what: &'static str, scope: Scope, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        self.writer.call(what, scope, work).await
+    }
+
+    fn stop(&self) {
+        if let Some(reader) = &self.reader {
+            reader.stop();
+        }
+        self.writer.stop();
+    }
+}
+
+async fn opened((worker, opened): (Worker, Opened)) -> Result<Worker> {
+    opened.await.unwrap_or_else(|_| Err(Error::closed()))?;
+    Ok(worker)
+}
+
+async fn take_lock(path: &Path, wait: Duration) -> Result<lock::Lock> {
+    let first = lock::Lock::take(path);
+    if wait.is_zero() || !first.as_ref().is_err_and(Error::is_busy) {
+        return first;
+    }
+    let again = async {
+        loop {
+            tokio::time::sleep(LOCK_POLL).await;
+            match lock::Lock::take(path) {
+                Err(e) if e.is_busy() => {}
+                other => return other,
+            }
+        }
+    };
+    match tokio::time::timeout(wait, again).await {
+        Ok(taken) => taken,
+        Err(_) => lock::Lock::take(path),
+    }
+}
+
+impl Store for Sqlite {
+    fn accept(&self, fiber: NewFiber) -> BoxFuture<'_, Result<Accepted>> {
+        Box::pin(self.write("store a fiber", Scope::Many, move |c| accept(c, &fiber)))
+    }
+
+    fn recover(&self, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write("recover what was left running", Scope::Many, move |c| {
+            const RUNNING: &str = "SELECT seq FROM fibers WHERE finished_ms IS NULL AND state = 'running'";
+            c.execute(&format!("UPDATE snapshots SET deaths = deaths + 1 WHERE fiber IN ({RUNNING})"), ())?;
+            c.execute(
+                &format!("UPDATE fibers SET state = 'interrupted', reason = ?1, changed_ms = ?2 WHERE seq IN ({RUNNING})"),
+                params!["the process died", now_ms],
+            )
+            .map(drop)
+        }))
+    }
+
+    fn unfinished(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Unfinished>>> {
+        Box::pin(self.read("list unfinished fibers", move |c| rows::unfinished(c, after, limit)))
+    }
+
+    fn load(&self, seq: Seq) -> BoxFuture<'_, Result<Stored>> {
+        Box::pin(self.read("load a fiber", move |c| rows::load(c, seq)))
+    }
+
+    fn enter(&self, seq: Seq, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write("store that a fiber runs", Scope::One, move |c| {
+            c.prepare_cached("UPDATE fibers SET state = 'running', reason = NULL, changed_ms = ?2 WHERE seq = ?1")?
+                .execute(params![seq, now_ms])
+                .map(drop)
+        }))
+    }
+
+    fn checkpoint(&self, seq: Seq, new: NewSnapshot) -> BoxFuture<'_, Result<()>> {
+        let scope = if new.layout.is_none() && new.finished_op.is_none() { Scope::One } else { Scope::Many };
+        Box::pin(self.write("store a checkpoint", scope, move |c| rows::checkpoint(c, seq, &new)))
+    }
+
+    fn save_op(&self, seq: Seq, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write("store the record of a step", Scope::One, move |c| {
+            c.prepare_cached(
+                "INSERT INTO ops (fiber, id, step, failed, stash, changed_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                 ON CONFLICT DO UPDATE SET step = ?3, failed = ?4, stash = ?5, changed_ms = ?6",
+            )?
+            .execute(params![seq, record.id, record.step, record.failed, record.stash, now_ms])
+            .map(drop)
+        }))
+    }
+
+    fn load_op(&self, seq: Seq, id: String) -> BoxFuture<'_, Result<Option<OpRecord>>> {
+        Box::pin(self.read("load the record of a step", move |c| {
+            c.prepare_cached("SELECT step, failed, stash FROM ops WHERE fiber = ?1 AND id = ?2")?
+                .query_row(params![seq, id], |r| {
+                    Ok(OpRecord { id: id.clone(), step: r.get("step")?, failed: r.get("failed")?, stash: r.get("stash")? })
+                })
+                .optional()
+        }))
+    }
+
+    fn end(&self, seq: Seq, how: End, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write("store how a fiber ended", Scope::Many, move |c| end(c, seq, &how, now_ms)))
+    }
+
+    fn set_aside(&self, seq: Seq, aside: Aside, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        let (state, reason) = match aside {
+            Aside::Interrupted(why) => ("interrupted", why),
+            Aside::Parked(why) => ("parked", why),
+        };
+        Box::pin(self.write("store why a fiber stopped", Scope::One, move |c| {
+            // A fiber that is parked again at every open for the same reason costs no write.
+            c.prepare_cached(
+                "UPDATE fibers SET state = ?2, reason = ?3, changed_ms = ?4
+                 WHERE seq = ?1 AND (state <> ?2 OR reason IS NOT ?3) AND finished_ms IS NULL",
+            )?
+            .execute(params![seq, state, reason, now_ms])
+            .map(drop)
+        }))
+    }
+
+    fn find(&self, which: Find) -> BoxFuture<'_, Result<Option<FiberRow>>> {
+        Box::pin(self.read("find a fiber", move |c| match &which {
+            Find::Id(id) => find(c, "id", id),
+            Find::Key(key) => find(c, "key", key),
+        }))
+    }
+
+    fn close(&self, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let stored = self
+                .write("store a clean close", Scope::One, move |c| {
+                    c.execute(
+                        "UPDATE fibers SET state = 'interrupted', reason = 'the runtime was closed', changed_ms = ?1
+                         WHERE finished_ms IS NULL AND state = 'running'",
+                        params![now_ms],
+                    )
+                    .map(drop)
+                })
+                .await;
+            if let Some(reader) = &self.reader {
+                reader.stopped().await;
+            }
+            self.writer.stopped().await;
+            stored
+        })
+    }
+
+    fn abandon(&self) {
+        self.stop();
+    }
+
+    fn limit_pages(&self, pages: u32) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write("limit the size of the database", Scope::Read, move |c| c.pragma_update(None, "max_page_count", pages)))
+    }
+}

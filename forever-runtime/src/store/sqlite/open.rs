@@ -1,0 +1,205 @@
+//! Opening a file: what is refused before anything is touched, and how a connection is set up.
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use super::schema;
+use crate::error::{Error, ErrorKind, Result};
+
+/// How long a statement waits for a person's own SQLite tool to let go of the database.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A log that one huge snapshot has made long is cut back to this many bytes.
+const LOG_LIMIT: i64 = 16 << 20;
+
+/// What a commit survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Durability {
+    /// Power loss: every commit is synced to the disk (`synchronous=FULL`).
+    #[default]
+    Power,
+    /// Process death: on power loss the newest commits may be lost, older ones and the database's health are not
+    /// (`synchronous=NORMAL`).
+    Process,
+}
+
+impl Durability {
+    /// The value of `PRAGMA synchronous`.
+    fn level(self) -> i64 {
+        match self {
+            Durability::Power => 2,
+            Durability::Process => 1,
+        }
+    }
+}
+
+/// The path with symbolic links resolved, if a database can be there; looks at the file, changes nothing.
+pub(crate) fn check(path: &Path) -> Result<PathBuf> {
+    let refused = |kind, why: String| Error::new(kind, format!("failed to open database `{}`: {why}", path.display()));
+    let unreadable = |e: std::io::Error| refused(ErrorKind::Store, "it cannot be read".into()).because(e);
+    let found = match std::fs::metadata(path) {
+        Ok(found) => found,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return check_new(path),
+        Err(e) => return Err(unreadable(e)),
+    };
+    if found.is_dir() {
+        return Err(refused(ErrorKind::Format, "it is a directory".into()));
+    }
+    if found.permissions().readonly() {
+        return Err(refused(ErrorKind::Store, "it is read-only".into()));
+    }
+    let real = path.canonicalize().map_err(unreadable)?;
+    let mut header = Vec::new();
+    File::open(&real).and_then(|f| f.take(100).read_to_end(&mut header)).map_err(unreadable)?;
+    if header.is_empty() {
+        return Ok(real);
+    }
+    if header.len() < 100 || !header.starts_with(b"SQLite format 3\0") {
+        return Err(refused(ErrorKind::Format, "it is not an SQLite database".into()));
+    }
+    // The places of the two numbers are fixed by SQLite's file format, section 1.3.
+    let (version, application) = (number(&header, 60), number(&header, 68));
+    if application == 0 {
+        // Somebody else's, or ours from before its first page was copied out of the log.
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let foreign = Connection::open_with_flags(&real, flags).and_then(|conn| {
+            conn.busy_timeout(BUSY_TIMEOUT)?;
+            leave_log(&conn, true)?;
+            is_ours(&conn)
+        });
+        let ours = foreign.map_err(|e| refused(kind_of(&e), "it cannot be read".into()).because(e))?;
+        ours.map_err(|why| refused(ErrorKind::Format, why))?;
+    } else {
+        fits(application, version).map_err(|why| refused(ErrorKind::Format, why))?;
+    }
+    Ok(real)
+}
+
+fn check_new(path: &Path) -> Result<PathBuf> {
+    let refused = |why: String| Error::new(ErrorKind::Store, format!("failed to open database `{}`: {why}", path.display()));
+    let Some(name) = path.file_name() else { return Err(refused("it is not the path of a file".into())) };
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let real = folder.canonicalize().map_err(|e| refused(format!("the folder `{}` cannot be used", folder.display())).because(e))?;
+    Ok(real.join(name))
+}
+
+fn number(header: &[u8], at: usize) -> i32 {
+    header.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, i32::from_be_bytes)
+}
+
+fn fits(application: i32, version: i32) -> Result<(), String> {
+    if application != schema::APPLICATION_ID {
+        return Err(format!("it belongs to another program (application id {application:#x})"));
+    }
+    if version > schema::version() {
+        return Err(format!("its schema has version {version}, and this program knows versions up to {}", schema::version()));
+    }
+    Ok(())
+}
+
+/// Whether the database is one of ours or empty; says why not.
+fn is_ours(conn: &Connection) -> rusqlite::Result<Result<(), String>> {
+    let application: i32 = conn.pragma_query_value(None, "application_id", |r| r.get(0))?;
+    let version: i32 = conn.pragma_query_value(None, "user_version", |r| r.get(0))?;
+    if application == 0 {
+        let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", (), |r| r.get(0))?;
+        let empty = tables == 0 && version == 0;
+        return Ok(if empty { Ok(()) } else { Err("it is an SQLite database of another program".into()) });
+    }
+    Ok(fits(application, version))
+}
+
+/// Opens the one connection that writes; `path` has passed [`check`], and the caller holds the lock.
+pub(crate) fn writer(path: &Path, durability: Durability) -> Result<Connection> {
+    let failed = |why: &str| Error::new(ErrorKind::Store, format!("failed to open database `{}`: {why}", path.display()));
+    let sqlite = |e: rusqlite::Error| Error::new(kind_of(&e), format!("failed to open database `{}`", path.display())).because(e);
+    let new = !path.exists();
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
+    conn.busy_timeout(BUSY_TIMEOUT).map_err(sqlite)?;
+    leave_log(&conn, true).map_err(sqlite)?;
+    is_ours(&conn).map_err(sqlite)?.map_err(|why| Error::new(ErrorKind::Format, failed(&why).to_string()))?;
+    leave_log(&conn, false).map_err(sqlite)?;
+
+    let mode: String = conn.pragma_update_and_check(None, "journal_mode", "WAL", |r| r.get(0)).map_err(sqlite)?;
+    if mode != "wal" {
+        return Err(failed(&format!("its journal mode stays `{mode}` where `wal` is needed")));
+    }
+    set(&conn, "synchronous", durability.level()).map_err(sqlite)?.map_err(|why| failed(&why))?;
+    // Where the system has a stronger sync than the usual one (macOS), power loss asks for it; elsewhere these do nothing.
+    let strong = i64::from(durability == Durability::Power);
+    set(&conn, "fullfsync", strong).map_err(sqlite)?.map_err(|why| failed(&why))?;
+    set(&conn, "checkpoint_fullfsync", strong).map_err(sqlite)?.map_err(|why| failed(&why))?;
+    set(&conn, "journal_size_limit", LOG_LIMIT).map_err(sqlite)?.map_err(|why| failed(&why))?;
+    prepare(&mut conn).map_err(sqlite)?;
+    if new {
+        sync_folder(path).map_err(|e| failed("its folder cannot be synced").because(e))?;
+    }
+    Ok(conn)
+}
+
+/// Opens a connection that only reads.
+pub(crate) fn reader(path: &Path) -> Result<Connection> {
+    let sqlite = |e: rusqlite::Error| Error::new(kind_of(&e), format!("failed to open database `{}`", path.display())).because(e);
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
+    conn.busy_timeout(BUSY_TIMEOUT).map_err(sqlite)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(conn)
+}
+
+/// Opens a database that lives as long as its connection.
+pub(crate) fn in_memory() -> Result<Connection> {
+    let sqlite = |e: rusqlite::Error| Error::new(ErrorKind::Store, "failed to open a database in memory").because(e);
+    let mut conn = Connection::open_in_memory().map_err(sqlite)?;
+    prepare(&mut conn).map_err(sqlite)?;
+    Ok(conn)
+}
+
+/// More than there are different statements, so that none is parsed twice.
+const STATEMENTS: usize = 64;
+
+fn prepare(conn: &mut Connection) -> rusqlite::Result<()> {
+    conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    conn.pragma_update(None, "foreign_keys", true)?;
+    conn.pragma_update(None, "temp_store", "memory")?;
+    let version = conn.pragma_query_value(None, "user_version", |r| r.get(0))?;
+    schema::migrate(conn, version)
+}
+
+/// Sets a pragma and reads it back; the inner error says that it did not take.
+fn set(conn: &Connection, pragma: &str, value: i64) -> rusqlite::Result<Result<(), String>> {
+    // Some pragmas answer with a row when set, some do not.
+    conn.pragma_update(None, pragma, value)?;
+    let got: i64 = conn.pragma_query_value(None, pragma, |r| r.get(0))?;
+    Ok(if got == value { Ok(()) } else { Err(format!("`{pragma}` stays {got} where {value} is needed")) })
+}
+
+/// Whether closing the connection leaves the write-ahead log as it is; a file that is not ours is not tidied up.
+fn leave_log(conn: &Connection, leave: bool) -> rusqlite::Result<()> {
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, leave).map(drop)
+}
+
+fn kind_of(error: &rusqlite::Error) -> ErrorKind {
+    match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt) => ErrorKind::Format,
+        _ => ErrorKind::Store,
+    }
+}
+
+/// SQLite syncs the file but not the entry of a new file in its folder.
+fn sync_folder(path: &Path) -> std::io::Result<()> {
+    match path.parent() {
+        #[cfg(unix)]
+        Some(folder) => File::open(folder)?.sync_all(),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,26 @@
+//! The tables, and how older ones become newer ones. Every table and column is explained in docs/format.md.
+use rusqlite::{Connection, TransactionBehavior};
+
+/// `PRAGMA application_id` of our files: "Frvr".
+pub(crate) const APPLICATION_ID: i32 = 0x4672_7672;
+
+/// One script for each version; `PRAGMA user_version` counts those that have run. Released ones never change.
+const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql")];
+
+/// The version that this code reads and writes.
+pub(crate) fn version() -> i32 {
+    i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX)
+}
+
+/// Runs the scripts that a database of version `from` still lacks, all in one transaction.
+pub(crate) fn migrate(conn: &mut Connection, from: i32) -> rusqlite::Result<()> {
+    let done = usize::try_from(from).unwrap_or(0);
+    let Some(missing) = MIGRATIONS.get(done..).filter(|m| !m.is_empty()) else { return Ok(()) };
+    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for script in missing {
+        tx.execute_batch(script)?;
+    }
+    tx.pragma_update(None, "application_id", APPLICATION_ID)?;
+    tx.pragma_update(None, "user_version", version())?;
+    tx.commit()
+}

@@ -1,0 +1,271 @@
+//! The threads that talk to SQLite: one that writes, and for files one that reads.
+//!
+//! The writer takes everything that is queued, runs it in one transaction, commits once, and only then answers each caller.
+//! So callers that come together share one sync of the disk, and one that comes alone waits for nobody. A job that fails
+//! takes back its own changes only.
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// How many jobs may wait; more callers wait for their turn to queue.
+const QUEUE: usize = 1024;
+
+/// What a job changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Nothing.
+    Read,
+    /// One statement, which SQLite takes back by itself when it fails.
+    One,
+    /// Several statements, taken back together when one fails.
+    Many,
+}
+
+type Answer<T> = oneshot::Sender<Result<T>>;
+
+/// Something to do on a connection, possibly twice: a transaction that is lost is run again.
+trait Job: Send {
+    fn scope(&self) -> Scope;
+    /// Runs it and keeps what came out.
+    fn run(&mut self, conn: &Connection) -> rusqlite::Result<()>;
+    /// Tells the caller: what came out, or why not.
+    fn answer(self: Box<Self>, failed: Option<Cause>);
+}
+
+/// Why a job failed; a lost commit is the reason of many.
+type Cause = Arc<rusqlite::Error>;
+
+struct Call<T, F> {
+    what: &'static str,
+    scope: Scope,
+    work: F,
+    out: Option<T>,
+    answer: Answer<T>,
+}
+
+impl<T: Send, F: FnMut(&Connection) -> rusqlite::Result<T> + Send> Job for Call<T, F> {
+    fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    fn run(&mut self, conn: &Connection) -> rusqlite::Result<()> {
+        self.out = Some((self.work)(conn)?);
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, failed: Option<Cause>) {
+        let answer = match (failed, self.out) {
+            (None, Some(out)) => Ok(out),
+            (Some(why), _) => Err(Error::new(ErrorKind::Store, format!("failed to {}", self.what)).because(why)),
+            (None, None) => Err(Error::new(ErrorKind::Store, format!("failed to {}: it was not run", self.what))),
+        };
+        // A caller that is gone needs no answer.
+        let _ = self.answer.send(answer);
+    }
+}
+
+/// A thread with a connection, and the queue to it.
+pub(crate) struct Worker {
+    queue: mpsc::Sender<Box<dyn Job>>,
+    stop: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Closed when the thread has let go of everything.
+    gone: Mutex<Option<oneshot::Receiver<()>>>,
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("waiting", &(self.queue.max_capacity() - self.queue.capacity())).finish_non_exhaustive()
+    }
+}
+
+impl Worker {
+    /// Starts a thread around what `open` returns: a connection, and what is to be let go of after it.
+    pub(crate) fn start<K: 'static>(name: &str, open: impl FnOnce() -> Result<(Connection, K)> + Send + 'static) -> Result<(Self, Opened)> {
+        let (queue, jobs) = mpsc::channel(QUEUE);
+        let (told, opened) = oneshot::channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stop);
+        let (going, gone) = oneshot::channel::<()>();
+        let work = move || {
+            match open() {
+                Err(why) => drop(told.send(Err(why))),
+                Ok((conn, kept)) => {
+                    if told.send(Ok(())).is_ok() {
+                        serve(&conn, jobs, &seen);
+                    }
+                    drop(conn);
+                    drop(kept);
+                }
+            }
+            drop(going);
+        };
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(work)
+            .map_err(|e| Error::new(ErrorKind::Store, format!("failed to start the thread `{name}`")).because(e))?;
+        Ok((Worker { queue, stop, thread: Mutex::new(Some(thread)), gone: Mutex::new(Some(gone)) }, opened))
+    }
+
+    /// Runs `work` on the thread; `what` completes "failed to ..".
+    pub(crate) async fn call<T, F>(&self, what: &'static str, scope: Scope, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
+        let job = Box::new(Call { what, scope, work, out: None, answer });
+        self.queue.send(job).await.map_err(|_| Error::closed())?;
+        answered.await.unwrap_or_else(|_| Err(Error::closed()))
+    }
+
+    /// Ends the thread after what it is doing now; jobs still waiting are dropped. Returns when the connection is closed.
+    pub(crate) fn stop(&self) {
+        self.tell_to_stop();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // A panic of the thread has been printed by then and leaves nothing to do.
+            let _ = thread.join();
+        }
+    }
+
+    /// The same without keeping the caller's thread while the connection closes.
+    pub(crate) async fn stopped(&self) {
+        self.tell_to_stop();
+        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(gone) = gone {
+            let _ = gone.await;
+        }
+        self.stop();
+    }
+
+    fn tell_to_stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        // Wakes a thread that waits for work; one with a full queue is awake.
+        let (answer, _) = oneshot::channel();
+        let _ = self.queue.try_send(Box::new(Call { what: "stop", scope: Scope::Read, work: |_: &Connection| Ok(()), out: None, answer }));
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Whether the thread has opened its connection.
+pub(crate) type Opened = oneshot::Receiver<Result<()>>;
+
+fn serve(conn: &Connection, mut jobs: mpsc::Receiver<Box<dyn Job>>, stop: &AtomicBool) {
+    let mut batch = Vec::new();
+    while let Some(first) = jobs.blocking_recv() {
+        if stop.load(Ordering::Acquire) {
+            return;
+        }
+        batch.push(first);
+        while batch.len() < QUEUE {
+            let Ok(next) = jobs.try_recv() else { break };
+            batch.push(next);
+        }
+        run_batch(conn, &mut batch);
+    }
+}
+
+/// Runs the jobs and answers them. Reads need no transaction; the writes share one.
+fn run_batch(conn: &Connection, batch: &mut Vec<Box<dyn Job>>) {
+    let writes = batch.iter().filter(|j| j.scope() != Scope::Read).count();
+    if writes == 0 {
+        for mut job in batch.drain(..) {
+            let failed = job.run(conn).err().map(Arc::new);
+            job.answer(failed);
+        }
+        return;
+    }
+    if let Err(failures) = together(conn, batch) {
+        match failures {
+            Lost::Commit(why) => {
+                for job in batch.drain(..) {
+                    job.answer(Some(Arc::clone(&why)));
+                }
+            }
+            // One job cost the others their transaction: nothing of it is stored, so each tries again by itself.
+            Lost::Transaction => {
+                for mut job in batch.drain(..) {
+                    let failed = alone(conn, job.as_mut()).err().map(Arc::new);
+                    job.answer(failed);
+                }
+            }
+        }
+    }
+}
+
+/// Why a transaction of several jobs came to nothing.
+enum Lost {
+    Commit(Cause),
+    Transaction,
+}
+
+fn together(conn: &Connection, batch: &mut Vec<Box<dyn Job>>) -> Result<(), Lost> {
+    let commit_failed = |e| Lost::Commit(Arc::new(e));
+    execute(conn, "BEGIN IMMEDIATE").map_err(commit_failed)?;
+    let several = batch.len() > 1;
+    let mut outcomes = Vec::with_capacity(batch.len());
+    for job in batch.iter_mut() {
+        let savepoint = several && job.scope() == Scope::Many;
+        let ran = if savepoint { in_savepoint(conn, job.as_mut()) } else { job.run(conn) };
+        if conn.is_autocommit() {
+            return Err(Lost::Transaction);
+        }
+        if ran.is_err() && !several {
+            // Alone in its transaction, it takes everything back with it.
+            let _ = execute(conn, "ROLLBACK");
+        }
+        outcomes.push(ran);
+    }
+    if !conn.is_autocommit() {
+        if let Err(why) = execute(conn, "COMMIT") {
+            if !conn.is_autocommit() {
+                let _ = execute(conn, "ROLLBACK");
+            }
+            return Err(commit_failed(why));
+        }
+    }
+    for (job, outcome) in batch.drain(..).zip(outcomes) {
+        job.answer(outcome.err().map(Arc::new));
+    }
+    Ok(())
+}
+
+fn in_savepoint(conn: &Connection, job: &mut dyn Job) -> rusqlite::Result<()> {
+    execute(conn, "SAVEPOINT job")?;
+    let ran = job.run(conn);
+    if ran.is_err() && !conn.is_autocommit() {
+        execute(conn, "ROLLBACK TO job")?;
+    }
+    if !conn.is_autocommit() {
+        execute(conn, "RELEASE job")?;
+    }
+    ran
+}
+
+fn alone(conn: &Connection, job: &mut dyn Job) -> rusqlite::Result<()> {
+    if job.scope() == Scope::Read {
+        return job.run(conn);
+    }
+    execute(conn, "BEGIN IMMEDIATE")?;
+    let ran = job.run(conn).and_then(|()| execute(conn, "COMMIT"));
+    if ran.is_err() && !conn.is_autocommit() {
+        let _ = execute(conn, "ROLLBACK");
+    }
+    ran
+}
+
+fn execute(conn: &Connection, sql: &str) -> rusqlite::Result<()> {
+    conn.prepare_cached(sql)?.execute(()).map(drop)
+}

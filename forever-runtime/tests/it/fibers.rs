@@ -1,0 +1,163 @@
+//! Fibers written by hand, the way the macro writes them.
+use std::future::Future;
+
+use forever_runtime::__private::{Cut, CutKind, END, Frame, Local, Locals, Machine, Needs, Save, Unreadable};
+use forever_runtime::{Fiber, FiberContext};
+
+use crate::support::Probe;
+
+pub const fn local(name: &'static str) -> Local {
+    Local { name, of: 1, result: false, why: "used later" }
+}
+
+pub const fn cut(name: &'static str, kind: CutKind, locals: &'static [Local], next: &'static [u32]) -> Cut {
+    Cut { name, explicit: true, of: 1, was: None, kind, locals, next, line: 0 }
+}
+
+pub const fn machine(name: &'static str, arguments: &'static [&'static str], cuts: &'static [Cut]) -> Machine {
+    Machine { name, version: 0, max_recoveries: None, arguments, cuts, first: &[0], migrate: None }
+}
+
+/// Three steps named by a label; gives the sum of their values.
+pub struct Three {
+    pub label: String,
+}
+
+pub fn three(label: &str) -> Three {
+    Three { label: label.to_owned() }
+}
+
+const KEPT: &[Local] = &[local("label"), local("total")];
+static THREE: Machine = machine(
+    "three",
+    &["label"],
+    &[cut("one", CutKind::Step, KEPT, &[1]), cut("two", CutKind::Step, KEPT, &[2]), cut("three", CutKind::Step, KEPT, &[END])],
+);
+
+impl Fiber for Three {
+    type Output = u64;
+    type Error = String;
+    const MACHINE: &'static Machine = &THREE;
+
+    fn needs(needs: &mut Needs<'_>) {
+        needs.resource::<Probe>("probe");
+    }
+
+    fn save(&self, save: &mut Save<'_>) {
+        save.put("label", &self.label);
+    }
+
+    fn load(arguments: &mut Locals) -> Result<Self, Unreadable> {
+        Ok(Three { label: arguments.get("label")? })
+    }
+
+    fn drive<'run>(
+        start: Option<Self>,
+        ctx: &'run FiberContext,
+        frame: &'run mut Frame,
+    ) -> impl Future<Output = Result<u64, String>> + Send + 'run {
+        async move {
+            let probe = ctx.resource::<Probe>();
+            let (label, mut total) = match start {
+                Some(call) => (call.label, 0_u64),
+                None => frame.restore(|l| Ok((l.get::<String>("label")?, l.get::<u64>("total")?))).await,
+            };
+            for (cut, step) in [(0, "one"), (1, "two"), (2, "three")] {
+                if frame.past(cut) {
+                    continue;
+                }
+                if frame.running() {
+                    total += probe.step(&format!("{label}.{step}")).await?;
+                    frame
+                        .checkpoint(cut, |save| {
+                            save.put("label", &label);
+                            save.put("total", &total);
+                        })
+                        .await;
+                } else {
+                    frame.arrive(cut);
+                }
+            }
+            probe.step(&format!("{label}.end")).await?;
+            Ok(total)
+        }
+    }
+}
+
+/// Calls [`Three`] inline between two steps of its own.
+pub struct Outer {
+    pub label: String,
+}
+
+static OUTER: Machine = machine(
+    "outer",
+    &["label"],
+    &[
+        cut("before", CutKind::Step, &[local("label")], &[1]),
+        cut("three", CutKind::Call, &[local("label"), Local { name: "sum", of: 1, result: true, why: "used later" }], &[2]),
+        cut("after", CutKind::Step, &[local("sum")], &[END]),
+    ],
+);
+
+impl Fiber for Outer {
+    type Output = u64;
+    type Error = String;
+    const MACHINE: &'static Machine = &OUTER;
+
+    fn needs(needs: &mut Needs<'_>) {
+        needs.resource::<Probe>("probe");
+    }
+
+    fn save(&self, save: &mut Save<'_>) {
+        save.put("label", &self.label);
+    }
+
+    fn load(arguments: &mut Locals) -> Result<Self, Unreadable> {
+        Ok(Outer { label: arguments.get("label")? })
+    }
+
+    fn drive<'run>(
+        start: Option<Self>,
+        ctx: &'run FiberContext,
+        frame: &'run mut Frame,
+    ) -> impl Future<Output = Result<u64, String>> + Send + 'run {
+        async move {
+            let probe = ctx.resource::<Probe>();
+            let mut label = start.map(|call| call.label);
+            let mut sum = None;
+            if !frame.past(0) {
+                if let Some(label) = &label {
+                    probe.step(&format!("{label}.before")).await?;
+                    frame.checkpoint(0, |save| save.put("label", label)).await;
+                } else {
+                    label = Some(frame.restore(|l| l.get("label")).await);
+                    frame.arrive(0);
+                }
+            }
+            if !frame.past(1) {
+                if frame.calls(1) {
+                    let start = frame.running();
+                    if !start {
+                        label = Some(frame.restore(|l| l.get("label")).await);
+                    }
+                    let kept = label.clone().unwrap();
+                    let call = start.then(|| Three { label: format!("{kept}.inner") });
+                    sum = Some(frame.call(1, call, ctx, Some("sum"), |save| save.put("label", &kept)).await?);
+                } else {
+                    label = Some(frame.restore(|l| l.get("label")).await);
+                    sum = Some(frame.restore(|l| l.get("sum")).await);
+                    frame.arrive(1);
+                }
+            }
+            if frame.running() {
+                let label = label.unwrap();
+                probe.step(&format!("{label}.after")).await?;
+                frame.checkpoint(2, |save| save.put("sum", &sum.unwrap())).await;
+            } else {
+                sum = Some(frame.restore(|l| l.get("sum")).await);
+                frame.arrive(2);
+            }
+            Ok(sum.unwrap())
+        }
+    }
+}

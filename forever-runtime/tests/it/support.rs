@@ -1,0 +1,109 @@
+//! What tests share: a probe inside fibers, databases in temporary folders, and runtimes over them.
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use forever_runtime::{Builder, Forever};
+use tempfile::TempDir;
+use tokio::sync::{Semaphore, watch};
+
+use crate::fibers::{Outer, Three};
+
+/// Seen by every step of the test fibers: keeps a log and does what the test has planned for a step.
+#[derive(Clone, Default)]
+pub struct Probe(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    log: watch::Sender<Vec<String>>,
+    plans: Mutex<HashMap<String, Plan>>,
+}
+
+#[derive(Clone)]
+pub enum Plan {
+    /// The step goes on when a permit is added.
+    Hold(Arc<Semaphore>),
+    Fail(String),
+    Panic(String),
+}
+
+impl Probe {
+    pub fn plan(&self, step: &str, plan: Plan) {
+        self.0.plans.lock().unwrap().insert(step.to_owned(), plan);
+    }
+
+    /// Holds every run of a step until the semaphore has a permit for it.
+    pub fn hold(&self, step: &str) -> Arc<Semaphore> {
+        let gate = Arc::new(Semaphore::new(0));
+        self.plan(step, Plan::Hold(Arc::clone(&gate)));
+        gate
+    }
+
+    pub fn clear(&self) {
+        self.0.plans.lock().unwrap().clear();
+        self.0.log.send_replace(Vec::new());
+    }
+
+    /// The body of a step: its value is the length of its name.
+    pub async fn step(&self, step: &str) -> Result<u64, String> {
+        self.0.log.send_modify(|log| log.push(step.to_owned()));
+        let plan = self.0.plans.lock().unwrap().get(step).cloned();
+        match plan {
+            None => {}
+            Some(Plan::Hold(gate)) => gate.acquire().await.unwrap().forget(),
+            Some(Plan::Fail(why)) => return Err(why),
+            Some(Plan::Panic(why)) => panic!("{why}"),
+        }
+        Ok(step.len() as u64)
+    }
+
+    pub fn log(&self) -> Vec<String> {
+        self.0.log.borrow().clone()
+    }
+
+    /// Ready when a step's body has been entered.
+    pub async fn reached(&self, step: &str) {
+        self.0.log.subscribe().wait_for(|log| log.iter().any(|s| s == step)).await.unwrap();
+    }
+}
+
+/// A database file in a folder of its own.
+pub struct Place {
+    pub folder: TempDir,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        Place { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("fibers.db")
+    }
+
+    /// A runtime of the usual fibers over the file.
+    pub fn builder(&self, probe: &Probe) -> Builder {
+        usual(probe).sqlite(self.path())
+    }
+
+    pub async fn open(&self, probe: &Probe) -> Forever {
+        self.builder(probe).open().await.unwrap()
+    }
+
+    /// A second pair of eyes on the file.
+    pub fn sql(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.path()).unwrap()
+    }
+
+    pub fn text(&self, query: &str) -> Option<String> {
+        self.sql().query_row(query, (), |r| r.get(0)).unwrap()
+    }
+
+    pub fn number(&self, query: &str) -> i64 {
+        self.sql().query_row(query, (), |r| r.get(0)).unwrap()
+    }
+}
+
+pub fn usual(probe: &Probe) -> Builder {
+    Forever::builder().resource(probe.clone()).fiber::<Three>().fiber::<Outer>()
+}
