@@ -269,17 +269,8 @@ impl Lower<'_> {
         self.note_pattern(&e.pat, true);
         let body = self.block(e.body);
         self.borrows.truncate(depth);
-        let looped = For {
-            label: e.label,
-            id,
-            attrs: e.attrs,
-            pat: *e.pat,
-            items: *e.expr,
-            position,
-            position_var: None,
-            bases: Vec::new(),
-            body,
-        };
+        let looped =
+            For { label: e.label, id, attrs: e.attrs, pat: *e.pat, items: *e.expr, position, position_var: None, bases: Vec::new(), body };
         self.control(bind, Control::For(Box::new(looped)), out);
     }
 
@@ -289,7 +280,10 @@ impl Lower<'_> {
             return expr;
         }
         let through_statement = as_cut(&expr).is_some()
-            || matches!(strip(&expr), Expr::If(_) | Expr::Match(_) | Expr::Loop(_) | Expr::Block(_) | Expr::Unsafe(_) | Expr::While(_) | Expr::ForLoop(_));
+            || matches!(
+                strip(&expr),
+                Expr::If(_) | Expr::Match(_) | Expr::Loop(_) | Expr::Block(_) | Expr::Unsafe(_) | Expr::While(_) | Expr::ForLoop(_)
+            );
         if !through_statement {
             return self.without_cuts(expr, out);
         }
@@ -392,10 +386,14 @@ impl Lower<'_> {
                 self.operands(parts, out);
             }
             Expr::Struct(e) => {
-                let mut parts: Vec<&mut Expr> = e.fields.iter_mut().map(|f| {
-                    f.colon_token.get_or_insert_with(Default::default);
-                    &mut f.expr
-                }).collect();
+                let mut parts: Vec<&mut Expr> = e
+                    .fields
+                    .iter_mut()
+                    .map(|f| {
+                        f.colon_token.get_or_insert_with(Default::default);
+                        &mut f.expr
+                    })
+                    .collect();
                 parts.extend(e.rest.as_deref_mut());
                 self.operands(parts, out);
             }
@@ -501,12 +499,28 @@ fn plain(syntax: SynStmt) -> Stmt {
 }
 
 fn stmt(kind: StmtKind) -> Stmt {
-    Stmt { kind, declares: Vec::new(), flow: Flow::Nothing, start: PointId::UNSET, before: PointId::UNSET, after: PointId::UNSET, cuts: None }
+    Stmt {
+        kind,
+        declares: Vec::new(),
+        flow: Flow::Nothing,
+        start: PointId::UNSET,
+        before: PointId::UNSET,
+        after: PointId::UNSET,
+        cuts: None,
+    }
 }
 
 impl Arm {
     fn implicit() -> Arm {
-        Arm { attrs: Vec::new(), pat: None, declares: Vec::new(), enter: Flow::Nothing, block: Block { stmts: Vec::new(), end: PointId::UNSET }, cuts: None, implicit: true }
+        Arm {
+            attrs: Vec::new(),
+            pat: None,
+            declares: Vec::new(),
+            enter: Flow::Nothing,
+            block: Block { stmts: Vec::new(), end: PointId::UNSET },
+            cuts: None,
+            implicit: true,
+        }
     }
 }
 
@@ -553,10 +567,21 @@ fn strip(expr: &Expr) -> &Expr {
 }
 
 fn is_assignment(op: syn::BinOp) -> bool {
-    use syn::BinOp::{AddAssign, BitAndAssign, BitOrAssign, BitXorAssign, DivAssign, MulAssign, RemAssign, ShlAssign, ShrAssign, SubAssign};
+    use syn::BinOp::{
+        AddAssign, BitAndAssign, BitOrAssign, BitXorAssign, DivAssign, MulAssign, RemAssign, ShlAssign, ShrAssign, SubAssign,
+    };
     matches!(
         op,
-        AddAssign(_) | SubAssign(_) | MulAssign(_) | DivAssign(_) | RemAssign(_) | BitXorAssign(_) | BitAndAssign(_) | BitOrAssign(_) | ShlAssign(_) | ShrAssign(_)
+        AddAssign(_)
+            | SubAssign(_)
+            | MulAssign(_)
+            | DivAssign(_)
+            | RemAssign(_)
+            | BitXorAssign(_)
+            | BitAndAssign(_)
+            | BitOrAssign(_)
+            | ShlAssign(_)
+            | ShrAssign(_)
     )
 }
 

@@ -14,9 +14,9 @@ pub mod testing;
 
 pub use clock::{Clock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
-pub use fiber::{Backoff, Drift, Fiber, FiberContext, KeepsOrder, Layout, Op, Problem, Res, Retry, Snapshot, layout};
 pub use fiber::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus};
 pub use fiber::spawn::Spawn;
+pub use fiber::{Backoff, Drift, Fiber, FiberContext, KeepsOrder, Layout, Op, Problem, Res, Retry, Snapshot, layout};
 pub use forever::{Builder, Close, Forever};
 pub use store::FiberState;
 pub use store::sqlite::Durability;
@@ -28,7 +28,7 @@ pub mod __private {
     pub use crate::fiber::iter::Source;
     pub use crate::fiber::keeps_order::{in_order, in_order_value};
     pub use crate::fiber::machine::{Cut, CutKind, END, Local, Machine};
-    pub use crate::fiber::saved::{Saved, none_like};
+    pub use crate::fiber::saved::{Saved, carried, none_like};
     pub use crate::fiber::step::{Attempt, Attempts};
     pub use crate::fiber::{Fiber, FiberContext, IsResult, Needs};
     pub use std::marker::PhantomData;
@@ -52,7 +52,9 @@ macro_rules! __forever_ide_step {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_ide_call {
-    ($call:expr) => { $crate::__forever_ide_call($call).await };
+    ($call:expr) => {
+        $crate::__forever_ide_call($call).await
+    };
 }
 
 /// The type of a `call!` for editors.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use proc_macro2::TokenStream;
-use quote::ToTokens;
+use quote::{ToTokens, quote_spanned};
 
 use super::{Emit, Start};
 use crate::flow::{Live, PointId};
@@ -67,14 +67,13 @@ impl Emit<'_> {
             self.taken.push(var);
         }
         match (carried, live.contains(&var)) {
-            (true, true) => emit!(#[allow(unused_mut)] let mut #ident = #place.take().expect(#LOST);),
+            (true, true) => emit!(let mut #ident = #place.take().expect(#LOST);),
             (true, false) => emit! {
-                #[allow(unused_mut)]
                 let mut #ident #ty;
                 #[allow(unused_assignments)]
                 if false { #ident = #place.take().expect(#LOST); }
             },
-            (false, _) => emit!(#[allow(unused_mut)] let mut #ident #ty;),
+            (false, _) => emit!(let mut #ident #ty;),
         }
     }
 
@@ -141,12 +140,10 @@ impl Emit<'_> {
         let mut tokens = TokenStream::new();
         for stmt in stmts {
             let StmtKind::Plain(syntax) = &stmt.kind else { continue };
-            self.check_hidden_jump(stmt);
-            let stored = stmt.declares.iter().any(|v| self.storage(*v) != Storage::Local);
-            if stored && matches!(syntax, syn::Stmt::Local(_)) {
-                // It may be changed only after it has left this stretch.
-                tokens.extend(emit!(#[allow(unused_mut)]));
+            if matches!(syntax, syn::Stmt::Item(_)) {
+                continue;
             }
+            self.check_hidden_jump(stmt);
             tokens.extend(self.rewrite_stmt(syntax));
             if matches!(syntax, syn::Stmt::Local(local) if local.init.is_some()) {
                 tokens.extend(self.witness_of(&stmt.declares));
@@ -249,7 +246,8 @@ impl Emit<'_> {
             let cut = super::number(cut);
             emit!(#fiber.arrive(#cut);)
         });
-        let (fresh, saved): (Vec<VarId>, Vec<VarId>) = exports.iter().copied().partition(|v| matches!(self.cx.table.var(*v).kind, VarKind::Fresh(_)));
+        let (fresh, saved): (Vec<VarId>, Vec<VarId>) =
+            exports.iter().copied().partition(|v| matches!(self.cx.table.var(*v).kind, VarKind::Fresh(_)));
         let reads: Vec<_> = saved.iter().map(|v| self.read(*v)).collect();
         let restored = if saved.is_empty() {
             emit!(())
@@ -262,8 +260,8 @@ impl Emit<'_> {
         if fresh.is_empty() {
             return match arrive {
                 None => restored,
-                Some(arrive) if saved.is_empty() => emit!({ #arrive }),
-                Some(arrive) => emit!({ let restored = #restored; #arrive restored }),
+                Some(arrive) if saved.is_empty() => arrive,
+                Some(arrive) => emit!(let restored = #restored; #arrive restored),
             };
         }
         let pat = self.export_pattern(&saved);
@@ -272,7 +270,7 @@ impl Emit<'_> {
             if self.storage(*v) == Storage::Carried { self.place(*v).to_token_stream() } else { self.ident(*v).to_token_stream() }
         });
         let values: Vec<_> = values.collect();
-        emit!({ #[allow(unused_mut, unused_variables)] let #pat = #restored; #(#made)* #arrive (#(#values,)*) })
+        emit!(#[allow(unused_variables)] let #pat = #restored; #(#made)* #arrive (#(#values,)*))
     }
 
     fn never_saved(&self, var: VarId) -> bool {
@@ -282,8 +280,12 @@ impl Emit<'_> {
     /// One value out of the snapshot.
     fn read(&self, var: VarId) -> TokenStream {
         let Some(kept) = self.cx.plan.kept.iter().flatten().find(|k| k.var == var) else { return emit!(::core::option::Option::None) };
-        let key = &kept.key;
-        if self.storage(var) == Storage::Carried { emit!(saved.maybe(#key)?) } else { emit!(saved.get(#key)?) }
+        let (key, span) = (&kept.key, self.place_of(var));
+        if self.storage(var) == Storage::Carried {
+            quote_spanned!(span=> saved.maybe(#key)?)
+        } else {
+            quote_spanned!(span=> saved.get(#key)?)
+        }
     }
 
     /// Makes a `#[fresh]` variable anew, if the cut point being resumed into needs it.
@@ -309,12 +311,11 @@ impl Emit<'_> {
         self.open = open;
         let anew = if opening.is_empty() { emit!(#init) } else { emit!({ #opening let anew = #init; #put_back anew }) };
         if self.storage(var) == Storage::Plain {
-            let mutable = self.cx.table.var(var).mutable.then(|| emit!(#[allow(unused_mut)]));
-            let _ = mutable;
-            return emit!(let #ident = #anew;);
+            return emit!(let mut #ident = #anew;);
         }
         let place = self.place(var);
-        let needed: Vec<_> = self.cx.plan.needed.at_cut.iter().filter(|(_, live)| live.contains(&var)).map(|(cut, _)| super::number(*cut)).collect();
+        let needed: Vec<_> =
+            self.cx.plan.needed.at_cut.iter().filter(|(_, live)| live.contains(&var)).map(|(cut, _)| super::number(*cut)).collect();
         emit!(let #place = if #(#fiber.inside(#needed..=#needed))||* { ::core::option::Option::Some(#anew) } else { ::core::option::Option::None };)
     }
 }
