@@ -52,6 +52,7 @@ pub(crate) fn emit(context: &Context<'_>, report: &mut Report) -> (TokenStream, 
         taken: Vec::new(),
         stretch: 0,
         witnessed: BTreeSet::new(),
+        mentioned: BTreeSet::new(),
         witness_assigns: false,
         jumps: Vec::new(),
         items: TokenStream::new(),
@@ -74,6 +75,8 @@ struct Emit<'a> {
     stretch: usize,
     /// Variables that leave the stretch without a value: their places get their types from them.
     witnessed: BTreeSet<VarId>,
+    /// Variables that the stretch mentions.
+    mentioned: BTreeSet<VarId>,
     /// Whether those places stand already.
     witness_assigns: bool,
     jumps: Vec<Target>,
@@ -131,7 +134,9 @@ impl Emit<'_> {
         let stretch = std::mem::replace(&mut self.stretch, taken);
         let open = self.open.clone();
         let opening = self.open_stretch(&mentioned, &declared, plain.first().unwrap_or(stmt).start);
+        let outer = std::mem::replace(&mut self.mentioned, mentioned);
         let Start { run, resume, pat } = self.start(plain, stmt, later_cuts);
+        self.mentioned = outer;
         self.taken.truncate(taken);
         self.stretch = stretch;
         self.open = open;

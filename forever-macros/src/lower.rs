@@ -14,7 +14,7 @@ use crate::flow::{Flow, JumpId, PointId};
 use crate::messages as say;
 use crate::place;
 use crate::report::Report;
-use crate::scan::{as_cut, has_cut, parse_cut, simple_name, stmt_has_cut};
+use crate::scan::{as_cut, block_has_cut, has_cut, parse_cut, simple_name, stmt_has_cut};
 use crate::tree::{Arm, Bind, Block, Body, Branch, Control, Cut, For, Head, Stmt, StmtKind};
 
 /// Lowers a body; `private` is the path of the runtime's private names.
@@ -180,6 +180,9 @@ impl Lower<'_> {
                 cond => self.operand(cond, out),
             };
         }
+        if !block_has_cut(&e.then_branch) && !e.else_branch.as_ref().is_some_and(|(_, e)| has_cut(e)) {
+            return self.into_bind_plain(Expr::If(e), bind, out);
+        }
         let depth = self.borrows.len();
         self.note_conditions(&e.cond);
         let then = Expr::Block(syn::ExprBlock { attrs: Vec::new(), label: None, block: e.then_branch });
@@ -196,6 +199,9 @@ impl Lower<'_> {
     fn match_(&mut self, mut e: syn::ExprMatch, bind: Bind, out: &mut Vec<Stmt>) {
         if has_cut(&e.expr) {
             *e.expr = self.operand(*e.expr, out);
+        }
+        if !e.arms.iter().any(|arm| has_cut(&arm.body)) {
+            return self.into_bind_plain(Expr::Match(e), bind, out);
         }
         let borrows = self.borrows_from(&e.expr);
         let arms = e.arms.into_iter().map(|arm| {
@@ -232,6 +238,9 @@ impl Lower<'_> {
     fn for_(&mut self, mut e: syn::ExprForLoop, bind: Bind, out: &mut Vec<Stmt>) {
         if has_cut(&e.expr) {
             *e.expr = self.operand(*e.expr, out);
+        }
+        if !block_has_cut(&e.body) {
+            return self.into_bind_plain(Expr::ForLoop(e), bind, out);
         }
         let items = place::items(&e.expr, &|name| self.is_borrow(name));
         match items {
@@ -341,7 +350,8 @@ impl Lower<'_> {
     /// Lowers an expression that is itself neither a cut point nor control flow.
     fn without_cuts(&mut self, mut expr: Expr, out: &mut Vec<Stmt>) -> Expr {
         match &mut expr {
-            Expr::Paren(e) => return self.operand(*e.expr.clone(), out),
+            // A struct literal keeps its parentheses: it may come to stand where they are needed.
+            Expr::Paren(e) => *e.expr = self.operand(*e.expr.clone(), out),
             Expr::Group(e) => return self.operand(*e.expr.clone(), out),
             Expr::Binary(e) => match e.op {
                 syn::BinOp::And(_) | syn::BinOp::Or(_) if has_cut(&e.right) => {

@@ -287,8 +287,8 @@ impl Names<'_> {
         let declares = self.pattern(pat, &VarKind::Again(again));
         let again = &mut self.table.agains[again.0];
         again.tokens = quote! {
-            #[allow(irrefutable_let_patterns, unused_variables)]
-            let #pat = #init else { ::core::unreachable!() };
+            #[allow(irrefutable_let_patterns, unused_variables, unused_parens)]
+            let (#pat) = (#init) else { ::core::unreachable!() };
         };
         again.makes.clone_from(&declares);
         declares

@@ -195,7 +195,7 @@ impl Emit<'_> {
             Head::LetElse { pat, init } => {
                 let (bound, otherwise) = (&arms[0], &arms[1]);
                 let init = self.rewrite_expr(init);
-                emit!(match #init { #pat => #bound #[allow(unreachable_patterns)] _ => #otherwise })
+                emit!(match (#init) { #pat => #bound #[allow(unreachable_patterns)] _ => #otherwise })
             }
         }
     }
