@@ -4,7 +4,7 @@ use quote::quote;
 use syn::{Ident, ItemFn, Stmt};
 
 use crate::emit::machine::{self, Machine};
-use crate::names::{Renames, Table};
+use crate::names::{Rename, Renames, Table};
 use crate::options::Options;
 use crate::plan::{self, Plan};
 use crate::report::Report;
@@ -56,14 +56,18 @@ pub(crate) fn lowered(function: &ItemFn, signature: &Signature, private: &syn::P
     let given = signature.given();
     let mut renames = Renames::new();
     // Renaming one variable can bring another one to light, but each round renames at least one more.
+    let mut settled = false;
     let table = loop {
         let mut unreported = Report::default();
         let before = renames.len();
         let table = names::resolve(&mut body, &given, &renames, &mut unreported);
         for (_, hiding) in plan::clashes(&body, &table) {
-            renames.entry(hiding).or_insert_with(|| fresh_name(&table.var(hiding).ident, &table));
+            let ident = &table.var(hiding).ident;
+            let rename = || Rename { new: fresh_name(ident, &table), old: ident.to_string() };
+            renames.entry(hiding).or_insert_with(rename);
         }
-        if renames.len() == before {
+        // The last round finds the new names already in place, so that everything it looks up has them.
+        if renames.len() == before && std::mem::replace(&mut settled, true) | renames.is_empty() {
             *report = std::mem::take(report).with(unreported);
             break table;
         }

@@ -64,7 +64,15 @@ pub(crate) struct Again {
 }
 
 /// New names by variable.
-pub(crate) type Renames = BTreeMap<VarId, Ident>;
+pub(crate) type Renames = BTreeMap<VarId, Rename>;
+
+/// Another name for a variable.
+#[derive(Debug)]
+pub(crate) struct Rename {
+    pub(crate) new: Ident,
+    /// The user's name, which stays the stored one.
+    pub(crate) old: String,
+}
 
 /// The variables of a function and where they are visible.
 #[derive(Default)]
@@ -230,6 +238,7 @@ impl Names<'_> {
                 let flow = self.expr(cond);
                 let before = self.point();
                 branch.arms[0].declares = self.top().iter().map(|(_, id)| *id).collect();
+                branch.arms[0].enter = self.bound_here();
                 self.block(&mut branch.arms[0].block, cuts);
                 self.scopes.pop();
                 self.block(&mut branch.arms[1].block, cuts);
@@ -253,7 +262,9 @@ impl Names<'_> {
             Head::LetElse { pat, init } => {
                 let flow = self.expr(init);
                 let before = self.point();
-                self.block(&mut branch.arms[1].block, cuts);
+                for arm in &mut branch.arms {
+                    self.block(&mut arm.block, cuts);
+                }
                 let declares = self.bindings_of(pat, init);
                 (flow, before, declares)
             }
@@ -405,7 +416,7 @@ impl Names<'_> {
                     });
                     if let Some(id) = known {
                         if let Some(new) = self.renames.get(&id) {
-                            p.ident = new.clone();
+                            p.ident = new.new.clone();
                         }
                     } else {
                         let mutable = p.by_ref.is_none() && p.mutability.is_some();
@@ -444,9 +455,9 @@ impl Names<'_> {
     fn declare(&mut self, ident: &mut Ident, mutable: bool, kind: VarKind) -> VarId {
         let id = VarId(self.table.vars.len());
         let name = ident.to_string();
-        let key = self.renames.get(&id).map(|_| name.clone());
-        if let Some(new) = self.renames.get(&id) {
-            *ident = new.clone();
+        let key = self.renames.get(&id).map(|rename| rename.old.clone());
+        if let Some(rename) = self.renames.get(&id) {
+            *ident = rename.new.clone();
         }
         self.table.vars.push(Var { ident: ident.clone(), mutable, kind, ty: None, key });
         self.top().push((name, id));

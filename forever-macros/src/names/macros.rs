@@ -82,7 +82,7 @@ impl Names<'_> {
             let Some(id) = self.lookup(&text[capture.clone()]) else { continue };
             found.push(id);
             if let Some(name) = self.renames.get(&id) {
-                new.replace_range(capture, &name.to_string());
+                new.replace_range(capture, &name.new.to_string());
             }
         }
         if new == text {
@@ -95,7 +95,7 @@ impl Names<'_> {
 }
 
 fn renamed(renames: &Renames, id: VarId, ident: &Ident) -> Ident {
-    let mut new = renames.get(&id).unwrap_or(ident).clone();
+    let mut new = renames.get(&id).map_or(ident, |rename| &rename.new).clone();
     new.set_span(ident.span());
     new
 }
