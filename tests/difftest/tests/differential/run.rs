@@ -12,7 +12,7 @@ use forever::testing::{From, Outcome, Played, Stage};
 use forever_difftest::Io;
 
 #[cfg(not(difftest_plain))]
-use super::cases::SEED;
+use super::cases::CHOSEN;
 use super::cases::{CASES, CONSTRUCTS, WHOLE};
 
 /// A construct that fewer cases contain has gone from the generator.
@@ -195,7 +195,7 @@ impl Differential<'_> {
         let logs = |log: &[String]| log.iter().map(|line| format!("    {line}\n")).collect::<String>();
         format!(
             "case {number} in world {}, {manner}: {what}\n\n{source}\nsnapshot: {}\nplain result: {:?}\nplain log:\n{}fiber log:\n{}\
-             again: FOREVER_DIFFTEST_SEED={SEED} FOREVER_DIFFTEST_ONLY={number} cargo test -p forever-difftest\n",
+             again: {CHOSEN} FOREVER_DIFFTEST_ONLY={number} cargo test -p forever-difftest\n",
             self.world,
             snapshot.map_or("none", String::as_str),
             self.expected,
