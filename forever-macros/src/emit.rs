@@ -11,7 +11,7 @@ use quote::{ToTokens, format_ident};
 
 use crate::cut::CutBody;
 use crate::flow::{JumpId, Live, PointId};
-use crate::names::{Table, VarId, VarKind};
+use crate::names::{Table, VarId, VarKind, is_ours};
 use crate::plan::{Plan, Storage};
 use crate::report::Report;
 use crate::tree::{Bind, Block, Body, Branch, Control, Head, Stmt, StmtKind};
@@ -53,10 +53,12 @@ pub(crate) fn emit(context: &Context<'_>, report: &mut Report) -> (TokenStream, 
         stretch: 0,
         witnessed: BTreeSet::new(),
         mentioned: BTreeSet::new(),
+        used: BTreeSet::new(),
         witness_assigns: false,
         jumps: Vec::new(),
         items: TokenStream::new(),
     };
+    crate::plan::flow_of(&context.body.block, context.table).used(&mut emit.used);
     let body = emit.block(&context.body.block, &[]);
     let checks = emit.checks();
     let items = emit.items;
@@ -77,6 +79,8 @@ struct Emit<'a> {
     witnessed: BTreeSet<VarId>,
     /// Variables that the stretch mentions.
     mentioned: BTreeSet<VarId>,
+    /// Variables that the function uses anywhere.
+    used: BTreeSet<VarId>,
     /// Whether those places stand already.
     witness_assigns: bool,
     jumps: Vec<Target>,
@@ -225,7 +229,7 @@ impl Emit<'_> {
             (Bind::Discard, _) if later_cuts && !is_branch => return emit!(if !#fiber.past(#last) { #before #value #after }),
             (Bind::Discard, _) => return emit!(#before #value #after),
         };
-        let attrs = if let Bind::Let { attrs, .. } = bind { attrs.as_slice() } else { &[] };
+        let attrs: Vec<_> = if let Bind::Let { attrs, .. } = bind { attrs.iter().filter(|a| !is_ours(a)).collect() } else { Vec::new() };
         if !later_cuts {
             self.open_values(&stmt.declares);
             return emit!(#before #(#attrs)* let #pat = #value; #after);
@@ -250,6 +254,12 @@ impl Emit<'_> {
                 self.open.insert(var);
             }
         }
+    }
+
+    /// Mentions borrows that only later code uses, so that the compiler does not call them unused where they are made first.
+    fn touch(&self, vars: &[VarId]) -> TokenStream {
+        let touched = vars.iter().filter(|v| self.made_again(**v) && self.used.contains(v)).map(|v| self.ident(*v));
+        emit!(#(let _ = &#touched;)*)
     }
 
     fn storage(&self, var: VarId) -> Storage {

@@ -7,6 +7,7 @@
 use proc_macro2::{Ident, Span};
 use quote::{ToTokens, format_ident};
 use syn::spanned::Spanned;
+use syn::visit_mut::{self, VisitMut};
 use syn::{Expr, Label, Local, Pat, Stmt as SynStmt, parse_quote, parse_quote_spanned};
 
 use crate::cut::{self, CutBody};
@@ -19,7 +20,8 @@ use crate::tree::{Arm, Bind, Block, Body, Branch, Control, Cut, For, Head, Stmt,
 
 /// Lowers a body; `private` is the path of the runtime's private names.
 pub(crate) fn lower(block: syn::Block, private: &syn::Path, report: &mut Report) -> Body {
-    let mut lower = Lower { report, private: private.clone(), cuts: Vec::new(), temps: 0, jumps: 0, borrows: Vec::new() };
+    let mut lower =
+        Lower { report, private: private.clone(), cuts: Vec::new(), temps: 0, jumps: 0, borrows: Vec::new(), loops: Vec::new() };
     let block = lower.block(block);
     Body { block, cuts: lower.cuts }
 }
@@ -32,6 +34,8 @@ struct Lower<'r> {
     jumps: u32,
     /// Names of variables in scope that hold a borrow, innermost last; `false` hides an outer one.
     borrows: Vec<(String, bool)>,
+    /// The labels of the loops around, innermost last.
+    loops: Vec<Option<Label>>,
 }
 
 impl Lower<'_> {
@@ -130,8 +134,8 @@ impl Lower<'_> {
             Expr::Match(e) => self.match_(e, bind, out),
             Expr::Loop(e) => {
                 let id = self.jump();
-                let body = self.block(e.body);
-                self.control(bind, Control::Loop { label: e.label, id, body }, out);
+                let (label, body) = self.loop_body(e.label, e.body);
+                self.control(bind, Control::Loop { label, id, body }, out);
             }
             Expr::While(e) => self.while_(e, bind, out),
             Expr::ForLoop(e) => self.for_(e, bind, out),
@@ -170,6 +174,7 @@ impl Lower<'_> {
             let binds = parts.iter().any(|p| matches!(strip(p), Expr::Let(_)));
             if parts.len() > 1 && binds {
                 let done = self.fresh_label();
+                self.label_jumps(&mut parts, &mut e);
                 return self.into_bind(chain(parts, e, done), bind, None, out);
             }
             *e.cond = match *e.cond {
@@ -231,8 +236,8 @@ impl Lower<'_> {
         let span = e.while_token.span;
         let (cond, block) = (e.cond, e.body);
         let once: syn::Expr = parse_quote_spanned!(span=> if #cond #block else { break });
-        let body = self.block(parse_quote_spanned!(span=> { #once }));
-        self.control(bind, Control::Loop { label: e.label, id, body }, out);
+        let (label, body) = self.loop_body(e.label, parse_quote_spanned!(span=> { #once }));
+        self.control(bind, Control::Loop { label, id, body }, out);
     }
 
     fn for_(&mut self, mut e: syn::ExprForLoop, bind: Bind, out: &mut Vec<Stmt>) {
@@ -266,9 +271,9 @@ impl Lower<'_> {
         let mut block = e.body;
         let next: SynStmt = parse_quote_spanned!(span=> let ::core::option::Option::Some(#pat) = #rest.next() else { break };);
         block.stmts.insert(0, next);
-        let body = self.block(block);
+        let (label, body) = self.loop_body(e.label, block);
         self.borrows.truncate(depth);
-        self.control(bind, Control::Loop { label: e.label, id, body }, out);
+        self.control(bind, Control::Loop { label, id, body }, out);
     }
 
     fn for_borrowed(&mut self, e: syn::ExprForLoop, bind: Bind, out: &mut Vec<Stmt>) {
@@ -276,10 +281,9 @@ impl Lower<'_> {
         let position = format_ident!("__at_{}", self.temp(), span = e.in_token.span.resolved_at(Span::mixed_site()));
         let depth = self.borrows.len();
         self.note_pattern(&e.pat, true);
-        let body = self.block(e.body);
+        let (label, body) = self.loop_body(e.label, e.body);
         self.borrows.truncate(depth);
-        let looped =
-            For { label: e.label, id, attrs: e.attrs, pat: *e.pat, items: *e.expr, position, position_var: None, bases: Vec::new(), body };
+        let looped = For { label, id, attrs: e.attrs, pat: *e.pat, items: *e.expr, position, position_var: None, bases: Vec::new(), body };
         self.control(bind, Control::For(Box::new(looped)), out);
     }
 
@@ -459,6 +463,29 @@ impl Lower<'_> {
         out.push(Stmt { cuts, ..stmt(StmtKind::Control { bind, control }) });
     }
 
+    /// A loop's body, and its label: the user's, or one that was needed inside.
+    fn loop_body(&mut self, label: Option<Label>, body: syn::Block) -> (Option<Label>, Block) {
+        self.loops.push(label);
+        let body = self.block(body);
+        (self.loops.pop().flatten(), body)
+    }
+
+    /// Gives `break` and `continue` their loop's label, as they come to stand in a labelled block.
+    fn label_jumps(&mut self, parts: &mut [Expr], e: &mut syn::ExprIf) {
+        let fresh = self.fresh_label();
+        let Some(innermost) = self.loops.last_mut() else { return };
+        let name = innermost.as_ref().map_or(fresh, |l| l.name.clone());
+        let mut labelled = LabelJumps { label: name.clone(), found: false };
+        parts.iter_mut().for_each(|p| labelled.visit_expr_mut(p));
+        labelled.visit_block_mut(&mut e.then_branch);
+        if let Some((_, otherwise)) = &mut e.else_branch {
+            labelled.visit_expr_mut(otherwise);
+        }
+        if labelled.found && innermost.is_none() {
+            *innermost = Some(Label { name, colon_token: syn::Token![:](Span::call_site()) });
+        }
+    }
+
     fn jump(&mut self) -> JumpId {
         self.jumps += 1;
         JumpId(self.jumps)
@@ -504,6 +531,33 @@ impl Lower<'_> {
     }
 }
 
+/// Labels the jumps of one loop.
+struct LabelJumps {
+    label: syn::Lifetime,
+    found: bool,
+}
+
+impl VisitMut for LabelJumps {
+    fn visit_expr_break_mut(&mut self, e: &mut syn::ExprBreak) {
+        visit_mut::visit_expr_break_mut(self, e);
+        self.found |= e.label.is_none();
+        e.label.get_or_insert_with(|| self.label.clone());
+    }
+    fn visit_expr_continue_mut(&mut self, e: &mut syn::ExprContinue) {
+        self.found |= e.label.is_none();
+        e.label.get_or_insert_with(|| self.label.clone());
+    }
+    // Loops inside, and code that is not part of this one, have jumps of their own.
+    fn visit_expr_loop_mut(&mut self, _: &mut syn::ExprLoop) {}
+    fn visit_expr_while_mut(&mut self, _: &mut syn::ExprWhile) {}
+    fn visit_expr_for_loop_mut(&mut self, e: &mut syn::ExprForLoop) {
+        self.visit_expr_mut(&mut e.expr);
+    }
+    fn visit_expr_closure_mut(&mut self, _: &mut syn::ExprClosure) {}
+    fn visit_expr_async_mut(&mut self, _: &mut syn::ExprAsync) {}
+    fn visit_item_mut(&mut self, _: &mut syn::Item) {}
+}
+
 fn plain(syntax: SynStmt) -> Stmt {
     stmt(StmtKind::Plain(syntax))
 }
@@ -543,7 +597,16 @@ fn block_cuts(block: &Block) -> Option<std::ops::RangeInclusive<usize>> {
 /// `'done: { if c1 { if c2 { break 'done then } } otherwise }`: a chain of conditions of which some bind.
 fn chain(parts: Vec<Expr>, e: syn::ExprIf, done: syn::Lifetime) -> Expr {
     let then = e.then_branch;
-    let mut inner: syn::Block = parse_quote!({ break #done #then; });
+    let mut inner: syn::Block = then;
+    let value = match inner.stmts.pop() {
+        Some(SynStmt::Expr(value, None)) => Some(value),
+        Some(last) => {
+            inner.stmts.push(last);
+            None
+        }
+        None => None,
+    };
+    inner.stmts.push(parse_quote!(break #done #value;));
     for part in parts.into_iter().rev() {
         inner = parse_quote!({ if #part #inner });
     }

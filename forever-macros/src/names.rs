@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
+use syn::visit_mut::{self, VisitMut};
 use syn::{Attribute, Expr, Ident, Pat, Type};
 
 use crate::flow::{Flow, JumpId, PointId};
@@ -184,7 +185,7 @@ impl Names<'_> {
 
     fn bind(&mut self, bind: &mut Bind) -> Vec<VarId> {
         let Bind::Let { attrs, pat } = bind else { return Vec::new() };
-        let key = take_key(attrs);
+        let key = key_of(attrs);
         let declares = self.pattern(pat, &VarKind::Value);
         for &id in &declares {
             self.table.vars[id.0].key.clone_from(&key);
@@ -287,21 +288,25 @@ impl Names<'_> {
     /// Declares the variables of a pattern matched against `init`: values, or borrows to be taken again.
     fn bindings_of(&mut self, pat: &mut Pat, init: &Expr) -> Vec<VarId> {
         let bindings = pattern::bindings(pat);
-        let by_ref = !bindings.is_empty() && bindings.iter().all(|b| b.by_ref) && place::is_place(init);
-        if bindings.is_empty() || !(by_ref || self.borrows_from(init)) || bindings.iter().any(|b| b.mutable) {
+        let by_ref = bindings.iter().any(|b| b.by_ref) && place::is_place(init);
+        let all = self.borrows_from(init) && !bindings.iter().any(|b| b.mutable);
+        if bindings.is_empty() || !(by_ref || all) {
             return self.pattern(pat, &VarKind::Value);
         }
         let bases = self.variables_in(init);
         let again = AgainId(self.table.agains.len());
         let mutable = place::plain_borrow(init).is_some_and(|r| r.mutability.is_some()) || bindings.iter().any(|b| b.by_ref_mut);
         self.table.agains.push(Again { tokens: TokenStream::new(), makes: Vec::new(), bases, mutable });
-        let declares = self.pattern(pat, &VarKind::Again(again));
+        let declares = self.pattern(pat, &VarKind::Value);
+        let bindings = pattern::bindings(pat);
+        let made = declares.iter().copied().filter(|id| all || bindings.iter().any(|b| b.by_ref && b.ident == self.table.var(*id).ident));
+        let made: Vec<VarId> = made.collect();
+        for id in &made {
+            self.table.vars[id.0].kind = VarKind::Again(again);
+        }
         let again = &mut self.table.agains[again.0];
-        again.tokens = quote! {
-            #[allow(irrefutable_let_patterns, unused_variables, unused_parens)]
-            let (#pat) = (#init) else { ::core::unreachable!() };
-        };
-        again.makes.clone_from(&declares);
+        again.tokens = again_statement(pat, init, !all);
+        again.makes = made;
         declares
     }
 
@@ -322,9 +327,8 @@ impl Names<'_> {
     }
 
     fn local(&mut self, local: &mut syn::Local) -> (Flow, Vec<VarId>) {
-        let key = take_key(&mut local.attrs);
-        let fresh = local.attrs.iter().position(|a| a.path().is_ident("fresh"));
-        let fresh = fresh.map(|place| local.attrs.remove(place));
+        let key = key_of(&local.attrs);
+        let fresh = local.attrs.iter().find(|a| a.path().is_ident("fresh")).cloned();
         let mut flow = Flow::Nothing;
         if let Some(init) = &mut local.init {
             flow = self.expr(&mut init.expr);
@@ -527,6 +531,51 @@ impl Names<'_> {
     }
 }
 
+/// The statement that matches a pattern again; with `only_refs`, for the variables that it binds by `ref`.
+fn again_statement(pat: &Pat, init: &Expr, only_refs: bool) -> TokenStream {
+    if crate::scan::simple_name(pat).is_some() && !only_refs {
+        return quote!(let #pat = #init;);
+    }
+    let mut pat = pat.clone();
+    if only_refs {
+        WithoutValues.visit_pat_mut(&mut pat);
+    }
+    let (pat, ty) = match pat {
+        Pat::Type(typed) => (*typed.pat, Some(typed.ty)),
+        other => (other, None),
+    };
+    let ty = ty.map(|ty| quote!(: #ty));
+    quote! {
+        #[allow(irrefutable_let_patterns, unused_variables, unused_parens)]
+        let (#pat) #ty = (#init) else { ::core::unreachable!() };
+    }
+}
+
+/// Makes a pattern bind only what it binds by `ref`.
+struct WithoutValues;
+
+impl VisitMut for WithoutValues {
+    fn visit_pat_mut(&mut self, pat: &mut Pat) {
+        match pat {
+            Pat::Ident(ident) if ident.by_ref.is_none() && pattern::is_binding(ident) => {
+                *pat = match ident.subpat.take() {
+                    Some((_, sub)) => *sub,
+                    None => syn::parse_quote!(_),
+                };
+            }
+            Pat::Struct(fields) => {
+                for field in &mut fields.fields {
+                    self.visit_pat_mut(&mut field.pat);
+                    if matches!(&*field.pat, Pat::Wild(_)) {
+                        field.colon_token.get_or_insert_with(Default::default);
+                    }
+                }
+            }
+            other => visit_mut::visit_pat_mut(self, other),
+        }
+    }
+}
+
 pub(crate) fn assign_all(vars: &[VarId]) -> Flow {
     let mut flow = Flow::Nothing;
     for &var in vars {
@@ -535,14 +584,18 @@ pub(crate) fn assign_all(vars: &[VarId]) -> Flow {
     flow
 }
 
-/// Takes the stored name that lowering wrote on a `let` of its own.
-fn take_key(attrs: &mut Vec<Attribute>) -> Option<String> {
-    let place = attrs.iter().position(|a| a.path().is_ident("forever_key"))?;
-    let attr = attrs.remove(place);
-    match attr.meta {
+/// The stored name that lowering wrote on a `let` of its own.
+fn key_of(attrs: &[Attribute]) -> Option<String> {
+    let attr = attrs.iter().find(|a| a.path().is_ident("forever_key"))?;
+    match &attr.meta {
         syn::Meta::NameValue(syn::MetaNameValue { value: Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }), .. }) => {
             Some(text.value())
         }
         _ => None,
     }
+}
+
+/// Whether an attribute is ours and must not reach the compiler.
+pub(crate) fn is_ours(attr: &Attribute) -> bool {
+    attr.path().is_ident("forever_key") || attr.path().is_ident("fresh")
 }

@@ -156,6 +156,7 @@ impl Emit<'_> {
             }
             self.check_hidden_jump(stmt);
             tokens.extend(self.rewrite_stmt(syntax));
+            tokens.extend(self.touch(&stmt.declares));
             if matches!(syntax, syn::Stmt::Local(local) if local.init.is_some()) {
                 tokens.extend(self.witness_of(&stmt.declares));
             }
