@@ -286,7 +286,7 @@ impl Emit<'_> {
         let span = Span::mixed_site().located_at(ident.span());
         match shared {
             0 => format_ident!("kept_{}", name.trim_start_matches("r#"), span = span),
-            n => format_ident!("kept_{}_{}", name.trim_start_matches("r#"), n + 1, span = span),
+            n => format_ident!("kept{}_{}", n + 1, name.trim_start_matches("r#"), span = span),
         }
     }
 }

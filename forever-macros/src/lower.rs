@@ -305,7 +305,7 @@ impl Lower<'_> {
             return parse_quote!(());
         }
         let is_cut = as_cut(&expr).is_some();
-        let (temp, local) = self.temporary(&expr);
+        let (temp, local) = self.temporary(&expr, &compact(&expr));
         self.into_bind(expr, Bind::Let { attrs: local.attrs, pat: local.pat }, None, out);
         if let (true, Some(Stmt { kind: StmtKind::Cut { bind: Bind::Let { attrs, .. }, cut }, .. })) = (is_cut, out.last_mut()) {
             let key = format!("{}()", self.cuts[*cut].base);
@@ -315,17 +315,16 @@ impl Lower<'_> {
     }
 
     /// A variable for the value of `expr`, and a `let` statement head that declares it.
-    fn temporary(&mut self, expr: &Expr) -> (Expr, Local) {
+    fn temporary(&mut self, expr: &Expr, key: &str) -> (Expr, Local) {
         let span = expr.span();
         let ident = format_ident!("__value_{}", self.temp(), span = span.resolved_at(Span::mixed_site()));
-        let key = compact(expr);
         let local = parse_stmt(parse_quote_spanned!(span=> #[forever_key = #key] let mut #ident = ();));
         (parse_quote!(#ident), local)
     }
 
     /// Puts a value that is needed after a later cut point into a variable.
-    fn freeze(&mut self, expr: Expr, out: &mut Vec<Stmt>) -> Expr {
-        let (temp, mut local) = self.temporary(&expr);
+    fn freeze(&mut self, expr: Expr, key: &str, out: &mut Vec<Stmt>) -> Expr {
+        let (temp, mut local) = self.temporary(&expr, key);
         if let Some(init) = &mut local.init {
             *init.expr = expr;
         }
@@ -336,6 +335,7 @@ impl Lower<'_> {
     /// Lowers operands in evaluation order; those before the last cut point are frozen where it matters.
     fn operands(&mut self, mut operands: Vec<&mut Expr>, out: &mut Vec<Stmt>) {
         let Some(last) = operands.iter().rposition(|e| has_cut(e)) else { return };
+        let keys: Vec<String> = operands.iter().map(|e| compact(e)).collect();
         let later: Vec<_> = operands.iter().map(|e| e.to_token_stream().to_string()).collect();
         for (place, operand) in operands.iter_mut().enumerate().take(last + 1) {
             let expr = std::mem::replace(*operand, Expr::Verbatim(proc_macro2::TokenStream::new()));
@@ -347,7 +347,7 @@ impl Lower<'_> {
                 }),
                 other => place::is_timeless(other),
             };
-            **operand = if place == last || moved_as_is { lowered } else { self.freeze(lowered, out) };
+            **operand = if place == last || moved_as_is { lowered } else { self.freeze(lowered, &keys[place], out) };
         }
     }
 

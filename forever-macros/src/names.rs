@@ -188,7 +188,9 @@ impl Names<'_> {
         let key = key_of(attrs);
         let declares = self.pattern(pat, &VarKind::Value);
         for &id in &declares {
-            self.table.vars[id.0].key.clone_from(&key);
+            if key.is_some() {
+                self.table.vars[id.0].key.clone_from(&key);
+            }
         }
         declares
     }
@@ -375,7 +377,9 @@ impl Names<'_> {
         };
         for &id in &declares {
             let var = &mut self.table.vars[id.0];
-            var.key.clone_from(&key);
+            if key.is_some() {
+                var.key.clone_from(&key);
+            }
             if local.init.is_none() || declares.len() == 1 {
                 var.ty.clone_from(&ty);
             }
