@@ -1,3 +1,5 @@
 //! Integration tests, one binary.
 mod examples;
 mod language;
+mod spans;
+mod ui;
