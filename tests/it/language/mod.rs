@@ -2,7 +2,13 @@
 mod basic;
 mod harness;
 
+mod borrows;
+mod closures;
 mod conditions;
 mod labels;
 mod loops;
+mod macros;
+mod moves;
+mod operands;
 mod patterns;
+mod shadowing;
