@@ -3,8 +3,11 @@ mod basic;
 mod harness;
 
 mod borrows;
+mod calls;
 mod closures;
 mod conditions;
+mod fresh;
+mod generics;
 mod labels;
 mod loops;
 mod macros;
@@ -12,3 +15,4 @@ mod moves;
 mod operands;
 mod patterns;
 mod shadowing;
+mod steps;
