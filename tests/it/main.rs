@@ -1,5 +1,4 @@
 //! Integration tests, one binary.
 mod examples;
 mod language;
-mod spans;
 mod ui;
