@@ -6,3 +6,8 @@ pub use forever_runtime::*;
 
 #[doc(hidden)]
 pub use forever_runtime::__private;
+
+/// The names that an agent's file needs.
+pub mod prelude {
+    pub use crate::{FiberContext, Res, call, fiber, step};
+}

@@ -26,6 +26,8 @@ pub enum ErrorKind {
     NotFound,
     /// The runtime was closed.
     Closed,
+    /// A step took longer than its `timeout`.
+    Timeout,
 }
 
 /// An error of the library, with its kind and the errors that caused it.

@@ -69,7 +69,10 @@ impl Stage {
         F::needs(&mut needs);
         assert!(needs.missing.is_empty(), "missing resources: {:?}", needs.missing);
         let tape = Arc::new(Tape { kill_after, snapshots: Mutex::default(), ops: Mutex::default() });
-        let run = Run::new(tape.clone(), 0);
+        let run = match &from {
+            From::Start(_) => Run::first("test", tape.clone()),
+            From::Snapshot(_) => Run::again("test", tape.clone(), 0),
+        };
         let ctx = FiberContext::new("test".to_owned(), self.resources.clone());
         let (start, frame) = match from {
             From::Start(invocation) => (Some(invocation), Ok(Frame::start(F::MACHINE, run.clone()))),

@@ -1,27 +1,69 @@
-//! JSON that gives back exactly what was saved (format: docs/format.md).
+//! JSON that gives back exactly what was saved.
+//!
+//! In comes any value that serde can write, out comes one line of JSON; in comes such a text, out comes the value, equal to
+//! the last bit, or an error that says where. An ordinary value has the text that `serde_json` gives it. Only where plain JSON
+//! would lose something there is an escape: an object whose key begins with one `$`.
+//!
+//! | value | text |
+//! |---|---|
+//! | `None`, `()`, unit struct | `null` |
+//! | `Some(v)` | the text of `v`; `{"$some":v}` if that is `null` or itself a `$some` |
+//! | finite float | a number that has a `.` or an exponent |
+//! | NaN, infinities | `{"$f64":"NaN"}`, `inf`, `-inf`, `NaN:` and 16 hex digits for other NaNs; `$f32` likewise with 8 |
+//! | integer up to 64 bits | a number |
+//! | 128-bit integer beyond | `{"$i128":".."}`, `{"$u128":".."}`, decimal |
+//! | bytes | `{"$bytes":".."}`, base64, padded |
+//! | char, string, unit variant | a string |
+//! | newtype struct | the text of what is in it |
+//! | sequence, tuple, tuple struct | an array |
+//! | struct | an object |
+//! | other variants | `{"Variant":v}`, `{"Variant":[..]}`, `{"Variant":{..}}` |
+//! | map | an object; its last entry is `"$map":[[k,v],..]` from the first key on whose text is not a string |
+//! | `RawValue` | its text as it stands; `{"$raw":".."}` if that has a key or string that begins with `$`, or is too deep |
+//! | `Number`, `arbitrary_precision` | a number; `{"$number":".."}` if reading it as 64 bits would change its text |
+//!
+//! A key (field, variant or map key in an object) that begins with `$` gets one more, so no value can look like an escape.
+//! Strings that are not keys are never changed.
+//!
+//! What always holds:
+//! - Order and duplicates of map entries survive, as nothing goes through a tree on either way.
+//! - No text is read that is nested deeper than 100 levels, and none is written; see [`escape::MAX_DEPTH`].
+//! - Every escape is also known where the reader has not been told a type, which is what untagged and internally tagged enums
+//!   and flattened fields ask for. What serde itself cannot keep there (128-bit integers, `RawValue`) is an error on reading.
+//! - Both sides say that they are human-readable: the text is for people, and serde's buffering assumes it.
+//!
+//! What no text can tell: two variants of an untagged enum that write the same, such as a unit variant and one with a `None`,
+//! are read as the first of them. An impl that reads something else than it wrote shows when the value is written again.
+mod compound;
+mod de;
+mod error;
+mod escape;
+mod keys;
+mod read;
+mod same;
+mod ser;
+#[cfg(test)]
+mod tests;
+
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Writes `value`; fails where the text could not give it back.
+pub(crate) use error::Error;
+
+/// Writes `value`.
+///
+/// Fails if an impl of the value fails, or if it is too deep, or has a key that `serde_json` reserves for itself.
 pub(crate) fn to_string<T: Serialize + ?Sized>(value: &T) -> Result<String, Error> {
-    serde_json::to_string(value).map_err(|e| Error(e.to_string()))
+    ser::write(value)
 }
 
 /// Reads what [`to_string`] wrote.
 pub(crate) fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
-    serde_json::from_str(text).map_err(|e| Error(e.to_string()))
+    de::read(text)
 }
 
 /// Whether two texts written by [`to_string`] hold the same value, whatever the order of maps and sets.
+///
+/// The text does not tell a set from a list, so a list counts as a set too: it is the same as itself in another order.
 pub(crate) fn same(a: &str, b: &str) -> bool {
-    a == b
-}
-
-/// Why a value cannot be written or read.
-#[derive(Debug)]
-pub(crate) struct Error(String);
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
+    same::same(a, b)
 }

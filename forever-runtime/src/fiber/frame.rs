@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use super::machine::{CutKind, Machine};
+use super::op::Ops;
 use super::saved::Saved;
 use super::snapshot::Snapshot;
 use super::{Fiber, FiberContext};
@@ -73,15 +74,23 @@ pub(crate) struct Run {
     pub(crate) sink: Arc<dyn Sink>,
     /// Checkpoints made so far, over all processes.
     pub(crate) checkpoints: AtomicU64,
+    pub(crate) ops: Ops,
     stopped: Mutex<Option<Stopped>>,
 }
 
 impl Run {
-    pub(crate) fn new(sink: Arc<dyn Sink>, checkpoints: u64) -> Arc<Self> {
-        Arc::new(Run { sink, checkpoints: AtomicU64::new(checkpoints), stopped: Mutex::new(None) })
+    /// The first run of a fiber.
+    pub(crate) fn first(fiber: &str, sink: Arc<dyn Sink>) -> Arc<Self> {
+        Arc::new(Run { sink, checkpoints: AtomicU64::new(0), ops: Ops::first(fiber), stopped: Mutex::new(None) })
     }
 
-    fn stop(&self, why: Stopped) {
+    /// A later run, from its start or from a snapshot, after `checkpoints` in all earlier ones.
+    pub(crate) fn again(fiber: &str, sink: Arc<dyn Sink>, checkpoints: u64) -> Arc<Self> {
+        let ops = Ops::again(fiber, checkpoints);
+        Arc::new(Run { sink, checkpoints: AtomicU64::new(checkpoints), ops, stopped: Mutex::new(None) })
+    }
+
+    pub(crate) fn stop(&self, why: Stopped) {
         self.stopped.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
     }
 
@@ -93,8 +102,8 @@ impl Run {
 /// One activation of a fiber function.
 #[doc(hidden)]
 pub struct Frame {
-    run: Arc<Run>,
-    machine: &'static Machine,
+    pub(crate) run: Arc<Run>,
+    pub(crate) machine: &'static Machine,
     target: Option<Target>,
     /// The text of the outer frames before and after this one's.
     prefix: String,
@@ -296,7 +305,8 @@ async fn commit(run: Arc<Run>, text: Result<String, String>, at: &'static str) {
         Err(why) => Stopped::Failed(why),
         Ok(snapshot) => {
             let number = run.checkpoints.fetch_add(1, Ordering::Relaxed) + 1;
-            match run.sink.commit(Checkpoint { snapshot, at, number, finished_op: None }).await {
+            let finished_op = run.ops.take_finished();
+            match run.sink.commit(Checkpoint { snapshot, at, number, finished_op }).await {
                 Ok(()) => return,
                 Err(error) => Stopped::Interrupted(error),
             }
@@ -376,6 +386,11 @@ pub struct Save<'a> {
 }
 
 impl Save<'_> {
+    /// A variable in its place between two stretches of code, where the macro knows that it has a value.
+    pub fn carried<T: Saved>(&mut self, name: &'static str, place: &Option<T>) {
+        self.put(name, place.as_ref().expect("kept from the stretch before"));
+    }
+
     pub fn put(&mut self, name: &'static str, value: &dyn Saved) {
         if self.error.is_some() {
             return;

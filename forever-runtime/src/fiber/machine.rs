@@ -1,4 +1,6 @@
 //! The static description of a fiber function, written by the macro: its cut points and what each of them keeps.
+use serde::{Deserialize, Serialize};
+
 use super::snapshot::Snapshot;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -36,6 +38,7 @@ pub struct Cut {
     pub of: u32,
     /// `was = "old"`.
     pub was: Option<&'static str>,
+    /// Which macro made it.
     pub kind: CutKind,
     /// What is kept at it, by name.
     pub locals: &'static [Local],
@@ -46,9 +49,12 @@ pub struct Cut {
 }
 
 /// Which macro made a cut point.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum CutKind {
+    /// `step!`
     Step,
+    /// `call!`
     Call,
 }
 

@@ -4,19 +4,23 @@
 //! generated code talks to; `saved` and `iter` say what can be kept across a cut point.
 
 pub(crate) mod core;
-mod drift;
 pub(crate) mod drive;
 pub(crate) mod frame;
 pub(crate) mod handle;
 pub(crate) mod iter;
+pub(crate) mod keeps_order;
+pub(crate) mod layout;
 mod live;
 pub(crate) mod machine;
+pub(crate) mod op;
 pub(crate) mod recovery;
 pub(crate) mod registry;
+pub(crate) mod retry;
 mod runner;
 pub(crate) mod saved;
 mod snapshot;
 pub(crate) mod spawn;
+pub(crate) mod step;
 
 use std::any::Any;
 use std::future::Future;
@@ -28,7 +32,11 @@ use serde::de::DeserializeOwned;
 
 use crate::clock::{Clock, SystemClock};
 use frame::{Frame, Locals, Save, Unreadable};
+pub use keeps_order::KeepsOrder;
+pub use layout::{Drift, Layout, Problem, layout};
 use machine::Machine;
+pub use op::Op;
+pub use retry::{Backoff, Retry};
 pub use snapshot::Snapshot;
 
 /// A durable function: what `#[fiber]` implements for the type that carries its name.

@@ -98,7 +98,7 @@ impl FiberTask {
         let (number, resuming, same_layout) = match &begin {
             Begin::Call(_) => (0, false, false),
             Begin::Stored(stored) => {
-                let same = stored.layout.as_ref().is_some_and(|l| l.hash == self.known.layout().hash);
+                let same = stored.layout.as_ref().is_some_and(|l| l.hash == self.known.row().hash);
                 (stored.number, stored.snapshot.is_some(), same)
             }
         };
@@ -110,7 +110,8 @@ impl FiberTask {
             progress: AtomicBool::new(false),
             suspect: Mutex::new(None),
         });
-        let run = Run::new(Arc::clone(&sink) as Arc<dyn Sink>, number);
+        let events = Arc::clone(&sink) as Arc<dyn Sink>;
+        let run = if stored_before { Run::again(&self.alive.id, events, number) } else { Run::first(&self.alive.id, events) };
         let name = self.known.machine().name;
         let ctx = FiberContext {
             id: self.alive.id.clone(),
@@ -205,7 +206,7 @@ impl StoreSink {
 
 impl Sink for StoreSink {
     fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>> {
-        let layout = (!self.layout_stored.load(Ordering::Relaxed)).then(|| self.known.layout().clone());
+        let layout = (!self.layout_stored.load(Ordering::Relaxed)).then(|| self.known.row().clone());
         let (at, number, bytes) = (checkpoint.at, checkpoint.number, checkpoint.snapshot.len());
         let new =
             NewSnapshot { number, at, data: checkpoint.snapshot, now_ms: self.core.now_ms(), layout, finished_op: checkpoint.finished_op };

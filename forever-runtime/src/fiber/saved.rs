@@ -46,6 +46,12 @@ impl<T: Serialize + DeserializeOwned> Saved for T {
     }
 }
 
+/// An empty place for a variable of this one's type.
+#[doc(hidden)]
+pub fn none_like<T>(_: &T) -> Option<T> {
+    None
+}
+
 /// The beginning of a long text, for a message.
 fn clip(text: &str) -> String {
     match text.char_indices().nth(200) {

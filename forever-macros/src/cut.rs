@@ -1,0 +1,239 @@
+//! The arguments of the cut-point macros: `step!([ "name", ] [ option, ]* body)` and `call!(child(args))`.
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::parse::{Parse, ParseStream};
+use syn::{Expr, ExprLit, Ident, Lit, LitStr, Macro, Pat, Token};
+
+use crate::report::Report;
+
+/// The cut-point macros there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CutKind {
+    Step,
+    Call,
+}
+
+impl CutKind {
+    /// Which cut-point macro a path names, if any: `step!`, `forever::step!`, `::forever::step!`.
+    pub(crate) fn of(mac: &Macro) -> Option<CutKind> {
+        let segments = &mac.path.segments;
+        let last = segments.last()?;
+        if segments.len() > 2 || (segments.len() == 2 && segments[0].ident != "forever") {
+            return None;
+        }
+        CutKind::named(&last.ident)
+    }
+
+    pub(crate) fn named(ident: &Ident) -> Option<CutKind> {
+        match ident.to_string().as_str() {
+            "step" => Some(CutKind::Step),
+            "call" => Some(CutKind::Call),
+            _ => None,
+        }
+    }
+
+    /// As written, for messages.
+    pub(crate) fn written(self) -> &'static str {
+        match self {
+            CutKind::Step => "step!",
+            CutKind::Call => "call!",
+        }
+    }
+}
+
+/// What a cut point does.
+#[derive(Clone)]
+pub(crate) enum CutBody {
+    Step(Box<Step>),
+    /// `call!(child(args))`, with the `?` that follows it, if one does.
+    Call {
+        invocation: Expr,
+        /// The place of the `?` of `call!(..)?`: the value that is kept is then the callee's `Ok`.
+        question: Option<Span>,
+    },
+}
+
+/// A step with its options.
+#[derive(Clone)]
+pub(crate) struct Step {
+    pub(crate) name: Option<LitStr>,
+    pub(crate) was: Option<LitStr>,
+    pub(crate) retry: Option<Expr>,
+    pub(crate) timeout: Option<Expr>,
+    /// The pattern of `|op| ..`.
+    pub(crate) op: Option<Pat>,
+    pub(crate) body: Expr,
+}
+
+const OPTIONS: &str = "`retry`, `timeout`, `was`";
+
+impl Step {
+    /// Parses the arguments; what is wrong goes to `report` and a step with what could be read comes back.
+    pub(crate) fn parse(mac: &Macro, report: &mut Report) -> Option<Step> {
+        let items = match mac.parse_body_with(parse_items) {
+            Ok(items) => items,
+            Err(error) => {
+                report.push(error);
+                return None;
+            }
+        };
+        let mut step = Step { name: None, was: None, retry: None, timeout: None, op: None, body: empty() };
+        let count = items.len();
+        if count == 0 {
+            report.over(&mac.path, "`step!` needs a body: `step!(fetch(&url).await?)`");
+            return None;
+        }
+        for (place, item) in items.into_iter().enumerate() {
+            let last = place + 1 == count;
+            match item {
+                Expr::Lit(ExprLit { lit: Lit::Str(name), .. }) if place == 0 && !last => {
+                    if name.value().trim().is_empty() || name.value().contains('#') {
+                        report.at(name.span(), "a step's name is text without `#` that is not empty");
+                    }
+                    step.name = Some(name);
+                }
+                Expr::Assign(option) if !last => step.option(&option, report),
+                Expr::Closure(closure) if last => {
+                    if closure.inputs.len() != 1 || closure.asyncness.is_some() {
+                        report.over(&closure, "a step's body is an expression, a block, or `|op| expression`: `step!(\"charge\", |op| charge(op.id()).await?)`");
+                    }
+                    step.op = closure.inputs.first().cloned();
+                    step.body = *closure.body;
+                }
+                body if last => step.body = body,
+                Expr::Path(path) if path.path.get_ident().is_some_and(|i| i == "effect") => {
+                    report.over(&path, "`effect` needs the op ledger, which this version does not have: pass `op.id()` to the other side as idempotency key");
+                }
+                other => {
+                    let text = other.to_token_stream().to_string();
+                    report.over(&other, format!("unknown option `{text}` of `step!`; known options: {OPTIONS}; the body comes last"));
+                }
+            }
+        }
+        Some(step)
+    }
+
+    fn option(&mut self, option: &syn::ExprAssign, report: &mut Report) {
+        let Expr::Path(path) = &*option.left else {
+            report.over(&option.left, format!("unknown option of `step!`; known options: {OPTIONS}"));
+            return;
+        };
+        let key = path.path.get_ident().map(ToString::to_string).unwrap_or_default();
+        let value = (*option.right).clone();
+        let twice = match key.as_str() {
+            "retry" => self.retry.replace(value).is_some(),
+            "timeout" => self.timeout.replace(value).is_some(),
+            "was" => {
+                if let Expr::Lit(ExprLit { lit: Lit::Str(old), .. }) = value {
+                    self.was.replace(old).is_some()
+                } else {
+                    report.over(&option.right, "`was` takes the old name as a literal: `was = \"search\"`");
+                    false
+                }
+            }
+            _ => {
+                report.over(&option.left, format!("unknown option `{key}` of `step!`; known options: {OPTIONS}"));
+                false
+            }
+        };
+        if twice {
+            report.over(&option.left, format!("option `{key}` is given twice"));
+        }
+    }
+}
+
+/// Expressions separated by commas; syn takes `name = value` for an assignment.
+fn parse_items(input: ParseStream<'_>) -> syn::Result<Vec<Expr>> {
+    let mut items = Vec::new();
+    while !input.is_empty() {
+        items.push(input.parse::<Body>()?.0);
+        if input.is_empty() {
+            break;
+        }
+        input.parse::<Token![,]>()?;
+    }
+    Ok(items)
+}
+
+/// An expression; `let` statements in a step's body need braces, and the message says so.
+struct Body(Expr);
+
+impl Parse for Body {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        if input.peek(Token![let]) {
+            return Err(input.error("a step's body is an expression: put statements in a block, `step!({ let x = ..; f(x).await? })`"));
+        }
+        let body = input.parse()?;
+        if input.peek(Token![;]) {
+            return Err(input.error("a step's body is an expression: put statements in a block, `step!({ a().await?; b().await? })`"));
+        }
+        Ok(Body(body))
+    }
+}
+
+/// Parses `call!(child(args))`.
+pub(crate) fn parse_call(mac: &Macro, report: &mut Report) -> Option<Expr> {
+    const SHAPE: &str = "`call!` takes the invocation of a fiber: `call!(child(args))`";
+    match mac.parse_body::<Expr>() {
+        Ok(call @ Expr::Call(_)) => Some(call),
+        Ok(other) => {
+            report.over(&other, SHAPE);
+            None
+        }
+        Err(error) => {
+            report.push(if mac.tokens.is_empty() { syn::Error::new_spanned(&mac.path, SHAPE) } else { error });
+            None
+        }
+    }
+}
+
+/// The function or method that an expression calls: what a step is named after when nothing else names it.
+pub(crate) fn callee(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Await(e) => callee(&e.base),
+        Expr::Try(e) => callee(&e.expr),
+        Expr::Paren(e) => callee(&e.expr),
+        Expr::Group(e) => callee(&e.expr),
+        Expr::Reference(e) => callee(&e.expr),
+        Expr::Block(e) => match e.block.stmts.last() {
+            Some(syn::Stmt::Expr(tail, None)) if e.block.stmts.len() == 1 => callee(tail),
+            _ => None,
+        },
+        Expr::MethodCall(e) => match e.method.to_string().as_str() {
+            // Adaptors of the value, not what the step does.
+            "unwrap" | "expect" | "map_err" | "unwrap_or_default" | "clone" | "to_owned" | "to_string" | "into" | "context" | "with_context" => {
+                callee(&e.receiver).or_else(|| Some(e.method.to_string()))
+            }
+            name => Some(name.to_owned()),
+        },
+        Expr::Call(e) => match &*e.func {
+            Expr::Path(path) => {
+                let ident = &path.path.segments.last()?.ident;
+                match (ident.to_string().as_str(), e.args.first()) {
+                    ("Ok" | "Some", Some(inner)) => callee(inner),
+                    (name, _) => Some(name.trim_start_matches("r#").to_owned()),
+                }
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether tokens mention a cut-point macro anywhere: the place of the first one.
+pub(crate) fn find_in_tokens(tokens: &TokenStream) -> Option<(CutKind, Span)> {
+    let tokens: Vec<TokenTree> = tokens.clone().into_iter().collect();
+    tokens.iter().enumerate().find_map(|(i, token)| match token {
+        TokenTree::Ident(ident) => {
+            let bang = matches!(tokens.get(i + 1), Some(TokenTree::Punct(p)) if p.as_char() == '!');
+            let arguments = matches!(tokens.get(i + 2), Some(TokenTree::Group(_)));
+            CutKind::named(ident).filter(|_| bang && arguments).map(|kind| (kind, ident.span()))
+        }
+        TokenTree::Group(group) => find_in_tokens(&group.stream()),
+        _ => None,
+    })
+}
+
+fn empty() -> Expr {
+    syn::parse_quote!(())
+}

@@ -1,0 +1,292 @@
+//! From the plan to code: the user's own control flow, each stretch of it run or skipped.
+//!
+//! A block becomes a sequence of stretches. A stretch ends at a cut point or where a control construct with cut points
+//! begins, and reads `let (kept..) = if fiber.running() { the user's code } else { restored };`. For a branch the decision is
+//! part of the stretch, and so is the beginning of each arm up to its first cut point: what was decided leaves the stretch as
+//! a value of a local enum whose types the compiler infers, and the rest of each arm follows in a `match` on it.
+use std::collections::BTreeSet;
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, format_ident};
+
+use crate::cut::CutBody;
+use crate::flow::{JumpId, Live, PointId};
+use crate::names::{Table, VarId, VarKind};
+use crate::plan::{Plan, Storage};
+use crate::report::Report;
+use crate::tree::{Bind, Block, Body, Branch, Control, Head, Stmt, StmtKind};
+
+/// `quote!` whose own names are invisible to the user's code, and the user's to it.
+macro_rules! emit {
+    ($($tokens:tt)*) => { ::quote::quote_spanned!(::proc_macro2::Span::mixed_site()=> $($tokens)*) };
+}
+
+mod branch;
+mod cut;
+mod jumps;
+mod looped;
+pub(crate) mod machine;
+mod stretch;
+
+/// What the emitter needs to know of the function.
+pub(crate) struct Context<'a> {
+    pub(crate) body: &'a Body,
+    pub(crate) table: &'a Table,
+    pub(crate) plan: &'a Plan,
+    /// `::forever::__private`.
+    pub(crate) private: &'a syn::Path,
+    /// The name under which the function's context is known.
+    pub(crate) ctx: &'a Ident,
+    /// The function's error type.
+    pub(crate) error: &'a TokenStream,
+}
+
+/// The lowered statements of the function, and the local enums that they use.
+pub(crate) fn emit(context: &Context<'_>, report: &mut Report) -> (TokenStream, TokenStream) {
+    let mut emit = Emit {
+        cx: context,
+        report,
+        fiber: Ident::new("fiber", Span::mixed_site()),
+        open: BTreeSet::new(),
+        taken: Vec::new(),
+        stretch: 0,
+        witnessed: BTreeSet::new(),
+        witness_assigns: false,
+        jumps: Vec::new(),
+        items: TokenStream::new(),
+    };
+    let body = emit.block(&context.body.block, &[]);
+    (emit.items, body)
+}
+
+struct Emit<'a> {
+    cx: &'a Context<'a>,
+    report: &'a mut Report,
+    fiber: Ident,
+    /// Variables that stand under their own names here.
+    open: BTreeSet<VarId>,
+    /// Carried variables taken out of their places, innermost last.
+    taken: Vec<VarId>,
+    /// How many of them were taken before the stretch that is being written.
+    stretch: usize,
+    /// Variables that leave the stretch without a value: their places get their types from them.
+    witnessed: BTreeSet<VarId>,
+    /// Whether those places stand already.
+    witness_assigns: bool,
+    jumps: Vec<Target>,
+    items: TokenStream,
+}
+
+/// A loop or labelled block that code may jump to.
+struct Target {
+    label: Option<String>,
+    id: JumpId,
+    is_loop: bool,
+    /// How many variables were taken outside of it.
+    taken: usize,
+}
+
+/// The beginning of a statement with cut points: what runs up to the first of them.
+struct Start {
+    /// Statements and a value, in the running case.
+    run: TokenStream,
+    /// Expression of the same type, in the resuming case.
+    resume: TokenStream,
+    /// Pattern of that value.
+    pat: TokenStream,
+}
+
+impl Emit<'_> {
+    fn block(&mut self, block: &Block, entering: &[VarId]) -> TokenStream {
+        let open = self.open.clone();
+        self.open_values(entering);
+        let tokens = self.stmts(&block.stmts, block.end);
+        self.open = open;
+        tokens
+    }
+
+    /// Statements of a block from some stretch's beginning on.
+    fn stmts(&mut self, stmts: &[Stmt], end: PointId) -> TokenStream {
+        let first = stmts.iter().position(|s| !matches!(s.kind, StmtKind::Plain(_)));
+        let Some(first) = first else { return self.last_stretch(stmts, end) };
+        let (plain, rest) = stmts.split_at(first);
+        let (stmt, later) = rest.split_first().expect("the position is inside");
+        let mut tokens = self.lead(plain, stmt, later.iter().any(|s| s.cuts.is_some()));
+        tokens.extend(self.rest(stmt, later));
+        tokens.extend(self.stmts(later, end));
+        tokens
+    }
+
+    /// The stretch that leads into a statement with cut points, as a statement.
+    fn lead(&mut self, plain: &[Stmt], stmt: &Stmt, later_cuts: bool) -> TokenStream {
+        let fiber = self.fiber.clone();
+        let mentioned = self.head_mentions(plain, stmt);
+        let declared = declared_in_head(plain, stmt);
+        let taken = self.taken.len();
+        let stretch = std::mem::replace(&mut self.stretch, taken);
+        let open = self.open.clone();
+        let opening = self.open_stretch(&mentioned, &declared, plain.first().unwrap_or(stmt).start);
+        let Start { run, resume, pat } = self.start(plain, stmt, later_cuts);
+        self.taken.truncate(taken);
+        self.stretch = stretch;
+        self.open = open;
+        self.open_declared(plain, stmt);
+        if pat.is_empty() && run.is_empty() && opening.is_empty() {
+            return TokenStream::new();
+        }
+        if pat.is_empty() {
+            return match resume.is_empty() {
+                true => emit!(if #fiber.running() { #opening #run }),
+                false => emit!(if #fiber.running() { #opening #run } else { #resume }),
+            };
+        }
+        emit!(let #pat = if #fiber.running() { #opening #run } else { #resume };)
+    }
+
+    /// What was declared in a stretch and stays under its own name after it.
+    fn open_declared(&mut self, plain: &[Stmt], stmt: &Stmt) {
+        let own: &[VarId] = if matches!(stmt.kind, StmtKind::Cut { .. }) { &stmt.declares } else { &[] };
+        let declared: Vec<VarId> = plain.iter().flat_map(|s| &s.declares).chain(own).copied().collect();
+        for var in declared {
+            if self.storage(var) == Storage::Plain {
+                self.open.insert(var);
+            }
+        }
+    }
+
+    /// Code up to the first cut points, and how to get behind it when resuming.
+    fn start(&mut self, plain: &[Stmt], stmt: &Stmt, later_cuts: bool) -> Start {
+        match &stmt.kind {
+            StmtKind::Plain(_) => unreachable!("plain statements start nothing"),
+            StmtKind::Cut { bind, cut } => match &self.cx.body.cuts[*cut].body {
+                CutBody::Step(step) => self.start_step(plain, stmt, bind, *cut, step),
+                CutBody::Call { invocation, .. } => self.start_call(plain, stmt, *cut, invocation),
+            },
+            StmtKind::Control { control: Control::Branch(branch), bind } => self.start_branch(plain, stmt, bind, branch, later_cuts),
+            StmtKind::Control { .. } => self.start_plain(plain, stmt),
+        }
+    }
+
+    /// The code after the start of a statement: the rest of its arms, the loop, the call.
+    fn rest(&mut self, stmt: &Stmt, later: &[Stmt]) -> TokenStream {
+        let later_cuts = later.iter().any(|s| s.cuts.is_some());
+        match &stmt.kind {
+            StmtKind::Plain(_) => TokenStream::new(),
+            StmtKind::Cut { bind, cut } => match &self.cx.body.cuts[*cut].body {
+                CutBody::Step(_) => TokenStream::new(),
+                CutBody::Call { question, .. } => self.rest_call(stmt, bind, *cut, *question),
+            },
+            StmtKind::Control { control, bind } => {
+                let (before, value, after) = match control {
+                    Control::Branch(branch) => (TokenStream::new(), self.rest_branch(branch, stmt, bind, later_cuts), TokenStream::new()),
+                    Control::Loop { label, id, body } => self.loop_(stmt, label.as_ref(), *id, body),
+                    Control::Scope { label, id, is_unsafe, body } => (TokenStream::new(), self.scope(label.as_ref(), *id, *is_unsafe, body), TokenStream::new()),
+                    Control::For(looped) => self.for_(stmt, looped),
+                };
+                self.bound(stmt, bind, control, (before, value, after), later_cuts)
+            }
+        }
+    }
+
+    /// Puts the value of a control construct where it goes, and skips it when the resume leads further down.
+    fn bound(&mut self, stmt: &Stmt, bind: &Bind, control: &Control, parts: (TokenStream, TokenStream, TokenStream), later_cuts: bool) -> TokenStream {
+        let (before, value, after) = parts;
+        let fiber = self.fiber.clone();
+        let last = number(stmt.cuts.as_ref().map_or(0, |c| *c.end()));
+        let is_branch = matches!(control, Control::Branch(_));
+        let pat = match (bind, control) {
+            (Bind::Let { pat, .. }, _) => pat.to_token_stream(),
+            (_, Control::Branch(Branch { head: Head::LetElse { .. }, .. })) => self.values_pattern(&stmt.declares),
+            (Bind::Tail, _) => {
+                return match after.is_empty() {
+                    true => emit!(#before #value),
+                    false => emit!(#before let value = #value; #after value),
+                };
+            }
+            (Bind::Discard, _) if later_cuts && !is_branch => return emit!(if !#fiber.past(#last) { #before #value #after }),
+            (Bind::Discard, _) => return emit!(#before #value #after),
+        };
+        let attrs = if let Bind::Let { attrs, .. } = bind { attrs.as_slice() } else { &[] };
+        if !later_cuts {
+            self.open_values(&stmt.declares);
+            return emit!(#before #(#attrs)* #[allow(unused_mut)] let #pat = #value; #after);
+        }
+        let exports = self.exported(&stmt.declares);
+        let live = self.live(stmt.after);
+        let values: Vec<_> = exports.iter().map(|v| self.export_value(*v, &live)).collect();
+        let kept = self.export_pattern(&exports);
+        let restored = self.restore(&exports, None);
+        self.open_values(&stmt.declares);
+        emit! {
+            let #kept = if #fiber.past(#last) { #restored } else {
+                #before #(#attrs)* #[allow(unused_mut)] let #pat = #value; #after
+                (#(#values,)*)
+            };
+        }
+    }
+
+    fn open_values(&mut self, declares: &[VarId]) {
+        for &var in declares {
+            if self.storage(var) != Storage::Carried && !self.made_again(var) {
+                self.open.insert(var);
+            }
+        }
+    }
+
+    fn storage(&self, var: VarId) -> Storage {
+        self.cx.plan.storage.get(&var).copied().unwrap_or(Storage::Local)
+    }
+
+    fn made_again(&self, var: VarId) -> bool {
+        matches!(self.cx.table.var(var).kind, VarKind::Again(_))
+    }
+
+    fn live(&self, point: PointId) -> Live {
+        self.cx.plan.needed.at_point.get(&point).cloned().unwrap_or_default()
+    }
+
+    fn ident(&self, var: VarId) -> &Ident {
+        &self.cx.table.var(var).ident
+    }
+
+    /// Where a carried variable is between stretches.
+    fn place(&self, var: VarId) -> Ident {
+        let ident = self.ident(var);
+        let name = ident.to_string();
+        let shared = self.cx.table.vars.iter().take(var.0).filter(|v| v.ident == *ident).count();
+        let span = Span::mixed_site().located_at(ident.span());
+        match shared {
+            0 => format_ident!("kept_{}", name.trim_start_matches("r#"), span = span),
+            n => format_ident!("kept_{}_{}", name.trim_start_matches("r#"), n + 1, span = span),
+        }
+    }
+}
+
+/// A cut point's number as a literal.
+fn number(cut: usize) -> TokenStream {
+    proc_macro2::Literal::usize_unsuffixed(cut).to_token_stream()
+}
+
+/// Everything that the start of a statement declares, in any arm.
+fn declared_in_head(plain: &[Stmt], stmt: &Stmt) -> BTreeSet<VarId> {
+    let mut declared: BTreeSet<VarId> = plain.iter().flat_map(|s| &s.declares).copied().collect();
+    match &stmt.kind {
+        StmtKind::Cut { .. } => declared.extend(&stmt.declares),
+        StmtKind::Control { control: Control::Branch(branch), .. } => {
+            if matches!(branch.head, Head::LetElse { .. }) {
+                declared.extend(&stmt.declares);
+            }
+            for arm in &branch.arms {
+                declared.extend(&arm.declares);
+                let first = arm.block.stmts.iter().position(|s| !matches!(s.kind, StmtKind::Plain(_)));
+                let end = first.unwrap_or(arm.block.stmts.len());
+                match arm.block.stmts.get(end) {
+                    Some(next) => declared.extend(declared_in_head(&arm.block.stmts[..end], next)),
+                    None => declared.extend(arm.block.stmts.iter().flat_map(|s| &s.declares)),
+                }
+            }
+        }
+        _ => {}
+    }
+    declared
+}

@@ -1,0 +1,322 @@
+//! `if`, `match` and `let .. else` with cut points in their arms.
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, format_ident};
+
+use super::{Emit, Start, number};
+use crate::names::VarId;
+use crate::plan::{Storage, diverges};
+use crate::tree::{Arm, Bind, Branch, Head, Stmt, StmtKind};
+
+impl Emit<'_> {
+    pub(super) fn start_branch(&mut self, plain: &[Stmt], stmt: &Stmt, bind: &Bind, branch: &Branch, later_cuts: bool) -> Start {
+        let exports = self.exports(plain, None);
+        let carried: Vec<VarId> = exports.iter().copied().filter(|v| self.storage(*v) == Storage::Carried).collect();
+        // Each arm ends on its own: what it puts away, it puts into places that stand outside of it.
+        let places: Vec<_> = carried.iter().map(|v| self.place(*v)).collect();
+        let witnessed = std::mem::replace(&mut self.witnessed, carried.iter().copied().collect());
+        let assigned = std::mem::replace(&mut self.witness_assigns, true);
+        let code = self.plain(plain);
+        (self.witnessed, self.witness_assigns) = (witnessed, assigned);
+        let (taken, open) = (self.taken.len(), self.open.clone());
+        self.taken.extend(&carried);
+        self.open.extend(plain.iter().flat_map(|s| &s.declares));
+        let entry = self.enum_of(stmt);
+        let (decide, resume, variants) = self.decision(&entry, stmt, bind, branch, later_cuts);
+        self.declare_enum(&entry, &variants);
+        self.taken.truncate(taken);
+        self.open = open;
+        let entered = entry_var(stmt);
+        let values: Vec<_> = exports.iter().map(|v| if carried.contains(v) { self.place(*v).to_token_stream() } else { self.ident(*v).to_token_stream() }).collect();
+        if exports.is_empty() {
+            return Start { run: emit!(#code #decide), resume, pat: entered.to_token_stream() };
+        }
+        let names: Vec<_> = exports.iter().map(|v| self.export_name(*v)).collect();
+        let restored = self.restore(&exports, None);
+        let pat = self.export_pattern(&exports);
+        Start {
+            run: emit! {
+                #(#[allow(unused_assignments, unused_mut)] let mut #places = ::core::option::Option::None;)*
+                #code
+                let #entered = #decide;
+                (#(#values,)* #entered)
+            },
+            resume: emit!({ #[allow(unused_mut)] let #pat = #restored; (#(#values,)* #resume) }),
+            pat: emit!((#(#names,)* #entered)),
+        }
+    }
+
+    /// The decision when running, its counterpart when resuming, and the variants it may come to.
+    fn decision(&mut self, entry: &Ident, stmt: &Stmt, bind: &Bind, branch: &Branch, later_cuts: bool) -> (TokenStream, TokenStream, Vec<(Ident, bool)>) {
+        let fiber = self.fiber.clone();
+        let mut variants: Vec<(Ident, bool)> = Vec::new();
+        let mut arms = Vec::new();
+        let mut resumes: Vec<(TokenStream, TokenStream)> = Vec::new();
+        for (place, arm) in branch.arms.iter().enumerate() {
+            let open = self.open.clone();
+            self.open.extend(&arm.declares);
+            let code = match &arm.cuts {
+                None => self.done_arm(entry, stmt, bind, branch, arm, &mut variants),
+                Some(cuts) => {
+                    let variant = variant_name(branch, place);
+                    let (first, later) = split(&arm.block.stmts);
+                    let entering = self.exported(&arm.declares);
+                    let start = self.arm_start(&entering, first, later);
+                    let (run, resume) = (start.run, start.resume);
+                    let payload = !start.pat.is_empty();
+                    variants.push((variant.clone(), payload));
+                    let range = (number(*cuts.start()), number(*cuts.end()));
+                    let (from, to) = range;
+                    resumes.push((
+                        emit!(#fiber.inside(#from..=#to)),
+                        if payload { emit!(#entry::#variant(#resume)) } else { emit!({ #resume #entry::#variant }) },
+                    ));
+                    if payload { emit!({ #entry::#variant({ #run }) }) } else { emit!({ #run #entry::#variant }) }
+                }
+            };
+            self.open = open;
+            arms.push(code);
+        }
+        let past = later_cuts;
+        if past {
+            variants.push((Ident::new("Past", Span::mixed_site()), false));
+        }
+        let resume = resume_chain(entry, resumes, past);
+        (self.head(branch, &arms), resume, variants)
+    }
+
+    /// An arm that begins with a stretch of its own: the variables of its pattern leave it like declared ones.
+    fn arm_start(&mut self, entering: &[VarId], plain: &[Stmt], rest: &[Stmt]) -> Start {
+        let (stmt, later) = rest.split_first().expect("an arm with cut points has a statement with one");
+        let carried: Vec<VarId> = entering.iter().copied().filter(|v| self.storage(*v) == Storage::Carried).collect();
+        let taken = self.taken.len();
+        self.taken.extend(&carried);
+        let start = self.start(plain, stmt, later.iter().any(|s| s.cuts.is_some()));
+        self.taken.truncate(taken);
+        if entering.is_empty() {
+            return start;
+        }
+        let places: Vec<_> = carried.iter().map(|v| self.place(*v)).collect();
+        let values: Vec<_> = entering.iter().map(|v| if carried.contains(v) { self.place(*v).to_token_stream() } else { self.ident(*v).to_token_stream() }).collect();
+        let names: Vec<_> = entering.iter().map(|v| self.export_name(*v)).collect();
+        let restored = self.restore(entering, None);
+        let pat = self.export_pattern(entering);
+        let (run, resume) = (start.run, start.resume);
+        let places = emit!(#(#[allow(unused_assignments, unused_mut)] let mut #places = ::core::option::Option::None;)*);
+        if start.pat.is_empty() {
+            return Start {
+                run: emit!(#places #run (#(#values,)*)),
+                resume: emit!({ let entered = #restored; #resume entered }),
+                pat: emit!((#(#names,)*)),
+            };
+        }
+        let inner = start.pat;
+        Start {
+            run: emit!(#places let inner = { #run }; (#(#values,)* inner)),
+            resume: emit!({ #[allow(unused_mut)] let #pat = #restored; let inner = #resume; (#(#values,)* inner) }),
+            pat: emit!((#(#names,)* #inner)),
+        }
+    }
+
+    /// An arm without cut points runs where it is decided; its value is carried out.
+    fn done_arm(&mut self, entry: &Ident, stmt: &Stmt, bind: &Bind, branch: &Branch, arm: &Arm, variants: &mut Vec<(Ident, bool)>) -> TokenStream {
+        let done = Ident::new("Done", Span::mixed_site());
+        let is_let_else = matches!(branch.head, Head::LetElse { .. });
+        let has_value = is_let_else && arm.implicit || !matches!(bind, Bind::Discard);
+        let block_end = self.live(arm.block.end);
+        let put_back = self.put_back_stretch(&block_end);
+        if diverges(&arm.block) {
+            let code = self.plain(&arm.block.stmts);
+            return emit!({ #code });
+        }
+        if !variants.iter().any(|(name, _)| *name == done) {
+            variants.push((done.clone(), has_value));
+        }
+        if is_let_else && arm.implicit {
+            let vars = stmt.declares.iter().filter(|v| !self.made_again(**v)).map(|v| self.ident(*v));
+            return emit!({ #put_back #entry::#done((#(#vars,)*)) });
+        }
+        if !has_value {
+            let code = self.discarded(&arm.block.stmts);
+            return emit!({ #code #put_back #entry::#done });
+        }
+        let code = self.plain_with_end(&arm.block.stmts, &put_back);
+        emit!({ #entry::#done({ #code }) })
+    }
+
+    /// Statements whose last value nobody wants.
+    fn discarded(&mut self, stmts: &[Stmt]) -> TokenStream {
+        let code = self.plain(stmts);
+        match stmts.last() {
+            Some(Stmt { kind: StmtKind::Plain(syn::Stmt::Expr(_, None)), .. }) => emit!(#code;),
+            _ => code,
+        }
+    }
+
+    fn head(&mut self, branch: &Branch, arms: &[TokenStream]) -> TokenStream {
+        match &branch.head {
+            Head::If { cond, attrs } => {
+                let (then, otherwise) = (&arms[0], &arms[1]);
+                let cond = self.rewrite_expr(cond);
+                let attrs = outer(attrs);
+                emit!(#attrs if #cond #then else #otherwise)
+            }
+            Head::Match { scrutinee, attrs } => {
+                let scrutinee = self.rewrite_expr(scrutinee);
+                let arms = branch.arms.iter().zip(arms).map(|(arm, code)| {
+                    let (attrs, pat) = (&arm.attrs, &arm.pat);
+                    emit!(#(#attrs)* #pat => #code)
+                });
+                let arms: Vec<_> = arms.collect();
+                let attrs = outer(attrs);
+                emit!(#attrs match #scrutinee { #(#arms)* })
+            }
+            Head::LetElse { pat, init } => {
+                let (bound, otherwise) = (&arms[0], &arms[1]);
+                let init = self.rewrite_expr(init);
+                emit!(match #init { #pat => #bound #[allow(unreachable_patterns)] _ => #otherwise })
+            }
+        }
+    }
+
+    /// The rest of each arm, entered by what was decided.
+    pub(super) fn rest_branch(&mut self, branch: &Branch, stmt: &Stmt, bind: &Bind, later_cuts: bool) -> TokenStream {
+        let entry = self.enum_of(stmt);
+        let entered = entry_var(stmt);
+        let done = Ident::new("Done", Span::mixed_site());
+        let is_let_else = matches!(branch.head, Head::LetElse { .. });
+        let mut arms = Vec::new();
+        if branch.arms.iter().any(|a| a.cuts.is_none() && !diverges(&a.block)) {
+            let has_value = is_let_else || !matches!(bind, Bind::Discard);
+            arms.push(if has_value { emit!(#entry::#done(value) => value,) } else { emit!(#entry::#done => {}) });
+        }
+        for (place, arm) in branch.arms.iter().enumerate().filter(|(_, a)| a.cuts.is_some()) {
+            let variant = variant_name(branch, place);
+            let open = self.open.clone();
+            let pat = self.arm_pattern(arm);
+            let code = self.arm_rest(arm);
+            let discard = matches!(bind, Bind::Discard) && !is_let_else && ends_in_value(arm);
+            self.open = open;
+            let pat = if pat.is_empty() { TokenStream::new() } else { emit!((#pat)) };
+            arms.push(if discard { emit!(#entry::#variant #pat => { #code; }) } else { emit!(#entry::#variant #pat => { #code }) });
+        }
+        if later_cuts {
+            let has_value = is_let_else || !matches!(bind, Bind::Discard);
+            arms.push(if has_value { emit!(#entry::Past => ::core::unreachable!(),) } else { emit!(#entry::Past => {}) });
+        }
+        emit!(match #entered { #(#arms)* })
+    }
+
+    /// The pattern of what an arm's start gives: its own variables, then what its first statement gives.
+    fn arm_pattern(&mut self, arm: &Arm) -> TokenStream {
+        let (plain, rest) = split(&arm.block.stmts);
+        let entering = self.exported(&arm.declares);
+        let names: Vec<_> = entering.iter().map(|v| self.export_name(*v)).collect();
+        let inner = self.start_pattern(plain, &rest[0]);
+        match (names.is_empty(), inner.is_empty()) {
+            (true, _) => inner,
+            (false, true) => emit!((#(#names,)*)),
+            (false, false) => emit!((#(#names,)* #inner)),
+        }
+    }
+
+    /// The pattern that `start` gives for a statement, without emitting it again.
+    fn start_pattern(&mut self, plain: &[Stmt], stmt: &Stmt) -> TokenStream {
+        let is_step = matches!(&stmt.kind, StmtKind::Cut { cut, .. } if matches!(self.cx.body.cuts[*cut].body, crate::cut::CutBody::Step(_)));
+        let exports = self.exports(plain, is_step.then_some(stmt));
+        let names: Vec<_> = exports.iter().map(|v| self.export_name(*v)).collect();
+        let last = match &stmt.kind {
+            StmtKind::Cut { .. } if !is_step => Some(emit!(invocation)),
+            StmtKind::Control { control: crate::tree::Control::Branch(_), .. } => Some(entry_var(stmt).to_token_stream()),
+            _ => None,
+        };
+        match (names.is_empty(), last) {
+            (true, None) => TokenStream::new(),
+            (true, Some(last)) => last,
+            (false, last) => emit!((#(#names,)* #last)),
+        }
+    }
+
+    /// An arm after its start: the rest of its first statement and what follows.
+    fn arm_rest(&mut self, arm: &Arm) -> TokenStream {
+        let (plain, rest) = split(&arm.block.stmts);
+        for &var in &arm.declares {
+            if self.storage(var) == Storage::Plain {
+                self.open.insert(var);
+            }
+        }
+        self.open_declared(plain, &rest[0]);
+        let mut tokens = self.rest(&rest[0], &rest[1..]);
+        tokens.extend(self.stmts(&rest[1..], arm.block.end));
+        tokens
+    }
+
+    fn enum_of(&self, stmt: &Stmt) -> Ident {
+        let first = stmt.cuts.as_ref().map_or(0, |c| *c.start());
+        let last = stmt.cuts.as_ref().map_or(0, |c| *c.end());
+        // The points before statements are unique; the cut points make the name readable.
+        format_ident!("Entered{}To{}At{}", first, last, stmt.before.0, span = Span::mixed_site())
+    }
+
+    fn declare_enum(&mut self, entry: &Ident, variants: &[(Ident, bool)]) {
+        let generics: Vec<Ident> = variants.iter().filter(|(_, payload)| *payload).map(|(name, _)| format_ident!("{}_", name)).collect();
+        let mut generic = generics.iter();
+        let variants = variants.iter().map(|(name, payload)| match generic.next_if_payload(*payload) {
+            Some(ty) => emit!(#name(#ty)),
+            None => emit!(#name),
+        });
+        let variants: Vec<_> = variants.collect();
+        self.items.extend(emit! {
+            #[allow(dead_code, non_camel_case_types, clippy::large_enum_variant, clippy::enum_variant_names)]
+            enum #entry<#(#generics),*> { #(#variants),* }
+        });
+    }
+}
+
+trait NextIf<'a> {
+    fn next_if_payload(&mut self, payload: bool) -> Option<&'a Ident>;
+}
+
+impl<'a> NextIf<'a> for std::slice::Iter<'a, Ident> {
+    fn next_if_payload(&mut self, payload: bool) -> Option<&'a Ident> {
+        if payload { self.next() } else { None }
+    }
+}
+
+fn entry_var(stmt: &Stmt) -> Ident {
+    format_ident!("entered_{}", stmt.before.0, span = Span::mixed_site())
+}
+
+fn variant_name(branch: &Branch, place: usize) -> Ident {
+    let span = Span::mixed_site();
+    match (&branch.head, place) {
+        (Head::If { .. }, 0) => Ident::new("Then", span),
+        (Head::If { .. }, _) => Ident::new("Else", span),
+        (Head::LetElse { .. }, _) => Ident::new("Otherwise", span),
+        (Head::Match { .. }, n) => format_ident!("Arm{}", n + 1, span = span),
+    }
+}
+
+/// Plain statements at the beginning, and the rest.
+fn split(stmts: &[Stmt]) -> (&[Stmt], &[Stmt]) {
+    let first = stmts.iter().position(|s| !matches!(s.kind, StmtKind::Plain(_))).unwrap_or(stmts.len());
+    stmts.split_at(first)
+}
+
+fn ends_in_value(arm: &Arm) -> bool {
+    match arm.block.stmts.last().map(|s| &s.kind) {
+        Some(StmtKind::Plain(syn::Stmt::Expr(_, None))) => true,
+        Some(StmtKind::Control { bind: Bind::Tail, .. }) => true,
+        _ => false,
+    }
+}
+
+/// `if inside(first) { .. } else if inside(second) { .. } else { last, or past all of them }`.
+fn resume_chain(entry: &Ident, mut resumes: Vec<(TokenStream, TokenStream)>, past: bool) -> TokenStream {
+    let last = if past { emit!(#entry::Past) } else { resumes.pop().map_or_else(TokenStream::new, |(_, value)| value) };
+    resumes.into_iter().rev().fold(last, |otherwise, (test, value)| emit!(if #test { #value } else { #otherwise }))
+}
+
+fn outer(attrs: &[syn::Attribute]) -> TokenStream {
+    let attrs = attrs.iter().filter(|a| matches!(a.style, syn::AttrStyle::Outer));
+    emit!(#(#attrs)*)
+}

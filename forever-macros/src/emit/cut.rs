@@ -1,0 +1,178 @@
+//! Steps and calls: the body, the checkpoint after it, and what comes out of the snapshot instead.
+use proc_macro2::{Span, TokenStream};
+use quote::ToTokens;
+use syn::Expr;
+
+use super::{Emit, Start, number};
+use crate::cut::Step;
+use crate::names::VarId;
+use crate::plan::Storage;
+use crate::tree::{Bind, CutId, Stmt};
+
+impl Emit<'_> {
+    pub(super) fn start_step(&mut self, plain: &[Stmt], stmt: &Stmt, bind: &Bind, cut: CutId, step: &Step) -> Start {
+        let exports = self.exports(plain, Some(stmt));
+        let live = self.cx.plan.needed.at_cut.get(&cut).cloned().unwrap_or_default();
+        let witnessed = self.witness(&exports, &live);
+        let code = self.plain(plain);
+        let body = self.step_body(cut, step);
+        self.open.extend(plain.iter().chain([stmt]).flat_map(|s| &s.declares));
+        let bound = match bind {
+            Bind::Let { attrs, pat } => {
+                let witness = self.witness_of(&stmt.declares);
+                emit!(#(#attrs)* #[allow(unused_mut)] let #pat = #body; #witness)
+            }
+            Bind::Discard | Bind::Tail => emit!(#body;),
+        };
+        let checkpoint = self.checkpoint(cut);
+        let put_back = self.put_back_stretch(&live);
+        let run = emit!(#code #bound #checkpoint #put_back);
+        if exports.is_empty() {
+            let (fiber, cut) = (&self.fiber, number(cut));
+            return Start { run, resume: emit!(#fiber.arrive(#cut);), pat: TokenStream::new() };
+        }
+        let values: Vec<_> = exports.iter().map(|v| self.export_value(*v, &live)).collect();
+        let resume = self.restore(&exports, Some(cut));
+        self.witnessed = witnessed;
+        Start { run: emit!(#run (#(#values,)*)), resume, pat: self.export_pattern(&exports) }
+    }
+
+    fn step_body(&mut self, cut: CutId, step: &Step) -> TokenStream {
+        let (fiber, private, error, number) = (&self.fiber, self.cx.private, self.cx.error, number(cut));
+        let body = &step.body;
+        if step.retry.is_none() && step.timeout.is_none() {
+            return match &step.op {
+                None => body.to_token_stream(),
+                Some(op) => emit!({ let #op = &#fiber.op(#number).await; #body }),
+            };
+        }
+        let optional = |value: &Option<Expr>| match value {
+            Some(value) => emit!(::core::option::Option::Some(#value)),
+            None => emit!(::core::option::Option::None),
+        };
+        let (retry, timeout) = (optional(&step.retry), optional(&step.timeout));
+        let op = step.op.as_ref().map(|op| emit!(let #op = op;));
+        let run = if step.timeout.is_some() { emit!(run_within) } else { emit!(run) };
+        emit!({
+            let mut attempts = #fiber.attempts::<#error>(#number, #retry, #timeout).await;
+            loop {
+                let op = &attempts.op();
+                let attempt = attempts.#run(async { #op ::core::result::Result::Ok::<_, #error>(#body) }).await;
+                match attempt {
+                    #private::Attempt::Done(value) => break value,
+                    #private::Attempt::Failed(error) => return ::core::result::Result::Err(error),
+                    #private::Attempt::Again => {}
+                }
+            }
+        })
+    }
+
+    /// The checkpoint at a cut point.
+    fn checkpoint(&mut self, cut: CutId) -> TokenStream {
+        let save = self.save(cut, false);
+        let (fiber, number) = (&self.fiber, number(cut));
+        emit!(#fiber.checkpoint(#number, #save).await;)
+    }
+
+    /// The closure that puts down what a cut point keeps, with or without its own value.
+    fn save(&mut self, cut: CutId, without_result: bool) -> TokenStream {
+        let kept: Vec<_> = self.cx.plan.kept[cut].iter().filter(|k| !(without_result && k.result)).collect();
+        if kept.is_empty() {
+            return emit!(|_| {});
+        }
+        let puts = kept.iter().map(|kept| {
+            let key = &kept.key;
+            let ident = self.ident(kept.var);
+            if self.open.contains(&kept.var) {
+                return emit!(save.put(#key, &#ident););
+            }
+            let place = self.place(kept.var);
+            emit!(save.carried(#key, &#place);)
+        });
+        let puts: Vec<_> = puts.collect();
+        emit!(|save| { #(#puts)* })
+    }
+
+    pub(super) fn start_call(&mut self, plain: &[Stmt], stmt: &Stmt, _cut: CutId, invocation: &Expr) -> Start {
+        let exports = self.exports(plain, None);
+        let live = self.live(stmt.before);
+        let witnessed = self.witness(&exports, &live);
+        let code = self.plain(plain);
+        let invocation = self.rewrite_expr(invocation);
+        let put_back = self.put_back_stretch(&live);
+        let values: Vec<_> = exports.iter().map(|v| self.export_value(*v, &live)).collect();
+        let names: Vec<_> = exports.iter().map(|v| self.export_name(*v)).collect();
+        self.witnessed = witnessed;
+        let run = emit!(#code let invocation = ::core::option::Option::Some(#invocation); #put_back);
+        if exports.is_empty() {
+            return Start { run: emit!(#run invocation), resume: emit!(::core::option::Option::None), pat: emit!(invocation) };
+        }
+        let restored = self.restore(&exports, None);
+        let pat = self.export_pattern(&exports);
+        let resumed: Vec<_> = exports.iter().map(|v| if self.storage(*v) == Storage::Carried { self.place(*v).to_token_stream() } else { self.ident(*v).to_token_stream() }).collect();
+        Start {
+            run: emit!(#run (#(#values,)* invocation)),
+            resume: emit!({ #[allow(unused_mut)] let #pat = #restored; (#(#resumed,)* ::core::option::Option::None) }),
+            pat: emit!((#(#names,)* invocation)),
+        }
+    }
+
+    /// The call itself, entered anew or into the callee's snapshot, or its value out of ours.
+    pub(super) fn rest_call(&mut self, stmt: &Stmt, bind: &Bind, cut: CutId, question: Option<Span>) -> TokenStream {
+        let (fiber, ctx, number) = (self.fiber.clone(), self.cx.ctx, number(cut));
+        let exports = self.exported(&stmt.declares);
+        let live = self.cx.plan.needed.at_cut.get(&cut).cloned().unwrap_or_default();
+        let result = self.cx.plan.kept[cut].iter().find(|k| k.result).map(|k| (k.var, k.key.clone()));
+        let save = self.save(cut, true);
+        let key = match &result {
+            Some((_, key)) => emit!(::core::option::Option::Some(#key)),
+            None => emit!(::core::option::Option::None),
+        };
+        let question = question.map(|span| syn::Token![?](span));
+        let call = emit!(#fiber.call(#number, invocation, #ctx, #key, #save).await #question);
+        let Bind::Let { attrs, pat } = bind else {
+            return emit!(if #fiber.calls(#number) { #call; } else { #fiber.arrive(#number); });
+        };
+        if exports.is_empty() {
+            // Nothing later needs the value; the resumed fiber goes on without it.
+            return emit!(if #fiber.calls(#number) { let _ = #call; } else { #fiber.arrive(#number); });
+        }
+        let values: Vec<_> = exports.iter().map(|v| self.export_value(*v, &live)).collect();
+        let kept = self.export_pattern(&exports);
+        let restored = match (&result, question) {
+            (Some((var, key)), None) => self.restore_called(*var, key, cut),
+            _ => self.restore(&exports, Some(cut)),
+        };
+        self.open_values(&stmt.declares);
+        emit! {
+            let #kept = if #fiber.calls(#number) { #(#attrs)* #[allow(unused_mut)] let #pat = #call; (#(#values,)*) } else { #restored };
+        }
+    }
+
+    /// A call's whole `Result`: at its own cut point only an `Ok` is ever kept.
+    fn restore_called(&mut self, var: VarId, key: &str, cut: CutId) -> TokenStream {
+        let (fiber, own) = (self.fiber.clone(), number(cut));
+        let carried = self.storage(var) == Storage::Carried;
+        let wrap = |value: TokenStream| if carried { emit!(::core::option::Option::Some(#value)) } else { value };
+        let at_own = wrap(emit!(::core::result::Result::Ok(saved.get(#key)?)));
+        let elsewhere = self.cx.plan.kept.iter().enumerate().any(|(other, kept)| other != cut && kept.iter().any(|k| k.var == var));
+        let otherwise = match (elsewhere, carried) {
+            (true, true) => emit!(saved.maybe(#key)?),
+            (true, false) => emit!(saved.get(#key)?),
+            (false, true) => emit!(::core::option::Option::None),
+            (false, false) => emit!(::core::unreachable!()),
+        };
+        emit!({
+            let own = #fiber.inside(#own..=#own);
+            let restored = #fiber.restore(|saved| ::core::result::Result::Ok((if own { #at_own } else { #otherwise },))).await;
+            #fiber.arrive(#own);
+            restored
+        })
+    }
+
+    /// Variables that leave the stretch without a value though they had one in it.
+    pub(super) fn witness(&mut self, exports: &[VarId], live: &crate::flow::Live) -> std::collections::BTreeSet<VarId> {
+        let without = exports.iter().copied().filter(|v| self.storage(*v) == Storage::Carried && !live.contains(v)).collect();
+        std::mem::replace(&mut self.witnessed, without)
+    }
+}

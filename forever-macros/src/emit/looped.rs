@@ -1,0 +1,108 @@
+//! Loops and scopes with cut points in them.
+use std::collections::BTreeSet;
+
+use proc_macro2::TokenStream;
+use syn::Label;
+
+use super::{Emit, Target, number};
+use crate::flow::JumpId;
+use crate::names::{VarId, VarKind};
+use crate::place;
+use crate::plan::{Storage, mentions, stretches};
+use crate::tree::{Block, For, Stmt};
+
+impl Emit<'_> {
+    pub(super) fn loop_(&mut self, stmt: &Stmt, label: Option<&Label>, id: JumpId, body: &Block) -> (TokenStream, TokenStream, TokenStream) {
+        let open = self.open.clone();
+        let taken = self.taken.len();
+        let mut mentioned = BTreeSet::new();
+        body.stmts.iter().for_each(|s| mentions(s, &mut mentioned));
+        let before = self.take_for_loop(stmt, &mentioned, &BTreeSet::new(), id, body);
+        let body = self.jump_target(label, id, true, |emit| emit.block(body, &[]));
+        let after = self.put_back(taken, &self.live(stmt.after));
+        self.taken.truncate(taken);
+        self.open = open;
+        (before, emit!(#label loop { #body }), after)
+    }
+
+    pub(super) fn scope(&mut self, label: Option<&Label>, id: JumpId, is_unsafe: bool, body: &Block) -> TokenStream {
+        let body = self.jump_target(label, id, false, |emit| emit.block(body, &[]));
+        if is_unsafe { emit!(unsafe { #body }) } else { emit!(#label { #body }) }
+    }
+
+    pub(super) fn for_(&mut self, stmt: &Stmt, looped: &For) -> (TokenStream, TokenStream, TokenStream) {
+        let (open, taken) = (self.open.clone(), self.taken.len());
+        let bases: BTreeSet<VarId> = looped.bases.iter().copied().collect();
+        let mut mentioned = bases.clone();
+        looped.body.stmts.iter().for_each(|s| mentions(s, &mut mentioned));
+        let mut before = self.take_for_loop(stmt, &mentioned, &bases, looped.id, &looped.body);
+        let opening = self.open_stretch(&bases, &BTreeSet::new(), stmt.before);
+        before.extend(opening);
+        let fiber = self.fiber.clone();
+        let position = &looped.position;
+        let position_var = looped.position_var.expect("resolved before it is emitted");
+        let key = self.cx.plan.kept.iter().flatten().find(|k| k.var == position_var).map(|k| k.key.clone()).unwrap_or_default();
+        before.extend(emit! {
+            let first: usize = if #fiber.running() { 0 } else { #fiber.restore(|saved| saved.get(#key)).await };
+        });
+        let items = self.in_order(&looped.items);
+        self.open.insert(position_var);
+        for (index, var) in self.cx.table.vars.iter().enumerate() {
+            if matches!(&var.kind, VarKind::Item(_)) {
+                self.open.insert(VarId(index));
+            }
+        }
+        let body = self.jump_target(looped.label.as_ref(), looped.id, true, |emit| emit.block(&looped.body, &[]));
+        let (label, attrs, pat) = (&looped.label, &looped.attrs, &looped.pat);
+        let value = emit! {
+            #(#attrs)*
+            #label for (#position, #pat) in ::core::iter::Iterator::skip(::core::iter::Iterator::enumerate(::core::iter::IntoIterator::into_iter(#items)), first) { #body }
+        };
+        let after = self.put_back(taken, &self.live(stmt.after));
+        self.taken.truncate(taken);
+        self.open = open;
+        (before, value, after)
+    }
+
+    /// The items of a borrowed loop, with the check that what they come from keeps its order.
+    fn in_order(&self, items: &syn::Expr) -> syn::Expr {
+        let private = self.cx.private;
+        if place::is_place(items) {
+            return syn::parse_quote!(#private::in_order_value(#items));
+        }
+        let mut items = items.clone();
+        place::wrap_root(&mut items, &|place| syn::parse_quote!(#private::in_order(&#place)));
+        items
+    }
+
+    fn jump_target(&mut self, label: Option<&Label>, id: JumpId, is_loop: bool, walk: impl FnOnce(&mut Self) -> TokenStream) -> TokenStream {
+        self.jumps.push(Target { label: label.map(|l| l.name.ident.to_string()), id, is_loop, taken: self.taken.len() });
+        let tokens = walk(self);
+        self.jumps.pop();
+        tokens
+    }
+
+    /// Takes carried variables out for the whole of a loop, where they are needed at every stop in it.
+    fn take_for_loop(&mut self, stmt: &Stmt, mentioned: &BTreeSet<VarId>, forced: &BTreeSet<VarId>, id: JumpId, body: &Block) -> TokenStream {
+        let needed = &self.cx.plan.needed;
+        let mut exits = Vec::new();
+        stretches(&body.stmts, needed, &mut exits);
+        exits.extend(needed.at_continue.get(&id).cloned());
+        let before = self.live(stmt.before);
+        let mut tokens = TokenStream::new();
+        for &var in mentioned {
+            let always = || before.contains(&var) && exits.iter().all(|live| live.contains(&var));
+            if self.storage(var) != Storage::Carried || self.open.contains(&var) || !(forced.contains(&var) || always()) {
+                continue;
+            }
+            let (ident, place) = (self.ident(var), self.place(var));
+            tokens.extend(emit!(#[allow(unused_mut)] let mut #ident = #place.take().expect("kept from the stretch before");));
+            self.open.insert(var);
+            self.taken.push(var);
+        }
+        tokens
+    }
+}
+
+#[allow(unused_imports)]
+use number as _;

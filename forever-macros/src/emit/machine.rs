@@ -1,0 +1,224 @@
+//! The items that a fiber function becomes: the function that makes an invocation, the type that holds it, and the machine.
+use proc_macro2::{Span, TokenStream};
+use quote::ToTokens;
+use syn::{GenericParam, Ident};
+
+use crate::options::Options;
+use crate::plan::Plan;
+use crate::signature::{Signature, turbofish};
+use crate::tree::Body;
+
+/// What stands in for the body.
+pub(crate) struct Machine<'a> {
+    pub(crate) signature: &'a Signature,
+    pub(crate) private: &'a syn::Path,
+    /// Local enums and lowered statements; without them the function was refused and its callers are all that is served.
+    pub(crate) code: Option<(TokenStream, TokenStream)>,
+    /// The description of the cut points.
+    pub(crate) table: TokenStream,
+    /// The body as the user wrote it, for editors.
+    pub(crate) original: &'a syn::Block,
+}
+
+impl Machine<'_> {
+    pub(crate) fn items(&self) -> TokenStream {
+        let (invocation, implementation) = (self.invocation(), self.implementation());
+        emit!(#invocation #implementation)
+    }
+
+    /// `fn NAME(args) -> NAME` and `struct NAME { args }`.
+    fn invocation(&self) -> TokenStream {
+        let sig = self.signature;
+        let (vis, name, private) = (&sig.vis, &sig.name, self.private);
+        let (impl_generics, ty_generics, where_clause) = sig.generics.split_for_impl();
+        let fields: Vec<&Ident> = sig.arguments.iter().map(|a| &a.name).collect();
+        let types: Vec<_> = sig.arguments.iter().map(|a| &a.ty).collect();
+        let marker = marker(sig).map(|ty| emit!(__forever: #private::PhantomData<fn() -> #ty>,));
+        let mark = marker.is_some().then(|| emit!(__forever: #private::PhantomData,));
+        let attrs = sig.attrs.iter();
+        let documented: Vec<_> = sig.attrs.iter().filter(|a| a.path().is_ident("doc") || a.path().is_ident("cfg") || a.path().is_ident("deprecated")).collect();
+        let params = sig.arguments.iter().map(|a| {
+            let (attrs, name, ty) = (&a.attrs, &a.name, &a.ty);
+            emit!(#(#attrs)* #name: #ty)
+        });
+        emit! {
+            #(#documented)*
+            #[allow(non_camel_case_types)]
+            #[must_use = "an invocation does nothing until it is spawned, run or called"]
+            #vis struct #name #impl_generics #where_clause { #(#fields: #types,)* #marker }
+
+            #(#attrs)*
+            #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
+            #vis fn #name #impl_generics (#(#params),*) -> #name #ty_generics #where_clause {
+                #name { #(#fields,)* #mark }
+            }
+        }
+    }
+
+    fn implementation(&self) -> TokenStream {
+        let sig = self.signature;
+        let (name, private, output) = (&sig.name, self.private, &sig.output);
+        let (impl_generics, ty_generics, where_clause) = sig.generics.split_for_impl();
+        let needs = sig.resources.iter().map(|r| {
+            let (ty, name) = (&r.ty, &r.name);
+            emit!(needs.resource::<#ty>(#name);)
+        });
+        let needs: Vec<_> = needs.collect();
+        let fields: Vec<&Ident> = sig.arguments.iter().map(|a| &a.name).collect();
+        let keys: Vec<String> = fields.iter().map(|f| f.to_string().trim_start_matches("r#").to_owned()).collect();
+        let mark = marker(sig).map(|_| emit!(__forever: #private::PhantomData,));
+        let (table, drive) = (&self.table, self.drive());
+        emit! {
+            #[allow(unexpected_cfgs)]
+            #[automatically_derived]
+            impl #impl_generics #private::Fiber for #name #ty_generics #where_clause {
+                type Output = <#output as #private::IsResult>::Ok;
+                type Error = <#output as #private::IsResult>::Err;
+                const MACHINE: &'static #private::Machine = &#table;
+
+                fn needs(needs: &mut #private::Needs<'_>) {
+                    let _ = &needs;
+                    #(#needs)*
+                }
+
+                fn save(&self, save: &mut #private::Save<'_>) {
+                    let _ = &save;
+                    #(save.put(#keys, &self.#fields);)*
+                }
+
+                fn load(arguments: &mut #private::Locals) -> ::core::result::Result<Self, #private::Unreadable> {
+                    let _ = &arguments;
+                    ::core::result::Result::Ok(#name { #(#fields: arguments.get(#keys)?,)* #mark })
+                }
+
+                #drive
+            }
+        }
+    }
+
+    fn drive(&self) -> TokenStream {
+        let sig = self.signature;
+        let (name, private, output, ctx, original) = (&sig.name, self.private, &sig.output, &sig.ctx, self.original);
+        let (impl_generics, ty_generics, where_clause) = sig.generics.split_for_impl();
+        let turbofish = turbofish(&sig.generics);
+        let turbofish = if turbofish.is_empty() { turbofish } else { emit!(::#turbofish) };
+        let resources = sig.resources.iter().map(|r| {
+            let (pat, ty) = (&r.pat, &r.ty);
+            emit!(let #pat = #ctx.resource::<#ty>();)
+        });
+        let resources: Vec<_> = resources.collect();
+        let fiber = Ident::new("fiber", Span::mixed_site());
+        let params = sig.arguments.iter().map(|a| {
+            let (pat, ty) = (&a.pat, &a.ty);
+            emit!(let #pat: #ty = ::core::unimplemented!();)
+        });
+        let params: Vec<_> = params.collect();
+        let head = emit!(async fn #name #impl_generics (start: ::core::option::Option<#name #ty_generics>, #ctx: &#private::FiberContext, #fiber: &mut #private::Frame) -> #output #where_clause);
+        let (items, body) = match &self.code {
+            Some((items, body)) => (items.clone(), body.clone()),
+            None => (TokenStream::new(), emit!(let _ = (start, #fiber, #ctx); ::core::unimplemented!())),
+        };
+        let lowered_resources = if self.code.is_some() { emit!(#(#resources)*) } else { TokenStream::new() };
+        emit! {
+            fn drive<'run>(
+                start: ::core::option::Option<Self>,
+                ctx: &'run #private::FiberContext,
+                frame: &'run mut #private::Frame,
+            ) -> impl ::core::future::Future<Output = ::core::result::Result<Self::Output, Self::Error>> + ::core::marker::Send + 'run {
+                #items
+                #[cfg(not(rust_analyzer))]
+                #[allow(
+                    unreachable_code, unused_braces, unused_parens, unused_labels, clippy::all, clippy::pedantic,
+                )]
+                #head {
+                    let _ = &#ctx;
+                    #lowered_resources
+                    #body
+                }
+                #[cfg(rust_analyzer)]
+                #head {
+                    use #private::ide::{call, step};
+                    #(#resources)*
+                    #(#params)*
+                    #original
+                }
+                #name #turbofish (start, ctx, frame)
+            }
+        }
+    }
+}
+
+/// A tuple of all type parameters, so that an unused one is no error.
+fn marker(sig: &Signature) -> Option<TokenStream> {
+    let types: Vec<_> = sig.generics.params.iter().filter_map(|p| if let GenericParam::Type(ty) = p { Some(&ty.ident) } else { None }).collect();
+    if types.is_empty() { None } else { Some(emit!((#(#types,)*))) }
+}
+
+/// `Machine { .. }`, the static description of the cut points.
+pub(crate) fn table(options: &Options, signature: &Signature, private: &syn::Path, described: Option<(&Body, &Plan)>) -> TokenStream {
+    let name = options.name.as_ref().map_or_else(|| signature.name.to_string().trim_start_matches("r#").to_owned(), syn::LitStr::value);
+    let version = options.version.as_ref().and_then(|v| v.base10_parse::<u32>().ok()).unwrap_or(0);
+    let max_recoveries = optional(options.max_recoveries.as_ref().and_then(|v| v.base10_parse::<u32>().ok()));
+    let arguments = signature.arguments.iter().map(|a| a.name.to_string().trim_start_matches("r#").to_owned());
+    let migrate = match &options.migrate {
+        Some(path) => emit!(::core::option::Option::Some(|old| ::core::result::Result::map_err(#path(old), ::core::convert::Into::into))),
+        None => emit!(::core::option::Option::None),
+    };
+    let (cuts, first) = match described {
+        Some((body, plan)) => ((0..body.cuts.len()).map(|cut| cut_entry(body, plan, cut, private)).collect(), numbers(&plan.first, private)),
+        None => (Vec::new(), emit!(&[])),
+    };
+    emit! {
+        #private::Machine {
+            name: #name,
+            version: #version,
+            max_recoveries: #max_recoveries,
+            arguments: &[#(#arguments),*],
+            cuts: &[#(#cuts),*],
+            first: #first,
+            migrate: #migrate,
+        }
+    }
+}
+
+fn cut_entry(body: &Body, plan: &Plan, cut: usize, private: &syn::Path) -> TokenStream {
+    let source = &body.cuts[cut];
+    let (name, of) = (&plan.names[cut].0, number32(plan.names[cut].1));
+    let (explicit, next) = (source.explicit, numbers(&plan.next[cut], private));
+    let (kind, was) = match &source.body {
+        crate::cut::CutBody::Step(step) => (emit!(Step), optional(step.was.as_ref())),
+        crate::cut::CutBody::Call { .. } => (emit!(Call), emit!(::core::option::Option::None)),
+    };
+    let locals = plan.kept[cut].iter().map(|kept| {
+        let (key, of, result) = (&kept.key, number32(kept.of), kept.result);
+        let why = &kept.why;
+        emit!(#private::Local { name: #key, of: #of, result: #result, why: #why })
+    });
+    let locals: Vec<_> = locals.collect();
+    let line = quote::quote_spanned!(source.span=> ::core::line!());
+    emit! {
+        #private::Cut {
+            name: #name, explicit: #explicit, of: #of, was: #was, kind: #private::CutKind::#kind,
+            locals: &[#(#locals),*], next: #next, line: #line,
+        }
+    }
+}
+
+fn number32(n: usize) -> TokenStream {
+    proc_macro2::Literal::u32_unsuffixed(u32::try_from(n).unwrap_or(u32::MAX)).to_token_stream()
+}
+
+fn numbers(next: &[Option<usize>], private: &syn::Path) -> TokenStream {
+    let numbers = next.iter().map(|n| match n {
+        Some(n) => number32(*n),
+        None => emit!(#private::END),
+    });
+    emit!(&[#(#numbers),*])
+}
+
+fn optional(value: Option<impl ToTokens>) -> TokenStream {
+    match value {
+        Some(value) => emit!(::core::option::Option::Some(#value)),
+        None => emit!(::core::option::Option::None),
+    }
+}

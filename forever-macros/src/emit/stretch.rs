@@ -1,0 +1,320 @@
+//! What is around a stretch of the user's code: taking carried variables out of their places and putting them back,
+//! making borrows again, and the values that leave it.
+use std::collections::BTreeSet;
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+
+use super::{Emit, Start};
+use crate::flow::{Live, PointId};
+use crate::names::{AgainId, VarId, VarKind};
+use crate::plan::Storage;
+use crate::tree::{Control, Stmt, StmtKind};
+
+const LOST: &str = "kept from the stretch before";
+
+impl Emit<'_> {
+    /// Variables that the start of a statement mentions, with what they are made from.
+    pub(super) fn head_mentions(&self, plain: &[Stmt], stmt: &Stmt) -> BTreeSet<VarId> {
+        let mut found = BTreeSet::new();
+        plain.iter().for_each(|s| s.flow.mentioned(&mut found));
+        match &stmt.kind {
+            StmtKind::Control { control: Control::Branch(branch), .. } => {
+                stmt.flow.mentioned(&mut found);
+                for arm in &branch.arms {
+                    arm.enter.mentioned(&mut found);
+                    let stmts = &arm.block.stmts;
+                    match stmts.iter().position(|s| !matches!(s.kind, StmtKind::Plain(_))) {
+                        Some(first) => found.extend(self.head_mentions(&stmts[..first], &stmts[first])),
+                        None => stmts.iter().for_each(|s| s.flow.mentioned(&mut found)),
+                    }
+                }
+            }
+            // The items of a borrowed loop are named again on a resume: outside of the stretch.
+            StmtKind::Control { control: Control::For(_), .. } => {}
+            _ => stmt.flow.mentioned(&mut found),
+        }
+        found
+    }
+
+    /// Brings the mentioned variables under their own names.
+    pub(super) fn open_stretch(&mut self, mentioned: &BTreeSet<VarId>, declared: &BTreeSet<VarId>, start: PointId) -> TokenStream {
+        let live = self.live(start);
+        let mut tokens = TokenStream::new();
+        let missing: Vec<VarId> = mentioned.iter().copied().filter(|v| !self.open.contains(v) && !declared.contains(v)).collect();
+        let (again, values): (Vec<VarId>, Vec<VarId>) = missing.into_iter().partition(|v| self.made_again(*v));
+        for var in values {
+            tokens.extend(self.take(var, &live));
+        }
+        let mut made: BTreeSet<AgainId> = BTreeSet::new();
+        for var in again {
+            self.make_again(var, &mut made, &mut tokens);
+        }
+        tokens
+    }
+
+    /// Takes one variable out of its place, or declares it where it is assigned before it is used.
+    fn take(&mut self, var: VarId, live: &Live) -> TokenStream {
+        let info = self.cx.table.var(var);
+        if matches!(info.kind, VarKind::Given | VarKind::Item(_) | VarKind::Position) {
+            return TokenStream::new();
+        }
+        self.open.insert(var);
+        let (ident, carried) = (&info.ident, self.storage(var) == Storage::Carried);
+        let ty = info.ty.as_ref().map(|ty| emit!(: #ty));
+        let place = self.place(var);
+        if carried {
+            self.taken.push(var);
+        }
+        match (carried, live.contains(&var)) {
+            (true, true) => emit!(#[allow(unused_mut)] let mut #ident = #place.take().expect(#LOST);),
+            (true, false) => emit! {
+                #[allow(unused_mut)]
+                let mut #ident #ty;
+                #[allow(unused_assignments)]
+                if false { #ident = #place.take().expect(#LOST); }
+            },
+            (false, _) => emit!(#[allow(unused_mut)] let mut #ident #ty;),
+        }
+    }
+
+    fn make_again(&mut self, var: VarId, made: &mut BTreeSet<AgainId>, tokens: &mut TokenStream) {
+        let VarKind::Again(id) = self.cx.table.var(var).kind else { return };
+        if self.open.contains(&var) || !made.insert(id) {
+            return;
+        }
+        let again = &self.cx.table.agains[id.0];
+        for &base in &again.bases {
+            self.make_again(base, made, tokens);
+        }
+        again.tokens.to_tokens(tokens);
+        self.open.extend(&again.makes);
+    }
+
+    /// Puts what was taken since `from` back where it is still needed.
+    pub(super) fn put_back(&self, from: usize, live: &Live) -> TokenStream {
+        let mut tokens = TokenStream::new();
+        for &var in self.taken.iter().skip(from).filter(|v| live.contains(v)) {
+            let (ident, place) = (self.ident(var), self.place(var));
+            tokens.extend(emit!(#place = ::core::option::Option::Some(#ident);));
+        }
+        tokens
+    }
+
+    /// The last stretch of a block: no cut point follows in it.
+    pub(super) fn last_stretch(&mut self, stmts: &[Stmt], end: PointId) -> TokenStream {
+        let Some(first) = stmts.first() else { return TokenStream::new() };
+        let mut mentioned = BTreeSet::new();
+        stmts.iter().for_each(|s| s.flow.mentioned(&mut mentioned));
+        let declared = stmts.iter().flat_map(|s| &s.declares).copied().collect();
+        let (taken, open) = (self.taken.len(), self.open.clone());
+        let opening = self.open_stretch(&mentioned, &declared, first.start);
+        self.open.extend(&declared);
+        let live = self.live(end);
+        let put_back = self.put_back(taken, &live);
+        let tokens = self.plain_with_end(stmts, &put_back);
+        self.taken.truncate(taken);
+        self.open = open;
+        emit!(#opening #tokens)
+    }
+
+    /// Plain statements, then `end`; the value of the last one stays the value.
+    pub(super) fn plain_with_end(&mut self, stmts: &[Stmt], end: &TokenStream) -> TokenStream {
+        if end.is_empty() {
+            return self.plain(stmts);
+        }
+        match stmts.split_last() {
+            Some((Stmt { kind: StmtKind::Plain(syn::Stmt::Expr(value, None)), .. }, before)) => {
+                let before = self.plain(before);
+                let value = self.rewrite_expr(value);
+                emit!(#before let value = #value; #end value)
+            }
+            _ => {
+                let stmts = self.plain(stmts);
+                emit!(#stmts #end)
+            }
+        }
+    }
+
+    /// Plain statements with their jumps.
+    pub(super) fn plain(&mut self, stmts: &[Stmt]) -> TokenStream {
+        let mut tokens = TokenStream::new();
+        for stmt in stmts {
+            let StmtKind::Plain(syntax) = &stmt.kind else { continue };
+            self.check_hidden_jump(stmt);
+            let stored = stmt.declares.iter().any(|v| self.storage(*v) != Storage::Local);
+            if stored && matches!(syntax, syn::Stmt::Local(_)) {
+                // It may be changed only after it has left this stretch.
+                tokens.extend(emit!(#[allow(unused_mut)]));
+            }
+            tokens.extend(self.rewrite_stmt(syntax));
+            if matches!(syntax, syn::Stmt::Local(local) if local.init.is_some()) {
+                tokens.extend(self.witness_of(&stmt.declares));
+            }
+        }
+        tokens
+    }
+
+    /// Ties the types of places to variables where no value goes into them.
+    pub(super) fn witness_of(&self, declares: &[VarId]) -> TokenStream {
+        let private = self.cx.private;
+        let mut tokens = TokenStream::new();
+        for &var in declares.iter().filter(|v| self.witnessed.contains(v)) {
+            let (ident, place) = (self.ident(var), self.place(var));
+            tokens.extend(if self.witness_assigns {
+                emit!(#[allow(unused_assignments)] { #place = #private::none_like(&#ident); })
+            } else {
+                emit!(let #place = #private::none_like(&#ident);)
+            });
+        }
+        tokens
+    }
+
+    /// A start that just runs plain statements: what follows is a loop or a scope.
+    pub(super) fn start_plain(&mut self, plain: &[Stmt], stmt: &Stmt) -> Start {
+        let exports = self.exports(plain, None);
+        let live = self.live(stmt.before);
+        let outer = self.witness(&exports, &live);
+        let code = self.plain(plain);
+        let put_back = self.put_back_stretch(&live);
+        if exports.is_empty() {
+            self.witnessed = outer;
+            return Start { run: emit!(#code #put_back), resume: TokenStream::new(), pat: TokenStream::new() };
+        }
+        let values: Vec<_> = exports.iter().map(|v| self.export_value(*v, &live)).collect();
+        self.witnessed = outer;
+        let resume = self.restore(&exports, None);
+        Start { run: emit!(#code #put_back (#(#values,)*)), resume, pat: self.export_pattern(&exports) }
+    }
+
+    /// Puts back everything that this stretch took.
+    pub(super) fn put_back_stretch(&self, live: &Live) -> TokenStream {
+        self.put_back(self.stretch, live)
+    }
+
+    /// Stored variables among those that statements declare.
+    pub(super) fn exports(&self, plain: &[Stmt], own: Option<&Stmt>) -> Vec<VarId> {
+        let declared: Vec<VarId> = plain.iter().chain(own).flat_map(|s| &s.declares).copied().collect();
+        self.exported(&declared)
+    }
+
+    pub(super) fn exported(&self, declared: &[VarId]) -> Vec<VarId> {
+        declared.iter().copied().filter(|v| self.storage(*v) != Storage::Local).collect()
+    }
+
+    /// A variable's value as it leaves its stretch.
+    pub(super) fn export_value(&self, var: VarId, live: &Live) -> TokenStream {
+        let ident = self.ident(var);
+        match self.storage(var) {
+            Storage::Carried if live.contains(&var) => emit!(::core::option::Option::Some(#ident)),
+            Storage::Carried if self.witnessed.contains(&var) && self.declared_with_value(var) => self.place(var).to_token_stream(),
+            Storage::Carried => emit!(::core::option::Option::None),
+            _ => emit!(#ident),
+        }
+    }
+
+    /// Whether a variable gets a value where it is declared, so that its place has a witness.
+    fn declared_with_value(&self, var: VarId) -> bool {
+        !self.cx.table.unset.contains(&var)
+    }
+
+    /// The pattern that takes exported values in.
+    pub(super) fn export_pattern(&self, exports: &[VarId]) -> TokenStream {
+        let names = exports.iter().map(|v| self.export_name(*v));
+        emit!((#(#names,)*))
+    }
+
+    pub(super) fn export_name(&self, var: VarId) -> TokenStream {
+        if self.storage(var) == Storage::Carried {
+            let place = self.place(var);
+            return emit!(mut #place);
+        }
+        let ident = self.ident(var);
+        if self.cx.table.var(var).mutable { emit!(mut #ident) } else { emit!(#ident) }
+    }
+
+    /// Pattern of variables as values, for `let .. else`.
+    pub(super) fn values_pattern(&self, vars: &[VarId]) -> TokenStream {
+        let names = vars.iter().filter(|v| !self.made_again(**v)).map(|v| {
+            let ident = self.ident(*v);
+            if self.cx.table.var(*v).mutable { emit!(mut #ident) } else { emit!(#ident) }
+        });
+        emit!((#(#names,)*))
+    }
+
+    /// Reads exported variables from the snapshot; `arrive` is the cut point whose passing ends the resume.
+    pub(super) fn restore(&mut self, exports: &[VarId], arrive: Option<usize>) -> TokenStream {
+        let fiber = self.fiber.clone();
+        let arrive = arrive.map(|cut| {
+            let cut = super::number(cut);
+            emit!(#fiber.arrive(#cut);)
+        });
+        let (fresh, saved): (Vec<VarId>, Vec<VarId>) = exports.iter().copied().partition(|v| matches!(self.cx.table.var(*v).kind, VarKind::Fresh(_)));
+        let reads: Vec<_> = saved.iter().map(|v| self.read(*v)).collect();
+        let restored = if saved.is_empty() {
+            emit!(())
+        } else if saved.iter().all(|v| self.never_saved(*v)) {
+            let nones = saved.iter().map(|_| emit!(::core::option::Option::None));
+            emit!((#(#nones,)*))
+        } else {
+            emit!(#fiber.restore(|saved| ::core::result::Result::Ok((#(#reads,)*))).await)
+        };
+        if fresh.is_empty() {
+            return match arrive {
+                None => restored,
+                Some(arrive) if saved.is_empty() => emit!({ #arrive }),
+                Some(arrive) => emit!({ let restored = #restored; #arrive restored }),
+            };
+        }
+        let pat = self.export_pattern(&saved);
+        let made: Vec<_> = fresh.iter().map(|v| self.make_fresh(*v, &saved)).collect();
+        let values = exports.iter().map(|v| {
+            if self.storage(*v) == Storage::Carried { self.place(*v).to_token_stream() } else { self.ident(*v).to_token_stream() }
+        });
+        let values: Vec<_> = values.collect();
+        emit!({ #[allow(unused_mut, unused_variables)] let #pat = #restored; #(#made)* #arrive (#(#values,)*) })
+    }
+
+    fn never_saved(&self, var: VarId) -> bool {
+        !self.cx.plan.kept.iter().flatten().any(|k| k.var == var)
+    }
+
+    /// One value out of the snapshot.
+    fn read(&self, var: VarId) -> TokenStream {
+        let Some(kept) = self.cx.plan.kept.iter().flatten().find(|k| k.var == var) else { return emit!(::core::option::Option::None) };
+        let key = &kept.key;
+        if self.storage(var) == Storage::Carried { emit!(saved.maybe(#key)?) } else { emit!(saved.get(#key)?) }
+    }
+
+    /// Makes a `#[fresh]` variable anew, if the cut point being resumed into needs it.
+    fn make_fresh(&mut self, var: VarId, restored: &[VarId]) -> TokenStream {
+        let VarKind::Fresh(id) = self.cx.table.var(var).kind else { return TokenStream::new() };
+        let again = &self.cx.table.agains[id.0];
+        let (ident, init, fiber) = (self.ident(var).clone(), again.tokens.clone(), self.fiber.clone());
+        let bases: BTreeSet<VarId> = again.bases.iter().copied().collect();
+        let (taken, open) = (self.taken.len(), self.open.clone());
+        let plain: Vec<VarId> = restored.iter().copied().filter(|v| self.storage(*v) == Storage::Plain).collect();
+        self.open.extend(plain);
+        let all = bases.clone();
+        let mut opening = TokenStream::new();
+        for &base in bases.iter().filter(|v| !self.made_again(**v) && !self.open.contains(v)).collect::<Vec<_>>() {
+            opening.extend(self.take(base, &all));
+        }
+        let mut made = BTreeSet::new();
+        for base in bases {
+            self.make_again(base, &mut made, &mut opening);
+        }
+        let put_back = self.put_back(taken, &all);
+        self.taken.truncate(taken);
+        self.open = open;
+        let anew = if opening.is_empty() { emit!(#init) } else { emit!({ #opening let anew = #init; #put_back anew }) };
+        if self.storage(var) == Storage::Plain {
+            let mutable = self.cx.table.var(var).mutable.then(|| emit!(#[allow(unused_mut)]));
+            let _ = mutable;
+            return emit!(let #ident = #anew;);
+        }
+        let place = self.place(var);
+        let needed: Vec<_> = self.cx.plan.needed.at_cut.iter().filter(|(_, live)| live.contains(&var)).map(|(cut, _)| super::number(*cut)).collect();
+        emit!(let #place = if #(#fiber.inside(#needed..=#needed))||* { ::core::option::Option::Some(#anew) } else { ::core::option::Option::None };)
+    }
+}

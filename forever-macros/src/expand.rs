@@ -1,0 +1,105 @@
+//! The passes in order: options, head, misplaced cut points, lowering, names, plan, checks, code.
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{Ident, ItemFn, Stmt};
+
+use crate::emit::machine::{self, Machine};
+use crate::names::{Renames, Table};
+use crate::options::Options;
+use crate::plan::{self, Plan};
+use crate::report::Report;
+use crate::signature::{self, Signature};
+use crate::tree::Body;
+use crate::{check, emit, fallback, lower, names, scan};
+
+/// Expands `#[fiber(attr)] item`. Never panics; what is wrong with the item comes out as `compile_error!` beside it.
+pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
+    let mut report = Report::default();
+    let options = Options::parse(attr, &mut report);
+    let function: ItemFn = match syn::parse2(item.clone()) {
+        Ok(function) => function,
+        Err(error) => {
+            report.push(error);
+            let (errors, kept) = (report.to_compile_errors(), fallback::tokens(&item));
+            return quote!(#errors #kept);
+        }
+    };
+    let private = options.private();
+    let signature = signature::read(&function, &mut report);
+    if !report.is_empty() && function.sig.inputs.iter().any(|i| matches!(i, syn::FnArg::Receiver(_))) {
+        let (errors, kept) = (report.to_compile_errors(), fallback::function(&function, &private));
+        return quote!(#errors #kept);
+    }
+    scan::misplaced(&function.block, &mut report);
+    let lowered = if report.is_empty() { Some(lowered(&function, &signature, &private, &mut report)) } else { None };
+    let lowered = lowered.filter(|_| report.is_empty());
+    let table = machine::table(&options, &signature, &private, lowered.as_ref().map(|l| (&l.body, &l.plan)));
+    let code = lowered.as_ref().map(|l| l.code(&signature, &private, &mut report)).filter(|_| report.is_empty());
+    let items = Machine { signature: &signature, private: &private, code, table, original: &function.block }.items();
+    let errors = report.to_compile_errors();
+    quote!(#errors #items)
+}
+
+/// A body after the analysing passes.
+pub(crate) struct Lowered {
+    pub(crate) body: Body,
+    pub(crate) table: Table,
+    pub(crate) plan: Plan,
+}
+
+pub(crate) fn lowered(function: &ItemFn, signature: &Signature, private: &syn::Path, report: &mut Report) -> Lowered {
+    let mut block = (*function.block).clone();
+    if let Some(arguments) = arguments(signature) {
+        block.stmts.insert(0, arguments);
+    }
+    let mut body = lower::lower(block, private, report);
+    let given = signature.given();
+    let mut renames = Renames::new();
+    // Renaming one variable can bring another one to light, but each round renames at least one more.
+    let table = loop {
+        let mut unreported = Report::default();
+        let before = renames.len();
+        let table = names::resolve(&mut body, &given, &renames, &mut unreported);
+        for (_, hiding) in plan::clashes(&body, &table) {
+            renames.entry(hiding).or_insert_with(|| fresh_name(&table.var(hiding).ident, &table));
+        }
+        if renames.len() == before {
+            *report = std::mem::take(report).with(unreported);
+            break table;
+        }
+    };
+    let plan = plan::plan(&body, &table);
+    check::check(&body, &table, &plan, report);
+    Lowered { body, table, plan }
+}
+
+impl Lowered {
+    fn code(&self, signature: &Signature, private: &syn::Path, report: &mut Report) -> (TokenStream, TokenStream) {
+        let output = &signature.output;
+        let error = quote!(<#output as #private::IsResult>::Err);
+        let context = emit::Context { body: &self.body, table: &self.table, plan: &self.plan, private, ctx: &signature.ctx, error: &error };
+        emit::emit(&context, report)
+    }
+}
+
+/// `let NAME { topic, .. } = start..;`: the arguments are the first variables of the body.
+fn arguments(signature: &Signature) -> Option<Stmt> {
+    if signature.arguments.is_empty() {
+        return None;
+    }
+    let start = Ident::new("start", proc_macro2::Span::mixed_site());
+    let name = &signature.name;
+    let fields = signature.arguments.iter().map(|a| {
+        let (name, pat) = (&a.name, &a.pat);
+        quote!(#name: #pat)
+    });
+    Some(syn::parse_quote!(let #name { #(#fields,)* .. } = #start.expect("a fiber that does not resume has its arguments");))
+}
+
+/// `x_2`, or a higher number that the function does not use.
+fn fresh_name(ident: &Ident, table: &Table) -> Ident {
+    let base = ident.to_string();
+    let taken = |name: &str| table.vars.iter().any(|v| v.ident == name);
+    let number = (2..).find(|n| !taken(&format!("{base}_{n}"))).unwrap_or(0);
+    Ident::new(&format!("{base}_{number}"), ident.span())
+}

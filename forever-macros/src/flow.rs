@@ -1,0 +1,184 @@
+//! What code does to variables, and from it which variables are needed at which point.
+//!
+//! [`Flow`] is a tree in evaluation order. [`solve`] walks it backwards: a variable is needed at a point if some path from
+//! there uses it before it is assigned anew. Loops are walked until nothing changes.
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::names::VarId;
+use crate::tree::CutId;
+
+/// A loop or labelled block, target of `break` and `continue`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct JumpId(pub(crate) u32);
+
+/// A place between two statements whose needed variables are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PointId(pub(crate) u32);
+
+impl PointId {
+    /// Before names are resolved.
+    pub(crate) const UNSET: PointId = PointId(u32::MAX);
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Flow {
+    #[default]
+    Nothing,
+    Use(VarId),
+    /// The whole variable gets a new value.
+    Assign(VarId),
+    Seq(Vec<Flow>),
+    /// One of them happens.
+    Either(Vec<Flow>),
+    Loop(JumpId, Box<Flow>),
+    /// A block that can be left by `break`.
+    Labelled(JumpId, Box<Flow>),
+    Break(JumpId),
+    Continue(JumpId),
+    Return,
+    /// The snapshot is taken here; the variables are kept whether or not anything later uses them.
+    Cut(CutId, Vec<VarId>),
+    Point(PointId),
+}
+
+impl Flow {
+    pub(crate) fn push(&mut self, next: Flow) {
+        match (&mut *self, next) {
+            (_, Flow::Nothing) => {}
+            (Flow::Nothing, next) => *self = next,
+            (Flow::Seq(items), next) => items.push(next),
+            (first, next) => *self = Flow::Seq(vec![std::mem::take(first), next]),
+        }
+    }
+
+    /// All variables that are mentioned.
+    pub(crate) fn mentioned(&self, found: &mut BTreeSet<VarId>) {
+        match self {
+            Flow::Use(v) | Flow::Assign(v) => {
+                found.insert(*v);
+            }
+            Flow::Seq(items) | Flow::Either(items) => items.iter().for_each(|f| f.mentioned(found)),
+            Flow::Loop(_, body) | Flow::Labelled(_, body) => body.mentioned(found),
+            _ => {}
+        }
+    }
+}
+
+pub(crate) type Live = BTreeSet<VarId>;
+
+/// Which variables are needed where.
+#[derive(Debug, Default)]
+pub(crate) struct Needed {
+    pub(crate) at_point: BTreeMap<PointId, Live>,
+    /// Right after the cut point's value is bound.
+    pub(crate) at_cut: BTreeMap<CutId, Live>,
+    /// At the start of a loop's next round.
+    pub(crate) at_continue: BTreeMap<JumpId, Live>,
+    /// Behind a loop or labelled block.
+    pub(crate) at_break: BTreeMap<JumpId, Live>,
+}
+
+pub(crate) fn solve(flow: &Flow) -> Needed {
+    let mut needed = Needed::default();
+    needed.walk(flow, Live::new());
+    needed
+}
+
+impl Needed {
+    fn walk(&mut self, flow: &Flow, mut live: Live) -> Live {
+        match flow {
+            Flow::Nothing => live,
+            Flow::Use(v) => {
+                live.insert(*v);
+                live
+            }
+            Flow::Assign(v) => {
+                live.remove(v);
+                live
+            }
+            Flow::Seq(items) => items.iter().rev().fold(live, |live, f| self.walk(f, live)),
+            Flow::Either(items) => {
+                let mut all = Live::new();
+                for item in items {
+                    all.extend(self.walk(item, live.clone()));
+                }
+                all
+            }
+            Flow::Loop(id, body) => {
+                self.at_break.insert(*id, live);
+                let mut head = Live::new();
+                loop {
+                    self.at_continue.insert(*id, head.clone());
+                    let next = self.walk(body, head.clone());
+                    if next == head {
+                        return head;
+                    }
+                    head.extend(next);
+                }
+            }
+            Flow::Labelled(id, body) => {
+                self.at_break.insert(*id, live.clone());
+                self.walk(body, live)
+            }
+            Flow::Break(id) => self.at_break.get(id).cloned().unwrap_or_default(),
+            Flow::Continue(id) => self.at_continue.get(id).cloned().unwrap_or_default(),
+            Flow::Return => Live::new(),
+            Flow::Cut(cut, forced) => {
+                live.extend(forced);
+                self.at_cut.insert(*cut, live.clone());
+                live
+            }
+            Flow::Point(point) => {
+                self.at_point.insert(*point, live.clone());
+                live
+            }
+        }
+    }
+}
+
+/// Which cut points may come next after each; `None` is the end of the function.
+pub(crate) fn successors(flow: &Flow) -> (BTreeMap<CutId, BTreeSet<Option<CutId>>>, BTreeSet<Option<CutId>>) {
+    let mut next = Next::default();
+    let first = next.walk(flow, BTreeSet::from([None]));
+    (next.after, first)
+}
+
+#[derive(Default)]
+struct Next {
+    after: BTreeMap<CutId, BTreeSet<Option<CutId>>>,
+    at_continue: BTreeMap<JumpId, BTreeSet<Option<CutId>>>,
+    at_break: BTreeMap<JumpId, BTreeSet<Option<CutId>>>,
+}
+
+impl Next {
+    fn walk(&mut self, flow: &Flow, next: BTreeSet<Option<CutId>>) -> BTreeSet<Option<CutId>> {
+        match flow {
+            Flow::Nothing | Flow::Use(_) | Flow::Assign(_) | Flow::Point(_) => next,
+            Flow::Seq(items) => items.iter().rev().fold(next, |next, f| self.walk(f, next)),
+            Flow::Either(items) => items.iter().flat_map(|f| self.walk(f, next.clone())).collect(),
+            Flow::Loop(id, body) => {
+                self.at_break.insert(*id, next);
+                let mut head = BTreeSet::new();
+                loop {
+                    self.at_continue.insert(*id, head.clone());
+                    let start = self.walk(body, head.clone());
+                    if start == head {
+                        return head;
+                    }
+                    head.extend(start);
+                }
+            }
+            Flow::Labelled(id, body) => {
+                self.at_break.insert(*id, next.clone());
+                self.walk(body, next)
+            }
+            Flow::Break(id) => self.at_break.get(id).cloned().unwrap_or_default(),
+            Flow::Continue(id) => self.at_continue.get(id).cloned().unwrap_or_default(),
+            Flow::Return => BTreeSet::from([None]),
+            Flow::Cut(cut, _) => {
+                self.after.insert(*cut, next);
+                BTreeSet::from([Some(*cut)])
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Variables used in the arguments of macros: as identifiers, and in format strings.
+//!
+//! A macro's arguments are tokens whose meaning is the macro's. Every identifier that could be a variable in scope counts as
+//! a use, except where the tokens around it say otherwise (`.field`, `path::item`, `name: value`, `name = value`). Counting
+//! too many keeps a value that need not be kept; counting too few does not compile, loudly, at the user's token.
+use proc_macro2::{Delimiter, Group, Literal, Spacing, TokenStream, TokenTree};
+use syn::{Ident, Macro};
+
+use super::{Names, Renames, VarId};
+use crate::flow::Flow;
+
+impl Names<'_> {
+    pub(super) fn macro_call(&mut self, mac: &mut Macro) -> Flow {
+        if mac.path.is_ident("macro_rules") {
+            return Flow::Nothing;
+        }
+        let mut found = Vec::new();
+        mac.tokens = self.tokens(mac.tokens.clone(), &mut found);
+        let mut flow = Flow::Nothing;
+        for id in found {
+            flow.push(self.use_of(id));
+        }
+        flow
+    }
+
+    fn tokens(&mut self, tokens: TokenStream, found: &mut Vec<VarId>) -> TokenStream {
+        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        let mut out = TokenStream::new();
+        for (place, token) in tokens.iter().enumerate() {
+            let new = match token {
+                TokenTree::Group(group) => {
+                    let mut inner = Group::new(group.delimiter(), self.tokens(group.stream(), found));
+                    inner.set_span(group.span());
+                    TokenTree::Group(inner)
+                }
+                TokenTree::Ident(ident) => {
+                    if ident == "break" || ident == "continue" {
+                        self.hidden_jump.get_or_insert(ident.span());
+                    }
+                    TokenTree::Ident(self.ident(ident, &tokens, place, found))
+                }
+                TokenTree::Literal(literal) => TokenTree::Literal(self.literal(literal, found)),
+                punct @ TokenTree::Punct(_) => punct.clone(),
+            };
+            out.extend([new]);
+        }
+        out
+    }
+
+    fn ident(&self, ident: &Ident, tokens: &[TokenTree], place: usize, found: &mut Vec<VarId>) -> Ident {
+        let punct = |i: usize| match tokens.get(i) {
+            Some(TokenTree::Punct(p)) => Some((p.as_char(), p.spacing())),
+            _ => None,
+        };
+        let before = place.checked_sub(1).and_then(punct);
+        let before_that = place.checked_sub(2).and_then(punct);
+        let (after, after_that) = (punct(place + 1), punct(place + 2));
+        let is_field = matches!(before, Some(('.', _))) && !matches!(before_that, Some(('.', _)));
+        let is_path = matches!((after, after_that), (Some((':', Spacing::Joint)), Some((':', _)))) || matches!((before_that, before), (Some((':', Spacing::Joint)), Some((':', _))));
+        let is_name = matches!(after, Some((':', Spacing::Alone)))
+            || matches!(after, Some(('=', Spacing::Alone))) && !matches!(before, Some(('=' | '<' | '>' | '!', Spacing::Joint)));
+        let is_macro = matches!(after, Some(('!', Spacing::Alone))) && matches!(tokens.get(place + 2), Some(TokenTree::Group(g)) if g.delimiter() != Delimiter::None);
+        let is_label = matches!(before, Some(('\'', _)));
+        if is_field || is_path || is_name || is_macro || is_label {
+            return ident.clone();
+        }
+        let Some(id) = self.lookup(&ident.to_string()) else { return ident.clone() };
+        found.push(id);
+        renamed(self.renames, id, ident)
+    }
+
+    fn literal(&self, literal: &Literal, found: &mut Vec<VarId>) -> Literal {
+        let text = literal.to_string();
+        if !(text.starts_with('"') || text.starts_with("r\"") || text.starts_with("r#")) {
+            return literal.clone();
+        }
+        let captures = captures(&text);
+        let mut new = text.clone();
+        for capture in captures.into_iter().rev() {
+            let Some(id) = self.lookup(&text[capture.clone()]) else { continue };
+            found.push(id);
+            if let Some(name) = self.renames.get(&id) {
+                new.replace_range(capture, &name.to_string());
+            }
+        }
+        if new == text {
+            return literal.clone();
+        }
+        let mut replaced: Literal = new.parse().unwrap_or_else(|_| literal.clone());
+        replaced.set_span(literal.span());
+        replaced
+    }
+}
+
+fn renamed(renames: &Renames, id: VarId, ident: &Ident) -> Ident {
+    let mut new = renames.get(&id).unwrap_or(ident).clone();
+    new.set_span(ident.span());
+    new
+}
+
+/// Where a format string names variables: `{x}`, `{x:?}`, `{0:w$}`, `{:>w$.p$}`.
+fn captures(text: &str) -> Vec<std::ops::Range<usize>> {
+    let bytes = text.as_bytes();
+    let mut found = Vec::new();
+    let mut i = 0;
+    while i < bytes.len() {
+        if bytes[i] != b'{' {
+            i += 1;
+            continue;
+        }
+        if bytes.get(i + 1) == Some(&b'{') {
+            i += 2;
+            continue;
+        }
+        let start = i + 1;
+        let Some(length) = text[start..].find(['}', '{']) else { break };
+        let end = start + length;
+        let argument = &text[start..end];
+        let name_end = argument.find(':').unwrap_or(argument.len());
+        let name = argument[..name_end].trim_end();
+        if is_name(name) {
+            found.push(start..start + name.len());
+        }
+        if let Some(spec) = argument.get(name_end + 1..) {
+            for (dollar, _) in spec.match_indices('$') {
+                let first = spec[..dollar].rfind(|c: char| !c.is_alphanumeric() && c != '_').map_or(0, |p| p + spec[p..].chars().next().map_or(1, char::len_utf8));
+                // A fill character stands right before the alignment: `{:a<w$}`.
+                if is_name(&spec[first..dollar]) {
+                    found.push(start + name_end + 1 + first..start + name_end + 1 + dollar);
+                }
+            }
+        }
+        i = end + 1;
+    }
+    found
+}
+
+fn is_name(text: &str) -> bool {
+    let mut chars = text.chars();
+    chars.next().is_some_and(|c| c.is_alphabetic() || c == '_') && chars.all(|c| c.is_alphanumeric() || c == '_')
+}

@@ -1,0 +1,61 @@
+//! The variables that a pattern binds.
+//!
+//! A lone identifier may be a constant: as the compiler knows and a macro does not, the case of its first letter decides.
+//! A mistake is loud: a binding taken for a constant is not restored, and its use after a resume does not compile.
+use syn::{Ident, Pat};
+
+/// One variable bound by a pattern.
+#[derive(Debug, Clone)]
+pub(crate) struct Binding {
+    pub(crate) ident: Ident,
+    pub(crate) by_ref: bool,
+    pub(crate) by_ref_mut: bool,
+    pub(crate) mutable: bool,
+}
+
+/// The variables of a pattern in source order; alternatives of an or-pattern bind the same ones, the first one's count.
+pub(crate) fn bindings(pat: &Pat) -> Vec<Binding> {
+    let mut found = Vec::new();
+    collect(pat, &mut found);
+    found
+}
+
+fn collect(pat: &Pat, found: &mut Vec<Binding>) {
+    match pat {
+        Pat::Ident(p) => {
+            if is_binding(p) {
+                found.push(Binding {
+                    ident: p.ident.clone(),
+                    by_ref: p.by_ref.is_some(),
+                    by_ref_mut: p.by_ref.is_some() && p.mutability.is_some(),
+                    mutable: p.by_ref.is_none() && p.mutability.is_some(),
+                });
+            }
+            if let Some((_, sub)) = &p.subpat {
+                collect(sub, found);
+            }
+        }
+        Pat::Guard(p) => collect(&p.pat, found),
+        Pat::Or(p) => {
+            if let Some(first) = p.cases.first() {
+                collect(first, found);
+            }
+        }
+        Pat::Paren(p) => collect(&p.pat, found),
+        Pat::Reference(p) => collect(&p.pat, found),
+        Pat::Slice(p) => p.elems.iter().for_each(|e| collect(e, found)),
+        Pat::Struct(p) => p.fields.iter().for_each(|f| collect(&f.pat, found)),
+        Pat::Tuple(p) => p.elems.iter().for_each(|e| collect(e, found)),
+        Pat::TupleStruct(p) => p.elems.iter().for_each(|e| collect(e, found)),
+        Pat::Type(p) => collect(&p.pat, found),
+        _ => {}
+    }
+}
+
+/// Whether an identifier in a pattern is a variable, by the case of its first letter.
+pub(crate) fn is_binding(p: &syn::PatIdent) -> bool {
+    let explicit = p.by_ref.is_some() || p.mutability.is_some() || p.subpat.is_some();
+    let text = p.ident.to_string();
+    let first = text.trim_start_matches("r#").trim_start_matches('_').chars().next();
+    explicit || first.is_none_or(|c| !c.is_uppercase())
+}

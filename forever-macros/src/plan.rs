@@ -1,0 +1,420 @@
+//! What is kept at each cut point and how each variable gets from one stretch of code to the next.
+//!
+//! A fiber's code is cut into stretches that run only when the function is not on its way to a cut point further down.
+//! A variable that is needed beyond its stretch is *plain* if it is needed at the end of every stretch in its scope: then it
+//! stays an ordinary variable, set by running or by restoring. Otherwise it is *carried*: between stretches it sits in an
+//! `Option` that is empty where the variable is not needed, and each stretch that mentions it takes it out and puts it back.
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::cut::CutKind;
+use crate::flow::{Flow, JumpId, Live, Needed, solve, successors};
+use crate::names::{Table, VarId, VarKind, assign_all};
+use crate::tree::{Block, Body, Branch, Control, CutId, Head, Stmt, StmtKind};
+
+/// How a variable gets from one stretch to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Storage {
+    /// It does not: it is used only where it is declared.
+    Local,
+    Plain,
+    Carried,
+}
+
+/// One value kept at a cut point.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) var: VarId,
+    /// The stored name.
+    pub(crate) key: String,
+    /// How many stored values share the name before `#`.
+    pub(crate) of: usize,
+    /// It is the cut point's own value.
+    pub(crate) result: bool,
+    /// Why it is kept.
+    pub(crate) why: String,
+}
+
+/// The plan of a function.
+pub(crate) struct Plan {
+    pub(crate) needed: Needed,
+    pub(crate) storage: BTreeMap<VarId, Storage>,
+    /// By cut point, in order of declaration.
+    pub(crate) kept: Vec<Vec<Kept>>,
+    /// By cut point: stored name, and how many cut points share the name before `#`.
+    pub(crate) names: Vec<(String, usize)>,
+    pub(crate) next: Vec<Vec<Option<CutId>>>,
+    pub(crate) first: Vec<Option<CutId>>,
+}
+
+/// The flow of a whole block, cut points included.
+pub(crate) fn flow_of(block: &Block, table: &Table) -> Flow {
+    let mut flow = Flow::Nothing;
+    for stmt in &block.stmts {
+        flow.push(Flow::Point(stmt.start));
+        flow.push(flow_of_stmt(stmt, table));
+        flow.push(Flow::Point(stmt.after));
+    }
+    flow.push(Flow::Point(block.end));
+    flow
+}
+
+fn flow_of_stmt(stmt: &Stmt, table: &Table) -> Flow {
+    let mut flow = stmt.flow.clone();
+    match &stmt.kind {
+        StmtKind::Plain(_) => {}
+        StmtKind::Cut { cut, .. } => {
+            flow.push(Flow::Point(stmt.before));
+            flow.push(assign_all(&stmt.declares));
+            flow.push(Flow::Cut(*cut, table.forced[*cut].clone()));
+        }
+        StmtKind::Control { control, .. } => {
+            flow.push(Flow::Point(stmt.before));
+            flow.push(match control {
+                Control::Branch(branch) => branch_flow(branch, stmt, table),
+                Control::Loop { id, body, .. } => Flow::Loop(*id, Box::new(flow_of(body, table))),
+                Control::Scope { id, body, .. } => Flow::Labelled(*id, Box::new(flow_of(body, table))),
+                Control::For(looped) => {
+                    let mut round = Flow::Nothing;
+                    for &base in &looped.bases {
+                        round.push(Flow::Use(base));
+                    }
+                    round.push(Flow::Either(vec![Flow::Break(looped.id), flow_of(&looped.body, table)]));
+                    let mut flow = Flow::Loop(looped.id, Box::new(round));
+                    if let Some(position) = looped.position_var {
+                        // The position is set when the loop begins; no round needs the one before.
+                        flow = Flow::Seq(vec![Flow::Assign(position), flow]);
+                    }
+                    flow
+                }
+            });
+            let is_let_else = matches!(control, Control::Branch(Branch { head: Head::LetElse { .. }, .. }));
+            if !is_let_else {
+                flow.push(assign_all(&stmt.declares));
+            }
+        }
+    }
+    flow
+}
+
+fn branch_flow(branch: &Branch, stmt: &Stmt, table: &Table) -> Flow {
+    let arms = branch.arms.iter().map(|arm| {
+        let mut flow = arm.enter.clone();
+        flow.push(flow_of(&arm.block, table));
+        if arm.implicit {
+            flow.push(assign_all(&stmt.declares));
+        }
+        flow
+    });
+    Flow::Either(arms.collect())
+}
+
+/// Variables of which two with the same name are needed at the same time: (hidden, hiding).
+pub(crate) fn clashes(body: &Body, table: &Table) -> BTreeSet<(VarId, VarId)> {
+    let needed = solve(&flow_of(&body.block, table));
+    let mut found = BTreeSet::new();
+    for (point, live) in &needed.at_point {
+        for &(hidden, hiding) in table.hidden.get(point).into_iter().flatten() {
+            if live.contains(&hidden) {
+                found.insert((hidden, hiding));
+            }
+        }
+    }
+    found
+}
+
+pub(crate) fn plan(body: &Body, table: &Table) -> Plan {
+    let flow = flow_of(&body.block, table);
+    let needed = solve(&flow);
+    let (mut after, first) = successors(&flow);
+    let mut storage = Classify { needed: &needed, table, storage: BTreeMap::new() };
+    storage.block(&body.block, &[]);
+    let storage = storage.storage;
+    let kept = kept(body, table, &needed);
+    let next = (0..body.cuts.len()).map(|cut| after.remove(&cut).unwrap_or_default().into_iter().collect()).collect();
+    Plan { needed, storage, kept, names: step_names(body), next, first: first.into_iter().collect() }
+}
+
+struct Classify<'a> {
+    needed: &'a Needed,
+    table: &'a Table,
+    storage: BTreeMap<VarId, Storage>,
+}
+
+impl Classify<'_> {
+    /// `entering`: variables declared on entering the block.
+    fn block(&mut self, block: &Block, entering: &[VarId]) {
+        self.declared(entering, &block.stmts, None);
+        for (place, stmt) in block.stmts.iter().enumerate() {
+            let later = &block.stmts[place + 1..];
+            // What a cut point or a control construct declares leaves it at once.
+            let own = match &stmt.kind {
+                StmtKind::Cut { cut, .. } => self.needed.at_cut.get(cut),
+                StmtKind::Control { .. } if later.iter().any(|s| s.cuts.is_some()) => self.needed.at_point.get(&stmt.after),
+                _ => None,
+            };
+            self.declared(&stmt.declares, later, own);
+            if let StmtKind::Control { control, .. } = &stmt.kind {
+                match control {
+                    Control::Branch(branch) => branch.arms.iter().for_each(|arm| self.block(&arm.block, &arm.declares)),
+                    Control::Loop { body, .. } | Control::Scope { body, .. } => self.block(body, &[]),
+                    Control::For(looped) => self.block(&looped.body, &[]),
+                }
+            }
+        }
+    }
+
+    fn declared(&mut self, declares: &[VarId], later: &[Stmt], own: Option<&Live>) {
+        if declares.is_empty() {
+            return;
+        }
+        let exits = self.exits(own, later);
+        // Up to the first cut point or control construct, all is one stretch.
+        let end = if own.is_some() { 0 } else { later.iter().position(|s| !matches!(s.kind, StmtKind::Plain(_))).map_or(later.len(), |p| p + 1) };
+        let mut beyond = BTreeSet::new();
+        for stmt in &later[end..] {
+            mentions(stmt, &mut beyond);
+        }
+        if let Some(last) = end.checked_sub(1).and_then(|last| later.get(last)) {
+            mentions_after_head(last, &mut beyond);
+        }
+        for &var in declares {
+            let live_somewhere = exits.iter().any(|live| live.contains(&var));
+            let storage = if exits.is_empty() || !(live_somewhere || beyond.contains(&var)) {
+                Storage::Local
+            } else if exits.iter().all(|live| live.contains(&var)) {
+                Storage::Plain
+            } else {
+                Storage::Carried
+            };
+            // What is made again wherever it is needed is not stored.
+            let storage = match self.table.var(var).kind {
+                VarKind::Again(_) | VarKind::Given | VarKind::Item(_) | VarKind::Position => Storage::Local,
+                _ => storage,
+            };
+            self.storage.insert(var, storage);
+        }
+    }
+
+    /// What is needed at the ends of the stretches from a declaration to the end of its block.
+    fn exits(&self, own: Option<&Live>, later: &[Stmt]) -> Vec<Live> {
+        let mut exits: Vec<Live> = own.into_iter().cloned().collect();
+        stretches(later, self.needed, &mut exits);
+        exits
+    }
+}
+
+/// What is needed at the end of each stretch among `stmts`: at cut points, before loops, after arms, at jumps.
+pub(crate) fn stretches(stmts: &[Stmt], needed: &Needed, exits: &mut Vec<Live>) {
+    let at = |point| needed.at_point.get(&point).cloned().unwrap_or_default();
+    for stmt in stmts {
+        match &stmt.kind {
+            StmtKind::Plain(_) => jumps(&stmt.flow, needed, exits),
+            StmtKind::Cut { cut, .. } => {
+                jumps(&stmt.flow, needed, exits);
+                exits.extend(needed.at_cut.get(cut).cloned());
+                if !matches!(stmt.kind, StmtKind::Plain(_)) { exits.push(at(stmt.before)); }
+            }
+            StmtKind::Control { control, .. } => {
+                jumps(&stmt.flow, needed, exits);
+                match control {
+                    Control::Branch(branch) => {
+                        for arm in &branch.arms {
+                            if arm.cuts.is_none() {
+                                if !diverges(&arm.block) {
+                                    exits.push(at(arm.block.end));
+                                }
+                            }
+                            stretches(&arm.block.stmts, needed, exits);
+                        }
+                    }
+                    Control::Loop { body, .. } | Control::Scope { body, .. } => {
+                        exits.push(at(stmt.before));
+                        stretches(&body.stmts, needed, exits);
+                    }
+                    Control::For(looped) => {
+                        exits.push(at(stmt.before));
+                        stretches(&looped.body.stmts, needed, exits);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What is needed where the jumps of a plain statement lead.
+fn jumps(flow: &Flow, needed: &Needed, exits: &mut Vec<Live>) {
+    let mut targets = Vec::new();
+    jump_targets(flow, &mut targets);
+    for (id, again) in targets {
+        let map = if again { &needed.at_continue } else { &needed.at_break };
+        exits.extend(map.get(&id).cloned());
+    }
+}
+
+/// The loops of the lowered tree that a plain statement jumps to; `true` for `continue`.
+fn jump_targets(flow: &Flow, found: &mut Vec<(JumpId, bool)>) {
+    match flow {
+        // Loops inside plain statements have numbers of their own from 1 000 000 on.
+        Flow::Break(id) if id.0 < 1_000_000 => found.push((*id, false)),
+        Flow::Continue(id) if id.0 < 1_000_000 => found.push((*id, true)),
+        Flow::Seq(items) | Flow::Either(items) => items.iter().for_each(|f| jump_targets(f, found)),
+        Flow::Loop(_, body) | Flow::Labelled(_, body) => jump_targets(body, found),
+        _ => {}
+    }
+}
+
+/// Whether a block without cut points visibly never reaches its end.
+pub(crate) fn diverges(block: &Block) -> bool {
+    block.stmts.last().is_some_and(|last| match &last.kind {
+        StmtKind::Plain(syn::Stmt::Expr(expr, _)) => matches!(expr, syn::Expr::Return(_) | syn::Expr::Break(_) | syn::Expr::Continue(_)),
+        StmtKind::Plain(syn::Stmt::Macro(mac)) => mac.mac.path.segments.last().is_some_and(|s| {
+            ["panic", "bail", "unreachable", "todo", "unimplemented"].iter().any(|name| s.ident == name)
+        }),
+        _ => false,
+    })
+}
+
+pub(crate) fn mentions(stmt: &Stmt, found: &mut BTreeSet<VarId>) {
+    stmt.flow.mentioned(found);
+    if let StmtKind::Control { control, .. } = &stmt.kind {
+        mentions_inside(control, found);
+    }
+}
+
+pub(crate) fn mentions_inside(control: &Control, found: &mut BTreeSet<VarId>) {
+    let block = |block: &Block, found: &mut BTreeSet<VarId>| block.stmts.iter().for_each(|s| mentions(s, found));
+    match control {
+        Control::Branch(branch) => {
+            for arm in &branch.arms {
+                arm.enter.mentioned(found);
+                block(&arm.block, found);
+            }
+        }
+        Control::Loop { body, .. } | Control::Scope { body, .. } => block(body, found),
+        Control::For(looped) => {
+            found.extend(looped.bases.iter().copied());
+            block(&looped.body, found);
+        }
+    }
+}
+
+/// What is mentioned in a statement after the stretch that leads into it has ended.
+fn mentions_after_head(stmt: &Stmt, found: &mut BTreeSet<VarId>) {
+    match &stmt.kind {
+        StmtKind::Control { control: Control::Branch(branch), .. } => {
+            for stmts in branch.arms.iter().filter(|a| a.cuts.is_some()).map(|a| &a.block.stmts) {
+                let end = stmts.iter().position(|s| !matches!(s.kind, StmtKind::Plain(_))).unwrap_or(stmts.len());
+                if let Some(last) = stmts.get(end) {
+                    mentions_after_head(last, found);
+                }
+                stmts.iter().skip(end + 1).for_each(|s| mentions(s, found));
+            }
+        }
+        StmtKind::Control { control, .. } => mentions_inside(control, found),
+        _ => {}
+    }
+}
+
+/// What each cut point keeps, with stored names.
+fn kept(body: &Body, table: &Table, needed: &Needed) -> Vec<Vec<Kept>> {
+    let is_kept = |var: &VarId| matches!(table.var(*var).kind, VarKind::Value | VarKind::Position);
+    let all: BTreeSet<VarId> = needed.at_cut.values().flatten().copied().filter(|v| is_kept(v)).collect();
+    let base = |var: VarId| {
+        let var = table.var(var);
+        var.key.clone().unwrap_or_else(|| var.ident.to_string().trim_start_matches("r#").to_owned())
+    };
+    let mut keys = BTreeMap::new();
+    let mut count: BTreeMap<String, usize> = BTreeMap::new();
+    for &var in &all {
+        let n = count.entry(base(var)).or_default();
+        *n += 1;
+        keys.insert(var, if *n == 1 { base(var) } else { format!("{}#{n}", base(var)) });
+    }
+    let results = results(&body.block, body.cuts.len());
+    (0..body.cuts.len())
+        .map(|cut| {
+            let live = needed.at_cut.get(&cut).into_iter().flatten().filter(|v| is_kept(v));
+            live.map(|&var| Kept { var, key: keys[&var].clone(), of: count[&base(var)], result: results[cut].contains(&var), why: String::new() }).collect()
+        })
+        .collect()
+}
+
+/// The variables that each cut point's value is bound to.
+fn results(block: &Block, count: usize) -> Vec<BTreeSet<VarId>> {
+    fn walk(block: &Block, results: &mut Vec<BTreeSet<VarId>>) {
+        for stmt in &block.stmts {
+            match &stmt.kind {
+                StmtKind::Plain(_) => {}
+                StmtKind::Cut { cut, .. } => results[*cut] = stmt.declares.iter().copied().collect(),
+                StmtKind::Control { control, .. } => match control {
+                    Control::Branch(branch) => branch.arms.iter().for_each(|arm| walk(&arm.block, results)),
+                    Control::Loop { body, .. } | Control::Scope { body, .. } => walk(body, results),
+                    Control::For(looped) => walk(&looped.body, results),
+                },
+            }
+        }
+    }
+    let mut results = vec![BTreeSet::new(); count];
+    walk(block, &mut results);
+    results
+}
+
+/// Stored names of the cut points: a literal is taken as it is, and derived names are numbered around it.
+fn step_names(body: &Body) -> Vec<(String, usize)> {
+    let mut taken: BTreeSet<String> = body.cuts.iter().filter(|c| c.explicit).map(|c| c.base.clone()).collect();
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    let of = |base: &str| body.cuts.iter().filter(|c| !c.explicit && c.base == base).count();
+    body.cuts
+        .iter()
+        .map(|cut| {
+            if cut.explicit {
+                return (cut.base.clone(), 1);
+            }
+            loop {
+                let n = seen.entry(&cut.base).or_default();
+                *n += 1;
+                let name = if *n == 1 { cut.base.clone() } else { format!("{}#{n}", cut.base) };
+                if taken.insert(name.clone()) {
+                    return (name, of(&cut.base));
+                }
+            }
+        })
+        .collect()
+}
+
+/// The plan as a table, for people.
+pub(crate) struct Shown<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) body: &'a Body,
+    pub(crate) table: &'a Table,
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (cut, (name, _)) in self.plan.names.iter().enumerate() {
+            let kind = match self.body.cuts[cut].body {
+                crate::cut::CutBody::Step(_) => CutKind::Step,
+                crate::cut::CutBody::Call { .. } => CutKind::Call,
+            };
+            writeln!(f, "{cut} {name} ({})", kind.written())?;
+            for kept in &self.plan.kept[cut] {
+                let how = match self.plan.storage.get(&kept.var) {
+                    Some(Storage::Plain) => "plain",
+                    Some(Storage::Carried) => "carried",
+                    _ => "local",
+                };
+                let result = if kept.result { ", its value" } else { "" };
+                writeln!(f, "    keeps {} ({how}{result})", kept.key)?;
+            }
+            let next: Vec<String> = self.plan.next[cut].iter().map(|n| n.map_or("end".to_owned(), |n| self.plan.names[n].0.clone())).collect();
+            writeln!(f, "    then {}", next.join(", "))?;
+        }
+        let again = self.table.vars.iter().filter(|v| matches!(v.kind, VarKind::Again(_) | VarKind::Fresh(_)));
+        let again: Vec<String> = again.map(|v| v.ident.to_string()).collect();
+        if !again.is_empty() {
+            writeln!(f, "made again: {}", again.join(", "))?;
+        }
+        Ok(())
+    }
+}

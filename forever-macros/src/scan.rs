@@ -1,0 +1,275 @@
+//! Which expressions hold cut points, and cut points in places where none can be.
+use proc_macro2::Span;
+use syn::visit::{self, Visit};
+use syn::{Attribute, Expr, ImplItem, Item, Macro, Pat, Stmt};
+
+use crate::cut::{self, CutKind, CutBody, Step};
+use crate::report::Report;
+
+/// Whether a cut point is part of this expression's own flow: closures, `async` blocks and items have their own.
+pub(crate) fn has_cut(expr: &Expr) -> bool {
+    let mut find = FindCut(false);
+    find.visit_expr(expr);
+    find.0
+}
+
+pub(crate) fn stmt_has_cut(stmt: &Stmt) -> bool {
+    let mut find = FindCut(false);
+    find.visit_stmt(stmt);
+    find.0
+}
+
+struct FindCut(bool);
+
+impl<'ast> Visit<'ast> for FindCut {
+    fn visit_macro(&mut self, mac: &'ast Macro) {
+        self.0 |= CutKind::of(mac).is_some();
+    }
+    fn visit_expr_closure(&mut self, _: &'ast syn::ExprClosure) {}
+    fn visit_expr_async(&mut self, _: &'ast syn::ExprAsync) {}
+    fn visit_expr_const(&mut self, _: &'ast syn::ExprConst) {}
+    fn visit_item(&mut self, _: &'ast Item) {}
+}
+
+/// Reports every cut point that stands where the function cannot stop.
+pub(crate) fn misplaced(block: &syn::Block, report: &mut Report) {
+    Misplaced { report, inside: None }.visit_block(block);
+}
+
+/// Where a cut point cannot be, and what to do instead.
+#[derive(Clone, Copy)]
+struct Inside {
+    place: &'static str,
+    way_out: &'static str,
+}
+
+const CLOSURE: Inside = Inside { place: "a closure", way_out: "use a loop, or take the value before: `let r = step!(..);`" };
+const ASYNC: Inside = Inside { place: "an `async` block", way_out: "bind the value before the block: `let r = step!(..);`, or make the whole block the body of one step" };
+const ITEM: Inside = Inside { place: "a nested function", way_out: "make that function a `#[fiber]` and `call!` it" };
+const GUARD: Inside = Inside { place: "a match guard", way_out: "bind it before the match: `let ok = step!(..);`" };
+const STEP: Inside = Inside { place: "the body of another cut point", way_out: "bind it first: `let r = step!(..);`" };
+const CONST: Inside = Inside { place: "a `const` block", way_out: "bind it outside: `let r = step!(..);`" };
+
+struct Misplaced<'r> {
+    report: &'r mut Report,
+    inside: Option<Inside>,
+}
+
+impl Misplaced<'_> {
+    fn within(&mut self, inside: Inside, visit: impl FnOnce(&mut Self)) {
+        let outer = self.inside.replace(inside);
+        visit(self);
+        self.inside = outer;
+    }
+
+    fn cfg(&mut self, attrs: &[Attribute], has_cut: bool) {
+        if let Some(cfg) = attrs.iter().find(|a| a.path().is_ident("cfg")).filter(|_| has_cut) {
+            self.report.over(
+                cfg,
+                "`#[cfg]` on code with a step would change what can be resumed: move the condition into the step's body, or into `if cfg!(..)`",
+            );
+        }
+    }
+
+    fn cut(&mut self, kind: CutKind, span: Span) {
+        if let Some(Inside { place, way_out }) = self.inside {
+            self.report.at(span, format!("`{}` cannot be used in {place}: {way_out}", kind.written()));
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Misplaced<'_> {
+    fn visit_macro(&mut self, mac: &'ast Macro) {
+        if let Some(kind) = CutKind::of(mac) {
+            let span = mac.path.segments.last().map_or_else(Span::call_site, |s| s.ident.span());
+            self.cut(kind, span);
+            // The body is parsed again, with its errors reported, when the function is lowered.
+            let mut unreported = Report::default();
+            match kind {
+                CutKind::Step => {
+                    if let Some(step) = Step::parse(mac, &mut unreported) {
+                        self.within(STEP, |v| v.step(&step));
+                    }
+                }
+                CutKind::Call => {
+                    if let Some(call) = cut::parse_call(mac, &mut unreported) {
+                        self.within(STEP, |v| v.visit_expr(&call));
+                    }
+                }
+            }
+        } else if let Some((kind, span)) = cut::find_in_tokens(&mac.tokens) {
+            let name = mac.path.segments.last().map_or_else(String::new, |s| s.ident.to_string());
+            self.report.at(
+                span,
+                format!("`{}` cannot be used in the arguments of `{name}!`: bind it first: `let r = {}(..);`", kind.written(), kind.written()),
+            );
+        }
+    }
+
+    fn visit_expr_closure(&mut self, closure: &'ast syn::ExprClosure) {
+        self.within(CLOSURE, |v| visit::visit_expr_closure(v, closure));
+    }
+
+    fn visit_expr_async(&mut self, block: &'ast syn::ExprAsync) {
+        self.within(ASYNC, |v| visit::visit_expr_async(v, block));
+    }
+
+    fn visit_expr_const(&mut self, block: &'ast syn::ExprConst) {
+        self.within(CONST, |v| visit::visit_expr_const(v, block));
+    }
+
+    fn visit_item(&mut self, item: &'ast Item) {
+        if let Item::Macro(rules) = item {
+            if let Some((kind, span)) = cut::find_in_tokens(&rules.mac.tokens) {
+                self.report.at(span, format!("`{}` cannot be used in a `macro_rules!`: write it out in the function's body", kind.written()));
+            }
+            return;
+        }
+        self.within(ITEM, |v| visit::visit_item(v, item));
+    }
+
+    fn visit_impl_item(&mut self, item: &'ast ImplItem) {
+        visit::visit_impl_item(self, item);
+    }
+
+    fn visit_pat_guard(&mut self, guard: &'ast syn::PatGuard) {
+        self.visit_pat(&guard.pat);
+        self.within(GUARD, |v| v.visit_expr(&guard.guard));
+    }
+
+    fn visit_arm(&mut self, arm: &'ast syn::Arm) {
+        self.cfg(&arm.attrs, has_cut(&arm.body));
+        visit::visit_arm(self, arm);
+    }
+
+    fn visit_stmt(&mut self, stmt: &'ast Stmt) {
+        let attrs: &[Attribute] = match stmt {
+            Stmt::Local(local) => &local.attrs,
+            Stmt::Macro(mac) => &mac.attrs,
+            Stmt::Expr(expr, _) => attrs_of(expr),
+            Stmt::Item(_) => &[],
+        };
+        self.cfg(attrs, stmt_has_cut(stmt));
+        visit::visit_stmt(self, stmt);
+    }
+}
+
+impl Misplaced<'_> {
+    fn step(&mut self, step: &Step) {
+        for expr in [&step.retry, &step.timeout].into_iter().flatten() {
+            self.visit_expr(expr);
+        }
+        self.visit_expr(&step.body);
+        Leaves { report: self.report, loops: Vec::new(), any_loop: false }.visit_expr(&step.body);
+    }
+}
+
+fn attrs_of(expr: &Expr) -> &[Attribute] {
+    match expr {
+        Expr::Macro(e) => &e.attrs,
+        Expr::If(e) => &e.attrs,
+        Expr::Match(e) => &e.attrs,
+        Expr::Loop(e) => &e.attrs,
+        Expr::While(e) => &e.attrs,
+        Expr::ForLoop(e) => &e.attrs,
+        Expr::Block(e) => &e.attrs,
+        _ => &[],
+    }
+}
+
+/// `return`, `break` and `continue` that would leave a step's body.
+struct Leaves<'r> {
+    report: &'r mut Report,
+    loops: Vec<String>,
+    any_loop: bool,
+}
+
+impl Leaves<'_> {
+    fn jump(&mut self, word: &str, label: Option<&syn::Lifetime>, tokens: &dyn quote::ToTokens) {
+        let stays = match label {
+            Some(label) => self.loops.contains(&label.ident.to_string()),
+            None => self.any_loop,
+        };
+        if !stays {
+            self.report.over(
+                tokens,
+                format!("`{word}` cannot leave a step's body: give the step a value and `{word}` after it: `let done = step!(..); if done {{ {word} .. }}`"),
+            );
+        }
+    }
+
+    fn in_loop(&mut self, label: Option<&syn::Label>, is_loop: bool, visit: impl FnOnce(&mut Self)) {
+        let before = self.any_loop;
+        self.any_loop |= is_loop;
+        self.loops.extend(label.map(|l| l.name.ident.to_string()));
+        visit(self);
+        if label.is_some() {
+            self.loops.pop();
+        }
+        self.any_loop = before;
+    }
+}
+
+impl<'ast> Visit<'ast> for Leaves<'_> {
+    fn visit_expr_return(&mut self, e: &'ast syn::ExprReturn) {
+        self.report.over(
+            e,
+            "`return` cannot leave a step's body: use `?` for an error, or give the step a value and `return` after it: `let done = step!(..); if done { return .. }`",
+        );
+    }
+    fn visit_expr_break(&mut self, e: &'ast syn::ExprBreak) {
+        self.jump("break", e.label.as_ref(), e);
+        visit::visit_expr_break(self, e);
+    }
+    fn visit_expr_continue(&mut self, e: &'ast syn::ExprContinue) {
+        self.jump("continue", e.label.as_ref(), e);
+    }
+    fn visit_expr_loop(&mut self, e: &'ast syn::ExprLoop) {
+        self.in_loop(e.label.as_ref(), true, |v| visit::visit_expr_loop(v, e));
+    }
+    fn visit_expr_while(&mut self, e: &'ast syn::ExprWhile) {
+        self.in_loop(e.label.as_ref(), true, |v| visit::visit_expr_while(v, e));
+    }
+    fn visit_expr_for_loop(&mut self, e: &'ast syn::ExprForLoop) {
+        self.in_loop(e.label.as_ref(), true, |v| visit::visit_expr_for_loop(v, e));
+    }
+    fn visit_expr_block(&mut self, e: &'ast syn::ExprBlock) {
+        self.in_loop(e.label.as_ref(), false, |v| visit::visit_expr_block(v, e));
+    }
+    fn visit_expr_closure(&mut self, _: &'ast syn::ExprClosure) {}
+    fn visit_expr_async(&mut self, _: &'ast syn::ExprAsync) {}
+    fn visit_item(&mut self, _: &'ast Item) {}
+}
+
+/// Whether a pattern binds nothing that could be kept: used to name steps after simple `let`s.
+pub(crate) fn simple_name(pat: &Pat) -> Option<String> {
+    match pat {
+        Pat::Ident(ident) if ident.subpat.is_none() => Some(ident.ident.to_string().trim_start_matches("r#").trim_start_matches('_').to_owned()),
+        Pat::Type(typed) => simple_name(&typed.pat),
+        Pat::Paren(paren) => simple_name(&paren.pat),
+        _ => None,
+    }
+    .filter(|name| !name.is_empty())
+}
+
+/// The cut point that an expression is, through parentheses and, for `call!`, a following `?`.
+pub(crate) fn as_cut(expr: &Expr) -> Option<(CutKind, &Macro, Option<Span>)> {
+    match expr {
+        Expr::Macro(e) => CutKind::of(&e.mac).map(|kind| (kind, &e.mac, None)),
+        Expr::Paren(e) => as_cut(&e.expr),
+        Expr::Group(e) => as_cut(&e.expr),
+        Expr::Try(e) => match as_cut(&e.expr)? {
+            (CutKind::Call, mac, None) => Some((CutKind::Call, mac, Some(e.question_token.span))),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Parses the macro's arguments into the body of a cut point.
+pub(crate) fn parse_cut(kind: CutKind, mac: &Macro, question: Option<Span>, report: &mut Report) -> Option<CutBody> {
+    match kind {
+        CutKind::Step => Step::parse(mac, report).map(|step| CutBody::Step(Box::new(step))),
+        CutKind::Call => cut::parse_call(mac, report).map(|invocation| CutBody::Call { invocation, question }),
+    }
+}

@@ -1,0 +1,180 @@
+//! The function's head: context, resources, arguments, return type.
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, format_ident};
+use syn::{Attribute, FnArg, GenericParam, Generics, Ident, ItemFn, Pat, PathArguments, ReturnType, Type, Visibility};
+
+use crate::report::Report;
+
+/// What the head of a fiber function says.
+pub(crate) struct Signature {
+    pub(crate) attrs: Vec<Attribute>,
+    pub(crate) vis: Visibility,
+    pub(crate) name: Ident,
+    pub(crate) generics: Generics,
+    /// The name of the context, the user's or one that nobody sees.
+    pub(crate) ctx: Ident,
+    pub(crate) resources: Vec<Resource>,
+    pub(crate) arguments: Vec<Argument>,
+    pub(crate) output: Type,
+}
+
+/// A parameter `model: Res<Model>`.
+pub(crate) struct Resource {
+    pub(crate) pat: Pat,
+    /// The name in messages.
+    pub(crate) name: String,
+    /// What is in the `Res`.
+    pub(crate) ty: Type,
+}
+
+/// A parameter that is saved when the fiber is spawned.
+pub(crate) struct Argument {
+    pub(crate) attrs: Vec<Attribute>,
+    pub(crate) pat: Pat,
+    /// Field and stored name.
+    pub(crate) name: Ident,
+    pub(crate) ty: Type,
+}
+
+pub(crate) fn read(item: &ItemFn, report: &mut Report) -> Signature {
+    let sig = &item.sig;
+    if sig.asyncness.is_none() {
+        report.over(sig.fn_token, "a fiber is an `async fn`: write `async fn`");
+    }
+    if let Some(token) = &sig.constness {
+        report.over(token, "a fiber cannot be `const`");
+    }
+    if !matches!(sig.safety, syn::Safety::Default) {
+        report.over(&sig.safety, "a fiber cannot be `unsafe`: put the unsafe code in a function that a step calls");
+    }
+    if let Some(abi) = &sig.abi {
+        report.over(abi, "a fiber cannot have an ABI of its own");
+    }
+    if let Some(variadic) = &sig.variadic {
+        report.over(variadic, "a fiber cannot be variadic");
+    }
+    for param in &sig.generics.params {
+        if let GenericParam::Lifetime(lifetime) = param {
+            report.over(lifetime, "a fiber outlives its caller, so it cannot have lifetime parameters: take owned values");
+        }
+    }
+    let mut signature = Signature {
+        attrs: item.attrs.clone(),
+        vis: item.vis.clone(),
+        name: sig.ident.clone(),
+        generics: sig.generics.clone(),
+        ctx: Ident::new("ctx", Span::mixed_site()),
+        resources: Vec::new(),
+        arguments: Vec::new(),
+        output: output(&sig.output, &sig.ident, report),
+    };
+    for (place, input) in sig.inputs.iter().enumerate() {
+        match input {
+            FnArg::Receiver(receiver) => {
+                report.over(receiver, "a fiber is a free function: take the value as a resource, `app: Res<App>`, or as an argument");
+            }
+            FnArg::Typed(param) if is_context(&param.ty) => signature.context(place, &param.pat, report),
+            FnArg::Typed(param) => match resource(&param.ty) {
+                Some(ty) => {
+                    let name = name_of(&param.pat).map_or_else(|| format!("parameter {}", place + 1), |n| n.to_string());
+                    signature.resources.push(Resource { pat: (*param.pat).clone(), name, ty });
+                }
+                None => signature.argument(param, report),
+            },
+        }
+    }
+    signature
+}
+
+impl Signature {
+    fn context(&mut self, place: usize, pat: &Pat, report: &mut Report) {
+        if place != 0 {
+            report.over(pat, "the context comes first: `async fn f(ctx: &FiberContext, ..)`");
+        }
+        match pat {
+            Pat::Ident(ident) if ident.by_ref.is_none() && ident.mutability.is_none() => self.ctx = ident.ident.clone(),
+            Pat::Wild(_) => {}
+            other => report.over(other, "the context is taken by name: `ctx: &FiberContext`"),
+        }
+    }
+
+    fn argument(&mut self, param: &syn::PatType, report: &mut Report) {
+        match &*param.ty {
+            Type::Reference(reference) => {
+                let owned = owned(&reference.elem);
+                report.over(&param.ty, format!("an argument is saved when the fiber is spawned, so it is owned: take {owned}"));
+            }
+            Type::ImplTrait(ty) => report.over(ty, "an argument is saved and read back by its type: name a type instead of `impl Trait`"),
+            _ => {}
+        }
+        let name = name_of(&param.pat).cloned().unwrap_or_else(|| format_ident!("arg{}", self.arguments.len() + 1));
+        self.arguments.push(Argument { attrs: param.attrs.clone(), pat: (*param.pat).clone(), name, ty: (*param.ty).clone() });
+    }
+
+    /// Names that stand for things given anew on every run.
+    pub(crate) fn given(&self) -> Vec<Ident> {
+        let resources = self.resources.iter().flat_map(|r| crate::pattern::bindings(&r.pat)).map(|b| b.ident);
+        std::iter::once(self.ctx.clone()).chain(resources).collect()
+    }
+}
+
+fn output(output: &ReturnType, name: &Ident, report: &mut Report) -> Type {
+    match output {
+        ReturnType::Type(_, ty) => {
+            if let Type::ImplTrait(ty) = &**ty {
+                report.over(ty, "a fiber's value is stored by its type: name it, `-> Result<Report, Error>`");
+            }
+            (**ty).clone()
+        }
+        ReturnType::Default => {
+            report.at(name.span(), "a fiber returns a `Result`: add `-> anyhow::Result<()>`, and `Ok(())` at the end");
+            syn::parse_quote!(::core::result::Result<(), ::std::string::String>)
+        }
+    }
+}
+
+fn owned(ty: &Type) -> String {
+    let text = ty.to_token_stream().to_string();
+    match (text.as_str(), ty) {
+        ("str", _) => "`String`".to_owned(),
+        (_, Type::Slice(slice)) => format!("`Vec<{}>`", slice.elem.to_token_stream()),
+        _ => format!("`{text}`"),
+    }
+}
+
+fn last_segment(ty: &Type) -> Option<&syn::PathSegment> {
+    match ty {
+        Type::Path(path) if path.qself.is_none() => path.path.segments.last(),
+        Type::Group(group) => last_segment(&group.elem),
+        Type::Paren(paren) => last_segment(&paren.elem),
+        _ => None,
+    }
+}
+
+fn is_context(ty: &Type) -> bool {
+    matches!(ty, Type::Reference(reference) if last_segment(&reference.elem).is_some_and(|s| s.ident == "FiberContext"))
+}
+
+fn resource(ty: &Type) -> Option<Type> {
+    let segment = last_segment(ty).filter(|s| s.ident == "Res")?;
+    match &segment.arguments {
+        PathArguments::AngleBracketed(arguments) => match arguments.args.first() {
+            Some(syn::GenericArgument::Type(ty)) => Some(ty.clone()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn name_of(pat: &Pat) -> Option<&Ident> {
+    match pat {
+        Pat::Ident(ident) => Some(&ident.ident),
+        Pat::Paren(paren) => name_of(&paren.pat),
+        _ => None,
+    }
+}
+
+/// The generics as arguments: `<T, N>`.
+pub(crate) fn turbofish(generics: &Generics) -> TokenStream {
+    generics.split_for_impl().1.to_token_stream()
+}

@@ -1,0 +1,123 @@
+//! The body of a fiber as the later passes see it: blocks of statements in which a cut point is always a statement of its own.
+//!
+//! Plain statements are the user's own tokens and hold no cut point. Everything that holds one is taken apart, down to the
+//! cut points, which are numbered in source order: the cuts inside any one node are a contiguous range.
+use std::ops::RangeInclusive;
+
+use proc_macro2::Span;
+use syn::{Attribute, Expr, Ident, Label, Pat};
+
+use crate::cut::CutBody;
+use crate::flow::{Flow, JumpId, PointId};
+use crate::names::VarId;
+
+/// Number of a cut point: its place in [`Body::cuts`].
+pub(crate) type CutId = usize;
+
+/// A lowered function body.
+pub(crate) struct Body {
+    pub(crate) block: Block,
+    pub(crate) cuts: Vec<Cut>,
+}
+
+/// One cut point.
+pub(crate) struct Cut {
+    pub(crate) body: CutBody,
+    /// Name without number: literal, `let` name, callee or `step`.
+    pub(crate) base: String,
+    pub(crate) explicit: bool,
+    /// Where the macro stands.
+    pub(crate) span: Span,
+}
+
+pub(crate) struct Block {
+    pub(crate) stmts: Vec<Stmt>,
+    /// The point after the last statement.
+    pub(crate) end: PointId,
+}
+
+pub(crate) struct Stmt {
+    pub(crate) kind: StmtKind,
+    /// Variables that it brings into the rest of the block.
+    pub(crate) declares: Vec<VarId>,
+    /// What it does to variables, for plain statements and the parts of others that are evaluated before their blocks.
+    pub(crate) flow: Flow,
+    /// The point before anything of it is evaluated.
+    pub(crate) start: PointId,
+    /// The point just before it: for a control or cut statement, after its operands.
+    pub(crate) before: PointId,
+    /// The point just after it.
+    pub(crate) after: PointId,
+    /// The cut points in it, if any.
+    pub(crate) cuts: Option<RangeInclusive<CutId>>,
+}
+
+pub(crate) enum StmtKind {
+    /// No cut point inside. A block's value is a last `Stmt::Expr(_, None)`.
+    Plain(syn::Stmt),
+    Cut { bind: Bind, cut: CutId },
+    Control { bind: Bind, control: Control },
+}
+
+/// Where the value of a cut point or of a control construct goes.
+pub(crate) enum Bind {
+    /// Nowhere.
+    Discard,
+    /// `let PAT = ..`.
+    Let { attrs: Vec<Attribute>, pat: Pat },
+    /// It is the value of the block.
+    Tail,
+}
+
+pub(crate) enum Control {
+    /// `if`, `match` and `let .. else`: one of several blocks is entered.
+    Branch(Branch),
+    Loop { label: Option<Label>, id: JumpId, body: Block },
+    /// `for` by position over something that keeps its order.
+    For(Box<For>),
+    /// A block, labelled or `unsafe`.
+    Scope { label: Option<Label>, id: JumpId, is_unsafe: bool, body: Block },
+}
+
+pub(crate) struct Branch {
+    pub(crate) head: Head,
+    pub(crate) arms: Vec<Arm>,
+}
+
+/// What decides which arm is entered.
+pub(crate) enum Head {
+    /// Arms: then, else.
+    If { cond: Expr, attrs: Vec<Attribute> },
+    Match { scrutinee: Expr, attrs: Vec<Attribute> },
+    /// Arms: the implicit one that binds, else. The pattern's variables are those of the statement.
+    LetElse { pat: Pat, init: Expr },
+}
+
+pub(crate) struct Arm {
+    pub(crate) attrs: Vec<Attribute>,
+    /// For `match` only; a guard is part of it.
+    pub(crate) pat: Option<Pat>,
+    /// The variables that its pattern binds.
+    pub(crate) declares: Vec<VarId>,
+    /// Its bindings and its guard.
+    pub(crate) enter: Flow,
+    pub(crate) block: Block,
+    pub(crate) cuts: Option<RangeInclusive<CutId>>,
+    /// An arm that is not in the source: the missing `else`, the bound side of `let .. else`.
+    pub(crate) implicit: bool,
+}
+
+pub(crate) struct For {
+    pub(crate) label: Option<Label>,
+    pub(crate) id: JumpId,
+    pub(crate) attrs: Vec<Attribute>,
+    pub(crate) pat: Pat,
+    /// The iterator expression with its place wrapped in the order check.
+    pub(crate) items: Expr,
+    /// The synthetic variable that holds the position.
+    pub(crate) position: Ident,
+    pub(crate) position_var: Option<VarId>,
+    /// Variables that the iteration borrows from.
+    pub(crate) bases: Vec<VarId>,
+    pub(crate) body: Block,
+}

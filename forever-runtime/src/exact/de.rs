@@ -1,0 +1,323 @@
+//! Text to values: a deserializer that undoes the escapes wherever they stand.
+//!
+//! `deserialize_any` knows every escape, so what serde buffers before it knows the type (untagged and internally tagged enums,
+//! flattened fields) is buffered as it was. The other methods are those where the type asked for changes what a text means.
+use std::borrow::Cow;
+use std::iter;
+
+use serde::Deserializer;
+use serde::de::value::{CowStrDeserializer, MapDeserializer, SeqDeserializer};
+use serde::de::{DeserializeOwned, DeserializeSeed, EnumAccess, Error as _, SeqAccess, Unexpected, VariantAccess, Visitor};
+
+use super::error::Error;
+use super::escape::{self, NUMBER, RAW};
+use super::keys::{Entries, Key, unescaped};
+use super::read::{Reader, cause};
+
+/// The value that `text` holds, and nothing else.
+pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
+    let mut reader = Reader::new(text);
+    let value = T::deserialize(&mut reader)?;
+    reader.end()?;
+    Ok(value)
+}
+
+impl<'de> Reader<'de> {
+    fn array<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
+        self.open(b'[')?;
+        let value = visitor.visit_seq(Items { reader: self, index: 0 })?;
+        self.close(b']')?;
+        Ok(value)
+    }
+
+    fn object<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
+        self.open(b'{')?;
+        let value = visitor.visit_map(Entries::new(self))?;
+        self.close(b'}')?;
+        Ok(value)
+    }
+
+    fn escaped<V: Visitor<'de>>(&mut self, name: &str, visitor: V) -> Result<V::Value, Error> {
+        let text = match name {
+            "map" => return self.object(visitor),
+            "some" => return self.some(visitor),
+            "f64" | "f32" | "i128" | "u128" | "bytes" | "raw" | "number" => self.escaped_text()?,
+            _ => return Err(self.syntax(format_args!("unknown escape `${name}`"))),
+        };
+        let malformed = || Error::new(format_args!("malformed `${name}`: {text:?}"));
+        match name {
+            "f64" => visitor.visit_f64(escape::f64_value(&text).ok_or_else(malformed)?),
+            "f32" => visitor.visit_f32(escape::f32_value(&text).ok_or_else(malformed)?),
+            "i128" => visitor.visit_i128(text.parse().map_err(|_| malformed())?),
+            "u128" => visitor.visit_u128(text.parse().map_err(|_| malformed())?),
+            "bytes" => visitor.visit_byte_buf(escape::base64_value(&text).ok_or_else(malformed)?),
+            "number" => {
+                check_precise(&text)?;
+                visitor.visit_map(MapDeserializer::new(iter::once((NUMBER, text))))
+            }
+            // Plain JSON that was a `RawValue` and is read as another type.
+            _ => serde_json::Deserializer::from_reader(text.as_bytes()).deserialize_any(visitor).map_err(|error| Error::new(cause(&error))),
+        }
+    }
+
+    fn some<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
+        self.open_escape()?;
+        let value = visitor.visit_some(&mut *self)?;
+        self.close(b'}')?;
+        Ok(value)
+    }
+
+    /// What a `RawValue` holds: the text at the cursor, whatever it is.
+    fn raw(&mut self) -> Result<Cow<'de, str>, Error> {
+        if self.escape() != Some("raw") {
+            return self.skip().map(Cow::Borrowed);
+        }
+        let text = self.escaped_text()?;
+        let mut inner = Reader::new(&text);
+        let whole = inner.skip()?.len() == text.len();
+        if whole { Ok(text) } else { Err(Error::new(format_args!("malformed `$raw`: {text:?}"))) }
+    }
+}
+
+/// Whether `serde_json` can take a number that is too precise for 64 bits; otherwise it would silently be an object.
+fn check_precise(text: &str) -> Result<(), Error> {
+    let kept = |number: serde_json::Number| number.to_string() == text;
+    if serde_json::from_str(text).is_ok_and(kept) {
+        return Ok(());
+    }
+    let why = "malformed, or the feature `arbitrary_precision` of serde_json is off";
+    Err(Error::new(format_args!("`$number` {text:?} cannot be read: {why}")))
+}
+
+/// A number token read without a type that says more.
+fn visit_number<'de, V: Visitor<'de>>(token: &str, visitor: V) -> Result<V::Value, Error> {
+    if token.contains(['.', 'e', 'E']) || token == "-0" {
+        return visitor.visit_f64(finite(token)?);
+    }
+    if let Ok(value) = token.parse() {
+        return visitor.visit_u64(value);
+    }
+    if let Ok(value) = token.parse() {
+        return visitor.visit_i64(value);
+    }
+    Err(Error::new(format_args!("the number {token} does not fit in 64 bits")))
+}
+
+fn finite(token: &str) -> Result<f64, Error> {
+    match token.parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok(value),
+        _ => Err(Error::new(format_args!("the number {token} is too large for a float"))),
+    }
+}
+
+impl<'de> Deserializer<'de> for &mut Reader<'de> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if let Some(token) = self.number()? {
+            return visit_number(token, visitor);
+        }
+        match self.peek() {
+            Some(b'n') => {
+                self.word("null")?;
+                visitor.visit_unit()
+            }
+            Some(b't') => {
+                self.word("true")?;
+                visitor.visit_bool(true)
+            }
+            Some(b'f') => {
+                self.word("false")?;
+                visitor.visit_bool(false)
+            }
+            Some(b'"') => match self.string()? {
+                Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
+                Cow::Owned(text) => visitor.visit_string(text),
+            },
+            Some(b'[') => self.array(visitor),
+            Some(b'{') => match self.escape() {
+                Some(name) => self.escaped(name, visitor),
+                None => self.object(visitor),
+            },
+            _ => Err(self.syntax("expected a value")),
+        }
+    }
+
+    fn deserialize_i128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.number()? {
+            Some(token) => match token.parse() {
+                Ok(value) => visitor.visit_i128(value),
+                Err(_) => visit_number(token, visitor),
+            },
+            None => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_u128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.number()? {
+            Some(token) => match token.parse() {
+                Ok(value) => visitor.visit_u128(value),
+                Err(_) => visit_number(token, visitor),
+            },
+            None => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.number()? {
+            // Not by way of an `f64`, which would round twice.
+            Some(token) => match token.parse::<f32>() {
+                Ok(value) if value.is_finite() => visitor.visit_f32(value),
+                _ => Err(Error::new(format_args!("the number {token} is too large for a float"))),
+            },
+            None => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.number()? {
+            Some(token) => visitor.visit_f64(finite(token)?),
+            None => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if self.peek() == Some(b'n') {
+            self.word("null")?;
+            return visitor.visit_none();
+        }
+        self.wrapped(|reader| if reader.escape() == Some("some") { reader.some(visitor) } else { visitor.visit_some(reader) })
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Error> {
+        if name == RAW {
+            let text = self.raw()?;
+            return visitor.visit_map(MapDeserializer::new(iter::once((RAW, text))));
+        }
+        self.wrapped(|reader| visitor.visit_newtype_struct(reader))
+    }
+
+    /// Bytes are given too where a sequence is asked for: some types write the one and read the other.
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if self.escape() != Some("bytes") {
+            return self.deserialize_any(visitor);
+        }
+        let text = self.escaped_text()?;
+        let bytes = escape::base64_value(&text).ok_or_else(|| Error::new(format_args!("malformed `$bytes`: {text:?}")))?;
+        let mut items = SeqDeserializer::new(bytes.into_iter());
+        let value = visitor.visit_seq(&mut items)?;
+        items.end()?;
+        Ok(value)
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value, Error> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(self, _name: &'static str, _len: usize, visitor: V) -> Result<V::Value, Error> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        if self.peek() == Some(b'"') {
+            return visitor.visit_enum(CowStrDeserializer::new(self.string()?));
+        }
+        if let Some(name) = self.escape() {
+            return Err(self.syntax(format_args!("the escape `${name}` is not a variant")));
+        }
+        if self.peek() != Some(b'{') {
+            // Whatever it is, the visitor says best what it would have liked.
+            return self.deserialize_any(visitor);
+        }
+        self.open(b'{')?;
+        let mark = self.mark();
+        let name = unescaped(self.string()?)?;
+        let token = self.since(mark);
+        self.expect(b':')?;
+        let value = visitor.visit_enum(Variant { reader: self, name, token })?;
+        self.close(b'}')?;
+        Ok(value)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.skip()?;
+        visitor.visit_unit()
+    }
+
+    fn is_human_readable(&self) -> bool {
+        true
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 char str string bytes byte_buf unit unit_struct map struct identifier
+    }
+}
+
+/// The items of an array.
+struct Items<'a, 'de> {
+    reader: &'a mut Reader<'de>,
+    index: usize,
+}
+
+impl<'de> SeqAccess<'de> for Items<'_, 'de> {
+    type Error = Error;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
+        if !self.reader.more(self.index == 0, b']')? {
+            return Ok(None);
+        }
+        let item = seed.deserialize(&mut *self.reader).map_err(|error| error.in_item(self.index))?;
+        self.index += 1;
+        Ok(Some(item))
+    }
+}
+
+/// A variant that holds something: `{"name": ..}`.
+struct Variant<'a, 'de> {
+    reader: &'a mut Reader<'de>,
+    name: Cow<'de, str>,
+    token: &'de str,
+}
+
+impl<'a, 'de> EnumAccess<'de> for Variant<'a, 'de> {
+    type Error = Error;
+    type Variant = Payload<'a, 'de>;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Payload<'a, 'de>), Error> {
+        let variant = seed.deserialize(Key::new(self.name, self.token))?;
+        Ok((variant, Payload { reader: self.reader, token: self.token }))
+    }
+}
+
+struct Payload<'a, 'de> {
+    reader: &'a mut Reader<'de>,
+    token: &'de str,
+}
+
+impl<'de> VariantAccess<'de> for Payload<'_, 'de> {
+    type Error = Error;
+
+    fn unit_variant(self) -> Result<(), Error> {
+        match self.reader.peek() {
+            Some(b'n') => self.reader.word("null"),
+            _ => Err(Error::invalid_type(Unexpected::Other("a variant with a value"), &"unit variant").in_key(self.token)),
+        }
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Error> {
+        seed.deserialize(self.reader).map_err(|error| error.in_key(self.token))
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value, Error> {
+        self.reader.deserialize_seq(visitor).map_err(|error| error.in_key(self.token))
+    }
+
+    fn struct_variant<V: Visitor<'de>>(self, _fields: &'static [&'static str], visitor: V) -> Result<V::Value, Error> {
+        self.reader.deserialize_any(visitor).map_err(|error| error.in_key(self.token))
+    }
+}

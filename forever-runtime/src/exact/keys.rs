@@ -1,0 +1,181 @@
+//! Reading maps: entries of objects and of the lists inside them, and keys that are strings.
+use std::borrow::Cow;
+use std::iter;
+
+use serde::Deserializer;
+use serde::de::value::{CowStrDeserializer, MapDeserializer};
+use serde::de::{DeserializeSeed, MapAccess, Visitor};
+
+use super::error::Error;
+use super::escape::{self, MAX_WRAPS, RAW};
+use super::read::Reader;
+
+/// The entries of an object: first those under names, then those of a `$map` list.
+pub(super) struct Entries<'a, 'de> {
+    reader: &'a mut Reader<'de>,
+    listed: bool,
+    first: bool,
+    /// The text of the key whose value comes next.
+    key: &'de str,
+}
+
+impl<'a, 'de> Entries<'a, 'de> {
+    pub(super) fn new(reader: &'a mut Reader<'de>) -> Self {
+        Entries { reader, listed: false, first: true, key: "" }
+    }
+
+    /// The next pair of the list; after the last, the list is closed.
+    fn listed_key<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+        let reader = &mut *self.reader;
+        if !reader.more(self.first, b']')? {
+            reader.close(b']')?;
+            return Ok(None);
+        }
+        self.first = false;
+        reader.open(b'[')?;
+        let mark = reader.mark();
+        let key = seed.deserialize(&mut *reader).map_err(|error| error.of_key())?;
+        self.key = reader.since(mark);
+        reader.expect(b',')?;
+        Ok(Some(key))
+    }
+}
+
+/// The name that an object's key stands for.
+pub(super) fn unescaped(key: Cow<'_, str>) -> Result<Cow<'_, str>, Error> {
+    if !key.starts_with('$') {
+        return Ok(key);
+    }
+    if !key.starts_with("$$") {
+        return Err(Error::new(format_args!("misplaced escape `{key}`")));
+    }
+    Ok(match key {
+        Cow::Borrowed(key) => Cow::Borrowed(&key[1..]),
+        Cow::Owned(key) => Cow::Owned(key[1..].to_owned()),
+    })
+}
+
+impl<'de> MapAccess<'de> for Entries<'_, 'de> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+        if self.listed {
+            return self.listed_key(seed);
+        }
+        let reader = &mut *self.reader;
+        if !reader.more(self.first, b'}')? {
+            return Ok(None);
+        }
+        let mark = reader.mark();
+        let key = reader.string()?;
+        let token = reader.since(mark);
+        reader.expect(b':')?;
+        if key == "$map" {
+            reader.open(b'[')?;
+            self.listed = true;
+            self.first = true;
+            return self.listed_key(seed);
+        }
+        self.first = false;
+        self.key = token;
+        seed.deserialize(Key::new(unescaped(key)?, token)).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        let value = seed.deserialize(&mut *self.reader).map_err(|error| error.in_key(self.key))?;
+        if self.listed {
+            self.reader.close(b']')?;
+        }
+        Ok(value)
+    }
+}
+
+/// A key that is a string in the text.
+pub(super) struct Key<'de> {
+    name: Cow<'de, str>,
+    /// As it stands in the text.
+    token: &'de str,
+    /// Options and newtypes around it.
+    wraps: usize,
+}
+
+impl<'de> Key<'de> {
+    pub(super) fn new(name: Cow<'de, str>, token: &'de str) -> Self {
+        Key { name, token, wraps: 0 }
+    }
+
+    fn wrapped(mut self) -> Result<Self, Error> {
+        if self.wraps == MAX_WRAPS {
+            return Err(escape::too_wrapped());
+        }
+        self.wraps += 1;
+        Ok(self)
+    }
+}
+
+/// Numbers and bools too are read from strings, as `serde_json` writes them so.
+macro_rules! spelled_out {
+    ($($method:ident $visit:ident,)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+            match self.name.parse() {
+                Ok(value) => visitor.$visit(value),
+                Err(_) => self.deserialize_any(visitor),
+            }
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for Key<'de> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.name {
+            Cow::Borrowed(name) => visitor.visit_borrowed_str(name),
+            Cow::Owned(name) => visitor.visit_string(name),
+        }
+    }
+
+    spelled_out! {
+        deserialize_bool visit_bool,
+        deserialize_i8 visit_i8,
+        deserialize_i16 visit_i16,
+        deserialize_i32 visit_i32,
+        deserialize_i64 visit_i64,
+        deserialize_i128 visit_i128,
+        deserialize_u8 visit_u8,
+        deserialize_u16 visit_u16,
+        deserialize_u32 visit_u32,
+        deserialize_u64 visit_u64,
+        deserialize_u128 visit_u128,
+        deserialize_f32 visit_f32,
+        deserialize_f64 visit_f64,
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_some(self.wrapped()?)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Error> {
+        if name == RAW {
+            return visitor.visit_map(MapDeserializer::new(iter::once((RAW, self.token))));
+        }
+        visitor.visit_newtype_struct(self.wrapped()?)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_enum(CowStrDeserializer::new(self.name))
+    }
+
+    fn is_human_readable(&self) -> bool {
+        true
+    }
+
+    serde::forward_to_deserialize_any! {
+        char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map struct identifier ignored_any
+    }
+}

@@ -1,0 +1,317 @@
+//! Edits of a function, each as the layouts before and after it, with what becomes of the fibers that run meanwhile.
+//!
+//! A function is written as its steps, one a line: `name: kept locals`. `call` before the name makes a call, quotes make the
+//! name a literal, `<old` after it is `was = "old"`, `=` after a local makes it the value of the step, `/2` after it says that
+//! two bindings have its name. The first line may begin with `fn`: stored name, arguments, version.
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::super::frame::{Frame, Run};
+use super::super::machine::{Cut, CutKind, END, Local, Machine};
+use super::super::op::tests::Store;
+use super::super::snapshot::Snapshot;
+use super::{Layout, Problem, base};
+
+fn leak(text: &str) -> &'static str {
+    String::from(text).leak()
+}
+
+fn machine(text: &str) -> &'static Machine {
+    let mut machine = Machine { name: "work", version: 0, max_recoveries: None, arguments: &[], cuts: &[], first: &[END], migrate: None };
+    let mut lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    if let Some(head) = lines.first().and_then(|line| line.strip_prefix("fn ")) {
+        let mut words = head.split(' ');
+        machine.name = leak(words.next().unwrap());
+        machine.version = words.next().unwrap().parse().unwrap();
+        machine.arguments = words.map(leak).collect::<Vec<_>>().leak();
+        lines.remove(0);
+    }
+    let mut cuts: Vec<Cut> = lines.iter().map(|line| cut(line)).collect();
+    for place in 0..cuts.len() {
+        let shared = cuts.iter().filter(|cut| base(cut.name) == base(cuts[place].name)).count();
+        cuts[place].of = shared.try_into().unwrap();
+    }
+    machine.cuts = cuts.leak();
+    Box::leak(Box::new(machine))
+}
+
+fn cut(line: &str) -> Cut {
+    let (head, locals) = line.split_once(':').unwrap();
+    let (kind, head) = head.strip_prefix("call ").map_or((CutKind::Step, head), |head| (CutKind::Call, head));
+    let (name, was) = head.split_once('<').map_or((head, None), |(name, was)| (name, Some(leak(was))));
+    let name = leak(name.trim());
+    let plain = name.trim_matches('"');
+    let locals: Vec<Local> = locals.split_whitespace().map(local).collect();
+    Cut { name: plain, explicit: plain != name, of: 1, was, kind, locals: locals.leak(), next: &[END], line: 1 }
+}
+
+fn local(word: &str) -> Local {
+    let (word, of) = word.split_once('/').map_or((word, 1), |(word, of)| (word, of.parse().unwrap()));
+    let (name, result) = word.strip_suffix('=').map_or((word, false), |name| (name, true));
+    Local { name: leak(name), of, result, why: "it is used later" }
+}
+
+/// The snapshots that code can leave: one at each step, and one during each call.
+fn snapshots(machine: &Machine) -> Vec<Snapshot> {
+    let mut all = Vec::new();
+    for cut in machine.cuts {
+        let locals = |result| {
+            let kept = cut.locals.iter().filter(|local| result || !local.result);
+            kept.map(|local| (local.name.to_owned(), RawValue::from_string("1".into()).unwrap())).collect()
+        };
+        let callee = Snapshot { fiber: Some("child".into()), at: "x".into(), locals: BTreeMap::new(), call: None };
+        all.push(Snapshot { fiber: None, at: cut.name.into(), locals: locals(true), call: None });
+        if cut.kind == CutKind::Call {
+            all.push(Snapshot { fiber: None, at: cut.name.into(), locals: locals(false), call: Some(Box::new(callee)) });
+        }
+    }
+    all
+}
+
+struct Edit {
+    what: &'static str,
+    before: &'static str,
+    after: &'static str,
+    problems: &'static [&'static str],
+}
+
+const fn resumes(what: &'static str, before: &'static str, after: &'static str) -> Edit {
+    Edit { what, before, after, problems: &[] }
+}
+
+const fn parks(what: &'static str, before: &'static str, after: &'static str, problems: &'static [&'static str]) -> Edit {
+    Edit { what, before, after, problems }
+}
+
+const EDITS: &[Edit] = &[
+    resumes("nothing", "plan: topic\nsearch: hits=", "plan: topic\nsearch: hits="),
+    resumes("a step added before", "plan: topic", "check: topic\nplan: topic"),
+    resumes("a step added after", "plan: topic", "plan: topic\nreport: topic"),
+    resumes("steps exchanged", "plan: a\nreport: a", "report: a\nplan: a"),
+    parks("a step removed", "plan: a\nsearch: a", "plan: a", &["step `search` is gone"]),
+    parks("a derived step renamed", "search: a", "find: a", &["step `search` is gone"]),
+    resumes("a derived step renamed with `was`", "search: a", "find<search: a"),
+    resumes("a literal renamed with `was`", "\"search\": a", "\"find\"<search: a"),
+    resumes("a `was` that is done and stays", "\"find\"<search: a", "\"find\"<search: a\nplan: a"),
+    resumes("an old name used anew after its `was`", "\"find\"<search: a", "\"find\"<search: a\nsearch: a"),
+    parks(
+        "a rename whose old name is used anew at once",
+        "search: a",
+        "\"find\"<search: a\nsearch: a",
+        &["step `search` is claimed by `find` and `search`: which one was meant cannot be told"],
+    ),
+    parks(
+        "two steps that claim to have been one",
+        "search: a",
+        "find<search: a\nseek<search: a",
+        &["step `search` is claimed by `find` and `seek`: which one was meant cannot be told"],
+    ),
+    parks(
+        "a derived step of the same name added",
+        "search: a",
+        "search: a\nsearch#2: a",
+        &["`search` stands for 2 steps now and for 1 before: which one was meant cannot be told; give the steps names of their own"],
+    ),
+    parks(
+        "one of two derived steps removed",
+        "search: a\nsearch#2: a",
+        "search: a",
+        &[
+            "`search` stands for 1 step now and for 2 before: which one was meant cannot be told; give the steps names of their own",
+            "step `search#2` is gone",
+        ],
+    ),
+    resumes("two derived steps of one name kept", "search: a\nsearch#2: b", "plan: a\nsearch: a\nsearch#2: b"),
+    resumes("one of two derived steps named with `was`", "search: a\nsearch#2: b", "search: a\n\"deep\"<search#2: b"),
+    resumes("both derived steps named with `was`", "search: a\nsearch#2: b", "\"wide\"<search: a\n\"deep\"<search#2: b"),
+    parks(
+        "one of two derived steps named with `was`, the other removed",
+        "search: a\nsearch#2: b",
+        "\"deep\"<search#2: b",
+        &[
+            "step `search` is gone",
+            "`search` stands for 1 step now and for 2 before: which one was meant cannot be told; give the steps names of their own",
+        ],
+    ),
+    resumes("a step of the same name added to a literal", "\"search\": a", "search#2: a\n\"search\": a"),
+    resumes("a derived name written out", "search: a", "\"search\": a"),
+    resumes("a literal left to be derived", "\"search\": a", "search: a"),
+    parks(
+        "the second of two derived steps made the literal",
+        "search: a\nsearch#2: a",
+        "search#2: a\n\"search\": a",
+        &["`search` stands for 2 steps, not all of them named as before: which one was meant cannot be told"],
+    ),
+    parks(
+        "a literal removed where a derived step takes the name",
+        "\"search\": a\nsearch#2: a",
+        "search: a",
+        &[
+            "`search` stands for 1 step now and for 2 before: which one was meant cannot be told; give the steps names of their own",
+            "step `search#2` is gone",
+        ],
+    ),
+    resumes("a literal with a number sign is one name", "\"issue #2\": a", "\"issue #2\": a\nissue: a"),
+    parks(
+        "a local needed that was not kept",
+        "search: a",
+        "search: a hits=",
+        &["local `hits` is needed after step `search` but was not kept"],
+    ),
+    resumes("a local no longer needed", "search: a hits=", "search: hits="),
+    parks(
+        "a local renamed",
+        "plan: a\nsearch: hits",
+        "plan: a\nsearch: found",
+        &["local `found` is needed after step `search` but was not kept"],
+    ),
+    resumes("a local needed at another step only", "plan: a\nsearch: b", "plan: a\nreport: c\nsearch: b"),
+    parks(
+        "a local shadowed once more",
+        "plan: x\nsearch: x",
+        "plan: x/2\nsearch: x/2 x#2/2",
+        &[
+            "`x` stands for 2 variables now and for 1 before: which one was kept cannot be told; give them names of their own",
+            "local `x#2` is needed after step `search` but was not kept",
+        ],
+    ),
+    parks("a shadowing removed", "plan: x#2/2", "plan: x", &["local `x` is needed after step `plan` but was not kept"]),
+    resumes("a shadowed local dropped where it is not needed", "plan: x/2 a", "plan: a"),
+    parks("a step made a call", "child: a", "call child: a", &["`child` is a call now and was a step before"]),
+    parks("a call made a step", "call child: a b=", "child: a b=", &["`child` is a step now and was a call before"]),
+    resumes("a call whose value is used now as before", "call child: a b=", "call child: b="),
+    parks(
+        "a call whose value is used anew",
+        "call child: a",
+        "call child: a b=",
+        &["local `b` is needed after step `child` but was not kept"],
+    ),
+    parks(
+        "a value of a call needed during it",
+        "call child: a b=",
+        "call child: a b",
+        &["local `b` is needed during call `child` but was only kept after it"],
+    ),
+    parks("a call renamed with `was` to a step", "call child: a", "own<child: a", &["`child` is a step now and was a call before"]),
+    parks(
+        "a loop around a step that needs its iterator",
+        "search: a",
+        "search: a rest",
+        &["local `rest` is needed after step `search` but was not kept"],
+    ),
+    resumes("a loop unwrapped", "search: a rest", "search: a"),
+    resumes("an argument no longer taken", "fn work 0 a b\nplan: a", "fn work 0 a\nplan: a"),
+    parks(
+        "an argument added",
+        "fn work 0 a\nplan: a",
+        "fn work 0 a b\nplan: a",
+        &["argument `b` was not saved when the fiber was spawned"],
+    ),
+    parks(
+        "the version raised",
+        "fn work 1\nplan: a",
+        "fn work 2\nplan: a",
+        &["it has version 2 now and had 1 before: snapshots need a `migrate` function"],
+    ),
+    parks(
+        "the function renamed",
+        "fn work 0\nplan: a",
+        "fn labour 0\nplan: a",
+        &["it was called `work` and is called `labour` now: give it `name = \"work\"`"],
+    ),
+    resumes("the first step added", "", "plan: a"),
+    parks(
+        "everything at once",
+        "plan: a\nsearch: b",
+        "fn work 1\ncall plan: a\nfind: b",
+        &[
+            "it has version 1 now and had 0 before: snapshots need a `migrate` function",
+            "`plan` is a call now and was a step before",
+            "step `search` is gone",
+        ],
+    ),
+];
+
+/// The sentences that are expected, of all snapshots together.
+fn found(problems: &[Problem]) -> Vec<String> {
+    problems.iter().map(Problem::to_string).collect()
+}
+
+#[test]
+fn every_edit_resumes_or_parks_with_its_reasons() {
+    for Edit { what, before, after, problems } in EDITS {
+        let (old, new) = (Layout::of(machine(before)), Layout::of(machine(after)));
+        match new.can_resume(&old) {
+            Ok(()) => assert_eq!(*problems, [""; 0], "{what}"),
+            Err(drift) => {
+                assert_eq!(found(drift.problems()), *problems, "{what}");
+                assert_eq!((drift.now(), drift.before()), (&new, Some(&old)));
+            }
+        }
+        assert_eq!(old.can_resume(&old), Ok(()), "{what}: the code before resumes itself");
+        assert_eq!(new.can_resume(&new), Ok(()), "{what}: the code after resumes itself");
+    }
+}
+
+#[test]
+fn what_is_said_of_a_layout_is_what_is_said_of_its_snapshots() {
+    for Edit { what, before, after, .. } in EDITS {
+        let (old, new) = (Layout::of(machine(before)), Layout::of(machine(after)));
+        let mut of_layout = new.can_resume(&old).map_or_else(|drift| found(drift.problems()), |()| Vec::new());
+        of_layout.retain(|problem| !problem.starts_with("argument"));
+        let mut of_snapshots = Vec::new();
+        for snapshot in snapshots(machine(before)) {
+            let drift = new.check(Some(&old), &snapshot).err();
+            of_snapshots.extend(drift.iter().flat_map(|drift| found(drift.problems())));
+        }
+        of_layout.sort();
+        of_snapshots.sort();
+        of_snapshots.dedup();
+        assert_eq!(of_snapshots, of_layout, "{what}");
+    }
+}
+
+#[test]
+fn a_snapshot_that_passes_the_check_can_be_resumed() {
+    for Edit { what, before, after, .. } in EDITS {
+        let (old, code) = (Layout::of(machine(before)), machine(after));
+        for snapshot in snapshots(machine(before)) {
+            for known in [Some(&old), None] {
+                if Layout::of(code).check(known, &snapshot).is_ok() {
+                    let run = Run::first("fiber-1", Arc::new(Store::default()));
+                    Frame::resume(code, run, snapshot.clone()).unwrap_or_else(|why| panic!("{what}: {why}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_without_an_old_layout_is_in_the_names_of_the_code() {
+    let code = Layout::of(machine("\"find\"<search: a\nsearch: b\nlook<seek: a"));
+    let at = |at: &str, local: &str| {
+        let locals = BTreeMap::from([(local.to_owned(), RawValue::from_string("1".into()).unwrap())]);
+        let drift = code.check(None, &Snapshot { fiber: None, at: at.into(), locals, call: None }).err();
+        drift.map(|drift| drift.to_string())
+    };
+    assert_eq!(at("search", "b"), None);
+    assert_eq!(at("find", "a"), None);
+    assert_eq!(at("seek", "a"), None);
+    assert_eq!(at("gone", "a"), Some(format!("`work` cannot resume: step `gone` is gone (layout {} now)", code.hash())));
+    let missing = format!("`work` cannot resume: local `a` is needed after step `find` but was not kept (layout {} now)", code.hash());
+    assert_eq!(at("find", "b"), Some(missing));
+}
+
+#[test]
+fn a_drift_names_both_layouts_and_every_reason() {
+    let (old, new) = (Layout::of(machine("plan: a\nsearch: b")), Layout::of(machine("plan: a b")));
+    let drift = new.can_resume(&old).unwrap_err();
+    let expected = format!(
+        "`work` cannot resume: local `b` is needed after step `plan` but was not kept; step `search` is gone (layout {} before, {} now)",
+        old.hash(),
+        new.hash()
+    );
+    assert_eq!(drift.to_string(), expected);
+}

@@ -1,0 +1,207 @@
+//! The layout of a fiber function: its steps, and for each the locals that a snapshot taken there holds.
+//!
+//! Made from the [`Machine`] that the macro writes, stored with the snapshots that code of this layout leaves, and compared
+//! when newer code finds them (`drift`). Names identify everything; source lines are not part of it, so that an edit that
+//! moves code but changes nothing a snapshot depends on changes nothing here either.
+
+mod drift;
+#[cfg(test)]
+mod edits;
+mod show;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest, Sha256};
+
+pub use drift::{Drift, Problem};
+
+use super::Fiber;
+use super::machine::{Cut, CutKind, Local, Machine};
+use super::op::hex;
+
+/// The layout of a fiber: `forever::layout::<research>()`.
+///
+/// Keep its text under review, so that a change that stops running fibers from going on is seen before it is deployed, and
+/// keep its JSON to ask [`Layout::can_resume`]:
+///
+/// ```no_run
+/// # use forever_runtime as forever;
+/// fn check<F: forever::Fiber>() -> Result<(), Box<dyn std::error::Error>> {
+///     // insta::assert_snapshot!(forever::layout::<research>());
+///     let deployed: forever::Layout = serde_json::from_str(&std::fs::read_to_string("research.layout.json")?)?;
+///     forever::layout::<F>().can_resume(&deployed)?;
+///     Ok(())
+/// }
+/// ```
+pub fn layout<F: Fiber>() -> Layout {
+    Layout::of(F::MACHINE)
+}
+
+/// What a fiber function keeps where: its steps in source order, and the locals saved at each.
+///
+/// `Display` is a table for people, serde a stable form for storing; see [`layout()`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layout {
+    format: Format,
+    fiber: String,
+    version: u32,
+    arguments: Vec<String>,
+    /// The steps that may come first; `None` is the end of the function, here and in [`Step::next`].
+    first: Vec<Option<String>>,
+    steps: Vec<Step>,
+}
+
+/// One cut point.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Step {
+    name: String,
+    /// Whether the name is written in the source, as against derived from it.
+    explicit: bool,
+    /// How many steps share the name before `#`.
+    of: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    was: Option<String>,
+    kind: CutKind,
+    keeps: Vec<Kept>,
+    next: Vec<Option<String>>,
+}
+
+/// One local kept at a cut point.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Kept {
+    name: String,
+    /// How many bindings share the name before `#`.
+    of: u32,
+    /// Whether it is the value of the step itself, which a call under way does not have yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    result: bool,
+    why: String,
+}
+
+/// The version of the stored form; another one cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Format;
+
+const FORMAT: u32 = 1;
+
+impl Serialize for Format {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(FORMAT)
+    }
+}
+
+impl<'de> Deserialize<'de> for Format {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match u32::deserialize(deserializer)? {
+            FORMAT => Ok(Format),
+            other => Err(serde::de::Error::custom(format!("layout has format {other}, but only {FORMAT} can be read"))),
+        }
+    }
+}
+
+impl Layout {
+    pub(crate) fn of(machine: &Machine) -> Self {
+        let names = |cuts: &[u32]| cuts.iter().map(|&cut| machine.cuts.get(cut as usize).map(|c| c.name.to_owned())).collect();
+        let step = |cut: &Cut| Step {
+            name: cut.name.to_owned(),
+            explicit: cut.explicit,
+            of: cut.of,
+            was: cut.was.map(str::to_owned),
+            kind: cut.kind,
+            keeps: cut.locals.iter().map(kept).collect(),
+            next: names(cut.next),
+        };
+        Layout {
+            format: Format,
+            fiber: machine.name.to_owned(),
+            version: machine.version,
+            arguments: machine.arguments.iter().map(|&name| name.to_owned()).collect(),
+            first: names(machine.first),
+            steps: machine.cuts.iter().map(step).collect(),
+        }
+    }
+
+    /// The stored name of the fiber function.
+    pub fn fiber(&self) -> &str {
+        &self.fiber
+    }
+
+    /// The `version = N` of the fiber function, 0 without.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Names the layout: 32 hexadecimal digits, the same in every build.
+    ///
+    /// Code of one layout resumes what code of another with the same hash left: it covers names, kinds, numbers of steps and
+    /// locals that share a name, arguments and version, but neither the reasons why locals are kept nor the order in which
+    /// steps follow each other.
+    pub fn hash(&self) -> String {
+        let mut hash = Sha256::new();
+        // Counts and lengths go before what they count, so that no two layouts run together to the same bytes.
+        let number = |hash: &mut Sha256, n: usize| hash.update((n as u64).to_be_bytes());
+        let text = |hash: &mut Sha256, text: &str| {
+            hash.update((text.len() as u64).to_be_bytes());
+            hash.update(text);
+        };
+        text(&mut hash, "layout");
+        text(&mut hash, &self.fiber);
+        hash.update(self.version.to_be_bytes());
+        number(&mut hash, self.arguments.len());
+        for argument in &self.arguments {
+            text(&mut hash, argument);
+        }
+        number(&mut hash, self.steps.len());
+        for step in &self.steps {
+            text(&mut hash, &step.name);
+            hash.update([u8::from(step.explicit)]);
+            hash.update(step.of.to_be_bytes());
+            number(&mut hash, usize::from(step.was.is_some()));
+            text(&mut hash, step.was.as_deref().unwrap_or_default());
+            text(&mut hash, step.kind.word());
+            number(&mut hash, step.keeps.len());
+            for kept in &step.keeps {
+                text(&mut hash, &kept.name);
+                hash.update(kept.of.to_be_bytes());
+                hash.update([u8::from(kept.result)]);
+            }
+        }
+        hex(&hash.finalize()[..16])
+    }
+
+    fn step(&self, name: &str) -> Option<&Step> {
+        self.steps.iter().find(|step| step.name == name)
+    }
+}
+
+fn kept(local: &Local) -> Kept {
+    Kept { name: local.name.to_owned(), of: local.of, result: local.result, why: local.why.to_owned() }
+}
+
+impl CutKind {
+    /// The kind as people call it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            CutKind::Step => "step",
+            CutKind::Call => "call",
+        }
+    }
+}
+
+impl Step {
+    /// The name before `#`, which steps of a derived name share.
+    fn base(&self) -> &str {
+        if self.explicit { &self.name } else { base(&self.name) }
+    }
+
+    fn kept(&self, name: &str) -> Option<&Kept> {
+        self.keeps.iter().find(|kept| kept.name == name)
+    }
+}
+
+/// `search` of `search#2`.
+fn base(name: &str) -> &str {
+    match name.rsplit_once('#') {
+        Some((base, number)) if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => base,
+        _ => name,
+    }
+}

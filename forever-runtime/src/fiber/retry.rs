@@ -1,0 +1,193 @@
+//! How often a failed step is tried again, and how long it waits before each time. Pure arithmetic; `step` does the waiting.
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often the body of a step is tried again when it ends in an error: `step!("search", retry = Retry::times(3), ..)`.
+///
+/// `E` is the error type of the fiber; it is inferred, except that a closure given to [`Retry::when`] has to name it.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::{Backoff, Retry};
+/// use std::io::{Error, ErrorKind};
+/// use std::time::Duration;
+///
+/// let retry = Retry::times(3)
+///     .backoff(Backoff::exponential(Duration::from_secs(1), Duration::from_secs(60)))
+///     .when(|e: &Error| e.kind() != ErrorKind::PermissionDenied);
+/// # let _ = retry;
+/// ```
+///
+/// The number of failed attempts is stored before each wait, so that a restart neither forgives nor repeats one. When the
+/// last attempt fails, its error leaves the step as it would without `retry`, and the count begins anew: a failed fiber
+/// that a person resumes has all its retries again.
+pub struct Retry<E> {
+    times: u32,
+    backoff: Backoff,
+    when: Option<Arc<Condition<E>>>,
+}
+
+type Condition<E> = dyn Fn(&E) -> bool + Send + Sync;
+
+impl<E> Retry<E> {
+    /// Up to `retries` further attempts after the first one: `times(3)` runs the body at most four times.
+    ///
+    /// Waits as [`Backoff::default`] says until [`Retry::backoff`] says otherwise.
+    pub const fn times(retries: u32) -> Self {
+        Retry { times: retries, backoff: Backoff::DEFAULT, when: None }
+    }
+
+    /// How long to wait before each further attempt.
+    pub const fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// Tries again only after errors for which `condition` holds; any other leaves the step at once.
+    ///
+    /// An attempt that ran into the step's `timeout` is asked about too: its error is made from a [`crate::Error`] of kind
+    /// [`Timeout`](crate::ErrorKind::Timeout).
+    pub fn when(mut self, condition: impl Fn(&E) -> bool + Send + Sync + 'static) -> Self {
+        self.when = Some(Arc::new(condition));
+        self
+    }
+
+    /// How long to wait before the next attempt, or `None` if there is to be none.
+    ///
+    /// `failed` attempts were made, with the one that ended in `error`. `chance` is where the jitter falls.
+    pub(crate) fn wait(&self, failed: u32, error: &E, chance: u32) -> Option<Duration> {
+        let again = failed <= self.times && self.when.as_ref().is_none_or(|holds| holds(error));
+        again.then(|| self.backoff.wait(failed, chance))
+    }
+}
+
+impl<E> Clone for Retry<E> {
+    fn clone(&self) -> Self {
+        Retry { times: self.times, backoff: self.backoff, when: self.when.clone() }
+    }
+}
+
+impl<E> fmt::Debug for Retry<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Retry")
+            .field("times", &self.times)
+            .field("backoff", &self.backoff)
+            .field("conditional", &self.when.is_some())
+            .finish()
+    }
+}
+
+/// How long a step waits between its attempts.
+///
+/// The default is `exponential` from 200 ms to 30 s.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    first: Duration,
+    max: Duration,
+    jitter: bool,
+}
+
+/// In nanoseconds.
+const SECOND: u128 = 1_000_000_000;
+
+impl Backoff {
+    const DEFAULT: Backoff = Backoff::exponential(Duration::from_millis(200), Duration::from_secs(30));
+
+    /// `first` before the second attempt, twice as long before each one after it, never longer than `max`; with full jitter.
+    ///
+    /// Full jitter: the wait is spread evenly between nothing and that time, so that fibers that failed together do not come
+    /// back together (Brooker, "Exponential Backoff And Jitter", 2015).
+    pub const fn exponential(first: Duration, max: Duration) -> Self {
+        Backoff { first, max, jitter: true }
+    }
+
+    /// Always `wait`, without jitter.
+    pub const fn fixed(wait: Duration) -> Self {
+        Backoff { first: wait, max: wait, jitter: false }
+    }
+
+    /// No wait at all.
+    pub const fn none() -> Self {
+        Backoff::fixed(Duration::ZERO)
+    }
+
+    /// Waits exactly as long as is said.
+    pub const fn no_jitter(mut self) -> Self {
+        self.jitter = false;
+        self
+    }
+
+    /// The wait after `failed` attempts (from 1), at `chance` of `u32::MAX` of the way if there is jitter.
+    fn wait(self, failed: u32, chance: u32) -> Duration {
+        let doublings = failed.saturating_sub(1);
+        let factor = 1u128.checked_shl(doublings).unwrap_or(u128::MAX);
+        let nanos = self.first.as_nanos().saturating_mul(factor).min(self.max.as_nanos());
+        // A `Duration` has under 2^94 nanoseconds, so the product fits.
+        let nanos = if self.jitter { nanos * u128::from(chance) / u128::from(u32::MAX) } else { nanos };
+        let seconds = u64::try_from(nanos / SECOND).unwrap_or(u64::MAX);
+        let rest = u32::try_from(nanos % SECOND).unwrap_or(0);
+        Duration::new(seconds, rest)
+    }
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Backoff::DEFAULT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Duration = Duration::from_secs(1);
+
+    fn waits(backoff: Backoff, chance: u32) -> Vec<Duration> {
+        [1, 2, 3, 4, 200, u32::MAX].map(|failed| backoff.wait(failed, chance)).into()
+    }
+
+    #[test]
+    fn an_exponential_wait_doubles_up_to_its_limit() {
+        let plain = Backoff::exponential(ONE, 5 * ONE).no_jitter();
+        assert_eq!(waits(plain, 7), [1, 2, 4, 5, 5, 5].map(Duration::from_secs));
+    }
+
+    #[test]
+    fn jitter_spreads_a_wait_between_nothing_and_all_of_it() {
+        let spread = Backoff::exponential(ONE, 5 * ONE);
+        assert_eq!(waits(spread, 0), [Duration::ZERO; 6]);
+        assert_eq!(waits(spread, u32::MAX), [1, 2, 4, 5, 5, 5].map(Duration::from_secs));
+        assert_eq!(spread.wait(2, u32::MAX / 2 + 1).as_millis(), 1000);
+    }
+
+    #[test]
+    fn the_longest_and_the_shortest_durations_do_not_overflow() {
+        let longest = Backoff::exponential(Duration::MAX, Duration::MAX);
+        assert_eq!(waits(longest, u32::MAX), [Duration::MAX; 6]);
+        let upward = Backoff::exponential(Duration::from_nanos(1), Duration::MAX).no_jitter();
+        assert_eq!(upward.wait(200, 0), Duration::MAX);
+        assert_eq!(Backoff::exponential(ONE, Duration::ZERO).wait(1, u32::MAX), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_fixed_wait_stays_and_none_is_none() {
+        assert_eq!(waits(Backoff::fixed(3 * ONE), 0), [3 * ONE; 6]);
+        assert_eq!(waits(Backoff::none(), u32::MAX), [Duration::ZERO; 6]);
+    }
+
+    #[test]
+    fn three_times_means_three_further_attempts() {
+        let retry = Retry::<()>::times(3).backoff(Backoff::none());
+        let goes_on: Vec<_> = (1..=5).map(|failed| retry.wait(failed, &(), 0).is_some()).collect();
+        assert_eq!(goes_on, [true, true, true, false, false]);
+        assert_eq!(Retry::<()>::times(0).wait(1, &(), 0), None);
+    }
+
+    #[test]
+    fn a_condition_that_does_not_hold_ends_the_attempts() {
+        let retry = Retry::times(3).when(|code: &u16| *code >= 500);
+        assert!(retry.wait(1, &503, 0).is_some());
+        assert_eq!(retry.clone().wait(1, &404, 0), None);
+    }
+}
