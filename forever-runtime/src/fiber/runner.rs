@@ -14,7 +14,7 @@ use super::core::{Core, race};
 use super::frame::{BoxFuture, Checkpoint, OpRecord, Run, Sink};
 use super::live::{Alive, Phase, Stop};
 use super::registry::{Begin, Known, Outcome};
-use crate::error::{Error, Result, chain};
+use crate::error::{Error, ErrorKind, Result, chain};
 use crate::store::{Aside, End, NewSnapshot, Seq};
 
 /// The first and the longest pause before an interrupted fiber is tried again.
@@ -92,6 +92,7 @@ impl FiberTask {
             Some(call) => call,
             None => match self.core.store.load(self.seq).await {
                 Ok(stored) => Begin::Stored(stored),
+                Err(error) if error.kind() == ErrorKind::Value => return (false, Outcome::Parked(chain(&error))),
                 Err(error) => return (false, Outcome::Interrupted(error)),
             },
         };

@@ -65,11 +65,22 @@ impl<T: Send, F: FnMut(&Connection) -> rusqlite::Result<T> + Send> Job for Call<
     fn answer(self: Box<Self>, failed: Option<Cause>) {
         let answer = match (failed, self.out) {
             (None, Some(out)) => Ok(out),
-            (Some(why), _) => Err(Error::new(ErrorKind::Store, format!("failed to {}", self.what)).because(why)),
+            (Some(why), _) => Err(Error::new(kind_of(&why), format!("failed to {}", self.what)).because(why)),
             (None, None) => Err(Error::new(ErrorKind::Store, format!("failed to {}: it was not run", self.what))),
         };
         // A caller that is gone needs no answer.
         let _ = self.answer.send(answer);
+    }
+}
+
+/// A row that holds something else than it should is not the store's failure: to try again is no help.
+fn kind_of(why: &rusqlite::Error) -> ErrorKind {
+    match why {
+        rusqlite::Error::FromSqlConversionFailure(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::Utf8Error(..) => ErrorKind::Value,
+        _ => ErrorKind::Store,
     }
 }
 
