@@ -121,7 +121,7 @@ impl FiberTask {
             resources: self.core.resources.clone(),
             clock: Arc::clone(&self.core.clock),
         };
-        let driven = match self.known.prepare(begin, ctx, run) {
+        let driven = match self.known.prepare(begin, ctx, Arc::clone(&run)) {
             Ok(driven) => driven,
             Err(why) => return (false, Outcome::Parked(why)),
         };
@@ -137,7 +137,13 @@ impl FiberTask {
             }
         }
         let span = debug_span!("fiber", fiber.id = %self.alive.id, fiber.name = name, forever.resuming = resuming);
-        let outcome = sink.let_others_in(driven.instrument(span)).await;
+        let mut driven = std::pin::pin!(sink.let_others_in(driven.instrument(span)));
+        let outcome = if let Some(outcome) = race(driven.as_mut(), self.core.closing()).await {
+            outcome
+        } else {
+            run.ops.ask_to_stop();
+            driven.await
+        };
         (sink.progress.load(Ordering::Relaxed), outcome)
     }
 

@@ -159,7 +159,7 @@ static PLAIN: Machine = machine("three", &["label"], CUTS);
 static MIGRATING: Machine = Machine {
     migrate: Some(|mut old: Snapshot| {
         assert_eq!(old.at, "one");
-        old.at = "begin".to_owned();
+        "begin".clone_into(&mut old.at);
         Ok(old)
     }),
     ..machine("three", &["label"], CUTS)

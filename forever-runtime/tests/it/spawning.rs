@@ -201,7 +201,7 @@ async fn many_fibers_at_once_all_come_to_their_results() {
 fn handles_and_runtimes_can_be_sent_shared_cloned_and_shown() {
     fn all<T: Send + Sync + Clone + std::fmt::Debug>() {}
     all::<Forever>();
-    all::<FiberHandle<std::rc::Rc<u8>>>;
+    all::<FiberHandle<std::rc::Rc<u8>>>();
     all::<FiberHandle<u64>>();
 }
 

@@ -257,13 +257,13 @@ fn together(conn: &Connection, batch: &mut Vec<Box<dyn Job>>) -> Result<(), Lost
         }
         outcomes.push(ran);
     }
-    if !conn.is_autocommit() {
-        if let Err(why) = execute(conn, "COMMIT") {
-            if !conn.is_autocommit() {
-                let _ = execute(conn, "ROLLBACK");
-            }
-            return Err(commit_failed(why));
+    if !conn.is_autocommit()
+        && let Err(why) = execute(conn, "COMMIT")
+    {
+        if !conn.is_autocommit() {
+            let _ = execute(conn, "ROLLBACK");
         }
+        return Err(commit_failed(why));
     }
     for (job, outcome) in batch.drain(..).zip(outcomes) {
         job.answer(outcome.err().map(Arc::new));
