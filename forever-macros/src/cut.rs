@@ -201,9 +201,8 @@ pub(crate) fn callee(expr: &Expr) -> Option<String> {
         },
         Expr::MethodCall(e) => match e.method.to_string().as_str() {
             // Adaptors of the value, not what the step does.
-            "unwrap" | "expect" | "map_err" | "unwrap_or_default" | "clone" | "to_owned" | "to_string" | "into" | "context" | "with_context" => {
-                callee(&e.receiver).or_else(|| Some(e.method.to_string()))
-            }
+            "unwrap" | "expect" | "map_err" | "unwrap_or_default" | "clone" | "to_owned" | "to_string" | "into" | "context"
+            | "with_context" => callee(&e.receiver).or_else(|| Some(e.method.to_string())),
             name => Some(name.to_owned()),
         },
         Expr::Call(e) => match &*e.func {

@@ -26,6 +26,7 @@ mod cut;
 mod jumps;
 mod looped;
 pub(crate) mod machine;
+mod savable;
 mod stretch;
 
 /// What the emitter needs to know of the function.
@@ -51,12 +52,15 @@ pub(crate) fn emit(context: &Context<'_>, report: &mut Report) -> (TokenStream, 
         taken: Vec::new(),
         stretch: 0,
         witnessed: BTreeSet::new(),
+        mentioned: BTreeSet::new(),
         witness_assigns: false,
         jumps: Vec::new(),
         items: TokenStream::new(),
     };
     let body = emit.block(&context.body.block, &[]);
-    (emit.items, body)
+    let checks = emit.checks();
+    let items = emit.items;
+    (emit!(#checks #items), body)
 }
 
 struct Emit<'a> {
@@ -71,6 +75,8 @@ struct Emit<'a> {
     stretch: usize,
     /// Variables that leave the stretch without a value: their places get their types from them.
     witnessed: BTreeSet<VarId>,
+    /// Variables that the stretch mentions.
+    mentioned: BTreeSet<VarId>,
     /// Whether those places stand already.
     witness_assigns: bool,
     jumps: Vec<Target>,
@@ -100,9 +106,10 @@ impl Emit<'_> {
     fn block(&mut self, block: &Block, entering: &[VarId]) -> TokenStream {
         let open = self.open.clone();
         self.open_values(entering);
+        let items = items(&block.stmts);
         let tokens = self.stmts(&block.stmts, block.end);
         self.open = open;
-        tokens
+        emit!(#items #tokens)
     }
 
     /// Statements of a block from some stretch's beginning on.
@@ -111,7 +118,8 @@ impl Emit<'_> {
         let Some(first) = first else { return self.last_stretch(stmts, end) };
         let (plain, rest) = stmts.split_at(first);
         let (stmt, later) = rest.split_first().expect("the position is inside");
-        let mut tokens = self.lead(plain, stmt, later.iter().any(|s| s.cuts.is_some()));
+        let mut tokens = items_of_arms(stmt);
+        tokens.extend(self.lead(plain, stmt, later.iter().any(|s| s.cuts.is_some())));
         tokens.extend(self.rest(stmt, later));
         tokens.extend(self.stmts(later, end));
         tokens
@@ -126,7 +134,9 @@ impl Emit<'_> {
         let stretch = std::mem::replace(&mut self.stretch, taken);
         let open = self.open.clone();
         let opening = self.open_stretch(&mentioned, &declared, plain.first().unwrap_or(stmt).start);
+        let outer = std::mem::replace(&mut self.mentioned, mentioned);
         let Start { run, resume, pat } = self.start(plain, stmt, later_cuts);
+        self.mentioned = outer;
         self.taken.truncate(taken);
         self.stretch = stretch;
         self.open = open;
@@ -180,7 +190,9 @@ impl Emit<'_> {
                 let (before, value, after) = match control {
                     Control::Branch(branch) => (TokenStream::new(), self.rest_branch(branch, stmt, bind, later_cuts), TokenStream::new()),
                     Control::Loop { label, id, body } => self.loop_(stmt, label.as_ref(), *id, body),
-                    Control::Scope { label, id, is_unsafe, body } => (TokenStream::new(), self.scope(label.as_ref(), *id, *is_unsafe, body), TokenStream::new()),
+                    Control::Scope { label, id, is_unsafe, body } => {
+                        (TokenStream::new(), self.scope(label.as_ref(), *id, *is_unsafe, body), TokenStream::new())
+                    }
                     Control::For(looped) => self.for_(stmt, looped),
                 };
                 self.bound(stmt, bind, control, (before, value, after), later_cuts)
@@ -189,7 +201,14 @@ impl Emit<'_> {
     }
 
     /// Puts the value of a control construct where it goes, and skips it when the resume leads further down.
-    fn bound(&mut self, stmt: &Stmt, bind: &Bind, control: &Control, parts: (TokenStream, TokenStream, TokenStream), later_cuts: bool) -> TokenStream {
+    fn bound(
+        &mut self,
+        stmt: &Stmt,
+        bind: &Bind,
+        control: &Control,
+        parts: (TokenStream, TokenStream, TokenStream),
+        later_cuts: bool,
+    ) -> TokenStream {
         let (before, value, after) = parts;
         let fiber = self.fiber.clone();
         let last = number(stmt.cuts.as_ref().map_or(0, |c| *c.end()));
@@ -209,7 +228,7 @@ impl Emit<'_> {
         let attrs = if let Bind::Let { attrs, .. } = bind { attrs.as_slice() } else { &[] };
         if !later_cuts {
             self.open_values(&stmt.declares);
-            return emit!(#before #(#attrs)* #[allow(unused_mut)] let #pat = #value; #after);
+            return emit!(#before #(#attrs)* let #pat = #value; #after);
         }
         let exports = self.exported(&stmt.declares);
         let live = self.live(stmt.after);
@@ -219,7 +238,7 @@ impl Emit<'_> {
         self.open_values(&stmt.declares);
         emit! {
             let #kept = if #fiber.past(#last) { #restored } else {
-                #before #(#attrs)* #[allow(unused_mut)] let #pat = #value; #after
+                #before #(#attrs)* let #pat = #value; #after
                 (#(#values,)*)
             };
         }
@@ -289,4 +308,29 @@ fn declared_in_head(plain: &[Stmt], stmt: &Stmt) -> BTreeSet<VarId> {
         _ => {}
     }
     declared
+}
+
+/// The items among statements: they are visible in the whole of a block, so they stand before its stretches.
+fn items(stmts: &[Stmt]) -> TokenStream {
+    stmts.iter().filter(|s| matches!(s.kind, StmtKind::Plain(syn::Stmt::Item(_)))).map(plain_tokens).collect()
+}
+
+fn plain_tokens(stmt: &Stmt) -> TokenStream {
+    match &stmt.kind {
+        StmtKind::Plain(syntax) => syntax.to_token_stream(),
+        _ => TokenStream::new(),
+    }
+}
+
+/// The items of arms whose code is in part before the arm and in part in it.
+fn items_of_arms(stmt: &Stmt) -> TokenStream {
+    let StmtKind::Control { control: Control::Branch(branch), .. } = &stmt.kind else { return TokenStream::new() };
+    let mut tokens = TokenStream::new();
+    for arm in branch.arms.iter().filter(|a| a.cuts.is_some()) {
+        tokens.extend(items(&arm.block.stmts));
+        if let Some(first) = arm.block.stmts.iter().find(|s| !matches!(s.kind, StmtKind::Plain(_))) {
+            tokens.extend(items_of_arms(first));
+        }
+    }
+    tokens
 }

@@ -18,6 +18,8 @@ mod plan;
 mod report;
 mod scan;
 mod signature;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 use proc_macro::TokenStream;

@@ -14,7 +14,7 @@ use crate::flow::{Flow, JumpId, PointId};
 use crate::messages as say;
 use crate::place;
 use crate::report::Report;
-use crate::scan::{as_cut, has_cut, parse_cut, simple_name, stmt_has_cut};
+use crate::scan::{as_cut, block_has_cut, has_cut, parse_cut, simple_name, stmt_has_cut};
 use crate::tree::{Arm, Bind, Block, Body, Branch, Control, Cut, For, Head, Stmt, StmtKind};
 
 /// Lowers a body; `private` is the path of the runtime's private names.
@@ -180,6 +180,9 @@ impl Lower<'_> {
                 cond => self.operand(cond, out),
             };
         }
+        if !block_has_cut(&e.then_branch) && !e.else_branch.as_ref().is_some_and(|(_, e)| has_cut(e)) {
+            return self.into_bind_plain(Expr::If(e), bind, out);
+        }
         let depth = self.borrows.len();
         self.note_conditions(&e.cond);
         let then = Expr::Block(syn::ExprBlock { attrs: Vec::new(), label: None, block: e.then_branch });
@@ -196,6 +199,9 @@ impl Lower<'_> {
     fn match_(&mut self, mut e: syn::ExprMatch, bind: Bind, out: &mut Vec<Stmt>) {
         if has_cut(&e.expr) {
             *e.expr = self.operand(*e.expr, out);
+        }
+        if !e.arms.iter().any(|arm| has_cut(&arm.body)) {
+            return self.into_bind_plain(Expr::Match(e), bind, out);
         }
         let borrows = self.borrows_from(&e.expr);
         let arms = e.arms.into_iter().map(|arm| {
@@ -233,6 +239,9 @@ impl Lower<'_> {
         if has_cut(&e.expr) {
             *e.expr = self.operand(*e.expr, out);
         }
+        if !block_has_cut(&e.body) {
+            return self.into_bind_plain(Expr::ForLoop(e), bind, out);
+        }
         let items = place::items(&e.expr, &|name| self.is_borrow(name));
         match items {
             place::Items::Owned => self.for_owned(e, bind, out),
@@ -269,17 +278,8 @@ impl Lower<'_> {
         self.note_pattern(&e.pat, true);
         let body = self.block(e.body);
         self.borrows.truncate(depth);
-        let looped = For {
-            label: e.label,
-            id,
-            attrs: e.attrs,
-            pat: *e.pat,
-            items: *e.expr,
-            position,
-            position_var: None,
-            bases: Vec::new(),
-            body,
-        };
+        let looped =
+            For { label: e.label, id, attrs: e.attrs, pat: *e.pat, items: *e.expr, position, position_var: None, bases: Vec::new(), body };
         self.control(bind, Control::For(Box::new(looped)), out);
     }
 
@@ -289,7 +289,10 @@ impl Lower<'_> {
             return expr;
         }
         let through_statement = as_cut(&expr).is_some()
-            || matches!(strip(&expr), Expr::If(_) | Expr::Match(_) | Expr::Loop(_) | Expr::Block(_) | Expr::Unsafe(_) | Expr::While(_) | Expr::ForLoop(_));
+            || matches!(
+                strip(&expr),
+                Expr::If(_) | Expr::Match(_) | Expr::Loop(_) | Expr::Block(_) | Expr::Unsafe(_) | Expr::While(_) | Expr::ForLoop(_)
+            );
         if !through_statement {
             return self.without_cuts(expr, out);
         }
@@ -347,7 +350,8 @@ impl Lower<'_> {
     /// Lowers an expression that is itself neither a cut point nor control flow.
     fn without_cuts(&mut self, mut expr: Expr, out: &mut Vec<Stmt>) -> Expr {
         match &mut expr {
-            Expr::Paren(e) => return self.operand(*e.expr.clone(), out),
+            // A struct literal keeps its parentheses: it may come to stand where they are needed.
+            Expr::Paren(e) => *e.expr = self.operand(*e.expr.clone(), out),
             Expr::Group(e) => return self.operand(*e.expr.clone(), out),
             Expr::Binary(e) => match e.op {
                 syn::BinOp::And(_) | syn::BinOp::Or(_) if has_cut(&e.right) => {
@@ -392,10 +396,14 @@ impl Lower<'_> {
                 self.operands(parts, out);
             }
             Expr::Struct(e) => {
-                let mut parts: Vec<&mut Expr> = e.fields.iter_mut().map(|f| {
-                    f.colon_token.get_or_insert_with(Default::default);
-                    &mut f.expr
-                }).collect();
+                let mut parts: Vec<&mut Expr> = e
+                    .fields
+                    .iter_mut()
+                    .map(|f| {
+                        f.colon_token.get_or_insert_with(Default::default);
+                        &mut f.expr
+                    })
+                    .collect();
                 parts.extend(e.rest.as_deref_mut());
                 self.operands(parts, out);
             }
@@ -501,12 +509,28 @@ fn plain(syntax: SynStmt) -> Stmt {
 }
 
 fn stmt(kind: StmtKind) -> Stmt {
-    Stmt { kind, declares: Vec::new(), flow: Flow::Nothing, start: PointId::UNSET, before: PointId::UNSET, after: PointId::UNSET, cuts: None }
+    Stmt {
+        kind,
+        declares: Vec::new(),
+        flow: Flow::Nothing,
+        start: PointId::UNSET,
+        before: PointId::UNSET,
+        after: PointId::UNSET,
+        cuts: None,
+    }
 }
 
 impl Arm {
     fn implicit() -> Arm {
-        Arm { attrs: Vec::new(), pat: None, declares: Vec::new(), enter: Flow::Nothing, block: Block { stmts: Vec::new(), end: PointId::UNSET }, cuts: None, implicit: true }
+        Arm {
+            attrs: Vec::new(),
+            pat: None,
+            declares: Vec::new(),
+            enter: Flow::Nothing,
+            block: Block { stmts: Vec::new(), end: PointId::UNSET },
+            cuts: None,
+            implicit: true,
+        }
     }
 }
 
@@ -553,10 +577,21 @@ fn strip(expr: &Expr) -> &Expr {
 }
 
 fn is_assignment(op: syn::BinOp) -> bool {
-    use syn::BinOp::{AddAssign, BitAndAssign, BitOrAssign, BitXorAssign, DivAssign, MulAssign, RemAssign, ShlAssign, ShrAssign, SubAssign};
+    use syn::BinOp::{
+        AddAssign, BitAndAssign, BitOrAssign, BitXorAssign, DivAssign, MulAssign, RemAssign, ShlAssign, ShrAssign, SubAssign,
+    };
     matches!(
         op,
-        AddAssign(_) | SubAssign(_) | MulAssign(_) | DivAssign(_) | RemAssign(_) | BitXorAssign(_) | BitAndAssign(_) | BitOrAssign(_) | ShlAssign(_) | ShrAssign(_)
+        AddAssign(_)
+            | SubAssign(_)
+            | MulAssign(_)
+            | DivAssign(_)
+            | RemAssign(_)
+            | BitXorAssign(_)
+            | BitAndAssign(_)
+            | BitOrAssign(_)
+            | ShlAssign(_)
+            | ShrAssign(_)
     )
 }
 

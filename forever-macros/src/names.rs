@@ -287,8 +287,8 @@ impl Names<'_> {
         let declares = self.pattern(pat, &VarKind::Again(again));
         let again = &mut self.table.agains[again.0];
         again.tokens = quote! {
-            #[allow(irrefutable_let_patterns, unused_variables)]
-            let #pat = #init else { ::core::unreachable!() };
+            #[allow(irrefutable_let_patterns, unused_variables, unused_parens)]
+            let (#pat) = (#init) else { ::core::unreachable!() };
         };
         again.makes.clone_from(&declares);
         declares
@@ -327,7 +327,12 @@ impl Names<'_> {
                 flow.mentioned(&mut bases);
                 let again = AgainId(self.table.agains.len());
                 let expr = (*init.expr).clone();
-                self.table.agains.push(Again { tokens: expr.to_token_stream(), makes: Vec::new(), bases: bases.into_iter().collect(), mutable: false });
+                self.table.agains.push(Again {
+                    tokens: expr.to_token_stream(),
+                    makes: Vec::new(),
+                    bases: bases.into_iter().collect(),
+                    mutable: false,
+                });
                 let declares = self.pattern(&mut local.pat, &VarKind::Fresh(again));
                 if declares.len() != 1 || pattern::bindings(&local.pat).len() != 1 || init.diverge.is_some() {
                     self.report.over(&local.pat, "`#[fresh]` makes one variable anew: `#[fresh] let client = connect();`");
@@ -421,7 +426,9 @@ impl Names<'_> {
                 for field in &mut p.fields {
                     self.pattern_into(&mut field.pat, kind, declares);
                     let renamed = field.colon_token.is_none()
-                        && pattern::bindings(&field.pat).first().is_some_and(|b| matches!(&field.member, syn::Member::Named(n) if *n != b.ident));
+                        && pattern::bindings(&field.pat)
+                            .first()
+                            .is_some_and(|b| matches!(&field.member, syn::Member::Named(n) if *n != b.ident));
                     if renamed {
                         field.colon_token = Some(syn::Token![:](proc_macro2::Span::call_site()));
                     }
@@ -470,7 +477,8 @@ impl Names<'_> {
 
     /// Whether an expression is a plain borrow, or a place inside something that is a borrow.
     fn borrows_from(&self, expr: &Expr) -> bool {
-        let fixed_index = place::index_variables(expr).iter().all(|i| self.lookup(&i.to_string()).is_none_or(|id| !self.table.var(id).mutable));
+        let fixed_index =
+            place::index_variables(expr).iter().all(|i| self.lookup(&i.to_string()).is_none_or(|id| !self.table.var(id).mutable));
         let from_borrow = || {
             place::is_place(expr)
                 && place::root(expr).and_then(|r| self.lookup(&r.to_string())).is_some_and(|id| match &self.table.var(id).kind {
@@ -521,7 +529,9 @@ fn take_key(attrs: &mut Vec<Attribute>) -> Option<String> {
     let place = attrs.iter().position(|a| a.path().is_ident("forever_key"))?;
     let attr = attrs.remove(place);
     match attr.meta {
-        syn::Meta::NameValue(syn::MetaNameValue { value: Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }), .. }) => Some(text.value()),
+        syn::Meta::NameValue(syn::MetaNameValue { value: Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }), .. }) => {
+            Some(text.value())
+        }
         _ => None,
     }
 }

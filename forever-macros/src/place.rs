@@ -116,11 +116,40 @@ pub(crate) enum Items {
 }
 
 const BORROWING: &[&str] = &[
-    "iter", "chars", "char_indices", "bytes", "lines", "split_whitespace", "split_ascii_whitespace", "keys", "values", "chunks", "chunks_exact", "windows",
-    "split", "rsplit", "split_terminator", "split_inclusive", "splitn",
+    "iter",
+    "chars",
+    "char_indices",
+    "bytes",
+    "lines",
+    "split_whitespace",
+    "split_ascii_whitespace",
+    "keys",
+    "values",
+    "chunks",
+    "chunks_exact",
+    "windows",
+    "split",
+    "rsplit",
+    "split_terminator",
+    "split_inclusive",
+    "splitn",
 ];
 const ADAPTORS: &[&str] = &[
-    "enumerate", "rev", "skip", "take", "zip", "chain", "copied", "cloned", "step_by", "peekable", "fuse", "flatten", "into_iter", "iter", "cycle",
+    "enumerate",
+    "rev",
+    "skip",
+    "take",
+    "zip",
+    "chain",
+    "copied",
+    "cloned",
+    "step_by",
+    "peekable",
+    "fuse",
+    "flatten",
+    "into_iter",
+    "iter",
+    "cycle",
 ];
 /// Methods that give another view of the same place.
 const VIEWS: &[&str] = &["as_slice", "as_str", "as_ref", "as_deref", "trim", "as_bytes"];
@@ -167,7 +196,9 @@ fn has_closure(call: &syn::ExprMethodCall) -> bool {
 
 fn is_viewed_place(expr: &Expr) -> bool {
     match expr {
-        Expr::MethodCall(call) => VIEWS.contains(&call.method.to_string().as_str()) && call.args.is_empty() && is_viewed_place(&call.receiver),
+        Expr::MethodCall(call) => {
+            VIEWS.contains(&call.method.to_string().as_str()) && call.args.is_empty() && is_viewed_place(&call.receiver)
+        }
         Expr::Paren(e) => is_viewed_place(&e.expr),
         Expr::Lit(lit) => matches!(lit.lit, Lit::Str(_)),
         other => is_place(other) || plain_borrow(other).is_some(),

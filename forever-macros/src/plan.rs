@@ -170,7 +170,8 @@ impl Classify<'_> {
         }
         let exits = self.exits(own, later);
         // Up to the first cut point or control construct, all is one stretch.
-        let end = if own.is_some() { 0 } else { later.iter().position(|s| !matches!(s.kind, StmtKind::Plain(_))).map_or(later.len(), |p| p + 1) };
+        let end =
+            if own.is_some() { 0 } else { later.iter().position(|s| !matches!(s.kind, StmtKind::Plain(_))).map_or(later.len(), |p| p + 1) };
         let mut beyond = BTreeSet::new();
         for stmt in &later[end..] {
             mentions(stmt, &mut beyond);
@@ -199,56 +200,91 @@ impl Classify<'_> {
     /// What is needed at the ends of the stretches from a declaration to the end of its block.
     fn exits(&self, own: Option<&Live>, later: &[Stmt]) -> Vec<Live> {
         let mut exits: Vec<Live> = own.into_iter().cloned().collect();
-        stretches(later, self.needed, &mut exits);
+        stretches(later, None, self.needed, &mut exits);
         exits
     }
 }
 
-/// What is needed at the end of each stretch among `stmts`: at cut points, before loops, after arms, at jumps.
-pub(crate) fn stretches(stmts: &[Stmt], needed: &Needed, exits: &mut Vec<Live>) {
-    let at = |point| needed.at_point.get(&point).cloned().unwrap_or_default();
+/// What is needed at the end of each stretch among `stmts`: at cut points, before loops, after arms, at jumps that stay
+/// among them. `again` is the loop whose next round counts as inside.
+pub(crate) fn stretches(stmts: &[Stmt], again: Option<JumpId>, needed: &Needed, exits: &mut Vec<Live>) {
+    let mut inside = BTreeSet::new();
+    targets(stmts, &mut inside);
+    Stretches { needed, inside, again, exits }.stmts(stmts);
+}
+
+/// The loops and labelled blocks among `stmts`.
+fn targets(stmts: &[Stmt], found: &mut BTreeSet<JumpId>) {
     for stmt in stmts {
-        match &stmt.kind {
-            StmtKind::Plain(_) => jumps(&stmt.flow, needed, exits),
-            StmtKind::Cut { cut, .. } => {
-                jumps(&stmt.flow, needed, exits);
-                exits.extend(needed.at_cut.get(cut).cloned());
-                if !matches!(stmt.kind, StmtKind::Plain(_)) { exits.push(at(stmt.before)); }
+        let StmtKind::Control { control, .. } = &stmt.kind else { continue };
+        match control {
+            Control::Branch(branch) => branch.arms.iter().for_each(|arm| targets(&arm.block.stmts, found)),
+            Control::Loop { id, body, .. } | Control::Scope { id, body, .. } => {
+                found.insert(*id);
+                targets(&body.stmts, found);
             }
-            StmtKind::Control { control, .. } => {
-                jumps(&stmt.flow, needed, exits);
-                match control {
-                    Control::Branch(branch) => {
-                        for arm in &branch.arms {
-                            if arm.cuts.is_none() {
-                                if !diverges(&arm.block) {
-                                    exits.push(at(arm.block.end));
-                                }
-                            }
-                            stretches(&arm.block.stmts, needed, exits);
-                        }
-                    }
-                    Control::Loop { body, .. } | Control::Scope { body, .. } => {
-                        exits.push(at(stmt.before));
-                        stretches(&body.stmts, needed, exits);
-                    }
-                    Control::For(looped) => {
-                        exits.push(at(stmt.before));
-                        stretches(&looped.body.stmts, needed, exits);
-                    }
-                }
+            Control::For(looped) => {
+                found.insert(looped.id);
+                targets(&looped.body.stmts, found);
             }
         }
     }
 }
 
-/// What is needed where the jumps of a plain statement lead.
-fn jumps(flow: &Flow, needed: &Needed, exits: &mut Vec<Live>) {
-    let mut targets = Vec::new();
-    jump_targets(flow, &mut targets);
-    for (id, again) in targets {
-        let map = if again { &needed.at_continue } else { &needed.at_break };
-        exits.extend(map.get(&id).cloned());
+struct Stretches<'a> {
+    needed: &'a Needed,
+    inside: BTreeSet<JumpId>,
+    again: Option<JumpId>,
+    exits: &'a mut Vec<Live>,
+}
+
+impl Stretches<'_> {
+    fn stmts(&mut self, stmts: &[Stmt]) {
+        let needed = self.needed;
+        let at = |point| needed.at_point.get(&point).cloned().unwrap_or_default();
+        for stmt in stmts {
+            match &stmt.kind {
+                StmtKind::Plain(_) => self.jumps(&stmt.flow),
+                StmtKind::Cut { cut, .. } => {
+                    self.jumps(&stmt.flow);
+                    self.exits.extend(needed.at_cut.get(cut).cloned());
+                    self.exits.push(at(stmt.before));
+                }
+                StmtKind::Control { control, .. } => {
+                    self.jumps(&stmt.flow);
+                    match control {
+                        Control::Branch(branch) => {
+                            for arm in &branch.arms {
+                                if arm.cuts.is_none() && !diverges(&arm.block) {
+                                    self.exits.push(at(arm.block.end));
+                                }
+                                self.stmts(&arm.block.stmts);
+                            }
+                        }
+                        Control::Loop { body, .. } | Control::Scope { body, .. } => {
+                            self.exits.push(at(stmt.before));
+                            self.stmts(&body.stmts);
+                        }
+                        Control::For(looped) => {
+                            self.exits.push(at(stmt.before));
+                            self.stmts(&looped.body.stmts);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is needed where the jumps of a plain statement lead.
+    fn jumps(&mut self, flow: &Flow) {
+        let mut targets = Vec::new();
+        jump_targets(flow, &mut targets);
+        for (id, again) in targets {
+            let map = if again { &self.needed.at_continue } else { &self.needed.at_break };
+            if self.inside.contains(&id) || again && self.again == Some(id) {
+                self.exits.extend(map.get(&id).cloned());
+            }
+        }
     }
 }
 
@@ -268,9 +304,12 @@ fn jump_targets(flow: &Flow, found: &mut Vec<(JumpId, bool)>) {
 pub(crate) fn diverges(block: &Block) -> bool {
     block.stmts.last().is_some_and(|last| match &last.kind {
         StmtKind::Plain(syn::Stmt::Expr(expr, _)) => matches!(expr, syn::Expr::Return(_) | syn::Expr::Break(_) | syn::Expr::Continue(_)),
-        StmtKind::Plain(syn::Stmt::Macro(mac)) => mac.mac.path.segments.last().is_some_and(|s| {
-            ["panic", "bail", "unreachable", "todo", "unimplemented"].iter().any(|name| s.ident == name)
-        }),
+        StmtKind::Plain(syn::Stmt::Macro(mac)) => mac
+            .mac
+            .path
+            .segments
+            .last()
+            .is_some_and(|s| ["panic", "bail", "unreachable", "todo", "unimplemented"].iter().any(|name| s.ident == name)),
         _ => false,
     })
 }
@@ -335,7 +374,14 @@ fn kept(body: &Body, table: &Table, needed: &Needed) -> Vec<Vec<Kept>> {
     (0..body.cuts.len())
         .map(|cut| {
             let live = needed.at_cut.get(&cut).into_iter().flatten().filter(|v| is_kept(v));
-            live.map(|&var| Kept { var, key: keys[&var].clone(), of: count[&base(var)], result: results[cut].contains(&var), why: String::new() }).collect()
+            live.map(|&var| Kept {
+                var,
+                key: keys[&var].clone(),
+                of: count[&base(var)],
+                result: results[cut].contains(&var),
+                why: String::new(),
+            })
+            .collect()
         })
         .collect()
 }
@@ -407,7 +453,8 @@ impl fmt::Display for Shown<'_> {
                 let result = if kept.result { ", its value" } else { "" };
                 writeln!(f, "    keeps {} ({how}{result})", kept.key)?;
             }
-            let next: Vec<String> = self.plan.next[cut].iter().map(|n| n.map_or("end".to_owned(), |n| self.plan.names[n].0.clone())).collect();
+            let next: Vec<String> =
+                self.plan.next[cut].iter().map(|n| n.map_or("end".to_owned(), |n| self.plan.names[n].0.clone())).collect();
             writeln!(f, "    then {}", next.join(", "))?;
         }
         let again = self.table.vars.iter().filter(|v| matches!(v.kind, VarKind::Again(_) | VarKind::Fresh(_)));

@@ -3,7 +3,7 @@ use proc_macro2::Span;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ImplItem, Item, Macro, Pat, Stmt};
 
-use crate::cut::{self, CutKind, CutBody, Step};
+use crate::cut::{self, CutBody, CutKind, Step};
 use crate::report::Report;
 
 /// Whether a cut point is part of this expression's own flow: closures, `async` blocks and items have their own.
@@ -17,6 +17,10 @@ pub(crate) fn stmt_has_cut(stmt: &Stmt) -> bool {
     let mut find = FindCut(false);
     find.visit_stmt(stmt);
     find.0
+}
+
+pub(crate) fn block_has_cut(block: &syn::Block) -> bool {
+    block.stmts.iter().any(stmt_has_cut)
 }
 
 struct FindCut(bool);
@@ -44,7 +48,10 @@ struct Inside {
 }
 
 const CLOSURE: Inside = Inside { place: "a closure", way_out: "use a loop, or take the value before: `let r = step!(..);`" };
-const ASYNC: Inside = Inside { place: "an `async` block", way_out: "bind the value before the block: `let r = step!(..);`, or make the whole block the body of one step" };
+const ASYNC: Inside = Inside {
+    place: "an `async` block",
+    way_out: "bind the value before the block: `let r = step!(..);`, or make the whole block the body of one step",
+};
 const ITEM: Inside = Inside { place: "a nested function", way_out: "make that function a `#[fiber]` and `call!` it" };
 const GUARD: Inside = Inside { place: "a match guard", way_out: "bind it before the match: `let ok = step!(..);`" };
 const STEP: Inside = Inside { place: "the body of another cut point", way_out: "bind it first: `let r = step!(..);`" };
@@ -101,7 +108,11 @@ impl<'ast> Visit<'ast> for Misplaced<'_> {
             let name = mac.path.segments.last().map_or_else(String::new, |s| s.ident.to_string());
             self.report.at(
                 span,
-                format!("`{}` cannot be used in the arguments of `{name}!`: bind it first: `let r = {}(..);`", kind.written(), kind.written()),
+                format!(
+                    "`{}` cannot be used in the arguments of `{name}!`: bind it first: `let r = {}(..);`",
+                    kind.written(),
+                    kind.written()
+                ),
             );
         }
     }
@@ -121,7 +132,8 @@ impl<'ast> Visit<'ast> for Misplaced<'_> {
     fn visit_item(&mut self, item: &'ast Item) {
         if let Item::Macro(rules) = item {
             if let Some((kind, span)) = cut::find_in_tokens(&rules.mac.tokens) {
-                self.report.at(span, format!("`{}` cannot be used in a `macro_rules!`: write it out in the function's body", kind.written()));
+                self.report
+                    .at(span, format!("`{}` cannot be used in a `macro_rules!`: write it out in the function's body", kind.written()));
             }
             return;
         }
@@ -244,7 +256,9 @@ impl<'ast> Visit<'ast> for Leaves<'_> {
 /// Whether a pattern binds nothing that could be kept: used to name steps after simple `let`s.
 pub(crate) fn simple_name(pat: &Pat) -> Option<String> {
     match pat {
-        Pat::Ident(ident) if ident.subpat.is_none() => Some(ident.ident.to_string().trim_start_matches("r#").trim_start_matches('_').to_owned()),
+        Pat::Ident(ident) if ident.subpat.is_none() => {
+            Some(ident.ident.to_string().trim_start_matches("r#").trim_start_matches('_').to_owned())
+        }
         Pat::Type(typed) => simple_name(&typed.pat),
         Pat::Paren(paren) => simple_name(&paren.pat),
         _ => None,

@@ -55,8 +55,14 @@ pub(crate) struct Stmt {
 pub(crate) enum StmtKind {
     /// No cut point inside. A block's value is a last `Stmt::Expr(_, None)`.
     Plain(syn::Stmt),
-    Cut { bind: Bind, cut: CutId },
-    Control { bind: Bind, control: Control },
+    Cut {
+        bind: Bind,
+        cut: CutId,
+    },
+    Control {
+        bind: Bind,
+        control: Control,
+    },
 }
 
 /// Where the value of a cut point or of a control construct goes.
@@ -72,11 +78,20 @@ pub(crate) enum Bind {
 pub(crate) enum Control {
     /// `if`, `match` and `let .. else`: one of several blocks is entered.
     Branch(Branch),
-    Loop { label: Option<Label>, id: JumpId, body: Block },
+    Loop {
+        label: Option<Label>,
+        id: JumpId,
+        body: Block,
+    },
     /// `for` by position over something that keeps its order.
     For(Box<For>),
     /// A block, labelled or `unsafe`.
-    Scope { label: Option<Label>, id: JumpId, is_unsafe: bool, body: Block },
+    Scope {
+        label: Option<Label>,
+        id: JumpId,
+        is_unsafe: bool,
+        body: Block,
+    },
 }
 
 pub(crate) struct Branch {
@@ -87,10 +102,19 @@ pub(crate) struct Branch {
 /// What decides which arm is entered.
 pub(crate) enum Head {
     /// Arms: then, else.
-    If { cond: Expr, attrs: Vec<Attribute> },
-    Match { scrutinee: Expr, attrs: Vec<Attribute> },
+    If {
+        cond: Expr,
+        attrs: Vec<Attribute>,
+    },
+    Match {
+        scrutinee: Expr,
+        attrs: Vec<Attribute>,
+    },
     /// Arms: the implicit one that binds, else. The pattern's variables are those of the statement.
-    LetElse { pat: Pat, init: Expr },
+    LetElse {
+        pat: Pat,
+        init: Expr,
+    },
 }
 
 pub(crate) struct Arm {

@@ -12,6 +12,8 @@ pub enum ErrorKind {
     Store,
     /// A value could not be saved or restored exactly.
     Value,
+    /// A step took longer than its `timeout`.
+    Timeout,
     /// The database is owned by a live process.
     Busy,
     /// The file is not a database of ours, or not one that this version can read.
@@ -26,8 +28,6 @@ pub enum ErrorKind {
     NotFound,
     /// The runtime was closed.
     Closed,
-    /// A step took longer than its `timeout`.
-    Timeout,
 }
 
 /// An error of the library, with its kind and the errors that caused it.

@@ -28,7 +28,7 @@ pub mod __private {
     pub use crate::fiber::iter::Source;
     pub use crate::fiber::keeps_order::{in_order, in_order_value};
     pub use crate::fiber::machine::{Cut, CutKind, END, Local, Machine};
-    pub use crate::fiber::saved::{Saved, none_like};
+    pub use crate::fiber::saved::{Saved, carried, none_like};
     pub use crate::fiber::step::{Attempt, Attempts};
     pub use crate::fiber::{Fiber, FiberContext, IsResult, Needs};
     pub use std::marker::PhantomData;

@@ -26,7 +26,10 @@ impl Emit<'_> {
         self.taken.truncate(taken);
         self.open = open;
         let entered = entry_var(stmt);
-        let values: Vec<_> = exports.iter().map(|v| if carried.contains(v) { self.place(*v).to_token_stream() } else { self.ident(*v).to_token_stream() }).collect();
+        let values: Vec<_> = exports
+            .iter()
+            .map(|v| if carried.contains(v) { self.place(*v).to_token_stream() } else { self.ident(*v).to_token_stream() })
+            .collect();
         if exports.is_empty() {
             return Start { run: emit!(#code #decide), resume, pat: entered.to_token_stream() };
         }
@@ -35,18 +38,25 @@ impl Emit<'_> {
         let pat = self.export_pattern(&exports);
         Start {
             run: emit! {
-                #(#[allow(unused_assignments, unused_mut)] let mut #places = ::core::option::Option::None;)*
+                #(#[allow(unused_assignments)] let mut #places = ::core::option::Option::None;)*
                 #code
                 let #entered = #decide;
                 (#(#values,)* #entered)
             },
-            resume: emit!({ #[allow(unused_mut)] let #pat = #restored; (#(#values,)* #resume) }),
+            resume: emit!(let #pat = { #restored }; (#(#values,)* #resume)),
             pat: emit!((#(#names,)* #entered)),
         }
     }
 
     /// The decision when running, its counterpart when resuming, and the variants it may come to.
-    fn decision(&mut self, entry: &Ident, stmt: &Stmt, bind: &Bind, branch: &Branch, later_cuts: bool) -> (TokenStream, TokenStream, Vec<(Ident, bool)>) {
+    fn decision(
+        &mut self,
+        entry: &Ident,
+        stmt: &Stmt,
+        bind: &Bind,
+        branch: &Branch,
+        later_cuts: bool,
+    ) -> (TokenStream, TokenStream, Vec<(Ident, bool)>) {
         let fiber = self.fiber.clone();
         let mut variants: Vec<(Ident, bool)> = Vec::new();
         let mut arms = Vec::new();
@@ -68,7 +78,7 @@ impl Emit<'_> {
                     let (from, to) = range;
                     resumes.push((
                         emit!(#fiber.inside(#from..=#to)),
-                        if payload { emit!(#entry::#variant(#resume)) } else { emit!({ #resume #entry::#variant }) },
+                        if payload { emit!(#entry::#variant({ #resume })) } else { emit!({ #resume #entry::#variant }) },
                     ));
                     if payload { emit!({ #entry::#variant({ #run }) }) } else { emit!({ #run #entry::#variant }) }
                 }
@@ -96,37 +106,49 @@ impl Emit<'_> {
             return start;
         }
         let places: Vec<_> = carried.iter().map(|v| self.place(*v)).collect();
-        let values: Vec<_> = entering.iter().map(|v| if carried.contains(v) { self.place(*v).to_token_stream() } else { self.ident(*v).to_token_stream() }).collect();
+        let values: Vec<_> = entering
+            .iter()
+            .map(|v| if carried.contains(v) { self.place(*v).to_token_stream() } else { self.ident(*v).to_token_stream() })
+            .collect();
         let names: Vec<_> = entering.iter().map(|v| self.export_name(*v)).collect();
         let restored = self.restore(entering, None);
         let pat = self.export_pattern(entering);
         let (run, resume) = (start.run, start.resume);
-        let places = emit!(#(#[allow(unused_assignments, unused_mut)] let mut #places = ::core::option::Option::None;)*);
+        let places = emit!(#(#[allow(unused_assignments)] let mut #places = ::core::option::Option::None;)*);
         if start.pat.is_empty() {
             return Start {
                 run: emit!(#places #run (#(#values,)*)),
-                resume: emit!({ let entered = #restored; #resume entered }),
+                resume: emit!(let entered = { #restored }; #resume entered),
                 pat: emit!((#(#names,)*)),
             };
         }
         let inner = start.pat;
         Start {
             run: emit!(#places let inner = { #run }; (#(#values,)* inner)),
-            resume: emit!({ #[allow(unused_mut)] let #pat = #restored; let inner = #resume; (#(#values,)* inner) }),
+            resume: emit!(let #pat = { #restored }; let inner = { #resume }; (#(#values,)* inner)),
             pat: emit!((#(#names,)* #inner)),
         }
     }
 
     /// An arm without cut points runs where it is decided; its value is carried out.
-    fn done_arm(&mut self, entry: &Ident, stmt: &Stmt, bind: &Bind, branch: &Branch, arm: &Arm, variants: &mut Vec<(Ident, bool)>) -> TokenStream {
+    fn done_arm(
+        &mut self,
+        entry: &Ident,
+        stmt: &Stmt,
+        bind: &Bind,
+        branch: &Branch,
+        arm: &Arm,
+        variants: &mut Vec<(Ident, bool)>,
+    ) -> TokenStream {
         let done = Ident::new("Done", Span::mixed_site());
         let is_let_else = matches!(branch.head, Head::LetElse { .. });
         let has_value = is_let_else && arm.implicit || !matches!(bind, Bind::Discard);
         let block_end = self.live(arm.block.end);
         let put_back = self.put_back_stretch(&block_end);
+        let items = super::items(&arm.block.stmts);
         if diverges(&arm.block) {
             let code = self.plain(&arm.block.stmts);
-            return emit!({ #code });
+            return emit!({ #items #code });
         }
         if !variants.iter().any(|(name, _)| *name == done) {
             variants.push((done.clone(), has_value));
@@ -137,10 +159,10 @@ impl Emit<'_> {
         }
         if !has_value {
             let code = self.discarded(&arm.block.stmts);
-            return emit!({ #code #put_back #entry::#done });
+            return emit!({ #items #code #put_back #entry::#done });
         }
         let code = self.plain_with_end(&arm.block.stmts, &put_back);
-        emit!({ #entry::#done({ #code }) })
+        emit!({ #entry::#done({ #items #code }) })
     }
 
     /// Statements whose last value nobody wants.
@@ -173,7 +195,7 @@ impl Emit<'_> {
             Head::LetElse { pat, init } => {
                 let (bound, otherwise) = (&arms[0], &arms[1]);
                 let init = self.rewrite_expr(init);
-                emit!(match #init { #pat => #bound #[allow(unreachable_patterns)] _ => #otherwise })
+                emit!(match (#init) { #pat => #bound #[allow(unreachable_patterns)] _ => #otherwise })
             }
         }
     }
@@ -221,7 +243,8 @@ impl Emit<'_> {
 
     /// The pattern that `start` gives for a statement, without emitting it again.
     fn start_pattern(&mut self, plain: &[Stmt], stmt: &Stmt) -> TokenStream {
-        let is_step = matches!(&stmt.kind, StmtKind::Cut { cut, .. } if matches!(self.cx.body.cuts[*cut].body, crate::cut::CutBody::Step(_)));
+        let is_step =
+            matches!(&stmt.kind, StmtKind::Cut { cut, .. } if matches!(self.cx.body.cuts[*cut].body, crate::cut::CutBody::Step(_)));
         let exports = self.exports(plain, is_step.then_some(stmt));
         let names: Vec<_> = exports.iter().map(|v| self.export_name(*v)).collect();
         let last = match &stmt.kind {

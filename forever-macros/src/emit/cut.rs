@@ -1,6 +1,6 @@
 //! Steps and calls: the body, the checkpoint after it, and what comes out of the snapshot instead.
 use proc_macro2::{Span, TokenStream};
-use quote::ToTokens;
+use quote::{ToTokens, quote_spanned};
 use syn::Expr;
 
 use super::{Emit, Start, number};
@@ -20,7 +20,7 @@ impl Emit<'_> {
         let bound = match bind {
             Bind::Let { attrs, pat } => {
                 let witness = self.witness_of(&stmt.declares);
-                emit!(#(#attrs)* #[allow(unused_mut)] let #pat = #body; #witness)
+                emit!(#(#attrs)* let #pat = #body; #witness)
             }
             Bind::Discard | Bind::Tail => emit!(#body;),
         };
@@ -83,11 +83,15 @@ impl Emit<'_> {
         let puts = kept.iter().map(|kept| {
             let key = &kept.key;
             let ident = self.ident(kept.var);
-            if self.open.contains(&kept.var) {
-                return emit!(save.put(#key, &#ident););
-            }
-            let place = self.place(kept.var);
-            emit!(save.carried(#key, &#place);)
+            let value = if self.open.contains(&kept.var) {
+                quote_spanned!(self.place_of(kept.var)=> &#ident)
+            } else {
+                let place = self.place(kept.var);
+                let private = self.cx.private;
+                quote_spanned!(self.place_of(kept.var)=> #private::carried(&#place))
+            };
+            let value = self.checked(kept.var, &value);
+            emit!(save.put(#key, #value);)
         });
         let puts: Vec<_> = puts.collect();
         emit!(|save| { #(#puts)* })
@@ -109,10 +113,13 @@ impl Emit<'_> {
         }
         let restored = self.restore(&exports, None);
         let pat = self.export_pattern(&exports);
-        let resumed: Vec<_> = exports.iter().map(|v| if self.storage(*v) == Storage::Carried { self.place(*v).to_token_stream() } else { self.ident(*v).to_token_stream() }).collect();
+        let resumed: Vec<_> = exports
+            .iter()
+            .map(|v| if self.storage(*v) == Storage::Carried { self.place(*v).to_token_stream() } else { self.ident(*v).to_token_stream() })
+            .collect();
         Start {
             run: emit!(#run (#(#values,)* invocation)),
-            resume: emit!({ #[allow(unused_mut)] let #pat = #restored; (#(#resumed,)* ::core::option::Option::None) }),
+            resume: emit!(let #pat = { #restored }; (#(#resumed,)* ::core::option::Option::None)),
             pat: emit!((#(#names,)* invocation)),
         }
     }
@@ -145,7 +152,7 @@ impl Emit<'_> {
         };
         self.open_values(&stmt.declares);
         emit! {
-            let #kept = if #fiber.calls(#number) { #(#attrs)* #[allow(unused_mut)] let #pat = #call; (#(#values,)*) } else { #restored };
+            let #kept = if #fiber.calls(#number) { #(#attrs)* let #pat = #call; (#(#values,)*) } else { #restored };
         }
     }
 
@@ -162,12 +169,12 @@ impl Emit<'_> {
             (false, true) => emit!(::core::option::Option::None),
             (false, false) => emit!(::core::unreachable!()),
         };
-        emit!({
+        emit! {
             let own = #fiber.inside(#own..=#own);
             let restored = #fiber.restore(|saved| ::core::result::Result::Ok((if own { #at_own } else { #otherwise },))).await;
             #fiber.arrive(#own);
             restored
-        })
+        }
     }
 
     /// Variables that leave the stretch without a value though they had one in it.

@@ -12,7 +12,13 @@ use crate::plan::{Storage, mentions, stretches};
 use crate::tree::{Block, For, Stmt};
 
 impl Emit<'_> {
-    pub(super) fn loop_(&mut self, stmt: &Stmt, label: Option<&Label>, id: JumpId, body: &Block) -> (TokenStream, TokenStream, TokenStream) {
+    pub(super) fn loop_(
+        &mut self,
+        stmt: &Stmt,
+        label: Option<&Label>,
+        id: JumpId,
+        body: &Block,
+    ) -> (TokenStream, TokenStream, TokenStream) {
         let open = self.open.clone();
         let taken = self.taken.len();
         let mut mentioned = BTreeSet::new();
@@ -75,7 +81,13 @@ impl Emit<'_> {
         items
     }
 
-    fn jump_target(&mut self, label: Option<&Label>, id: JumpId, is_loop: bool, walk: impl FnOnce(&mut Self) -> TokenStream) -> TokenStream {
+    fn jump_target(
+        &mut self,
+        label: Option<&Label>,
+        id: JumpId,
+        is_loop: bool,
+        walk: impl FnOnce(&mut Self) -> TokenStream,
+    ) -> TokenStream {
         self.jumps.push(Target { label: label.map(|l| l.name.ident.to_string()), id, is_loop, taken: self.taken.len() });
         let tokens = walk(self);
         self.jumps.pop();
@@ -83,10 +95,17 @@ impl Emit<'_> {
     }
 
     /// Takes carried variables out for the whole of a loop, where they are needed at every stop in it.
-    fn take_for_loop(&mut self, stmt: &Stmt, mentioned: &BTreeSet<VarId>, forced: &BTreeSet<VarId>, id: JumpId, body: &Block) -> TokenStream {
+    fn take_for_loop(
+        &mut self,
+        stmt: &Stmt,
+        mentioned: &BTreeSet<VarId>,
+        forced: &BTreeSet<VarId>,
+        id: JumpId,
+        body: &Block,
+    ) -> TokenStream {
         let needed = &self.cx.plan.needed;
         let mut exits = Vec::new();
-        stretches(&body.stmts, needed, &mut exits);
+        stretches(&body.stmts, Some(id), needed, &mut exits);
         exits.extend(needed.at_continue.get(&id).cloned());
         let before = self.live(stmt.before);
         let mut tokens = TokenStream::new();
@@ -96,7 +115,7 @@ impl Emit<'_> {
                 continue;
             }
             let (ident, place) = (self.ident(var), self.place(var));
-            tokens.extend(emit!(#[allow(unused_mut)] let mut #ident = #place.take().expect("kept from the stretch before");));
+            tokens.extend(emit!(let mut #ident = #place.take().expect("kept from the stretch before");));
             self.open.insert(var);
             self.taken.push(var);
         }

@@ -1,7 +1,10 @@
 //! The items that a fiber function becomes: the function that makes an invocation, the type that holds it, and the machine.
 use proc_macro2::{Span, TokenStream};
-use quote::ToTokens;
+use quote::{ToTokens, quote_spanned};
+use syn::spanned::Spanned;
 use syn::{GenericParam, Ident};
+
+use super::savable;
 
 use crate::options::Options;
 use crate::plan::Plan;
@@ -36,7 +39,8 @@ impl Machine<'_> {
         let marker = marker(sig).map(|ty| emit!(__forever: #private::PhantomData<fn() -> #ty>,));
         let mark = marker.is_some().then(|| emit!(__forever: #private::PhantomData,));
         let attrs = sig.attrs.iter();
-        let documented: Vec<_> = sig.attrs.iter().filter(|a| a.path().is_ident("doc") || a.path().is_ident("cfg") || a.path().is_ident("deprecated")).collect();
+        let documented: Vec<_> =
+            sig.attrs.iter().filter(|a| a.path().is_ident("doc") || a.path().is_ident("cfg") || a.path().is_ident("deprecated")).collect();
         let params = sig.arguments.iter().map(|a| {
             let (attrs, name, ty) = (&a.attrs, &a.name, &a.ty);
             emit!(#(#attrs)* #name: #ty)
@@ -68,12 +72,22 @@ impl Machine<'_> {
         let keys: Vec<String> = fields.iter().map(|f| f.to_string().trim_start_matches("r#").to_owned()).collect();
         let mark = marker(sig).map(|_| emit!(__forever: #private::PhantomData,));
         let (table, drive) = (&self.table, self.drive());
+        let (checks, values) = savable::arguments(sig, private);
+        let loads = sig.arguments.iter().zip(&keys).map(|(argument, key)| {
+            let span = Span::mixed_site().located_at(argument.ty.span());
+            quote_spanned!(span=> arguments.get(#key)?)
+        });
+        let loads: Vec<_> = loads.collect();
+        let output_span = Span::mixed_site().located_at(output.span());
+        let output_types = quote_spanned! {output_span=>
+            type Output = <#output as #private::IsResult>::Ok;
+            type Error = <#output as #private::IsResult>::Err;
+        };
         emit! {
             #[allow(unexpected_cfgs)]
             #[automatically_derived]
             impl #impl_generics #private::Fiber for #name #ty_generics #where_clause {
-                type Output = <#output as #private::IsResult>::Ok;
-                type Error = <#output as #private::IsResult>::Err;
+                #output_types
                 const MACHINE: &'static #private::Machine = &#table;
 
                 fn needs(needs: &mut #private::Needs<'_>) {
@@ -82,13 +96,14 @@ impl Machine<'_> {
                 }
 
                 fn save(&self, save: &mut #private::Save<'_>) {
+                    #checks
                     let _ = &save;
-                    #(save.put(#keys, &self.#fields);)*
+                    #(save.put(#keys, #values);)*
                 }
 
                 fn load(arguments: &mut #private::Locals) -> ::core::result::Result<Self, #private::Unreadable> {
                     let _ = &arguments;
-                    ::core::result::Result::Ok(#name { #(#fields: arguments.get(#keys)?,)* #mark })
+                    ::core::result::Result::Ok(#name { #(#fields: #loads,)* #mark })
                 }
 
                 #drive
@@ -128,7 +143,7 @@ impl Machine<'_> {
                 #items
                 #[cfg(not(rust_analyzer))]
                 #[allow(
-                    unreachable_code, unused_braces, unused_parens, unused_labels, clippy::all, clippy::pedantic,
+                    unused_mut, unreachable_code, unused_braces, unused_parens, unused_labels, clippy::all, clippy::pedantic,
                 )]
                 #head {
                     let _ = &#ctx;
@@ -150,7 +165,8 @@ impl Machine<'_> {
 
 /// A tuple of all type parameters, so that an unused one is no error.
 fn marker(sig: &Signature) -> Option<TokenStream> {
-    let types: Vec<_> = sig.generics.params.iter().filter_map(|p| if let GenericParam::Type(ty) = p { Some(&ty.ident) } else { None }).collect();
+    let types: Vec<_> =
+        sig.generics.params.iter().filter_map(|p| if let GenericParam::Type(ty) = p { Some(&ty.ident) } else { None }).collect();
     if types.is_empty() { None } else { Some(emit!((#(#types,)*))) }
 }
 
@@ -165,7 +181,9 @@ pub(crate) fn table(options: &Options, signature: &Signature, private: &syn::Pat
         None => emit!(::core::option::Option::None),
     };
     let (cuts, first) = match described {
-        Some((body, plan)) => ((0..body.cuts.len()).map(|cut| cut_entry(body, plan, cut, private)).collect(), numbers(&plan.first, private)),
+        Some((body, plan)) => {
+            ((0..body.cuts.len()).map(|cut| cut_entry(body, plan, cut, private)).collect(), numbers(&plan.first, private))
+        }
         None => (Vec::new(), emit!(&[])),
     };
     emit! {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use proc_macro2::TokenStream;
-use quote::ToTokens;
+use quote::{ToTokens, quote_spanned};
 
 use super::{Emit, Start};
 use crate::flow::{Live, PointId};
@@ -41,7 +41,10 @@ impl Emit<'_> {
     pub(super) fn open_stretch(&mut self, mentioned: &BTreeSet<VarId>, declared: &BTreeSet<VarId>, start: PointId) -> TokenStream {
         let live = self.live(start);
         let mut tokens = TokenStream::new();
-        let missing: Vec<VarId> = mentioned.iter().copied().filter(|v| !self.open.contains(v) && !declared.contains(v)).collect();
+        // Variables of blocks and closures inside plain statements are not planned: they are declared where they are used.
+        let planned = |v: &VarId| self.cx.plan.storage.contains_key(v);
+        let missing: Vec<VarId> =
+            mentioned.iter().copied().filter(|v| planned(v) && !self.open.contains(v) && !declared.contains(v)).collect();
         let (again, values): (Vec<VarId>, Vec<VarId>) = missing.into_iter().partition(|v| self.made_again(*v));
         for var in values {
             tokens.extend(self.take(var, &live));
@@ -67,14 +70,13 @@ impl Emit<'_> {
             self.taken.push(var);
         }
         match (carried, live.contains(&var)) {
-            (true, true) => emit!(#[allow(unused_mut)] let mut #ident = #place.take().expect(#LOST);),
+            (true, true) => emit!(let mut #ident = #place.take().expect(#LOST);),
             (true, false) => emit! {
-                #[allow(unused_mut)]
                 let mut #ident #ty;
                 #[allow(unused_assignments)]
                 if false { #ident = #place.take().expect(#LOST); }
             },
-            (false, _) => emit!(#[allow(unused_mut)] let mut #ident #ty;),
+            (false, _) => emit!(let mut #ident #ty;),
         }
     }
 
@@ -112,7 +114,9 @@ impl Emit<'_> {
         self.open.extend(&declared);
         let live = self.live(end);
         let put_back = self.put_back(taken, &live);
+        let outer = std::mem::replace(&mut self.mentioned, mentioned);
         let tokens = self.plain_with_end(stmts, &put_back);
+        self.mentioned = outer;
         self.taken.truncate(taken);
         self.open = open;
         emit!(#opening #tokens)
@@ -141,12 +145,16 @@ impl Emit<'_> {
         let mut tokens = TokenStream::new();
         for stmt in stmts {
             let StmtKind::Plain(syntax) = &stmt.kind else { continue };
-            self.check_hidden_jump(stmt);
-            let stored = stmt.declares.iter().any(|v| self.storage(*v) != Storage::Local);
-            if stored && matches!(syntax, syn::Stmt::Local(_)) {
-                // It may be changed only after it has left this stretch.
-                tokens.extend(emit!(#[allow(unused_mut)]));
+            if matches!(syntax, syn::Stmt::Item(_)) {
+                continue;
             }
+            let unset =
+                !stmt.declares.is_empty() && stmt.declares.iter().all(|v| self.cx.table.unset.contains(v) && !self.mentioned.contains(v));
+            if unset {
+                // Declared again where it is set: here nothing would say what its type is.
+                continue;
+            }
+            self.check_hidden_jump(stmt);
             tokens.extend(self.rewrite_stmt(syntax));
             if matches!(syntax, syn::Stmt::Local(local) if local.init.is_some()) {
                 tokens.extend(self.witness_of(&stmt.declares));
@@ -249,7 +257,8 @@ impl Emit<'_> {
             let cut = super::number(cut);
             emit!(#fiber.arrive(#cut);)
         });
-        let (fresh, saved): (Vec<VarId>, Vec<VarId>) = exports.iter().copied().partition(|v| matches!(self.cx.table.var(*v).kind, VarKind::Fresh(_)));
+        let (fresh, saved): (Vec<VarId>, Vec<VarId>) =
+            exports.iter().copied().partition(|v| matches!(self.cx.table.var(*v).kind, VarKind::Fresh(_)));
         let reads: Vec<_> = saved.iter().map(|v| self.read(*v)).collect();
         let restored = if saved.is_empty() {
             emit!(())
@@ -262,8 +271,8 @@ impl Emit<'_> {
         if fresh.is_empty() {
             return match arrive {
                 None => restored,
-                Some(arrive) if saved.is_empty() => emit!({ #arrive }),
-                Some(arrive) => emit!({ let restored = #restored; #arrive restored }),
+                Some(arrive) if saved.is_empty() => arrive,
+                Some(arrive) => emit!(let restored = #restored; #arrive restored),
             };
         }
         let pat = self.export_pattern(&saved);
@@ -272,7 +281,7 @@ impl Emit<'_> {
             if self.storage(*v) == Storage::Carried { self.place(*v).to_token_stream() } else { self.ident(*v).to_token_stream() }
         });
         let values: Vec<_> = values.collect();
-        emit!({ #[allow(unused_mut, unused_variables)] let #pat = #restored; #(#made)* #arrive (#(#values,)*) })
+        emit!(#[allow(unused_variables)] let #pat = #restored; #(#made)* #arrive (#(#values,)*))
     }
 
     fn never_saved(&self, var: VarId) -> bool {
@@ -282,8 +291,12 @@ impl Emit<'_> {
     /// One value out of the snapshot.
     fn read(&self, var: VarId) -> TokenStream {
         let Some(kept) = self.cx.plan.kept.iter().flatten().find(|k| k.var == var) else { return emit!(::core::option::Option::None) };
-        let key = &kept.key;
-        if self.storage(var) == Storage::Carried { emit!(saved.maybe(#key)?) } else { emit!(saved.get(#key)?) }
+        let (key, span) = (&kept.key, self.place_of(var));
+        if self.storage(var) == Storage::Carried {
+            quote_spanned!(span=> saved.maybe(#key)?)
+        } else {
+            quote_spanned!(span=> saved.get(#key)?)
+        }
     }
 
     /// Makes a `#[fresh]` variable anew, if the cut point being resumed into needs it.
@@ -309,12 +322,11 @@ impl Emit<'_> {
         self.open = open;
         let anew = if opening.is_empty() { emit!(#init) } else { emit!({ #opening let anew = #init; #put_back anew }) };
         if self.storage(var) == Storage::Plain {
-            let mutable = self.cx.table.var(var).mutable.then(|| emit!(#[allow(unused_mut)]));
-            let _ = mutable;
-            return emit!(let #ident = #anew;);
+            return emit!(let mut #ident = #anew;);
         }
         let place = self.place(var);
-        let needed: Vec<_> = self.cx.plan.needed.at_cut.iter().filter(|(_, live)| live.contains(&var)).map(|(cut, _)| super::number(*cut)).collect();
+        let needed: Vec<_> =
+            self.cx.plan.needed.at_cut.iter().filter(|(_, live)| live.contains(&var)).map(|(cut, _)| super::number(*cut)).collect();
         emit!(let #place = if #(#fiber.inside(#needed..=#needed))||* { ::core::option::Option::Some(#anew) } else { ::core::option::Option::None };)
     }
 }

@@ -56,10 +56,12 @@ impl Names<'_> {
         let before_that = place.checked_sub(2).and_then(punct);
         let (after, after_that) = (punct(place + 1), punct(place + 2));
         let is_field = matches!(before, Some(('.', _))) && !matches!(before_that, Some(('.', _)));
-        let is_path = matches!((after, after_that), (Some((':', Spacing::Joint)), Some((':', _)))) || matches!((before_that, before), (Some((':', Spacing::Joint)), Some((':', _))));
+        let is_path = matches!((after, after_that), (Some((':', Spacing::Joint)), Some((':', _))))
+            || matches!((before_that, before), (Some((':', Spacing::Joint)), Some((':', _))));
         let is_name = matches!(after, Some((':', Spacing::Alone)))
             || matches!(after, Some(('=', Spacing::Alone))) && !matches!(before, Some(('=' | '<' | '>' | '!', Spacing::Joint)));
-        let is_macro = matches!(after, Some(('!', Spacing::Alone))) && matches!(tokens.get(place + 2), Some(TokenTree::Group(g)) if g.delimiter() != Delimiter::None);
+        let is_macro = matches!(after, Some(('!', Spacing::Alone)))
+            && matches!(tokens.get(place + 2), Some(TokenTree::Group(g)) if g.delimiter() != Delimiter::None);
         let is_label = matches!(before, Some(('\'', _)));
         if is_field || is_path || is_name || is_macro || is_label {
             return ident.clone();
@@ -123,7 +125,9 @@ fn captures(text: &str) -> Vec<std::ops::Range<usize>> {
         }
         if let Some(spec) = argument.get(name_end + 1..) {
             for (dollar, _) in spec.match_indices('$') {
-                let first = spec[..dollar].rfind(|c: char| !c.is_alphanumeric() && c != '_').map_or(0, |p| p + spec[p..].chars().next().map_or(1, char::len_utf8));
+                let first = spec[..dollar]
+                    .rfind(|c: char| !c.is_alphanumeric() && c != '_')
+                    .map_or(0, |p| p + spec[p..].chars().next().map_or(1, char::len_utf8));
                 // A fill character stands right before the alignment: `{:a<w$}`.
                 if is_name(&spec[first..dollar]) {
                     found.push(start + name_end + 1 + first..start + name_end + 1 + dollar);

@@ -386,11 +386,6 @@ pub struct Save<'a> {
 }
 
 impl Save<'_> {
-    /// A variable in its place between two stretches of code, where the macro knows that it has a value.
-    pub fn carried<T: Saved>(&mut self, name: &'static str, place: &Option<T>) {
-        self.put(name, place.as_ref().expect("kept from the stretch before"));
-    }
-
     pub fn put(&mut self, name: &'static str, value: &dyn Saved) {
         if self.error.is_some() {
             return;

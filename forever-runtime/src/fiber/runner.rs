@@ -111,8 +111,8 @@ impl FiberTask {
             progress: AtomicBool::new(false),
             suspect: Mutex::new(None),
         });
-        let events = Arc::clone(&sink) as Arc<dyn Sink>;
-        let run = if stored_before { Run::again(&self.alive.id, events, number) } else { Run::first(&self.alive.id, events) };
+        let (id, to_store) = (&self.alive.id, Arc::clone(&sink) as Arc<dyn Sink>);
+        let run = if stored_before { Run::again(id, to_store, number) } else { Run::first(id, to_store) };
         let name = self.known.machine().name;
         let ctx = FiberContext {
             id: self.alive.id.clone(),

@@ -46,6 +46,12 @@ impl<T: Serialize + DeserializeOwned> Saved for T {
     }
 }
 
+/// A variable in its place between two stretches of code, where the macro knows that it has a value.
+#[doc(hidden)]
+pub fn carried<T>(place: &Option<T>) -> &T {
+    place.as_ref().expect("kept from the stretch before")
+}
+
 /// An empty place for a variable of this one's type.
 #[doc(hidden)]
 pub fn none_like<T>(_: &T) -> Option<T> {

@@ -1,0 +1,110 @@
+//! The check that a kept variable's type can be saved, so worded that the error names the variable and the step.
+//!
+//! Each kept variable gets a trait of its own that every type that can be saved has. All that the variable's type must be able
+//! to do is asked for through it and at the variable's place, so the compiler reports one error for it, there.
+use std::collections::BTreeSet;
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote_spanned};
+
+use syn::spanned::Spanned;
+
+use super::Emit;
+use crate::names::{VarId, VarKind};
+use crate::signature::Signature;
+use crate::tree::CutId;
+
+const WAYS_OUT: &str = "derive `serde::Serialize` and `serde::Deserialize` for the type, make the value anew after a resume with `#[fresh] let`, or take it as a resource (`Res<T>`)";
+const REFERENCE: &str = "a value that holds a reference cannot be kept: clone it, or keep the index or key instead";
+
+impl Emit<'_> {
+    /// The checks of all variables that some cut point keeps.
+    pub(super) fn checks(&self) -> TokenStream {
+        let mut seen = BTreeSet::new();
+        let mut tokens = TokenStream::new();
+        for (cut, kept) in self.cx.plan.kept.iter().enumerate() {
+            for kept in kept.iter().filter(|k| self.is_checked(k.var)) {
+                if seen.insert(kept.var) {
+                    tokens.extend(check(
+                        &self.check_name(kept.var),
+                        &self.message(kept.var, cut),
+                        self.place_of(kept.var),
+                        self.cx.private,
+                    ));
+                }
+            }
+        }
+        tokens
+    }
+
+    /// Asks for a variable to be saved, at its own place.
+    pub(super) fn checked(&self, var: VarId, value: &TokenStream) -> TokenStream {
+        if !self.is_checked(var) {
+            return value.clone();
+        }
+        let name = self.check_name(var);
+        quote_spanned!(self.place_of(var)=> #name::kept(#value))
+    }
+
+    /// Where errors about a variable point: at the user's code, with names of ours.
+    pub(super) fn place_of(&self, var: VarId) -> Span {
+        Span::mixed_site().located_at(self.ident(var).span())
+    }
+
+    fn is_checked(&self, var: VarId) -> bool {
+        self.cx.table.var(var).kind != VarKind::Position
+    }
+
+    fn check_name(&self, var: VarId) -> Ident {
+        format_ident!("keep_{}_{}", self.ident(var).to_string().trim_start_matches("r#"), var.0, span = Span::mixed_site())
+    }
+
+    fn message(&self, var: VarId, cut: CutId) -> String {
+        let info = self.cx.table.var(var);
+        let name = info.ident.to_string();
+        let what = match &info.key {
+            Some(key) if name.starts_with("__rest_") => format!("what is left of the loop over `{key}`"),
+            Some(key) if name.starts_with("__value_") => format!("the value of `{key}`"),
+            Some(key) => format!("`{key}`"),
+            None => format!("`{name}`"),
+        };
+        let kind = match self.cx.body.cuts[cut].body {
+            crate::cut::CutBody::Step(_) => "step!",
+            crate::cut::CutBody::Call { .. } => "call!",
+        };
+        format!("{what} is kept across `{kind}({})`, but its type `{{Self}}` cannot be saved", self.cx.plan.names[cut].0)
+    }
+}
+
+/// The checks of a function's arguments, and the expressions that save them.
+pub(super) fn arguments(signature: &Signature, private: &syn::Path) -> (TokenStream, Vec<TokenStream>) {
+    let mut checks = TokenStream::new();
+    let mut values = Vec::new();
+    for argument in &signature.arguments {
+        let span = Span::mixed_site().located_at(argument.ty.span());
+        let field = &argument.name;
+        let name = format_ident!("save_{}", field.to_string().trim_start_matches("r#"), span = Span::mixed_site());
+        let message = format!(
+            "argument `{field}` of fiber `{}` is saved when it is spawned, but its type `{{Self}}` cannot be saved",
+            signature.name
+        );
+        checks.extend(check(&name, &message, span, private));
+        values.push(quote_spanned!(span=> #name::kept(&self.#field)));
+    }
+    (checks, values)
+}
+
+/// One check: a module with a trait whose message is the given one.
+pub(super) fn check(name: &Ident, message: &str, span: Span, private: &syn::Path) -> TokenStream {
+    quote_spanned! {span=>
+        mod #name {
+            #[diagnostic::on_unimplemented(message = #message, label = "needed later, but cannot be saved", note = #WAYS_OUT, note = #REFERENCE)]
+            pub(super) trait Savable: #private::Saved {}
+            #[diagnostic::do_not_recommend]
+            impl<T: #private::Saved> Savable for T {}
+            pub(super) fn kept<T: Savable>(value: &T) -> &dyn #private::Saved {
+                value
+            }
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Writes the cases. What can be chosen is said in `tests/differential/main.rs`.
+use std::error::Error;
+use std::path::Path;
+use std::{env, fs};
+
+mod generator;
+
+use generator::Options;
+
+const SEED: u64 = 1;
+const CASES: u64 = 300;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=generator");
+    println!("cargo:rustc-check-cfg=cfg(difftest_plain)");
+    let without = option("WITHOUT").unwrap_or_default();
+    let options = Options {
+        seed: number("SEED")?.unwrap_or(SEED),
+        cases: number("CASES")?.unwrap_or(CASES),
+        only: number("ONLY")?,
+        plain: option("PLAIN").is_some(),
+        without: without.split(',').map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned).collect(),
+    };
+    if options.plain {
+        println!("cargo:rustc-cfg=difftest_plain");
+    }
+    let out = env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?;
+    fs::write(Path::new(&out).join("cases.rs"), generator::generate(&options)?)?;
+    Ok(())
+}
+
+/// An environment variable that chooses something; one that is empty chooses nothing.
+fn option(name: &str) -> Option<String> {
+    let name = format!("FOREVER_DIFFTEST_{name}");
+    println!("cargo:rerun-if-env-changed={name}");
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn number(name: &str) -> Result<Option<u64>, Box<dyn Error>> {
+    let parse = |text: String| text.parse().map_err(|e| format!("FOREVER_DIFFTEST_{name}={text}: {e}").into());
+    option(name).map(parse).transpose()
+}

@@ -1,0 +1,126 @@
+//! The constructs that bodies are made of, so that a run can say what it covered.
+
+macro_rules! constructs {
+    ($($name:ident = $text:literal,)*) => {
+        /// Something a body can contain.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum Construct { $($name,)* }
+
+        impl Construct {
+            pub(crate) const ALL: &[Construct] = &[$(Construct::$name,)*];
+
+            pub(crate) fn text(self) -> &'static str {
+                match self { $(Construct::$name => $text,)* }
+            }
+        }
+    };
+}
+
+constructs! {
+    // Control flow.
+    If = "if",
+    ElseIf = "else if",
+    IfLet = "if let",
+    LetChain = "let chain",
+    Match = "match",
+    Guard = "match guard",
+    OrPattern = "or-pattern",
+    NestedPattern = "nested pattern",
+    AtPattern = "@ pattern",
+    Loop = "loop",
+    LoopValue = "loop with a value",
+    While = "while",
+    WhileLet = "while let",
+    ForRange = "for over a range",
+    ForValue = "for by value",
+    ForIterator = "for over an iterator chain",
+    ForArray = "for over an array",
+    ForOption = "for over an option",
+    ForBorrow = "for over a borrow",
+    ForBorrowChain = "for over a borrowed iterator",
+    ForNested = "for over rows and cells",
+    ForNestedBorrow = "for over borrowed rows and cells",
+    Label = "label",
+    LabelledBreak = "labelled break",
+    LabelledContinue = "labelled continue",
+    Break = "break",
+    Continue = "continue",
+    BreakValue = "break with a value",
+    LabelledBlock = "labelled block",
+    BlockValue = "block with a value",
+    LetElse = "let else",
+    StepInElse = "step in the else of a let else",
+    EarlyReturn = "early return",
+    QuestionOutside = "? outside a step",
+    DivergingArm = "diverging arm",
+    NestedLoops = "loop in a loop",
+    // Steps by position.
+    StepStatement = "step as a statement",
+    StepLet = "step in a let",
+    StepOperand = "step as an operand",
+    StepArgument = "step as an argument",
+    StepMethodArgument = "step as a method's argument",
+    StepAnd = "step after &&",
+    StepOr = "step after ||",
+    StepStructField = "step in a struct literal",
+    StepTuple = "step in a tuple",
+    StepArray = "step in an array",
+    StepVariant = "step in an enum literal",
+    StepIf = "step in an if condition",
+    StepWhile = "step in a while condition",
+    StepMatch = "step as a scrutinee of match",
+    StepIfLet = "step as a scrutinee of if let",
+    StepWhileLet = "step as a scrutinee of while let",
+    StepLetElse = "step in a let else",
+    StepReturn = "step in a returned value",
+    StepBreak = "step in a break value",
+    StepFor = "step after in",
+    StepAssign = "step in an assignment",
+    StepCompound = "step in a compound assignment",
+    StepMethodReceiver = "step as a method's receiver",
+    StepBorrowed = "borrow of a step's value",
+    BorrowBeforeStep = "borrowed operand before a step",
+    StepNamed = "step with a name",
+    Call = "call!",
+    // Bodies of steps.
+    BodyBlock = "block in a step",
+    BodyBranch = "branch in a step",
+    BodyLoop = "loop in a step",
+    BodyMutates = "step that changes a local",
+    BodyMoves = "step that moves a local",
+    BodyPure = "step without a call",
+    BodyTwoCalls = "step with two calls",
+    BodyHandles = "step that handles an error",
+    BodyClosure = "closure in a step",
+    // Locals.
+    Shadow = "shadowing in the same block",
+    ShadowOuter = "shadowing in an inner block",
+    ShadowBorrowed = "shadowing of a borrowed local",
+    Moved = "moved local",
+    MovedOnePath = "moved on one path only",
+    Reassigned = "moved and assigned again",
+    ReassignedInLoop = "moved and assigned again in a loop",
+    MovedThenBreak = "moved before leaving a loop",
+    LateSet = "let without a value",
+    LateType = "type inferred late",
+    Mutated = "changed in place",
+    Destructured = "destructuring let",
+    LiteralLocal = "literal local",
+    Fresh = "fresh local",
+    ParameterPattern = "pattern in a parameter",
+    BorrowField = "borrow of a field",
+    BorrowWhole = "borrow of a local",
+    BorrowIndex = "borrow of an element",
+    BorrowSlice = "borrow of a slice",
+    BorrowMatch = "match on a borrow",
+    BorrowIfLet = "if let on a borrow",
+    BorrowLetElse = "let else on a borrow",
+    BorrowMut = "exclusive borrow taken again",
+    Closure = "closure between steps",
+    ClosureMut = "closure that changes a local",
+    FormatCapture = "captures in a format string",
+    MacroVec = "vec!",
+    MacroAssert = "assert!",
+    MacroMatches = "matches!",
+    PartlyMoved = "field moved out",
+}

@@ -1,0 +1,188 @@
+//! The outside world of a body: its calls are logged, and their values follow from the case, the call, how often that call
+//! has finished before, and the arguments. Two runs in which the same calls finish in the same order see the same values.
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+
+use crate::{Item, Shape};
+
+/// After this many finished calls every call fails, so that every body ends.
+const FUEL: usize = 60;
+/// One call in so many fails.
+const FAILS_ONE_IN: u64 = 150;
+
+/// The outside world; clones are the same world.
+#[derive(Debug, Clone)]
+pub struct Io(Arc<Mutex<World>>);
+
+#[derive(Debug)]
+struct World {
+    seed: u64,
+    /// How often each call has finished.
+    visits: BTreeMap<u32, u32>,
+    log: Vec<String>,
+}
+
+/// Declares calls that differ in their value alone.
+macro_rules! calls {
+    ($($name:ident: $value:ty = $make:ident,)*) => {$(
+        #[doc = concat!("A call that gives a `", stringify!($value), "`.")]
+        pub async fn $name(&self, call: u32, arguments: &[u32]) -> Result<$value, String> {
+            self.call(call, arguments, Draw::$make).await
+        }
+    )*};
+}
+
+impl Io {
+    /// A world that nobody has called yet.
+    pub fn new(seed: u64) -> Self {
+        Io(Arc::new(Mutex::new(World { seed, visits: BTreeMap::new(), log: Vec::new() })))
+    }
+
+    /// What has happened so far.
+    pub fn log(&self) -> Vec<String> {
+        self.world().log.clone()
+    }
+
+    /// The calls that have finished.
+    pub fn called(&self) -> BTreeSet<u32> {
+        self.world().visits.keys().copied().collect()
+    }
+
+    /// Puts a value down in the log.
+    pub fn note(&self, value: impl Debug) {
+        self.world().log.push(format!("note {value:?}"));
+    }
+
+    calls! {
+        pick: u32 = number,
+        flag: bool = flag,
+        text: String = text,
+        list: Vec<u32> = list,
+        maybe: Option<u32> = maybe,
+        pair: (u32, String) = pair,
+        item: Item = item,
+        shape: Shape = shape,
+        grid: Vec<Vec<u32>> = grid,
+        items: Vec<Item> = items,
+    }
+
+    /// A call that borrows a text.
+    pub async fn read(&self, call: u32, text: &str) -> Result<u32, String> {
+        let letters: Vec<u32> = text.bytes().map(u32::from).collect();
+        self.call(call, &letters, Draw::number).await
+    }
+
+    async fn call<T: Debug>(&self, call: u32, arguments: &[u32], make: fn(&mut Draw) -> T) -> Result<T, String> {
+        let visit = {
+            let mut world = self.world();
+            let visit = world.visits.get(&call).copied().unwrap_or(0);
+            world.log.push(format!("started {call}.{visit} {arguments:?}"));
+            visit
+        };
+        yield_once().await;
+        let mut world = self.world();
+        let mut draw = Draw(world.seed);
+        for n in [call, visit].iter().chain(arguments) {
+            draw.stir(*n);
+        }
+        let spent = world.log.iter().filter(|line| line.starts_with("finished")).count() >= FUEL;
+        let value = if spent || draw.below(FAILS_ONE_IN) == 0 { Err(format!("call {call} failed")) } else { Ok(make(&mut draw)) };
+        *world.visits.entry(call).or_default() += 1;
+        world.log.push(format!("finished {call}.{visit} {value:?}"));
+        value
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Is not ready when first asked.
+async fn yield_once() {
+    let mut asked = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut asked, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Values out of a hash (splitmix64).
+struct Draw(u64);
+
+impl Draw {
+    fn stir(&mut self, n: u32) {
+        self.0 = self.next() ^ u64::from(n);
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
+        of[usize::try_from(self.below(of.len() as u64)).expect("it is below a usize")]
+    }
+
+    fn number(&mut self) -> u32 {
+        // Small ones are drawn often, so that literal patterns match.
+        let end = self.one_of(&[4, 60, 1000]);
+        u32::try_from(self.below(end)).expect("it is below 1000")
+    }
+
+    fn flag(&mut self) -> bool {
+        self.below(2) == 0
+    }
+
+    fn text(&mut self) -> String {
+        self.one_of(&["", "ada", "\"quoted\"", "zwölf", "line\nbreak"]).to_owned()
+    }
+
+    fn list(&mut self) -> Vec<u32> {
+        (0..self.below(4)).map(|_| self.number()).collect()
+    }
+
+    fn maybe(&mut self) -> Option<u32> {
+        if self.below(3) == 0 { None } else { Some(self.number()) }
+    }
+
+    fn pair(&mut self) -> (u32, String) {
+        (self.number(), self.text())
+    }
+
+    fn item(&mut self) -> Item {
+        let tags = (0..self.below(3)).map(|_| self.text()).collect();
+        let next = if self.below(2) == 0 { None } else { Some(Box::new(Item { id: self.number(), tags: Vec::new(), next: None })) };
+        Item { id: self.number(), tags, next }
+    }
+
+    fn shape(&mut self) -> Shape {
+        match self.below(4) {
+            0 => Shape::Empty,
+            1 => Shape::One(self.number()),
+            2 => Shape::Two(self.number(), self.text()),
+            _ => Shape::Named { id: self.number(), item: self.item() },
+        }
+    }
+
+    fn grid(&mut self) -> Vec<Vec<u32>> {
+        (0..self.below(3)).map(|_| self.list()).collect()
+    }
+
+    fn items(&mut self) -> Vec<Item> {
+        (0..self.below(3)).map(|_| self.item()).collect()
+    }
+}

@@ -1,0 +1,251 @@
+//! Runs the cases and compares.
+use std::collections::BTreeSet;
+use std::fmt::{Debug, Write};
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+#[cfg(not(difftest_plain))]
+use forever::Fiber;
+#[cfg(not(difftest_plain))]
+use forever::testing::{From, Outcome, Played, Stage};
+use forever_difftest::Io;
+
+#[cfg(not(difftest_plain))]
+use super::cases::SEED;
+use super::cases::{CASES, CONSTRUCTS, WHOLE};
+
+/// A construct that fewer cases contain has gone from the generator.
+const CASES_PER_CONSTRUCT: usize = 5;
+/// Each case runs in so many outside worlds, so that more of its paths are taken.
+const WORLDS: u64 = 6;
+/// A body that is polled more often than this does not end.
+const POLLS: usize = 100_000;
+
+/// One generated body in its two renderings.
+pub(crate) struct Case {
+    pub(crate) number: u64,
+    /// The fiber's text.
+    pub(crate) source: &'static str,
+    /// Indices of [`CONSTRUCTS`].
+    pub(crate) constructs: &'static [usize],
+    /// How many calls of `Io` the text contains.
+    pub(crate) calls: u32,
+    pub(crate) plain: fn(&Io) -> Result<String, String>,
+    #[cfg(not(difftest_plain))]
+    pub(crate) fiber: fn(&Stage, Option<String>, Option<usize>) -> Played<String>,
+}
+
+/// Runs a plain function; the value as text.
+pub(crate) fn run_plain<T: Debug>(plain: impl Future<Output = Result<T, String>>) -> Result<String, String> {
+    block_on(plain).map(|value| format!("{value:?}"))
+}
+
+/// Plays a fiber from its start or from a snapshot; the value as text.
+#[cfg(not(difftest_plain))]
+pub(crate) fn play<F: Fiber>(stage: &Stage, snapshot: Option<String>, kill_after: Option<usize>, start: fn() -> F) -> Played<String>
+where
+    F::Output: Debug,
+{
+    let from = snapshot.map_or_else(|| From::Start(start()), From::Snapshot);
+    let Played { snapshots, outcome } = block_on(stage.play(from, kill_after));
+    let outcome = match outcome {
+        Outcome::Completed(value) => Outcome::Completed(format!("{value:?}")),
+        Outcome::Failed(why) => Outcome::Failed(why),
+        Outcome::Parked(why) => Outcome::Parked(why),
+        Outcome::Killed => Outcome::Killed,
+    };
+    Played { snapshots, outcome }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    for _ in 0..POLLS {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return value;
+        }
+    }
+    panic!("not ready after {POLLS} polls");
+}
+
+/// What a case came to.
+#[derive(Default)]
+struct Tally {
+    checkpoints: usize,
+    /// Calls in the text, calls of these that were made in some world, and how many finished in all worlds.
+    calls: u32,
+    called: usize,
+    finished: usize,
+    /// Runs that ended in `Err`.
+    failed: usize,
+}
+
+/// Runs a case in every way; `Err` is a report.
+fn check(case: &Case, tally: &mut Tally) -> Result<(), String> {
+    let mut called = BTreeSet::new();
+    for world in 0..WORLDS {
+        let seed = case.number * WORLDS + world;
+        let io = Io::new(seed);
+        let expected = (case.plain)(&io);
+        called.append(&mut io.called());
+        tally.finished += io.log().iter().filter(|line| line.starts_with("finished")).count();
+        tally.failed += usize::from(expected.is_err());
+        #[cfg(not(difftest_plain))]
+        {
+            tally.checkpoints += Differential { case, world: seed, expected, log: io.log() }.check()?;
+        }
+    }
+    tally.calls += case.calls;
+    // The calls of the children are numbered from 9001.
+    tally.called += called.range(..9000).count();
+    Ok(())
+}
+
+/// A case and what its plain rendering did.
+#[cfg(not(difftest_plain))]
+struct Differential<'a> {
+    case: &'a Case,
+    world: u64,
+    expected: Result<String, String>,
+    log: Vec<String>,
+}
+
+#[cfg(not(difftest_plain))]
+impl Differential<'_> {
+    /// How many checkpoints the case was killed at.
+    fn check(&self) -> Result<usize, String> {
+        let (io, stage) = self.stage();
+        let whole = (self.case.fiber)(&stage, None, None);
+        self.compare("not killed", None, &whole.outcome, &io)?;
+        for k in 1..=whole.snapshots.len() {
+            self.killed_once(k, &whole.snapshots)?;
+        }
+        self.killed_always(whole.snapshots.len())?;
+        Ok(whole.snapshots.len())
+    }
+
+    fn stage(&self) -> (Io, Stage) {
+        let io = Io::new(self.world);
+        (io.clone(), Stage::new().resource(io))
+    }
+
+    /// Two processes: the first is killed after its `k`-th checkpoint.
+    fn killed_once(&self, k: usize, whole: &[String]) -> Result<(), String> {
+        let (io, stage) = self.stage();
+        let manner = format!("killed after checkpoint {k}");
+        let first = (self.case.fiber)(&stage, None, Some(k));
+        let Some(snapshot) = first.snapshots.last() else {
+            return Err(self.report(&manner, None, "it made no checkpoint", &io));
+        };
+        if first.outcome != Outcome::Killed || first.snapshots.len() != k {
+            let what = format!("{} checkpoints, then {:?}", first.snapshots.len(), first.outcome);
+            return Err(self.report(&manner, Some(snapshot), &what, &io));
+        }
+        let second = (self.case.fiber)(&stage, Some(snapshot.clone()), None);
+        self.compare(&manner, Some(snapshot), &second.outcome, &io)?;
+        // What the second process stores must be what one process would have stored.
+        let stored: Vec<&String> = first.snapshots.iter().chain(&second.snapshots).collect();
+        let different = (0..whole.len().max(stored.len())).find(|i| whole.get(*i) != stored.get(*i).copied());
+        if let Some(i) = different {
+            let what = format!("checkpoint {} differs:\nin one process  {:?}\nafter resuming  {:?}", i + 1, whole.get(i), stored.get(i));
+            return Err(self.report(&manner, Some(snapshot), &what, &io));
+        }
+        Ok(())
+    }
+
+    /// As many processes as checkpoints: each is killed after the first that it makes.
+    fn killed_always(&self, checkpoints: usize) -> Result<(), String> {
+        let (io, stage) = self.stage();
+        let mut snapshot = None;
+        for process in 1..=checkpoints + 1 {
+            let manner = format!("killed after every checkpoint, process {process}");
+            let mut played = (self.case.fiber)(&stage, snapshot.clone(), Some(1));
+            if played.outcome != Outcome::Killed {
+                return self.compare(&manner, snapshot.as_ref(), &played.outcome, &io);
+            }
+            snapshot = played.snapshots.pop();
+        }
+        let what = format!("still going after {checkpoints} checkpoints");
+        Err(self.report("killed after every checkpoint", snapshot.as_ref(), &what, &io))
+    }
+
+    fn compare(&self, manner: &str, snapshot: Option<&String>, outcome: &Outcome<String>, io: &Io) -> Result<(), String> {
+        let expected = match &self.expected {
+            Ok(value) => Outcome::Completed(value.clone()),
+            Err(why) => Outcome::Failed(why.clone()),
+        };
+        if *outcome != expected {
+            return Err(self.report(manner, snapshot, &format!("the result differs: {outcome:?}"), io));
+        }
+        let log = io.log();
+        let mut finished: Vec<&str> = log.iter().filter_map(|line| line.strip_prefix("finished ")?.split(' ').next()).collect();
+        finished.sort_unstable();
+        if let Some(twice) = finished.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(self.report(manner, snapshot, &format!("call {} finished twice", twice[0]), io));
+        }
+        if log != self.log {
+            let at = log.iter().zip(&self.log).take_while(|(a, b)| a == b).count();
+            return Err(self.report(manner, snapshot, &format!("the logs differ from line {}", at + 1), io));
+        }
+        Ok(())
+    }
+
+    fn report(&self, manner: &str, snapshot: Option<&String>, what: &str, io: &Io) -> String {
+        let Case { number, source, .. } = self.case;
+        let logs = |log: &[String]| log.iter().map(|line| format!("    {line}\n")).collect::<String>();
+        format!(
+            "case {number} in world {}, {manner}: {what}\n\n{source}\nsnapshot: {}\nplain result: {:?}\nplain log:\n{}fiber log:\n{}\
+             again: FOREVER_DIFFTEST_SEED={SEED} FOREVER_DIFFTEST_ONLY={number} cargo test -p forever-difftest\n",
+            self.world,
+            snapshot.map_or("none", String::as_str),
+            self.expected,
+            logs(&self.log),
+            logs(&io.log()),
+        )
+    }
+}
+
+#[test]
+fn a_fiber_killed_at_every_checkpoint_does_what_the_plain_function_does() {
+    let mut tally = Tally::default();
+    let mut reports = Vec::new();
+    for case in CASES {
+        if CASES.len() == 1 {
+            println!("{}", case.source);
+        }
+        reports.extend(check(case, &mut tally).err());
+    }
+    let Tally { checkpoints, calls, called, finished, failed } = tally;
+    println!(
+        "cases={} runs={} killed_at={checkpoints} calls_finished={finished} calls_reached={called}/{calls} ended_in_err={failed} \
+         failing_cases={}",
+        CASES.len(),
+        CASES.len() as u64 * WORLDS,
+        reports.len()
+    );
+    for report in reports.iter().take(3) {
+        println!("\n{report}");
+    }
+    assert!(reports.is_empty(), "{} of {} cases differ; the first ones are above", reports.len(), CASES.len());
+    if WHOLE && cfg!(not(difftest_plain)) {
+        assert!(checkpoints > 20 * CASES.len(), "only {checkpoints} checkpoints: the bodies have become too small");
+    }
+}
+
+#[test]
+fn every_construct_occurs() {
+    let count = |construct: usize| CASES.iter().filter(|case| case.constructs.contains(&construct)).count();
+    let mut table = String::new();
+    let mut rare = Vec::new();
+    for (index, construct) in CONSTRUCTS.iter().enumerate() {
+        let cases = count(index);
+        writeln!(table, "{cases:5} {construct}").expect("a string takes everything");
+        if cases < CASES_PER_CONSTRUCT {
+            rare.push(*construct);
+        }
+    }
+    println!("cases that contain each construct:\n{table}");
+    if WHOLE {
+        assert!(rare.is_empty(), "fewer than {CASES_PER_CONSTRUCT} cases contain {rare:?}");
+    }
+}
