@@ -19,6 +19,10 @@ pub(crate) fn stmt_has_cut(stmt: &Stmt) -> bool {
     find.0
 }
 
+pub(crate) fn block_has_cut(block: &syn::Block) -> bool {
+    block.stmts.iter().any(stmt_has_cut)
+}
+
 struct FindCut(bool);
 
 impl<'ast> Visit<'ast> for FindCut {

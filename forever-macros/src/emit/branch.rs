@@ -84,7 +84,8 @@ impl Emit<'_> {
                 }
             };
             self.open = open;
-            arms.push(code);
+            let touch = self.touch(&arm.declares);
+            arms.push(if touch.is_empty() { code } else { emit!({ #touch #code }) });
         }
         let past = later_cuts;
         if past {
@@ -155,7 +156,8 @@ impl Emit<'_> {
         }
         if is_let_else && arm.implicit {
             let vars = stmt.declares.iter().filter(|v| !self.made_again(**v)).map(|v| self.ident(*v));
-            return emit!({ #put_back #entry::#done((#(#vars,)*)) });
+            let touch = self.touch(&stmt.declares);
+            return emit!({ #touch #put_back #entry::#done((#(#vars,)*)) });
         }
         if !has_value {
             let code = self.discarded(&arm.block.stmts);
@@ -195,7 +197,7 @@ impl Emit<'_> {
             Head::LetElse { pat, init } => {
                 let (bound, otherwise) = (&arms[0], &arms[1]);
                 let init = self.rewrite_expr(init);
-                emit!(match #init { #pat => #bound #[allow(unreachable_patterns)] _ => #otherwise })
+                emit!(match (#init) { #pat => #bound #[allow(unreachable_patterns)] _ => #otherwise })
             }
         }
     }

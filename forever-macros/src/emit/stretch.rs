@@ -41,7 +41,10 @@ impl Emit<'_> {
     pub(super) fn open_stretch(&mut self, mentioned: &BTreeSet<VarId>, declared: &BTreeSet<VarId>, start: PointId) -> TokenStream {
         let live = self.live(start);
         let mut tokens = TokenStream::new();
-        let missing: Vec<VarId> = mentioned.iter().copied().filter(|v| !self.open.contains(v) && !declared.contains(v)).collect();
+        // Variables of blocks and closures inside plain statements are not planned: they are declared where they are used.
+        let planned = |v: &VarId| self.cx.plan.storage.contains_key(v);
+        let missing: Vec<VarId> =
+            mentioned.iter().copied().filter(|v| planned(v) && !self.open.contains(v) && !declared.contains(v)).collect();
         let (again, values): (Vec<VarId>, Vec<VarId>) = missing.into_iter().partition(|v| self.made_again(*v));
         for var in values {
             tokens.extend(self.take(var, &live));
@@ -111,7 +114,9 @@ impl Emit<'_> {
         self.open.extend(&declared);
         let live = self.live(end);
         let put_back = self.put_back(taken, &live);
+        let outer = std::mem::replace(&mut self.mentioned, mentioned);
         let tokens = self.plain_with_end(stmts, &put_back);
+        self.mentioned = outer;
         self.taken.truncate(taken);
         self.open = open;
         emit!(#opening #tokens)
@@ -143,8 +148,15 @@ impl Emit<'_> {
             if matches!(syntax, syn::Stmt::Item(_)) {
                 continue;
             }
+            let unset =
+                !stmt.declares.is_empty() && stmt.declares.iter().all(|v| self.cx.table.unset.contains(v) && !self.mentioned.contains(v));
+            if unset {
+                // Declared again where it is set: here nothing would say what its type is.
+                continue;
+            }
             self.check_hidden_jump(stmt);
             tokens.extend(self.rewrite_stmt(syntax));
+            tokens.extend(self.touch(&stmt.declares));
             if matches!(syntax, syn::Stmt::Local(local) if local.init.is_some()) {
                 tokens.extend(self.witness_of(&stmt.declares));
             }

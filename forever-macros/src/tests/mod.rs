@@ -15,23 +15,9 @@ pub(crate) fn expanded(attr: TokenStream, item: TokenStream) -> String {
 
 #[test]
 fn show() {
-    println!(
-        "{}",
-        expanded(
-            quote!(),
-            quote! {
-                async fn research(ctx: &FiberContext, model: Res<Model>, topic: String) -> anyhow::Result<Report> {
-                    let plan = step!(model.plan(&topic).await?);
-                    let mut notes = Vec::new();
-                    for question in plan.questions {
-                        let hits = step!("search", retry = Retry::times(3), search(&question).await?);
-                        if hits.is_empty() { continue; }
-                        notes.push(step!(model.summarise(&question, &hits).await?));
-                    }
-                    let style = if notes.len() > 3 { step!(model.short().await?) } else { Style::Long };
-                    Ok(Report { topic, notes, style })
-                }
-            }
-        )
-    );
+    let text = std::fs::read_to_string(std::env::var("SHOW").unwrap_or_default()).unwrap_or_default();
+    if let Ok(tokens) = text.parse() {
+        let text = expanded(quote!(), tokens);
+        println!("{}", &text[text.find("async fn").unwrap_or(0)..]);
+    }
 }
