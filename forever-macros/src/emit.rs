@@ -226,6 +226,9 @@ impl Emit<'_> {
                     false => emit!(#before let value = #value; #after value),
                 };
             }
+            (Bind::Discard, Control::Branch(branch)) if branch::wants_value(branch, bind) => {
+                return if later_cuts { emit!(if !#fiber.past(#last) { #value; }) } else { emit!(#value;) };
+            }
             (Bind::Discard, _) if later_cuts && !is_branch => return emit!(if !#fiber.past(#last) { #before #value #after }),
             (Bind::Discard, _) => return emit!(#before #value #after),
         };

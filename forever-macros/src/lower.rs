@@ -247,6 +247,9 @@ impl Lower<'_> {
         if !block_has_cut(&e.body) {
             return self.into_bind_plain(Expr::ForLoop(e), bind, out);
         }
+        if place::drains_by_ref(&e.expr) {
+            return self.report.over(&e.expr, say::BY_REF);
+        }
         let items = place::items(&e.expr, &|name| self.is_borrow(name));
         match items {
             place::Items::Owned => self.for_owned(e, bind, out),
@@ -335,7 +338,7 @@ impl Lower<'_> {
     /// Lowers operands in evaluation order; those before the last cut point are frozen where it matters.
     fn operands(&mut self, mut operands: Vec<&mut Expr>, out: &mut Vec<Stmt>) {
         let Some(last) = operands.iter().rposition(|e| has_cut(e)) else { return };
-        let keys: Vec<String> = operands.iter().map(|e| compact(e)).collect();
+        let keys: Vec<String> = operands.iter().map(|e| compact(*e)).collect();
         let later: Vec<_> = operands.iter().map(|e| e.to_token_stream().to_string()).collect();
         for (place, operand) in operands.iter_mut().enumerate().take(last + 1) {
             let expr = std::mem::replace(*operand, Expr::Verbatim(proc_macro2::TokenStream::new()));
@@ -694,7 +697,7 @@ pub(crate) fn items_key(items: &Expr, pat: &Pat) -> String {
 
 /// An expression as text without spaces, cut short: the stored name of an unnamed value. Made by hand, as the text that
 /// the compiler makes of tokens differs from version to version.
-fn compact(expr: &Expr) -> String {
+pub(crate) fn compact(tokens: &impl ToTokens) -> String {
     fn write(tokens: proc_macro2::TokenStream, text: &mut String) {
         for token in tokens {
             match token {
@@ -714,7 +717,7 @@ fn compact(expr: &Expr) -> String {
         }
     }
     let mut text = String::new();
-    write(expr.to_token_stream(), &mut text);
+    write(tokens.to_token_stream(), &mut text);
     match text.char_indices().nth(40) {
         Some((end, _)) => format!("{}..", &text[..end]),
         None => text,

@@ -4,6 +4,7 @@
 //! in evaluation order and deterministic, so a second walk gives the same numbers; [`Renames`] lets it give a variable
 //! another name where two of the same name are needed at once.
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -60,8 +61,19 @@ pub(crate) struct Again {
     pub(crate) makes: Vec<VarId>,
     /// What it needs.
     pub(crate) bases: Vec<VarId>,
-    /// A `let` with `&mut`: it must not stand beside another use of its base.
+    /// It borrows exclusively.
     pub(crate) mutable: bool,
+    /// It is a pattern, as against `let y = &mut place`.
+    pub(crate) pattern: bool,
+}
+
+/// One use of a variable.
+#[derive(Debug)]
+pub(crate) struct Use {
+    pub(crate) var: VarId,
+    pub(crate) span: proc_macro2::Span,
+    /// What uses it, for people.
+    pub(crate) by: Rc<str>,
 }
 
 /// New names by variable.
@@ -84,6 +96,12 @@ pub(crate) struct Table {
     pub(crate) hidden: BTreeMap<PointId, Vec<(VarId, VarId)>>,
     /// Borrowed loops' variables to keep at each cut point.
     pub(crate) forced: Vec<Vec<VarId>>,
+    /// Every use, in the order of the walk.
+    pub(crate) uses: Vec<Use>,
+    /// How many uses come before each cut point.
+    pub(crate) uses_before: Vec<usize>,
+    /// Fields that a loop takes out of a variable, with how many uses come before.
+    pub(crate) taken_apart: Vec<(VarId, String, usize)>,
     /// Variables declared without a value.
     pub(crate) unset: BTreeSet<VarId>,
     /// Statements (by their `after` point) with a `break` or `continue` among a macro's arguments.
@@ -99,7 +117,8 @@ impl Table {
 /// Resolves `body`; `given` are the names of context and resources.
 pub(crate) fn resolve(body: &mut Body, given: &[Ident], renames: &Renames, report: &mut Report) -> Table {
     let mut names = Names {
-        table: Table { forced: vec![Vec::new(); body.cuts.len()], ..Table::default() },
+        table: Table { forced: vec![Vec::new(); body.cuts.len()], uses_before: vec![0; body.cuts.len()], ..Table::default() },
+        by: Rc::from(""),
         renames,
         report,
         scopes: vec![Vec::new()],
@@ -130,6 +149,8 @@ struct Names<'a> {
     next_point: u32,
     borrowed_loops: Vec<VarId>,
     hidden_jump: Option<proc_macro2::Span>,
+    /// What the statement being walked is, for people.
+    by: Rc<str>,
 }
 
 struct Target {
@@ -153,18 +174,27 @@ impl Names<'_> {
         stmt.start = self.point();
         match &mut stmt.kind {
             StmtKind::Plain(syntax) => {
+                self.by = format!("used in `{}`", crate::lower::compact(&*syntax)).into();
                 let (flow, declares) = self.plain(syntax);
                 (stmt.flow, stmt.declares) = (flow, declares);
                 stmt.before = PointId::UNSET;
             }
             StmtKind::Cut { bind, cut } => {
+                self.by = format!("used by `{}`", cuts[*cut].base).into();
                 stmt.flow = self.cut(&mut cuts[*cut].body);
                 stmt.before = self.point();
+                self.table.uses_before[*cut] = self.table.uses.len();
                 self.table.forced[*cut] = self.borrowed_loops.clone();
                 stmt.declares = self.bind(bind);
             }
             StmtKind::Control { bind, control } => {
                 self.scopes.push(Vec::new());
+                self.by = Rc::from(match control {
+                    Control::Branch(Branch { head: Head::If { .. }, .. }) => "used in an `if` condition",
+                    Control::Branch(Branch { head: Head::Match { .. }, .. }) => "used in what a `match` looks at",
+                    Control::Branch(Branch { head: Head::LetElse { .. }, .. }) => "used in a `let .. else`",
+                    _ => "what a `for` loop goes over",
+                });
                 let (flow, before, mut declares) = self.control(control, cuts);
                 self.scopes.pop();
                 for &id in &declares {
@@ -298,7 +328,8 @@ impl Names<'_> {
         let bases = self.variables_in(init);
         let again = AgainId(self.table.agains.len());
         let mutable = place::plain_borrow(init).is_some_and(|r| r.mutability.is_some()) || bindings.iter().any(|b| b.by_ref_mut);
-        self.table.agains.push(Again { tokens: TokenStream::new(), makes: Vec::new(), bases, mutable });
+        let pattern = crate::scan::simple_name(pat).is_none();
+        self.table.agains.push(Again { tokens: TokenStream::new(), makes: Vec::new(), bases, mutable, pattern });
         let declares = self.pattern(pat, &VarKind::Value);
         let bindings = pattern::bindings(pat);
         let made = declares.iter().copied().filter(|id| all || bindings.iter().any(|b| b.by_ref && b.ident == self.table.var(*id).ident));
@@ -334,6 +365,9 @@ impl Names<'_> {
         let mut flow = Flow::Nothing;
         if let Some(init) = &mut local.init {
             flow = self.expr(&mut init.expr);
+            if key.is_some() {
+                self.note_taken_apart(&init.expr);
+            }
             if let Some((_, otherwise)) = &mut init.diverge {
                 flow.push(Flow::Either(vec![Flow::Nothing, self.expr(otherwise)]));
             }
@@ -349,6 +383,7 @@ impl Names<'_> {
                     makes: Vec::new(),
                     bases: bases.into_iter().collect(),
                     mutable: false,
+                    pattern: false,
                 });
                 let declares = self.pattern(&mut local.pat, &VarKind::Fresh(again));
                 if declares.len() != 1 || pattern::bindings(&local.pat).len() != 1 || init.diverge.is_some() {
@@ -390,6 +425,24 @@ impl Names<'_> {
         (flow, declares)
     }
 
+    /// A loop by value over a field of a variable leaves the rest of the variable behind.
+    fn note_taken_apart(&mut self, source: &Expr) {
+        let Expr::Call(call) = (match source {
+            Expr::MethodCall(rest) => &*rest.receiver,
+            other => other,
+        }) else {
+            return;
+        };
+        let Some(items @ Expr::Field(_)) = call.args.first() else { return };
+        if !place::is_place(items) {
+            return;
+        }
+        let root = place::root(items).and_then(|r| self.lookup(&r.to_string()));
+        if let Some(root) = root.filter(|r| self.table.var(*r).kind == VarKind::Value) {
+            self.table.taken_apart.push((root, crate::lower::compact(items), self.table.uses.len()));
+        }
+    }
+
     fn local_bindings(&mut self, local: &mut syn::Local, init: &Expr) -> Vec<VarId> {
         let constant = place::is_constant(init) && pattern::bindings(&local.pat).iter().all(|b| !b.mutable);
         let pat_is_name = crate::scan::simple_name(&local.pat).is_some();
@@ -397,7 +450,7 @@ impl Names<'_> {
             return self.bindings_of(&mut local.pat, init);
         }
         let again = AgainId(self.table.agains.len());
-        self.table.agains.push(Again { tokens: TokenStream::new(), makes: Vec::new(), bases: Vec::new(), mutable: false });
+        self.table.agains.push(Again { tokens: TokenStream::new(), makes: Vec::new(), bases: Vec::new(), mutable: false, pattern: false });
         let declares = self.pattern(&mut local.pat, &VarKind::Again(again));
         let again = &mut self.table.agains[again.0];
         let pat = &local.pat;
@@ -481,15 +534,16 @@ impl Names<'_> {
     }
 
     /// A use of a variable, and of what it is made from.
-    fn use_of(&self, id: VarId) -> Flow {
+    fn use_of(&mut self, id: VarId, span: proc_macro2::Span) -> Flow {
         let mut flow = Flow::Use(id);
-        let bases: &[VarId] = match &self.table.var(id).kind {
-            VarKind::Again(again) | VarKind::Fresh(again) => &self.table.agains[again.0].bases,
-            VarKind::Item(bases) => bases,
-            _ => &[],
+        self.table.uses.push(Use { var: id, span, by: Rc::clone(&self.by) });
+        let bases: Vec<VarId> = match &self.table.var(id).kind {
+            VarKind::Again(again) | VarKind::Fresh(again) => self.table.agains[again.0].bases.clone(),
+            VarKind::Item(bases) => bases.clone(),
+            _ => Vec::new(),
         };
-        for &base in bases {
-            flow.push(self.use_of(base));
+        for base in bases {
+            flow.push(self.use_of(base, span));
         }
         flow
     }

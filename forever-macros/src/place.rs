@@ -227,3 +227,13 @@ pub(crate) fn wrap_root(expr: &mut Expr, wrap: &dyn Fn(&Expr) -> Expr) {
         place => *place = wrap(place),
     }
 }
+
+/// Whether an iterator takes its items from one that somebody else still holds.
+pub(crate) fn drains_by_ref(expr: &Expr) -> bool {
+    match expr {
+        Expr::MethodCall(call) => call.method == "by_ref" || drains_by_ref(&call.receiver),
+        Expr::Paren(e) => drains_by_ref(&e.expr),
+        Expr::Group(e) => drains_by_ref(&e.expr),
+        _ => false,
+    }
+}

@@ -37,7 +37,8 @@ impl Names<'_> {
                         path.path.segments[0].ident = new.new.clone();
                         path.path.segments[0].ident.set_span(span);
                     }
-                    self.use_of(id)
+                    let span = path.path.segments[0].ident.span();
+                    self.use_of(id, span)
                 }
                 _ => Flow::Nothing,
             },

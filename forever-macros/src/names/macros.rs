@@ -19,13 +19,13 @@ impl Names<'_> {
         let keys = mac.path.segments.last().is_some_and(|s| s.ident == "json" || s.ident == "json_internal");
         mac.tokens = self.tokens(mac.tokens.clone(), keys, &mut found);
         let mut flow = Flow::Nothing;
-        for id in found {
-            flow.push(self.use_of(id));
+        for (id, span) in found {
+            flow.push(self.use_of(id, span));
         }
         flow
     }
 
-    fn tokens(&mut self, tokens: TokenStream, keys: bool, found: &mut Vec<VarId>) -> TokenStream {
+    fn tokens(&mut self, tokens: TokenStream, keys: bool, found: &mut Vec<(VarId, proc_macro2::Span)>) -> TokenStream {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut out = TokenStream::new();
         for (place, token) in tokens.iter().enumerate() {
@@ -49,7 +49,7 @@ impl Names<'_> {
         out
     }
 
-    fn ident(&self, ident: &Ident, tokens: &[TokenTree], place: usize, keys: bool, found: &mut Vec<VarId>) -> Ident {
+    fn ident(&self, ident: &Ident, tokens: &[TokenTree], place: usize, keys: bool, found: &mut Vec<(VarId, proc_macro2::Span)>) -> Ident {
         let punct = |i: usize| match tokens.get(i) {
             Some(TokenTree::Punct(p)) => Some((p.as_char(), p.spacing())),
             _ => None,
@@ -69,11 +69,11 @@ impl Names<'_> {
             return ident.clone();
         }
         let Some(id) = self.lookup(&ident.to_string()) else { return ident.clone() };
-        found.push(id);
+        found.push((id, ident.span()));
         renamed(self.renames, id, ident)
     }
 
-    fn literal(&self, literal: &Literal, found: &mut Vec<VarId>) -> Literal {
+    fn literal(&self, literal: &Literal, found: &mut Vec<(VarId, proc_macro2::Span)>) -> Literal {
         let text = literal.to_string();
         if !(text.starts_with('"') || text.starts_with("r\"") || text.starts_with("r#")) {
             return literal.clone();
@@ -82,7 +82,7 @@ impl Names<'_> {
         let mut new = text.clone();
         for capture in captures.into_iter().rev() {
             let Some(id) = self.lookup(&text[capture.clone()]) else { continue };
-            found.push(id);
+            found.push((id, literal.span()));
             if let Some(name) = self.renames.get(&id) {
                 new.replace_range(capture, &name.new.to_string());
             }
