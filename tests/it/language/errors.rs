@@ -47,7 +47,10 @@ twin! {
 
 #[test]
 fn the_errors_of_a_question_mark_convert() {
-    let end = |text: &str| { let seen = same(|| converted(text.into())); (seen.outcome, seen.log.join(" ")) };
+    let end = |text: &str| {
+        let seen = same(|| converted(text.into()));
+        (seen.outcome, seen.log.join(" "))
+    };
     let failed = |text: &str| format!("Failed({text:?})");
     assert_eq!(end("x"), (failed("parse: invalid digit found in string"), "parse".into()));
     assert_eq!(end("1"), (failed("io: disk"), "parse io".into()));

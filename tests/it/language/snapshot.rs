@@ -156,10 +156,7 @@ twin! {
 #[test]
 fn the_bindings_of_an_arm_are_kept_one_by_one() {
     let seen = same(|| match_bindings(Some(("n".into(), vec![1, 2])), 9));
-    assert_eq!(
-        seen.snapshots,
-        [r#"{"at":"many","locals":{"list":[1,2]},"call":null}"#, r#"{"at":"len","locals":{"l":2},"call":null}"#]
-    );
+    assert_eq!(seen.snapshots, [r#"{"at":"many","locals":{"list":[1,2]},"call":null}"#, r#"{"at":"len","locals":{"l":2},"call":null}"#]);
     let seen = same(|| match_bindings(Some(("n".into(), vec![])), 9));
     assert_eq!(seen.snapshots, [r#"{"at":"one","locals":{"name":"n"},"call":null}"#]);
     let seen = same(|| match_bindings(None, 9));
