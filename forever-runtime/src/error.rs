@@ -98,12 +98,15 @@ impl std::error::Error for Error {
 /// The text of an error and of those that caused it, joined by `: `; a cause that its parent already tells is not repeated.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
+    let mut told = text.clone();
     let mut next = error.source();
     while let Some(cause) = next {
         let words = cause.to_string();
-        if !text.ends_with(&words) {
+        // Some errors repeat their cause, some causes repeat what they caused in more words.
+        if !text.ends_with(&words) && !words.ends_with(&told) {
             text.push_str(": ");
             text.push_str(&words);
+            told = words;
         }
         next = cause.source();
     }

@@ -144,7 +144,11 @@ impl<T> Clone for FiberHandle<T> {
 
 impl<T> fmt::Debug for FiberHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FiberHandle").field("id", &self.id).field("fiber", &self.name).field("accepted", &self.accepted).finish()
+        f.debug_struct("FiberHandle")
+            .field("id", &self.id)
+            .field("fiber", &self.name)
+            .field("accepted", &self.accepted)
+            .finish_non_exhaustive()
     }
 }
 

@@ -4,7 +4,6 @@
 //! generated code talks to; `saved` and `iter` say what can be kept across a cut point.
 
 pub(crate) mod core;
-mod drift;
 pub(crate) mod drive;
 pub(crate) mod frame;
 pub(crate) mod handle;

@@ -10,7 +10,7 @@ use super::drive::{Ended, drive, panic_message};
 use super::frame::{BoxFuture, Frame, Run, Stopped, load_arguments};
 use super::machine::Machine;
 use super::snapshot::Snapshot;
-use super::{Fiber, FiberContext, Needs, drift};
+use super::{Fiber, FiberContext, Layout, Needs};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exact;
 use crate::store::{Stored, StoredLayout};
@@ -39,7 +39,7 @@ pub(crate) trait Known: Send + Sync {
     fn function(&self) -> TypeId;
     fn needs(&self, needs: &mut Needs<'_>);
     /// The row of the table of layouts under which this code writes.
-    fn layout(&self) -> &StoredLayout;
+    fn row(&self) -> &StoredLayout;
     /// A run, not yet begun; `Err` says why the stored snapshot does not fit.
     fn prepare(&self, begin: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Outcome>, String>;
 }
@@ -58,7 +58,7 @@ impl Registry {
     /// Adds a function; `Err` when another one has its name.
     pub(crate) fn add<F: Fiber>(&mut self) -> Result<()> {
         let name = F::MACHINE.name;
-        let known: Arc<dyn Known> = Arc::new(Function::<F> { layout: OnceLock::new(), fiber: PhantomData });
+        let known: Arc<dyn Known> = Arc::new(Function::<F> { layout: OnceLock::new(), row: OnceLock::new(), fiber: PhantomData });
         match self.0.insert(name, known) {
             Some(there) if there.function() != TypeId::of::<F>() => Err(Error::new(
                 ErrorKind::Setup,
@@ -96,9 +96,48 @@ impl Registry {
 }
 
 struct Function<F> {
-    layout: OnceLock<StoredLayout>,
+    layout: OnceLock<Layout>,
+    row: OnceLock<StoredLayout>,
     fiber: PhantomData<fn() -> F>,
 }
+
+impl<F: Fiber> Function<F> {
+    fn layout(&self) -> &Layout {
+        self.layout.get_or_init(|| Layout::of(F::MACHINE))
+    }
+
+    /// Whether a snapshot left by the code of `old` fits; says why not.
+    fn check(&self, old: Option<StoredLayout>, snapshot: &Snapshot) -> Result<(), String> {
+        let old = match old {
+            // The same shape: only what the snapshot itself lacks can be wrong, and the frame looks for that.
+            Some(old) if old.hash == self.row().hash => return Ok(()),
+            Some(old) => {
+                let layout = serde_json::from_str::<Layout>(&old.layout);
+                Some(layout.map_err(|e| format!("the layout `{}` it was left under cannot be read: {e}", old.hash))?)
+            }
+            None => None,
+        };
+        self.layout().check(old.as_ref(), snapshot).map_err(|drift| drift.to_string())
+    }
+}
+
+/// A run from a snapshot that `migrate` has made; such a one is in the names of this code.
+async fn migrated<F: Fiber>(layout: Layout, snapshot: Snapshot, migrate: Migrate, ctx: FiberContext, run: Arc<Run>) -> Outcome {
+    let migrated = guarded(|| migrate(snapshot).map_err(|e| chain(&*e)));
+    let snapshot = match migrated {
+        Ok(snapshot) => snapshot,
+        Err(why) => return Outcome::Parked(format!("its snapshot could not be migrated: {why}")),
+    };
+    if let Err(drift) = layout.check(None, &snapshot) {
+        return Outcome::Parked(format!("its snapshot does not fit after it was migrated: {drift}"));
+    }
+    match Frame::resume(F::MACHINE, Arc::clone(&run), snapshot) {
+        Ok(frame) => settle::<F>(drive::<F>(None, &ctx, frame, &run).await),
+        Err(why) => Outcome::Parked(why),
+    }
+}
+
+type Migrate = fn(Snapshot) -> Result<Snapshot, Box<dyn std::error::Error + Send + Sync>>;
 
 impl<F: Fiber> Known for Function<F> {
     fn machine(&self) -> &'static Machine {
@@ -113,8 +152,13 @@ impl<F: Fiber> Known for Function<F> {
         F::needs(needs);
     }
 
-    fn layout(&self) -> &StoredLayout {
-        self.layout.get_or_init(|| drift::layout_of(F::MACHINE))
+    fn row(&self) -> &StoredLayout {
+        self.row.get_or_init(|| {
+            let layout = Function::layout(self);
+            // Names and numbers: there is nothing in it that JSON cannot hold.
+            let text = serde_json::to_string(layout).unwrap_or_default();
+            StoredLayout { hash: layout.hash(), fiber: layout.fiber().to_owned(), layout: text }
+        })
     }
 
     fn prepare(&self, begin: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Outcome>, String> {
@@ -134,18 +178,8 @@ impl<F: Fiber> Known for Function<F> {
             }));
         };
         let snapshot: Snapshot = serde_json::from_str(&text).map_err(|e| format!("the stored snapshot cannot be read: {e}"))?;
-        let moved = stored.layout.filter(|old| old.hash != self.layout().hash);
-        let fits = moved.map_or(Ok(()), |old| drift::check(F::MACHINE, &old, &snapshot));
-        match (fits, F::MACHINE.migrate) {
-            (Err(_), Some(migrate)) => Ok(Box::pin(async move {
-                match guarded(|| migrate(snapshot).map_err(|e| format!("the snapshot could not be migrated: {}", chain(&*e)))) {
-                    Ok(snapshot) => match Frame::resume(F::MACHINE, Arc::clone(&run), snapshot) {
-                        Ok(frame) => settle::<F>(drive::<F>(None, &ctx, frame, &run).await),
-                        Err(why) => Outcome::Parked(why),
-                    },
-                    Err(why) => Outcome::Parked(why),
-                }
-            })),
+        match (self.check(stored.layout, &snapshot), F::MACHINE.migrate) {
+            (Err(_), Some(migrate)) => Ok(Box::pin(migrated::<F>(self.layout().clone(), snapshot, migrate, ctx, run))),
             (Err(why), None) => Err(why),
             (Ok(()), _) => {
                 let frame = Frame::resume(F::MACHINE, Arc::clone(&run), snapshot)?;

@@ -14,7 +14,7 @@ use super::core::{Core, race};
 use super::frame::{BoxFuture, Checkpoint, OpRecord, Run, Sink};
 use super::live::{Alive, Phase, Stop};
 use super::registry::{Begin, Known, Outcome};
-use crate::error::{Error, Result, chain};
+use crate::error::{Error, ErrorKind, Result, chain};
 use crate::store::{Aside, End, NewSnapshot, Seq};
 
 /// The first and the longest pause before an interrupted fiber is tried again.
@@ -92,13 +92,14 @@ impl FiberTask {
             Some(call) => call,
             None => match self.core.store.load(self.seq).await {
                 Ok(stored) => Begin::Stored(stored),
+                Err(error) if error.kind() == ErrorKind::Value => return (false, Outcome::Parked(chain(&error))),
                 Err(error) => return (false, Outcome::Interrupted(error)),
             },
         };
         let (number, resuming, same_layout) = match &begin {
             Begin::Call(_) => (0, false, false),
             Begin::Stored(stored) => {
-                let same = stored.layout.as_ref().is_some_and(|l| l.hash == self.known.layout().hash);
+                let same = stored.layout.as_ref().is_some_and(|l| l.hash == self.known.row().hash);
                 (stored.number, stored.snapshot.is_some(), same)
             }
         };
@@ -120,7 +121,7 @@ impl FiberTask {
             resources: self.core.resources.clone(),
             clock: Arc::clone(&self.core.clock),
         };
-        let driven = match self.known.prepare(begin, ctx, run) {
+        let driven = match self.known.prepare(begin, ctx, Arc::clone(&run)) {
             Ok(driven) => driven,
             Err(why) => return (false, Outcome::Parked(why)),
         };
@@ -136,7 +137,13 @@ impl FiberTask {
             }
         }
         let span = debug_span!("fiber", fiber.id = %self.alive.id, fiber.name = name, forever.resuming = resuming);
-        let outcome = sink.let_others_in(driven.instrument(span)).await;
+        let mut driven = std::pin::pin!(sink.let_others_in(driven.instrument(span)));
+        let outcome = if let Some(outcome) = race(driven.as_mut(), self.core.closing()).await {
+            outcome
+        } else {
+            run.ops.ask_to_stop();
+            driven.await
+        };
         (sink.progress.load(Ordering::Relaxed), outcome)
     }
 
@@ -206,7 +213,7 @@ impl StoreSink {
 
 impl Sink for StoreSink {
     fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>> {
-        let layout = (!self.layout_stored.load(Ordering::Relaxed)).then(|| self.known.layout().clone());
+        let layout = (!self.layout_stored.load(Ordering::Relaxed)).then(|| self.known.row().clone());
         let (at, number, bytes) = (checkpoint.at, checkpoint.number, checkpoint.snapshot.len());
         let new =
             NewSnapshot { number, at, data: checkpoint.snapshot, now_ms: self.core.now_ms(), layout, finished_op: checkpoint.finished_op };

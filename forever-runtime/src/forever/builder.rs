@@ -42,7 +42,7 @@ impl Builder {
         }
     }
 
-    /// Keeps everything in the SQLite file at `path`, made if it is not there. Beside it are SQLite's `-wal` and `-shm` files
+    /// Keeps everything in the SQLite file at `path`, made if it is not there. Beside it are the `-wal` and `-shm` files of SQLite
     /// and `.lock`, which says who owns it.
     pub fn sqlite(mut self, path: impl AsRef<Path>) -> Self {
         self.place = Some(Place::File(path.as_ref().to_owned()));

@@ -2,6 +2,8 @@
 //!
 //! What goes in and out is text and numbers; the store knows nothing of fibers' types. Every operation is atomic, and one
 //! that fails has changed nothing. `sqlite` is the one implementation; `conformance` says what every implementation keeps to.
+#[cfg(test)]
+mod conformance;
 pub(crate) mod sqlite;
 
 use std::fmt;

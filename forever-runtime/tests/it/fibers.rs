@@ -161,3 +161,91 @@ impl Fiber for Outer {
         }
     }
 }
+
+/// Keeps a text of a given size across a step.
+pub struct Big {
+    pub bytes: usize,
+}
+
+static BIG: Machine = machine("big", &["bytes"], &[cut("fill", CutKind::Step, &[local("text")], &[END])]);
+
+impl Fiber for Big {
+    type Output = usize;
+    type Error = String;
+    const MACHINE: &'static Machine = &BIG;
+
+    fn needs(needs: &mut Needs<'_>) {
+        needs.resource::<Probe>("probe");
+    }
+
+    fn save(&self, save: &mut Save<'_>) {
+        save.put("bytes", &self.bytes);
+    }
+
+    fn load(arguments: &mut Locals) -> Result<Self, Unreadable> {
+        Ok(Big { bytes: arguments.get("bytes")? })
+    }
+
+    fn drive<'run>(
+        start: Option<Self>,
+        ctx: &'run FiberContext,
+        frame: &'run mut Frame,
+    ) -> impl Future<Output = Result<usize, String>> + Send + 'run {
+        async move {
+            let probe = ctx.resource::<Probe>();
+            let text = if let Some(call) = start {
+                probe.step("big.fill").await?;
+                let text: String = (0..call.bytes).map(|n| char::from(b'a' + u8::try_from(n % 26).unwrap())).collect();
+                frame.checkpoint(0, |save| save.put("text", &text)).await;
+                text
+            } else {
+                let text = frame.restore(|l| l.get::<String>("text")).await;
+                frame.arrive(0);
+                text
+            };
+            probe.step("big.end").await?;
+            assert!(text.bytes().enumerate().all(|(n, b)| usize::from(b - b'a') == n % 26));
+            Ok(text.len())
+        }
+    }
+}
+
+/// Implements `Fiber` for a function of one argument without resources that only returns, or fails.
+macro_rules! plain {
+    ($type:ident, $name:literal, $arg:ident: $arg_type:ty, $output:ty, $error:ty, $body:expr) => {
+        pub struct $type {
+            pub $arg: $arg_type,
+        }
+
+        impl Fiber for $type {
+            type Output = $output;
+            type Error = $error;
+            const MACHINE: &'static Machine = {
+                static MACHINE: Machine = Machine { first: &[], ..machine($name, &[stringify!($arg)], &[]) };
+                &MACHINE
+            };
+
+            fn needs(_: &mut Needs<'_>) {}
+
+            fn save(&self, save: &mut Save<'_>) {
+                save.put(stringify!($arg), &self.$arg);
+            }
+
+            fn load(arguments: &mut Locals) -> Result<Self, Unreadable> {
+                Ok($type { $arg: arguments.get(stringify!($arg))? })
+            }
+
+            fn drive<'run>(
+                start: Option<Self>,
+                _: &'run FiberContext,
+                _: &'run mut Frame,
+            ) -> impl Future<Output = Result<$output, $error>> + Send + 'run {
+                async move {
+                    let $arg = start.unwrap().$arg;
+                    $body
+                }
+            }
+        }
+    };
+}
+pub(crate) use plain;

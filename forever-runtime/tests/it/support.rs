@@ -1,13 +1,16 @@
 //! What tests share: a probe inside fibers, databases in temporary folders, and runtimes over them.
 use std::collections::HashMap;
+use std::future::Future;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
-use forever_runtime::{Builder, Forever};
+use forever_runtime::{Builder, Clock, Forever};
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, watch};
 
-use crate::fibers::{Outer, Three};
+use crate::fibers::{Big, Outer, Three};
 
 /// Seen by every step of the test fibers: keeps a log and does what the test has planned for a step.
 #[derive(Clone, Default)]
@@ -25,6 +28,8 @@ pub enum Plan {
     Hold(Arc<Semaphore>),
     Fail(String),
     Panic(String),
+    /// The process dies.
+    Abort,
 }
 
 impl Probe {
@@ -53,6 +58,7 @@ impl Probe {
             Some(Plan::Hold(gate)) => gate.acquire().await.unwrap().forget(),
             Some(Plan::Fail(why)) => return Err(why),
             Some(Plan::Panic(why)) => panic!("{why}"),
+            Some(Plan::Abort) => std::process::abort(),
         }
         Ok(step.len() as u64)
     }
@@ -105,5 +111,45 @@ impl Place {
 }
 
 pub fn usual(probe: &Probe) -> Builder {
-    Forever::builder().resource(probe.clone()).fiber::<Three>().fiber::<Outer>()
+    Forever::builder().resource(probe.clone()).fiber::<Three>().fiber::<Outer>().fiber::<Big>()
+}
+
+/// A clock that stands still: sleeps end when the test says so, ids count up.
+#[derive(Debug, Clone)]
+pub struct Still {
+    ids: Arc<Mutex<u32>>,
+    pub slept: Arc<Mutex<Vec<Duration>>>,
+    /// One permit ends one sleep.
+    pub wake: Arc<Semaphore>,
+    asleep: watch::Sender<usize>,
+}
+
+impl Still {
+    pub fn new() -> Self {
+        Still { ids: Arc::default(), slept: Arc::default(), wake: Arc::new(Semaphore::new(0)), asleep: watch::Sender::new(0) }
+    }
+
+    /// Ready when so many sleeps have begun, in all.
+    pub async fn asleep(&self, times: usize) {
+        self.asleep.subscribe().wait_for(|n| *n >= times).await.unwrap();
+    }
+}
+
+impl Clock for Still {
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)
+    }
+
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        self.slept.lock().unwrap().push(duration);
+        self.asleep.send_modify(|n| *n += 1);
+        let wake = Arc::clone(&self.wake);
+        Box::pin(async move { wake.acquire().await.unwrap().forget() })
+    }
+
+    fn id(&self) -> String {
+        let mut ids = self.ids.lock().unwrap();
+        *ids += 1;
+        format!("id-{ids:04}")
+    }
 }

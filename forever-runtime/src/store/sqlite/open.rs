@@ -203,3 +203,47 @@ fn sync_folder(path: &Path) -> std::io::Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_durability_is_what_sqlite_says_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        for (durability, level) in [(Durability::Power, 2), (Durability::Process, 1)] {
+            let conn = writer(&folder.path().join("a.db"), durability).unwrap();
+            let read = |pragma| conn.pragma_query_value(None, pragma, |r| r.get::<_, i64>(0)).unwrap();
+            assert_eq!(read("synchronous"), level);
+            assert_eq!(read("fullfsync"), i64::from(level == 2));
+            assert_eq!(read("foreign_keys"), 1);
+            assert_eq!(read("application_id"), i64::from(schema::APPLICATION_ID));
+            assert_eq!(read("user_version"), i64::from(schema::version()));
+            let mode: String = conn.pragma_query_value(None, "journal_mode", |r| r.get(0)).unwrap();
+            assert_eq!(mode, "wal");
+        }
+    }
+
+    #[test]
+    fn a_setting_that_does_not_take_is_an_error() {
+        let conn = Connection::open_in_memory().unwrap();
+        let why = set(&conn, "synchronous", 77).unwrap().unwrap_err();
+        assert!(why.starts_with("`synchronous` stays "), "{why}");
+    }
+
+    #[test]
+    fn what_is_done_often_uses_an_index() {
+        let conn = in_memory().unwrap();
+        for (sql, index) in [
+            ("SELECT seq FROM fibers WHERE finished_ms IS NULL AND seq > 1 ORDER BY seq LIMIT 9", "fibers_unfinished"),
+            ("SELECT seq FROM fibers WHERE finished_ms IS NULL AND state = 'running'", "fibers_unfinished"),
+            ("SELECT seq FROM fibers WHERE id = ''", "sqlite_autoindex_fibers_1"),
+            ("SELECT seq FROM fibers WHERE key = ''", "sqlite_autoindex_fibers_2"),
+            ("UPDATE snapshots SET data = '' WHERE fiber = 1 AND number = 1", "INTEGER PRIMARY KEY"),
+            ("DELETE FROM ops WHERE fiber = 1", "PRIMARY KEY"),
+        ] {
+            let plan: String = conn.query_row(&format!("EXPLAIN QUERY PLAN {sql}"), (), |r| r.get(3)).unwrap();
+            assert!(plan.contains(index), "{sql}: {plan}");
+        }
+    }
+}

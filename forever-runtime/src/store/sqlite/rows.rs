@@ -1,4 +1,5 @@
 //! The statements behind the store's operations, and the rows they give.
+use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{Accepted, End, FiberRow, NewFiber, NewSnapshot, Seq, Stored, StoredLayout, Unfinished};
@@ -41,7 +42,7 @@ fn fiber_row(row: &Row<'_>) -> rusqlite::Result<FiberRow> {
         id: row.get("id")?,
         name: row.get("name")?,
         key: row.get("key")?,
-        state: state.parse().map_err(|why: String| rusqlite::Error::ToSqlConversionFailure(why.into()))?,
+        state: state.parse().map_err(|why: String| rusqlite::Error::FromSqlConversionFailure(0, Type::Text, why.into()))?,
         reason: row.get("reason")?,
         args: row.get("args")?,
         metadata: row.get("metadata")?,

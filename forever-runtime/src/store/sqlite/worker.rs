@@ -16,6 +16,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// How many jobs may wait; more callers wait for their turn to queue.
 const QUEUE: usize = 1024;
 
+/// How often the writer looks for the next job before it sleeps.
+const SPINS: u32 = 1000;
+
 /// What a job changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
@@ -62,11 +65,22 @@ impl<T: Send, F: FnMut(&Connection) -> rusqlite::Result<T> + Send> Job for Call<
     fn answer(self: Box<Self>, failed: Option<Cause>) {
         let answer = match (failed, self.out) {
             (None, Some(out)) => Ok(out),
-            (Some(why), _) => Err(Error::new(ErrorKind::Store, format!("failed to {}", self.what)).because(why)),
+            (Some(why), _) => Err(Error::new(kind_of(&why), format!("failed to {}", self.what)).because(why)),
             (None, None) => Err(Error::new(ErrorKind::Store, format!("failed to {}: it was not run", self.what))),
         };
         // A caller that is gone needs no answer.
         let _ = self.answer.send(answer);
+    }
+}
+
+/// A row that holds something else than it should is not the store's failure: to try again is no help.
+fn kind_of(why: &rusqlite::Error) -> ErrorKind {
+    match why {
+        rusqlite::Error::FromSqlConversionFailure(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::Utf8Error(..) => ErrorKind::Value,
+        _ => ErrorKind::Store,
     }
 }
 
@@ -164,7 +178,7 @@ pub(crate) type Opened = oneshot::Receiver<Result<()>>;
 
 fn serve(conn: &Connection, mut jobs: mpsc::Receiver<Box<dyn Job>>, stop: &AtomicBool) {
     let mut batch = Vec::new();
-    while let Some(first) = jobs.blocking_recv() {
+    while let Some(first) = next(&mut jobs) {
         if stop.load(Ordering::Acquire) {
             return;
         }
@@ -177,10 +191,25 @@ fn serve(conn: &Connection, mut jobs: mpsc::Receiver<Box<dyn Job>>, stop: &Atomi
     }
 }
 
+/// The next job. A caller that was just answered often has one at once, sooner than a sleeping thread wakes: so it is looked
+/// for a few microseconds before the thread sleeps.
+fn next(jobs: &mut mpsc::Receiver<Box<dyn Job>>) -> Option<Box<dyn Job>> {
+    for _ in 0..SPINS {
+        match jobs.try_recv() {
+            Ok(job) => return Some(job),
+            Err(mpsc::error::TryRecvError::Disconnected) => return None,
+            Err(mpsc::error::TryRecvError::Empty) => std::hint::spin_loop(),
+        }
+    }
+    jobs.blocking_recv()
+}
+
 /// Runs the jobs and answers them. Reads need no transaction; the writes share one.
 fn run_batch(conn: &Connection, batch: &mut Vec<Box<dyn Job>>) {
     let writes = batch.iter().filter(|j| j.scope() != Scope::Read).count();
-    if writes == 0 {
+    let single = batch.len() == 1 && batch[0].scope() == Scope::One;
+    if writes == 0 || single {
+        // A statement by itself is its own transaction.
         for mut job in batch.drain(..) {
             let failed = job.run(conn).err().map(Arc::new);
             job.answer(failed);
@@ -228,13 +257,13 @@ fn together(conn: &Connection, batch: &mut Vec<Box<dyn Job>>) -> Result<(), Lost
         }
         outcomes.push(ran);
     }
-    if !conn.is_autocommit() {
-        if let Err(why) = execute(conn, "COMMIT") {
-            if !conn.is_autocommit() {
-                let _ = execute(conn, "ROLLBACK");
-            }
-            return Err(commit_failed(why));
+    if !conn.is_autocommit()
+        && let Err(why) = execute(conn, "COMMIT")
+    {
+        if !conn.is_autocommit() {
+            let _ = execute(conn, "ROLLBACK");
         }
+        return Err(commit_failed(why));
     }
     for (job, outcome) in batch.drain(..).zip(outcomes) {
         job.answer(outcome.err().map(Arc::new));

@@ -1,0 +1,137 @@
+//! This test binary started again as another process, to be killed.
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{ChildStdout, Command, ExitStatus, Stdio};
+
+use forever_runtime::Forever;
+
+use crate::fibers::three;
+use crate::support::{Place, Plan, Probe, usual};
+
+/// A child process that plays a role over a database.
+pub struct Child {
+    process: std::process::Child,
+    out: BufReader<ChildStdout>,
+}
+
+const MARK: &str = "child says ";
+
+impl Child {
+    pub fn start(role: &str, place: &Place) -> Self {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child::role", "--ignored", "--nocapture"])
+            .env("FOREVER_ROLE", role)
+            .env("FOREVER_DB", place.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(process.stdout.take().unwrap());
+        Child { process, out }
+    }
+
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Waits for a line.
+    pub fn said(&mut self, what: &str) {
+        let wanted = format!("{MARK}{what}");
+        let mut line = String::new();
+        while self.out.read_line(&mut line).unwrap() > 0 {
+            if line.trim_end().ends_with(&wanted) {
+                return;
+            }
+            line.clear();
+        }
+        panic!("the child ended without saying `{what}`");
+    }
+
+    pub fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Waits for its end.
+    pub fn end(mut self) -> ExitStatus {
+        drop(self.process.stdin.take());
+        self.out.read_to_end(&mut Vec::new()).unwrap();
+        self.process.wait().unwrap()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // It may have ended long ago.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn say(what: &str) {
+    println!("\n{MARK}{what}");
+}
+
+/// Not a test: what the child does.
+#[test]
+#[ignore = "started by other tests"]
+fn role() {
+    let (Ok(role), Ok(db)) = (std::env::var("FOREVER_ROLE"), std::env::var("FOREVER_DB")) else { return };
+    let async_runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    async_runtime.block_on(async {
+        let db = PathBuf::from(db);
+        match role.as_str() {
+            "own" => {
+                let _forever = open(&db, &Probe::default()).await;
+                say("open");
+                std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+            }
+            "die in a step" => {
+                let probe = Probe::default();
+                probe.plan("a.two", Plan::Abort);
+                let forever = open(&db, &probe).await;
+                forever.spawn(three("a")).key("k").await.unwrap().wait().await.unwrap();
+            }
+            "die among others" => {
+                let probe = Probe::default();
+                probe.plan("killer.two", Plan::Abort);
+                // They are under way when the process dies, until they are let in alone.
+                for name in ["x.three", "y.three"] {
+                    probe.hold(name);
+                }
+                let forever = open(&db, &probe).await;
+                for name in ["killer", "x", "y"] {
+                    forever.spawn(three(name)).key(name).await.unwrap();
+                }
+                std::future::pending::<()>().await;
+            }
+            "leave nothing behind" => {
+                let probe = Probe::default();
+                probe.hold("a.one");
+                let forever = open(&db, &probe).await;
+                forever.spawn(three("a")).await.unwrap();
+                probe.reached("a.one").await;
+                assert_eq!(threads(), 2);
+                drop(forever);
+                // The kernel lists a thread a moment longer than it takes to join it.
+                let gone = (0..100_000).any(|_| threads() == 0);
+                assert!(gone);
+                say("nothing left");
+            }
+            other => panic!("no such role: {other}"),
+        }
+    });
+}
+
+async fn open(db: &std::path::Path, probe: &Probe) -> Forever {
+    usual(probe).sqlite(db).open().await.unwrap()
+}
+
+/// How many threads of ours this process has.
+fn threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    tasks
+        .filter(|t| std::fs::read_to_string(t.as_ref().unwrap().path().join("comm")).is_ok_and(|name| name.starts_with("forever-")))
+        .count()
+}

@@ -1,0 +1,227 @@
+//! What is refused at open, with which words, and that nothing was touched.
+use std::path::Path;
+use std::time::Duration;
+
+use forever_runtime::__private::{CutKind, END, Frame, Locals, Machine, Needs, Save, Unreadable};
+use forever_runtime::{Durability, Error, ErrorKind, Fiber, FiberContext, Forever};
+
+use crate::child::Child;
+use crate::fibers::{Three, cut, machine, three};
+use crate::support::{Place, Probe, usual};
+
+async fn refused(path: impl AsRef<Path>) -> Error {
+    usual(&Probe::default()).sqlite(path).open().await.unwrap_err()
+}
+
+fn files(place: &Place) -> Vec<String> {
+    let entries = std::fs::read_dir(place.folder.path()).unwrap();
+    let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_a_database_is_refused_and_left_alone() {
+    for content in ["a letter to somebody".repeat(20), "short".to_owned()] {
+        let place = Place::new();
+        std::fs::write(place.path(), &content).unwrap();
+        let error = refused(place.path()).await;
+        assert_eq!(error.kind(), ErrorKind::Format);
+        assert_eq!(error.to_string(), format!("failed to open database `{}`: it is not an SQLite database", place.path().display()));
+        assert_eq!(std::fs::read_to_string(place.path()).unwrap(), content);
+        assert_eq!(files(&place), ["fibers.db"]);
+    }
+}
+
+#[tokio::test]
+async fn a_database_of_another_program_is_refused_and_left_alone() {
+    for (setup, why) in [
+        ("CREATE TABLE notes (text)", "it is an SQLite database of another program"),
+        ("PRAGMA user_version = 3", "it is an SQLite database of another program"),
+        ("PRAGMA journal_mode = WAL; CREATE TABLE notes (text)", "it is an SQLite database of another program"),
+        ("PRAGMA application_id = 7; CREATE TABLE notes (text)", "it belongs to another program (application id 0x7)"),
+    ] {
+        let place = Place::new();
+        place.sql().execute_batch(setup).unwrap();
+        let before = std::fs::read(place.path()).unwrap();
+        let error = refused(place.path()).await;
+        assert_eq!(error.kind(), ErrorKind::Format);
+        assert!(error.to_string().ends_with(why), "{error}");
+        assert_eq!(std::fs::read(place.path()).unwrap(), before);
+        assert!(!files(&place).contains(&"fibers.db.lock".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn a_database_of_a_newer_schema_is_refused_and_left_alone() {
+    let (place, probe) = (Place::new(), Probe::default());
+    place.open(&probe).await.close().await.unwrap();
+    place.sql().execute_batch("PRAGMA user_version = 99; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    let before = std::fs::read(place.path()).unwrap();
+    let error = refused(place.path()).await;
+    assert_eq!(error.kind(), ErrorKind::Format);
+    assert!(error.to_string().ends_with("its schema has version 99, and this program knows versions up to 1"), "{error}");
+    assert_eq!(std::fs::read(place.path()).unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_newer_schema_that_is_only_in_the_log_is_refused_too() {
+    let (place, probe) = (Place::new(), Probe::default());
+    place.open(&probe).await.close().await.unwrap();
+    let other = place.sql();
+    other.pragma_update(None, "user_version", 99).unwrap();
+    let error = refused(place.path()).await;
+    assert!(error.to_string().ends_with("its schema has version 99, and this program knows versions up to 1"), "{error}");
+}
+
+#[tokio::test]
+async fn an_empty_file_becomes_a_database() {
+    let (place, probe) = (Place::new(), Probe::default());
+    std::fs::write(place.path(), "").unwrap();
+    let forever = place.open(&probe).await;
+    assert_eq!(forever.run(three("a")).await.unwrap(), 17);
+}
+
+#[tokio::test]
+async fn a_directory_is_refused() {
+    let place = Place::new();
+    let error = refused(place.folder.path()).await;
+    assert_eq!(error.kind(), ErrorKind::Format);
+    assert!(error.to_string().ends_with("it is a directory"), "{error}");
+}
+
+#[tokio::test]
+async fn a_missing_folder_is_named() {
+    let place = Place::new();
+    let error = refused(place.folder.path().join("none/fibers.db")).await;
+    assert_eq!(error.kind(), ErrorKind::Store);
+    assert!(error.to_string().contains("/none` cannot be used"), "{error}");
+    assert!(files(&place).is_empty());
+}
+
+#[tokio::test]
+async fn a_read_only_file_is_refused() {
+    let (place, probe) = (Place::new(), Probe::default());
+    place.open(&probe).await.close().await.unwrap();
+    let mut permissions = std::fs::metadata(place.path()).unwrap().permissions();
+    permissions.set_readonly(true);
+    std::fs::set_permissions(place.path(), permissions).unwrap();
+    let error = refused(place.path()).await;
+    assert_eq!(error.kind(), ErrorKind::Store);
+    assert!(error.to_string().ends_with("it is read-only"), "{error}");
+}
+
+#[tokio::test]
+async fn a_damaged_database_is_refused() {
+    let (place, probe) = (Place::new(), Probe::default());
+    place.open(&probe).await.close().await.unwrap();
+    let mut bytes = std::fs::read(place.path()).unwrap();
+    bytes[100..].fill(0xff);
+    std::fs::write(place.path(), &bytes).unwrap();
+    let error = refused(place.path()).await;
+    assert_eq!(error.kind(), ErrorKind::Format, "{error:?}");
+    assert!(std::error::Error::source(&error).is_some());
+}
+
+#[tokio::test]
+async fn a_second_runtime_over_an_open_file_is_refused() {
+    let (place, probe) = (Place::new(), Probe::default());
+    let first = place.open(&probe).await;
+    let error = refused(place.path()).await;
+    assert!(error.is_busy() && error.is_retryable());
+    assert!(error.to_string().ends_with(&format!("owned by this process ({})", std::process::id())), "{error}");
+    first.close().await.unwrap();
+    place.open(&probe).await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_second_runtime_by_another_name_of_the_file_is_refused() {
+    let (place, probe) = (Place::new(), Probe::default());
+    let first = place.open(&probe).await;
+    let link = place.folder.path().join("link.db");
+    std::os::unix::fs::symlink(place.path(), &link).unwrap();
+    assert!(refused(&link).await.is_busy());
+    drop(first);
+}
+
+#[tokio::test]
+async fn a_file_owned_by_a_live_process_names_it_and_is_free_when_it_is_killed() {
+    let (place, probe) = (Place::new(), Probe::default());
+    let mut owner = Child::start("own", &place);
+    owner.said("open");
+    let error = refused(place.path()).await;
+    assert!(error.is_busy());
+    assert!(error.to_string().ends_with(&format!("owned by process {}", owner.id())), "{error}");
+
+    let waiting = tokio::spawn(place.builder(&probe).wait_for_lock(Duration::from_secs(60)).open());
+    owner.kill();
+    waiting.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn waiting_for_the_owner_ends_when_the_time_is_over() {
+    let (place, probe) = (Place::new(), Probe::default());
+    let first = place.open(&probe).await;
+    let error = place.builder(&probe).wait_for_lock(Duration::from_millis(20)).open().await.unwrap_err();
+    assert!(error.is_busy());
+    drop(first);
+}
+
+#[tokio::test]
+async fn a_missing_resource_is_named_before_anything_is_touched() {
+    let place = Place::new();
+    let error = Forever::builder().sqlite(place.path()).fiber::<Three>().open().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Setup);
+    assert_eq!(
+        error.to_string(),
+        "missing resources: fiber `three` needs a `it::support::Probe` for `probe`: add each with `.resource(..)`"
+    );
+    assert!(files(&place).is_empty());
+}
+
+#[tokio::test]
+async fn two_fibers_of_one_name_are_refused_and_one_twice_is_not() {
+    let builder = || usual(&Probe::default()).in_memory();
+    builder().fiber::<Three>().open().await.unwrap();
+    let error = builder().fiber::<Impostor>().fiber::<Three>().open().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Setup);
+    assert_eq!(error.to_string(), "two fibers are registered under the name `three`: give one of them `name = \"..\"`");
+}
+
+#[tokio::test]
+async fn a_runtime_without_a_database_is_refused() {
+    let error = Forever::builder().open().await.unwrap_err();
+    assert_eq!(error.to_string(), "no database was named: call `.sqlite(path)` or `.in_memory()`");
+}
+
+#[tokio::test]
+async fn both_durabilities_keep_what_was_closed() {
+    for durability in [Durability::Power, Durability::Process] {
+        let (place, probe) = (Place::new(), Probe::default());
+        let forever = place.builder(&probe).durability(durability).open().await.unwrap();
+        forever.spawn(three("a")).key("k").await.unwrap().wait().await.unwrap();
+        forever.close().await.unwrap();
+        let forever = place.builder(&probe).durability(durability).open().await.unwrap();
+        assert_eq!(forever.by_key::<Three>("k").await.unwrap().wait().await.unwrap(), 17);
+    }
+}
+
+/// Another function with the name of [`Three`].
+struct Impostor;
+
+static IMPOSTOR: Machine = machine("three", &[], &[cut("other", CutKind::Step, &[], &[END])]);
+
+impl Fiber for Impostor {
+    type Output = ();
+    type Error = String;
+    const MACHINE: &'static Machine = &IMPOSTOR;
+    fn needs(_: &mut Needs<'_>) {}
+    fn save(&self, _: &mut Save<'_>) {}
+    fn load(_: &mut Locals) -> Result<Self, Unreadable> {
+        Ok(Impostor)
+    }
+    async fn drive<'run>(_: Option<Self>, _: &'run FiberContext, _: &'run mut Frame) -> Result<(), String> {
+        Ok(())
+    }
+}
