@@ -1,6 +1,7 @@
 #![deny(warnings)]
 use forever::prelude::*;
 
+#[derive(serde::Serialize, serde::Deserialize)]
 struct Pair {
     first: u32,
     second: u32,
