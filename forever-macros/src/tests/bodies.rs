@@ -395,10 +395,10 @@ async fn research(io: Res<Io>) -> anyhow::Result<u32> {
     ),
     (
         "without_steps",
-        r#"
+        r"
 async fn research(topic: String) -> anyhow::Result<usize> {
     Ok(topic.len())
-}"#,
+}",
     ),
     (
         "labelled_block",
@@ -437,7 +437,7 @@ async fn research(io: Res<Io>, plan: Plan) -> anyhow::Result<Vec<String>> {
 ];
 
 /// Much of the language in one function.
-pub(super) const RICH: &str = r##"
+pub(super) const RICH: &str = r#"
 /// Researches a topic.
 #[allow(dead_code)]
 pub(crate) async fn research<T, const N: usize>(ctx: &FiberContext, io: Res<Io>, plan: Plan, (a, mut b): (u32, Vec<T>)) -> anyhow::Result<Report<T>>
@@ -490,4 +490,4 @@ where
     let report = names.iter().map(|name| format!("{name}{total}")).collect();
     Ok(Report { report, notes, b })
 }
-"##;
+"#;

@@ -124,24 +124,24 @@ fn each_construct_becomes_what_its_snapshot_shows() {
 
 #[test]
 fn a_whole_expansion_has_the_function_the_type_and_the_machine() {
-    let source = r#"
+    let source = r"
 /// Researches a topic.
 pub async fn research(ctx: &FiberContext, io: Res<Io>, topic: String) -> anyhow::Result<u32> {
     let conn = io.connect(ctx);
     let hits = step!(io.search(&topic).await?);
     Ok(hits + conn.id)
-}"#;
+}";
     let text = expanded(quote!(name = "shop.research", version = 2, max_recoveries = 5, migrate = migrations::research), tokens(source));
     settings().bind(|| insta::assert_snapshot!("whole", text.replace("::forever::__private::", "__private::")));
 }
 
 #[test]
 fn a_refused_function_still_gives_its_item() {
-    let source = r#"
+    let source = r"
 async fn research(topic: &str) -> anyhow::Result<u32> {
     let late = async { step!(search(topic).await?) };
     Ok(late.await)
-}"#;
+}";
     let text = expanded(quote!(nam = "research"), tokens(source));
     settings().bind(|| insta::assert_snapshot!("refused", text.replace("::forever::__private::", "__private::")));
 }

@@ -38,7 +38,9 @@ fn constants_are_made_again() {
 #[test]
 fn loops_keep_items_or_a_position() {
     let items = |text: &str| place::items(&expr(text), &|name| name == "borrowed");
-    for owned in ["v", "0..3", "v.into_iter()", "f()", "plan.questions", "v.drain(..)", "map.into_keys()", "list().iter()", "Some(1)", "[1, 2]"] {
+    for owned in
+        ["v", "0..3", "v.into_iter()", "f()", "plan.questions", "v.drain(..)", "map.into_keys()", "list().iter()", "Some(1)", "[1, 2]"]
+    {
         assert_eq!(items(owned), Items::Owned, "{owned}");
     }
     for borrowed in [

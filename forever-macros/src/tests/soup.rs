@@ -30,11 +30,96 @@ impl Dice {
 }
 
 const WORDS: &[&str] = &[
-    "step", "call", "step !", "call !", "x", "y", "plan", "self", "Self", "_", "__ra_fixup", "r#type", "let", "mut", "ref", "if", "else", "match",
-    "loop", "while", "for", "in", "break", "continue", "return", "async", "await", ". await", "move", "fn", "const", "unsafe", "struct", "impl",
-    "dyn", "where", "as", "'a", "'a :", "\"{x}\"", "\"{x:>y$.plan$}\"", "\"{\"", "\"{{{}\"", "r#\"{x\"#", "b\"x\"", "'c'", "1", "1.0", "0..", "true",
-    "=", "==", "=>", "->", "+", "-", "*", "/", "&", "&&", "|", "||", "!", "?", ".", "..", "..=", ",", ";", ":", "::", "<", ">", "#", "@", "$", "é",
-    "retry =", "timeout =", "was =", "effect", "|op|", "# [fresh]", "# [cfg (a)]", "macro_rules !", "Some", "None", "Ok", "println !", "vec !",
+    "step",
+    "call",
+    "step !",
+    "call !",
+    "x",
+    "y",
+    "plan",
+    "self",
+    "Self",
+    "_",
+    "__ra_fixup",
+    "r#type",
+    "let",
+    "mut",
+    "ref",
+    "if",
+    "else",
+    "match",
+    "loop",
+    "while",
+    "for",
+    "in",
+    "break",
+    "continue",
+    "return",
+    "async",
+    "await",
+    ". await",
+    "move",
+    "fn",
+    "const",
+    "unsafe",
+    "struct",
+    "impl",
+    "dyn",
+    "where",
+    "as",
+    "'a",
+    "'a :",
+    "\"{x}\"",
+    "\"{x:>y$.plan$}\"",
+    "\"{\"",
+    "\"{{{}\"",
+    "r#\"{x\"#",
+    "b\"x\"",
+    "'c'",
+    "1",
+    "1.0",
+    "0..",
+    "true",
+    "=",
+    "==",
+    "=>",
+    "->",
+    "+",
+    "-",
+    "*",
+    "/",
+    "&",
+    "&&",
+    "|",
+    "||",
+    "!",
+    "?",
+    ".",
+    "..",
+    "..=",
+    ",",
+    ";",
+    ":",
+    "::",
+    "<",
+    ">",
+    "#",
+    "@",
+    "$",
+    "é",
+    "retry =",
+    "timeout =",
+    "was =",
+    "effect",
+    "|op|",
+    "# [fresh]",
+    "# [cfg (a)]",
+    "macro_rules !",
+    "Some",
+    "None",
+    "Ok",
+    "println !",
+    "vec !",
 ];
 
 /// A handful of tokens and groups.
@@ -98,7 +183,11 @@ fn no_tokens_make_the_macro_panic() {
         survives(&a, &b, seed);
         survives(&quote!(), &quote!(async fn #name(#a) -> Result<(), E> { #b }), seed);
         survives(&quote!(), &quote!(async fn #name(x: u32, plan: Plan) -> Result<(), E> { let y = step!(#a); #b; step!(#c); Ok(x) }), seed);
-        survives(&quote!(), &quote!(async fn #name(x: u32) -> Result<(), E> { if #a { step!(y) } for plan in #b { step!(plan); } match x { #c => step!(y) } }), seed);
+        survives(
+            &quote!(),
+            &quote!(async fn #name(x: u32) -> Result<(), E> { if #a { step!(y) } for plan in #b { step!(plan); } match x { #c => step!(y) } }),
+            seed,
+        );
     }
 }
 
@@ -107,7 +196,9 @@ fn no_change_of_a_token_makes_the_macro_panic() {
     let mut bodies = vec![tokens(RICH)];
     bodies.extend(CONSTRUCTS.iter().map(|(_, source)| tokens(source)));
     let mut spare = Vec::new();
-    bodies.iter().for_each(|body| flat(body, &mut spare));
+    for body in &bodies {
+        flat(body, &mut spare);
+    }
     for seed in 0..1500 {
         let mut dice = Dice(seed as u64);
         let mut body = bodies[seed % bodies.len()].clone();
