@@ -265,9 +265,10 @@ impl Lower<'_> {
         let rest = format_ident!("__rest_{}", self.temp(), span = span.resolved_at(Span::mixed_site()));
         let (private, items, pat) = (&self.private, &e.expr, &e.pat);
         let key = items_key(items, pat);
+        let source: Expr = parse_quote_spanned!(items.span()=> #private::Source(#items).rest());
         out.push(plain(parse_quote_spanned! {span=>
             #[forever_key = #key]
-            let mut #rest = #private::Source(#items).rest();
+            let mut #rest = #source;
         }));
         let depth = self.borrows.len();
         self.note_pattern(pat, false);

@@ -30,6 +30,8 @@ pub(crate) struct Var {
     pub(crate) kind: VarKind,
     /// The type written in its `let`, needed where it is declared again before it is set.
     pub(crate) ty: Option<Type>,
+    /// Its value is one of several literal texts.
+    pub(crate) chosen_text: bool,
     /// The stored name, if it is not the variable's own.
     pub(crate) key: Option<String>,
 }
@@ -199,7 +201,7 @@ impl Names<'_> {
                 self.scopes.pop();
                 for &id in &declares {
                     let name = self.table.var(id).ident.to_string();
-                    self.top().push((name, id));
+                    self.top().push((name.trim_start_matches("r#").to_owned(), id));
                 }
                 stmt.flow = flow;
                 stmt.before = before;
@@ -418,6 +420,7 @@ impl Names<'_> {
             if local.init.is_none() || declares.len() == 1 {
                 var.ty.clone_from(&ty);
             }
+            var.chosen_text = declares.len() == 1 && local.init.as_ref().is_some_and(|init| place::is_chosen_text(&init.expr));
         }
         if local.init.is_some() {
             flow.push(assign_all(&declares));
@@ -473,6 +476,7 @@ impl Names<'_> {
                     // The other alternatives of an or-pattern bind the same variables.
                     let known = declares.iter().copied().find(|id| {
                         let name = p.ident.to_string();
+                        let name = name.trim_start_matches("r#");
                         self.top().iter().any(|(n, v)| v == id && *n == name)
                     });
                     if let Some(id) = known {
@@ -520,8 +524,8 @@ impl Names<'_> {
         if let Some(rename) = self.renames.get(&id) {
             *ident = rename.new.clone();
         }
-        self.table.vars.push(Var { ident: ident.clone(), mutable, kind, ty: None, key });
-        self.top().push((name, id));
+        self.table.vars.push(Var { ident: ident.clone(), mutable, kind, ty: None, key, chosen_text: false });
+        self.top().push((name.trim_start_matches("r#").to_owned(), id));
         id
     }
 
@@ -530,6 +534,7 @@ impl Names<'_> {
     }
 
     fn lookup(&self, name: &str) -> Option<VarId> {
+        let name = name.trim_start_matches("r#");
         self.scopes.iter().rev().flat_map(|s| s.iter().rev()).find(|(n, _)| n == name).map(|(_, id)| *id)
     }
 
