@@ -696,7 +696,7 @@ pub(crate) fn items_key(items: &Expr, pat: &Pat) -> String {
     })
 }
 
-/// An expression as text without spaces, cut short: the stored name of an unnamed value. Made by hand, as the text that
+/// Tokens as text with only the spaces that it needs, cut short: the stored name of an unnamed value. Made by hand, as the text that
 /// the compiler makes of tokens differs from version to version.
 pub(crate) fn compact(tokens: &impl ToTokens) -> String {
     fn write(tokens: proc_macro2::TokenStream, text: &mut String) {
@@ -713,7 +713,14 @@ pub(crate) fn compact(tokens: &impl ToTokens) -> String {
                     write(group.stream(), text);
                     text.push_str(close);
                 }
-                other => text.push_str(&other.to_string()),
+                other => {
+                    let other = other.to_string();
+                    let word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+                    if word(text.chars().next_back()) && word(other.chars().next()) {
+                        text.push(' ');
+                    }
+                    text.push_str(&other);
+                }
             }
         }
     }

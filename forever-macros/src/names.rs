@@ -176,7 +176,7 @@ impl Names<'_> {
         stmt.start = self.point();
         match &mut stmt.kind {
             StmtKind::Plain(syntax) => {
-                self.by = format!("used in `{}`", crate::lower::compact(&*syntax)).into();
+                self.by = described(syntax).into();
                 let (flow, declares) = self.plain(syntax);
                 (stmt.flow, stmt.declares) = (flow, declares);
                 stmt.before = PointId::UNSET;
@@ -251,7 +251,9 @@ impl Names<'_> {
         let mut bases = BTreeSet::new();
         flow.mentioned(&mut bases);
         looped.bases = bases.into_iter().collect();
-        let key = crate::lower::items_key(&looped.items, &looped.pat);
+        // The whole expression: a position means nothing in another one.
+        let key = crate::lower::compact(&looped.items);
+        let key = key.trim_start_matches('&');
         let position = self.declare(&mut looped.position, false, VarKind::Position);
         self.table.vars[position.0].key = Some(format!("{key} at"));
         looped.position_var = Some(position);
@@ -608,9 +610,11 @@ fn again_statement(pat: &Pat, init: &Expr, only_refs: bool) -> TokenStream {
         other => (other, None),
     };
     let ty = ty.map(|ty| quote!(: #ty));
+    let fiber = Ident::new("fiber", proc_macro2::Span::mixed_site());
+    let what = format!("`{}` does not match `{}` any more", crate::lower::compact(init), crate::lower::compact(&pat));
     quote! {
         #[allow(irrefutable_let_patterns, unused_variables, unused_parens)]
-        let (#pat) #ty = (#init) else { ::core::unreachable!() };
+        let (#pat) #ty = (#init) else { match #fiber.lost(#what).await {} };
     }
 }
 
@@ -637,6 +641,25 @@ impl VisitMut for WithoutValues {
             other => visit_mut::visit_pat_mut(self, other),
         }
     }
+}
+
+/// A statement as a reason for keeping what it uses.
+fn described(stmt: &syn::Stmt) -> String {
+    if matches!(stmt, syn::Stmt::Local(local) if key_of(&local.attrs).is_some()) {
+        return "used before a step in the same expression, or gone over by a `for` loop".to_owned();
+    }
+    let text = crate::lower::compact(stmt);
+    if text.starts_with("let::core::option::Option::Some(") {
+        return "gone over by a `for` loop".to_owned();
+    }
+    // Values that lowering named itself.
+    let mut parts = text.split("__value_");
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        shown.push('_');
+        shown.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
+    }
+    format!("used in `{shown}`")
 }
 
 pub(crate) fn assign_all(vars: &[VarId]) -> Flow {
