@@ -72,19 +72,16 @@ impl Machine<'_> {
         let keys: Vec<String> = fields.iter().map(|f| f.to_string().trim_start_matches("r#").to_owned()).collect();
         let mark = marker(sig).map(|_| emit!(__forever: #private::PhantomData,));
         let (table, drive) = (&self.table, self.drive());
-        let (checks, values) = savable::arguments(sig, private);
-        let loads = sig.arguments.iter().zip(&keys).map(|(argument, key)| {
-            let span = Span::mixed_site().located_at(argument.ty.span());
-            quote_spanned!(span=> arguments.get(#key)?)
-        });
-        let loads: Vec<_> = loads.collect();
+        let (checks, values, loads) = savable::arguments(sig, private);
         let output_span = Span::mixed_site().located_at(output.span());
         let output_types = quote_spanned! {output_span=>
             type Output = <#output as #private::IsResult>::Ok;
             type Error = <#output as #private::IsResult>::Err;
         };
         emit! {
-            #[allow(unexpected_cfgs)]
+            const _: () = {
+            #checks
+            #[allow(unexpected_cfgs, non_local_definitions)]
             #[automatically_derived]
             impl #impl_generics #private::Fiber for #name #ty_generics #where_clause {
                 #output_types
@@ -96,7 +93,6 @@ impl Machine<'_> {
                 }
 
                 fn save(&self, save: &mut #private::Save<'_>) {
-                    #checks
                     let _ = &save;
                     #(save.put(#keys, #values);)*
                 }
@@ -108,6 +104,7 @@ impl Machine<'_> {
 
                 #drive
             }
+            };
         }
     }
 
