@@ -38,6 +38,8 @@ pub struct Cut {
     pub explicit: bool,
     /// How many cut points of the function share the name before `#`.
     pub of: u32,
+    /// Where several cut points share a derived name: what tells their bodies apart, else nothing.
+    pub body: &'static str,
     /// `was = "old"`.
     pub was: Option<&'static str>,
     /// Which macro made it.
