@@ -1,13 +1,75 @@
-//! Durable, resumable agent workflows.
+//! Durable, resumable agent workflows: an ordinary `async fn` that carries on **in the middle** after its process is gone.
+//!
+//! A function marked [`#[fiber]`](macro@fiber) is a *fiber*. In its body [`step!`] marks what must not be done twice, and
+//! [`call!`] runs another fiber inline. After each of them the runtime replaces the fiber's snapshot in an SQLite file: which
+//! step was last, and the local variables that the rest of the function still needs. When the file is opened again, every
+//! fiber that is not done goes on from there. Nothing is replayed, so the code between steps need not be deterministic, and
+//! how long recovery takes does not depend on how many steps are done.
+//!
+//! ```
+//! use forever::prelude::*;
+//!
+//! #[fiber]
+//! async fn greet(names: Vec<String>) -> anyhow::Result<String> {
+//!     let mut greeted = Vec::new();
+//!     for name in &names {
+//!         // Done once for each name, however often the process dies.
+//!         greeted.push(step!(look_up(name).await?));
+//!     }
+//!     Ok(format!("Hello {}", greeted.join(" and ")))
+//! }
+//!
+//! async fn look_up(name: &str) -> anyhow::Result<String> {
+//!     Ok(name.to_uppercase())
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> anyhow::Result<()> {
+//! // `.sqlite("greetings.db")` keeps it beyond the process.
+//! let forever = Forever::builder().in_memory().fiber::<greet>().open().await?;
+//! let greeting = forever.run(greet(vec!["ada".into(), "grace".into()])).await?;
+//! assert_eq!(greeting, "Hello ADA and GRACE");
+//! forever.close().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where to look
+//!
+//! - [`#[fiber]`](macro@fiber): what the function may look like, and its options. [`step!`] and [`call!`]: the cut points.
+//! - [`Forever::builder`]: opening a database, with resources ([`Res`]) and a [`Durability`].
+//! - [`Forever::spawn`] and [`Forever::run`]: starting fibers; [`FiberHandle`]: asking for them, also after a restart.
+//! - [`Retry`], [`Backoff`] and [`Op`]: steps that fail, and steps whose effect is outside.
+//! - [`layout()`]: what a fiber keeps where, for tests that notice when a change would strand running fibers.
+//! - In the repository: `docs/guarantees.md` (what survives, what may run twice), `docs/format.md` (every table and column),
+//!   `docs/diagnostics.md` (the macro's messages), `ARCHITECTURE.md`.
+//!
+//! # The async runtime
+//!
+//! Forever runs in the tokio runtime from which it is opened, multi-threaded or `current_thread`, with time enabled. SQLite is
+//! spoken to on threads of its own. Events are given to `tracing`; nothing is printed.
+//!
+//! # Features
+//!
+//! - `testing`: [`testing`](crate::testing), a kit that runs fibers to a chosen checkpoint and resumes them. Not for production
+//!   builds.
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[doc(inline)]
 pub use forever_macros::{call, fiber, step};
+#[doc(inline)]
 pub use forever_runtime::*;
 
 #[doc(hidden)]
 pub use forever_runtime::__private;
 
-/// The names that an agent's file needs.
+/// The names that an agent's file needs: `use forever::prelude::*;`.
 pub mod prelude {
-    pub use crate::{FiberContext, Res, call, fiber, step};
+    pub use crate::{Backoff, FiberContext, FiberHandle, Forever, Op, Res, Retry, call, fiber, step};
 }
+
+/// The code of the README is compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

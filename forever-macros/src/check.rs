@@ -1,7 +1,157 @@
-//! Rulings that need to know what is kept: borrows that cannot be taken again, values partly moved.
-use crate::names::Table;
-use crate::plan::Plan;
-use crate::report::Report;
-use crate::tree::Body;
+//! Rulings that need the plan: what cannot be kept though its type might be saved, and names that must differ.
+use std::collections::BTreeMap;
 
-pub(crate) fn check(_body: &Body, _table: &Table, _plan: &Plan, _report: &mut Report) {}
+use syn::{Expr, Item};
+
+use crate::cut::CutBody;
+use crate::messages as say;
+use crate::names::{Table, VarKind};
+use crate::plan::{Plan, Storage};
+use crate::report::Report;
+use crate::tree::{Block, Body, Control, CutId, Stmt, StmtKind};
+
+pub(crate) fn check(body: &Body, table: &Table, plan: &Plan, report: &mut Report) {
+    explicit_names(body, report);
+    exclusive_borrows(body, table, plan, report);
+    taken_apart(table, report);
+    references(body, table, plan, report);
+    Blocks { body, table, plan, report }.block(&body.block);
+}
+
+fn explicit_names(body: &Body, report: &mut Report) {
+    let mut seen = BTreeMap::new();
+    for cut in &body.cuts {
+        let CutBody::Step(step) = &cut.body else { continue };
+        let Some(name) = &step.name else { continue };
+        if seen.insert(name.value(), ()).is_some() {
+            report.at(name.span(), say::same_name(&name.value()));
+        }
+    }
+}
+
+/// A pattern that borrows exclusively cannot be matched again: what it matched may have been changed through it.
+fn exclusive_borrows(body: &Body, table: &Table, plan: &Plan, report: &mut Report) {
+    for again in table.agains.iter().filter(|a| a.mutable && a.pattern) {
+        for &var in &again.makes {
+            if let Some((cut, _)) = plan.needed.at_cut.iter().find(|(_, live)| live.contains(&var)) {
+                let ident = &table.var(var).ident;
+                report.at(ident.span(), say::exclusive(&ident.to_string(), &step_text(body, plan, *cut)));
+            }
+        }
+    }
+}
+
+fn taken_apart(table: &Table, report: &mut Report) {
+    for (var, field, before) in &table.taken_apart {
+        if let Some(later) = table.uses.iter().skip(*before).find(|u| u.var == *var) {
+            report.at(later.span, say::partly_moved(&table.var(*var).ident.to_string(), field));
+        }
+    }
+}
+
+/// Locals whose written type is a reference.
+fn references(body: &Body, table: &Table, plan: &Plan, report: &mut Report) {
+    let mut reported = std::collections::BTreeSet::new();
+    for (cut, kept) in plan.kept.iter().enumerate() {
+        for kept in kept {
+            let var = table.var(kept.var);
+            let is_reference = matches!(var.ty, Some(syn::Type::Reference(_)));
+            if is_reference && var.kind == VarKind::Value && reported.insert(kept.var) {
+                report.at(var.ident.span(), say::reference(&var.ident.to_string(), &step_text(body, plan, cut)));
+            }
+        }
+    }
+}
+
+fn step_text(body: &Body, plan: &Plan, cut: CutId) -> String {
+    let kind = match body.cuts[cut].body {
+        CutBody::Step(_) => "step!",
+        CutBody::Call { .. } => "call!",
+    };
+    format!("{kind}({})", plan.names[cut].0)
+}
+
+struct Blocks<'a> {
+    body: &'a Body,
+    table: &'a Table,
+    plan: &'a Plan,
+    report: &'a mut Report,
+}
+
+impl Blocks<'_> {
+    fn block(&mut self, block: &Block) {
+        for (place, stmt) in block.stmts.iter().enumerate() {
+            match &stmt.kind {
+                StmtKind::Plain(syntax) => self.plain(stmt, syntax, &block.stmts[place + 1..]),
+                StmtKind::Cut { .. } => {}
+                StmtKind::Control { control, .. } => match control {
+                    Control::Branch(branch) => branch.arms.iter().for_each(|arm| self.block(&arm.block)),
+                    Control::Loop { body, .. } | Control::Scope { body, .. } => self.block(body),
+                    Control::For(looped) => self.block(&looped.body),
+                },
+            }
+        }
+    }
+
+    fn plain(&mut self, stmt: &Stmt, syntax: &syn::Stmt, later: &[Stmt]) {
+        match syntax {
+            syn::Stmt::Local(local) => {
+                if let Some(cfg) = local.attrs.iter().find(|a| a.path().is_ident("cfg")) {
+                    if stmt.declares.iter().any(|v| self.plan.storage.get(v).is_some_and(|s| *s != Storage::Local)) {
+                        self.report.over(cfg, say::CFG_LOCAL);
+                    }
+                }
+                if let Some(init) = &local.init {
+                    self.guard(stmt, &init.expr, later);
+                }
+            }
+            syn::Stmt::Item(Item::Macro(rules)) => {
+                let names = words(&rules.mac.tokens.to_string());
+                let local = self.table.vars.iter().find(|v| v.kind != VarKind::Given && names.contains(&v.ident.to_string()));
+                if let Some(var) = local.filter(|_| later.iter().any(|s| s.cuts.is_some())) {
+                    self.report.over(&rules.mac.path, say::macro_rules(&var.ident.to_string()));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What `lock()` gives back holds the lock until the end of its block, whether or not it is used again.
+    fn guard(&mut self, stmt: &Stmt, init: &Expr, later: &[Stmt]) {
+        let (Some(method), Some(&var)) = (guarding(init), stmt.declares.first()) else { return };
+        let ident = &self.table.var(var).ident;
+        let Some(first) = later.iter().position(|s| s.cuts.is_some()) else { return };
+        let dropped = later[..first].iter().any(|s| match &s.kind {
+            StmtKind::Plain(syntax) => {
+                words(&quote::ToTokens::to_token_stream(syntax).to_string()).windows(2).any(|w| w[0] == "drop" && *ident == w[1])
+            }
+            _ => false,
+        });
+        if !dropped {
+            let cut = later[first].cuts.as_ref().map_or(0, |c| *c.start());
+            self.report.at(ident.span(), say::guard(&ident.to_string(), method, &step_text(self.body, self.plan, cut)));
+        }
+    }
+}
+
+/// The method that gives a lock's guard, if that is what an expression is.
+fn guarding(expr: &Expr) -> Option<&'static str> {
+    match expr {
+        Expr::Await(e) => guarding(&e.base),
+        Expr::Try(e) => guarding(&e.expr),
+        Expr::Paren(e) => guarding(&e.expr),
+        Expr::MethodCall(e) => {
+            let name = e.method.to_string();
+            match name.as_str() {
+                "unwrap" | "expect" | "unwrap_or_else" => guarding(&e.receiver),
+                _ if !e.args.is_empty() => None,
+                _ => ["lock", "try_lock", "lock_owned", "borrow_mut", "entered"].into_iter().find(|m| *m == name),
+            }
+        }
+        _ => None,
+    }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty()).map(str::to_owned).collect()
+}

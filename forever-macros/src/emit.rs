@@ -11,7 +11,7 @@ use quote::{ToTokens, format_ident};
 
 use crate::cut::CutBody;
 use crate::flow::{JumpId, Live, PointId};
-use crate::names::{Table, VarId, VarKind};
+use crate::names::{Table, VarId, VarKind, is_ours};
 use crate::plan::{Plan, Storage};
 use crate::report::Report;
 use crate::tree::{Bind, Block, Body, Branch, Control, Head, Stmt, StmtKind};
@@ -50,13 +50,16 @@ pub(crate) fn emit(context: &Context<'_>, report: &mut Report) -> (TokenStream, 
         fiber: Ident::new("fiber", Span::mixed_site()),
         open: BTreeSet::new(),
         taken: Vec::new(),
+        outside: None,
         stretch: 0,
         witnessed: BTreeSet::new(),
         mentioned: BTreeSet::new(),
+        used: BTreeSet::new(),
         witness_assigns: false,
         jumps: Vec::new(),
         items: TokenStream::new(),
     };
+    crate::plan::flow_of(&context.body.block, context.table).used(&mut emit.used);
     let body = emit.block(&context.body.block, &[]);
     let checks = emit.checks();
     let items = emit.items;
@@ -71,12 +74,16 @@ struct Emit<'a> {
     open: BTreeSet<VarId>,
     /// Carried variables taken out of their places, innermost last.
     taken: Vec<VarId>,
+    /// While a stretch is written: what stands under its own name outside of it, where a resume finds it too.
+    outside: Option<BTreeSet<VarId>>,
     /// How many of them were taken before the stretch that is being written.
     stretch: usize,
     /// Variables that leave the stretch without a value: their places get their types from them.
     witnessed: BTreeSet<VarId>,
     /// Variables that the stretch mentions.
     mentioned: BTreeSet<VarId>,
+    /// Variables that the function uses anywhere.
+    used: BTreeSet<VarId>,
     /// Whether those places stand already.
     witness_assigns: bool,
     jumps: Vec<Target>,
@@ -135,7 +142,9 @@ impl Emit<'_> {
         let open = self.open.clone();
         let opening = self.open_stretch(&mentioned, &declared, plain.first().unwrap_or(stmt).start);
         let outer = std::mem::replace(&mut self.mentioned, mentioned);
+        self.outside = Some(open.clone());
         let Start { run, resume, pat } = self.start(plain, stmt, later_cuts);
+        self.outside = None;
         self.mentioned = outer;
         self.taken.truncate(taken);
         self.stretch = stretch;
@@ -222,10 +231,13 @@ impl Emit<'_> {
                     false => emit!(#before let value = #value; #after value),
                 };
             }
+            (Bind::Discard, Control::Branch(branch)) if branch::wants_value(branch, bind) => {
+                return if later_cuts { emit!(if !#fiber.past(#last) { #value; }) } else { emit!(#value;) };
+            }
             (Bind::Discard, _) if later_cuts && !is_branch => return emit!(if !#fiber.past(#last) { #before #value #after }),
             (Bind::Discard, _) => return emit!(#before #value #after),
         };
-        let attrs = if let Bind::Let { attrs, .. } = bind { attrs.as_slice() } else { &[] };
+        let attrs: Vec<_> = if let Bind::Let { attrs, .. } = bind { attrs.iter().filter(|a| !is_ours(a)).collect() } else { Vec::new() };
         if !later_cuts {
             self.open_values(&stmt.declares);
             return emit!(#before #(#attrs)* let #pat = #value; #after);
@@ -252,6 +264,12 @@ impl Emit<'_> {
         }
     }
 
+    /// Mentions borrows that only later code uses, so that the compiler does not call them unused where they are made first.
+    fn touch(&self, vars: &[VarId]) -> TokenStream {
+        let touched = vars.iter().filter(|v| self.made_again(**v) && self.used.contains(v)).map(|v| self.ident(*v));
+        emit!(#(let _ = &#touched;)*)
+    }
+
     fn storage(&self, var: VarId) -> Storage {
         self.cx.plan.storage.get(&var).copied().unwrap_or(Storage::Local)
     }
@@ -276,7 +294,7 @@ impl Emit<'_> {
         let span = Span::mixed_site().located_at(ident.span());
         match shared {
             0 => format_ident!("kept_{}", name.trim_start_matches("r#"), span = span),
-            n => format_ident!("kept_{}_{}", name.trim_start_matches("r#"), n + 1, span = span),
+            n => format_ident!("kept{}_{}", n + 1, name.trim_start_matches("r#"), span = span),
         }
     }
 }

@@ -4,7 +4,7 @@ use quote::quote;
 use syn::{Ident, ItemFn, Stmt};
 
 use crate::emit::machine::{self, Machine};
-use crate::names::{Renames, Table};
+use crate::names::{Rename, Renames, Table};
 use crate::options::Options;
 use crate::plan::{self, Plan};
 use crate::report::Report;
@@ -56,14 +56,20 @@ pub(crate) fn lowered(function: &ItemFn, signature: &Signature, private: &syn::P
     let given = signature.given();
     let mut renames = Renames::new();
     // Renaming one variable can bring another one to light, but each round renames at least one more.
+    let mut settled = false;
     let table = loop {
         let mut unreported = Report::default();
         let before = renames.len();
         let table = names::resolve(&mut body, &given, &renames, &mut unreported);
         for (_, hiding) in plan::clashes(&body, &table) {
-            renames.entry(hiding).or_insert_with(|| fresh_name(&table.var(hiding).ident, &table));
+            let ident = &table.var(hiding).ident;
+            if !renames.contains_key(&hiding) {
+                let rename = Rename { new: fresh_name(ident, &table, &renames), old: ident.to_string() };
+                renames.insert(hiding, rename);
+            }
         }
-        if renames.len() == before {
+        // The last round finds the new names already in place, so that everything it looks up has them.
+        if renames.len() == before && std::mem::replace(&mut settled, true) | renames.is_empty() {
             *report = std::mem::take(report).with(unreported);
             break table;
         }
@@ -91,15 +97,18 @@ fn arguments(signature: &Signature) -> Option<Stmt> {
     let name = &signature.name;
     let fields = signature.arguments.iter().map(|a| {
         let (name, pat) = (&a.name, &a.pat);
-        quote!(#name: #pat)
+        match pat {
+            syn::Pat::Ident(ident) if ident.by_ref.is_none() && ident.subpat.is_none() => quote!(#pat),
+            _ => quote!(#name: #pat),
+        }
     });
     Some(syn::parse_quote!(let #name { #(#fields,)* .. } = #start.expect("a fiber that does not resume has its arguments");))
 }
 
 /// `x_2`, or a higher number that the function does not use.
-fn fresh_name(ident: &Ident, table: &Table) -> Ident {
+fn fresh_name(ident: &Ident, table: &Table, renames: &Renames) -> Ident {
     let base = ident.to_string();
-    let taken = |name: &str| table.vars.iter().any(|v| v.ident == name);
+    let taken = |name: &str| table.vars.iter().any(|v| v.ident == name) || renames.values().any(|r| r.new == name);
     let number = (2..).find(|n| !taken(&format!("{base}_{n}"))).unwrap_or(0);
     Ident::new(&format!("{base}_{number}"), ident.span())
 }

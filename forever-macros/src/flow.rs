@@ -51,6 +51,18 @@ impl Flow {
         }
     }
 
+    /// All variables that are used.
+    pub(crate) fn used(&self, found: &mut BTreeSet<VarId>) {
+        match self {
+            Flow::Use(v) => {
+                found.insert(*v);
+            }
+            Flow::Seq(items) | Flow::Either(items) => items.iter().for_each(|f| f.used(found)),
+            Flow::Loop(_, body) | Flow::Labelled(_, body) => body.used(found),
+            _ => {}
+        }
+    }
+
     /// All variables that are mentioned.
     pub(crate) fn mentioned(&self, found: &mut BTreeSet<VarId>) {
         match self {

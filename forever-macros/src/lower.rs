@@ -7,6 +7,7 @@
 use proc_macro2::{Ident, Span};
 use quote::{ToTokens, format_ident};
 use syn::spanned::Spanned;
+use syn::visit_mut::{self, VisitMut};
 use syn::{Expr, Label, Local, Pat, Stmt as SynStmt, parse_quote, parse_quote_spanned};
 
 use crate::cut::{self, CutBody};
@@ -19,7 +20,8 @@ use crate::tree::{Arm, Bind, Block, Body, Branch, Control, Cut, For, Head, Stmt,
 
 /// Lowers a body; `private` is the path of the runtime's private names.
 pub(crate) fn lower(block: syn::Block, private: &syn::Path, report: &mut Report) -> Body {
-    let mut lower = Lower { report, private: private.clone(), cuts: Vec::new(), temps: 0, jumps: 0, borrows: Vec::new() };
+    let mut lower =
+        Lower { report, private: private.clone(), cuts: Vec::new(), temps: 0, jumps: 0, borrows: Vec::new(), loops: Vec::new() };
     let block = lower.block(block);
     Body { block, cuts: lower.cuts }
 }
@@ -32,6 +34,8 @@ struct Lower<'r> {
     jumps: u32,
     /// Names of variables in scope that hold a borrow, innermost last; `false` hides an outer one.
     borrows: Vec<(String, bool)>,
+    /// The labels of the loops around, innermost last.
+    loops: Vec<Option<Label>>,
 }
 
 impl Lower<'_> {
@@ -130,8 +134,8 @@ impl Lower<'_> {
             Expr::Match(e) => self.match_(e, bind, out),
             Expr::Loop(e) => {
                 let id = self.jump();
-                let body = self.block(e.body);
-                self.control(bind, Control::Loop { label: e.label, id, body }, out);
+                let (label, body) = self.loop_body(e.label, e.body);
+                self.control(bind, Control::Loop { label, id, body }, out);
             }
             Expr::While(e) => self.while_(e, bind, out),
             Expr::ForLoop(e) => self.for_(e, bind, out),
@@ -170,6 +174,7 @@ impl Lower<'_> {
             let binds = parts.iter().any(|p| matches!(strip(p), Expr::Let(_)));
             if parts.len() > 1 && binds {
                 let done = self.fresh_label();
+                self.label_jumps(&mut parts, &mut e);
                 return self.into_bind(chain(parts, e, done), bind, None, out);
             }
             *e.cond = match *e.cond {
@@ -231,8 +236,8 @@ impl Lower<'_> {
         let span = e.while_token.span;
         let (cond, block) = (e.cond, e.body);
         let once: syn::Expr = parse_quote_spanned!(span=> if #cond #block else { break });
-        let body = self.block(parse_quote_spanned!(span=> { #once }));
-        self.control(bind, Control::Loop { label: e.label, id, body }, out);
+        let (label, body) = self.loop_body(e.label, parse_quote_spanned!(span=> { #once }));
+        self.control(bind, Control::Loop { label, id, body }, out);
     }
 
     fn for_(&mut self, mut e: syn::ExprForLoop, bind: Bind, out: &mut Vec<Stmt>) {
@@ -241,6 +246,9 @@ impl Lower<'_> {
         }
         if !block_has_cut(&e.body) {
             return self.into_bind_plain(Expr::ForLoop(e), bind, out);
+        }
+        if place::drains_by_ref(&e.expr) {
+            return self.report.over(&e.expr, say::BY_REF);
         }
         let items = place::items(&e.expr, &|name| self.is_borrow(name));
         match items {
@@ -266,9 +274,9 @@ impl Lower<'_> {
         let mut block = e.body;
         let next: SynStmt = parse_quote_spanned!(span=> let ::core::option::Option::Some(#pat) = #rest.next() else { break };);
         block.stmts.insert(0, next);
-        let body = self.block(block);
+        let (label, body) = self.loop_body(e.label, block);
         self.borrows.truncate(depth);
-        self.control(bind, Control::Loop { label: e.label, id, body }, out);
+        self.control(bind, Control::Loop { label, id, body }, out);
     }
 
     fn for_borrowed(&mut self, e: syn::ExprForLoop, bind: Bind, out: &mut Vec<Stmt>) {
@@ -276,10 +284,9 @@ impl Lower<'_> {
         let position = format_ident!("__at_{}", self.temp(), span = e.in_token.span.resolved_at(Span::mixed_site()));
         let depth = self.borrows.len();
         self.note_pattern(&e.pat, true);
-        let body = self.block(e.body);
+        let (label, body) = self.loop_body(e.label, e.body);
         self.borrows.truncate(depth);
-        let looped =
-            For { label: e.label, id, attrs: e.attrs, pat: *e.pat, items: *e.expr, position, position_var: None, bases: Vec::new(), body };
+        let looped = For { label, id, attrs: e.attrs, pat: *e.pat, items: *e.expr, position, position_var: None, bases: Vec::new(), body };
         self.control(bind, Control::For(Box::new(looped)), out);
     }
 
@@ -301,7 +308,7 @@ impl Lower<'_> {
             return parse_quote!(());
         }
         let is_cut = as_cut(&expr).is_some();
-        let (temp, local) = self.temporary(&expr);
+        let (temp, local) = self.temporary(&expr, &compact(&expr));
         self.into_bind(expr, Bind::Let { attrs: local.attrs, pat: local.pat }, None, out);
         if let (true, Some(Stmt { kind: StmtKind::Cut { bind: Bind::Let { attrs, .. }, cut }, .. })) = (is_cut, out.last_mut()) {
             let key = format!("{}()", self.cuts[*cut].base);
@@ -311,17 +318,16 @@ impl Lower<'_> {
     }
 
     /// A variable for the value of `expr`, and a `let` statement head that declares it.
-    fn temporary(&mut self, expr: &Expr) -> (Expr, Local) {
+    fn temporary(&mut self, expr: &Expr, key: &str) -> (Expr, Local) {
         let span = expr.span();
         let ident = format_ident!("__value_{}", self.temp(), span = span.resolved_at(Span::mixed_site()));
-        let key = compact(expr);
         let local = parse_stmt(parse_quote_spanned!(span=> #[forever_key = #key] let mut #ident = ();));
         (parse_quote!(#ident), local)
     }
 
     /// Puts a value that is needed after a later cut point into a variable.
-    fn freeze(&mut self, expr: Expr, out: &mut Vec<Stmt>) -> Expr {
-        let (temp, mut local) = self.temporary(&expr);
+    fn freeze(&mut self, expr: Expr, key: &str, out: &mut Vec<Stmt>) -> Expr {
+        let (temp, mut local) = self.temporary(&expr, key);
         if let Some(init) = &mut local.init {
             *init.expr = expr;
         }
@@ -332,6 +338,7 @@ impl Lower<'_> {
     /// Lowers operands in evaluation order; those before the last cut point are frozen where it matters.
     fn operands(&mut self, mut operands: Vec<&mut Expr>, out: &mut Vec<Stmt>) {
         let Some(last) = operands.iter().rposition(|e| has_cut(e)) else { return };
+        let keys: Vec<String> = operands.iter().map(|e| compact(*e)).collect();
         let later: Vec<_> = operands.iter().map(|e| e.to_token_stream().to_string()).collect();
         for (place, operand) in operands.iter_mut().enumerate().take(last + 1) {
             let expr = std::mem::replace(*operand, Expr::Verbatim(proc_macro2::TokenStream::new()));
@@ -343,7 +350,7 @@ impl Lower<'_> {
                 }),
                 other => place::is_timeless(other),
             };
-            **operand = if place == last || moved_as_is { lowered } else { self.freeze(lowered, out) };
+            **operand = if place == last || moved_as_is { lowered } else { self.freeze(lowered, &keys[place], out) };
         }
     }
 
@@ -459,6 +466,29 @@ impl Lower<'_> {
         out.push(Stmt { cuts, ..stmt(StmtKind::Control { bind, control }) });
     }
 
+    /// A loop's body, and its label: the user's, or one that was needed inside.
+    fn loop_body(&mut self, label: Option<Label>, body: syn::Block) -> (Option<Label>, Block) {
+        self.loops.push(label);
+        let body = self.block(body);
+        (self.loops.pop().flatten(), body)
+    }
+
+    /// Gives `break` and `continue` their loop's label, as they come to stand in a labelled block.
+    fn label_jumps(&mut self, parts: &mut [Expr], e: &mut syn::ExprIf) {
+        let fresh = self.fresh_label();
+        let Some(innermost) = self.loops.last_mut() else { return };
+        let name = innermost.as_ref().map_or(fresh, |l| l.name.clone());
+        let mut labelled = LabelJumps { label: name.clone(), found: false };
+        parts.iter_mut().for_each(|p| labelled.visit_expr_mut(p));
+        labelled.visit_block_mut(&mut e.then_branch);
+        if let Some((_, otherwise)) = &mut e.else_branch {
+            labelled.visit_expr_mut(otherwise);
+        }
+        if labelled.found && innermost.is_none() {
+            *innermost = Some(Label { name, colon_token: syn::Token![:](Span::call_site()) });
+        }
+    }
+
     fn jump(&mut self) -> JumpId {
         self.jumps += 1;
         JumpId(self.jumps)
@@ -504,6 +534,33 @@ impl Lower<'_> {
     }
 }
 
+/// Labels the jumps of one loop.
+struct LabelJumps {
+    label: syn::Lifetime,
+    found: bool,
+}
+
+impl VisitMut for LabelJumps {
+    fn visit_expr_break_mut(&mut self, e: &mut syn::ExprBreak) {
+        visit_mut::visit_expr_break_mut(self, e);
+        self.found |= e.label.is_none();
+        e.label.get_or_insert_with(|| self.label.clone());
+    }
+    fn visit_expr_continue_mut(&mut self, e: &mut syn::ExprContinue) {
+        self.found |= e.label.is_none();
+        e.label.get_or_insert_with(|| self.label.clone());
+    }
+    // Loops inside, and code that is not part of this one, have jumps of their own.
+    fn visit_expr_loop_mut(&mut self, _: &mut syn::ExprLoop) {}
+    fn visit_expr_while_mut(&mut self, _: &mut syn::ExprWhile) {}
+    fn visit_expr_for_loop_mut(&mut self, e: &mut syn::ExprForLoop) {
+        self.visit_expr_mut(&mut e.expr);
+    }
+    fn visit_expr_closure_mut(&mut self, _: &mut syn::ExprClosure) {}
+    fn visit_expr_async_mut(&mut self, _: &mut syn::ExprAsync) {}
+    fn visit_item_mut(&mut self, _: &mut syn::Item) {}
+}
+
 fn plain(syntax: SynStmt) -> Stmt {
     stmt(StmtKind::Plain(syntax))
 }
@@ -543,7 +600,16 @@ fn block_cuts(block: &Block) -> Option<std::ops::RangeInclusive<usize>> {
 /// `'done: { if c1 { if c2 { break 'done then } } otherwise }`: a chain of conditions of which some bind.
 fn chain(parts: Vec<Expr>, e: syn::ExprIf, done: syn::Lifetime) -> Expr {
     let then = e.then_branch;
-    let mut inner: syn::Block = parse_quote!({ break #done #then; });
+    let mut inner: syn::Block = then;
+    let value = match inner.stmts.pop() {
+        Some(SynStmt::Expr(value, None)) => Some(value),
+        Some(last) => {
+            inner.stmts.push(last);
+            None
+        }
+        None => None,
+    };
+    inner.stmts.push(parse_quote!(break #done #value;));
     for part in parts.into_iter().rev() {
         inner = parse_quote!({ if #part #inner });
     }
@@ -631,7 +697,7 @@ pub(crate) fn items_key(items: &Expr, pat: &Pat) -> String {
 
 /// An expression as text without spaces, cut short: the stored name of an unnamed value. Made by hand, as the text that
 /// the compiler makes of tokens differs from version to version.
-fn compact(expr: &Expr) -> String {
+pub(crate) fn compact(tokens: &impl ToTokens) -> String {
     fn write(tokens: proc_macro2::TokenStream, text: &mut String) {
         for token in tokens {
             match token {
@@ -651,7 +717,7 @@ fn compact(expr: &Expr) -> String {
         }
     }
     let mut text = String::new();
-    write(expr.to_token_stream(), &mut text);
+    write(tokens.to_token_stream(), &mut text);
     match text.char_indices().nth(40) {
         Some((end, _)) => format!("{}..", &text[..end]),
         None => text,

@@ -7,3 +7,39 @@ pub(crate) const ASSIGN_PLACE: &str =
 pub(crate) const UNKNOWN_PLACE: &str = "a step cannot stand in this kind of expression: bind it first, `let value = step!(..);`";
 pub(crate) const HIDDEN_JUMP: &str =
     "`break` and `continue` in the arguments of a macro cannot be followed across a step: write the jump outside of the macro";
+pub(crate) const CFG_LOCAL: &str = "`#[cfg]` on a local that is kept across a step would change what can be resumed: move the condition into the value, `if cfg!(..) { a } else { b }`";
+pub(crate) const BY_REF: &str = "a `for` loop with a step in it keeps the items that are left, which would empty the iterator behind `by_ref()`: collect the items first";
+
+pub(crate) fn same_name(name: &str) -> String {
+    format!("two steps are named `{name}`: a step is found by its name when the fiber resumes, so give this one another")
+}
+
+pub(crate) fn exclusive(name: &str, step: &str) -> String {
+    format!(
+        "`{name}` borrows exclusively and is needed after `{step}`, where it cannot be taken again: take the value out and put it back, or match again after the step"
+    )
+}
+
+pub(crate) fn partly_moved(name: &str, field: &str) -> String {
+    format!(
+        "`{name}` is used here after `{field}` was moved out of it by a `for` loop with a step in it: destructure it before the loop (`let TheType {{ a, b }} = {name};`) and use the parts"
+    )
+}
+
+pub(crate) fn reference(name: &str, step: &str) -> String {
+    format!(
+        "`{name}` is kept across `{step}`, but it is a reference, which cannot be saved: keep an owned value (`String` for `&str`), or borrow again after the step"
+    )
+}
+
+pub(crate) fn macro_rules(name: &str) -> String {
+    format!(
+        "a `macro_rules!` in the body of a fiber cannot use its locals (`{name}`) across a step: define it outside of the function and pass what it needs"
+    )
+}
+
+pub(crate) fn guard(name: &str, method: &str, step: &str) -> String {
+    format!(
+        "`{name}` is what `{method}()` gave back and is still held at `{step}`: a lock cannot be kept over a stop; end it before the step, `drop({name});`, or lock inside the step"
+    )
+}

@@ -4,9 +4,11 @@
 //! in evaluation order and deterministic, so a second walk gives the same numbers; [`Renames`] lets it give a variable
 //! another name where two of the same name are needed at once.
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
+use syn::visit_mut::{self, VisitMut};
 use syn::{Attribute, Expr, Ident, Pat, Type};
 
 use crate::flow::{Flow, JumpId, PointId};
@@ -59,12 +61,31 @@ pub(crate) struct Again {
     pub(crate) makes: Vec<VarId>,
     /// What it needs.
     pub(crate) bases: Vec<VarId>,
-    /// A `let` with `&mut`: it must not stand beside another use of its base.
+    /// It borrows exclusively.
     pub(crate) mutable: bool,
+    /// It is a pattern, as against `let y = &mut place`.
+    pub(crate) pattern: bool,
+}
+
+/// One use of a variable.
+#[derive(Debug)]
+pub(crate) struct Use {
+    pub(crate) var: VarId,
+    pub(crate) span: proc_macro2::Span,
+    /// What uses it, for people.
+    pub(crate) by: Rc<str>,
 }
 
 /// New names by variable.
-pub(crate) type Renames = BTreeMap<VarId, Ident>;
+pub(crate) type Renames = BTreeMap<VarId, Rename>;
+
+/// Another name for a variable.
+#[derive(Debug)]
+pub(crate) struct Rename {
+    pub(crate) new: Ident,
+    /// The user's name, which stays the stored one.
+    pub(crate) old: String,
+}
 
 /// The variables of a function and where they are visible.
 #[derive(Default)]
@@ -75,6 +96,12 @@ pub(crate) struct Table {
     pub(crate) hidden: BTreeMap<PointId, Vec<(VarId, VarId)>>,
     /// Borrowed loops' variables to keep at each cut point.
     pub(crate) forced: Vec<Vec<VarId>>,
+    /// Every use, in the order of the walk.
+    pub(crate) uses: Vec<Use>,
+    /// How many uses come before each cut point.
+    pub(crate) uses_before: Vec<usize>,
+    /// Fields that a loop takes out of a variable, with how many uses come before.
+    pub(crate) taken_apart: Vec<(VarId, String, usize)>,
     /// Variables declared without a value.
     pub(crate) unset: BTreeSet<VarId>,
     /// Statements (by their `after` point) with a `break` or `continue` among a macro's arguments.
@@ -90,7 +117,8 @@ impl Table {
 /// Resolves `body`; `given` are the names of context and resources.
 pub(crate) fn resolve(body: &mut Body, given: &[Ident], renames: &Renames, report: &mut Report) -> Table {
     let mut names = Names {
-        table: Table { forced: vec![Vec::new(); body.cuts.len()], ..Table::default() },
+        table: Table { forced: vec![Vec::new(); body.cuts.len()], uses_before: vec![0; body.cuts.len()], ..Table::default() },
+        by: Rc::from(""),
         renames,
         report,
         scopes: vec![Vec::new()],
@@ -121,6 +149,8 @@ struct Names<'a> {
     next_point: u32,
     borrowed_loops: Vec<VarId>,
     hidden_jump: Option<proc_macro2::Span>,
+    /// What the statement being walked is, for people.
+    by: Rc<str>,
 }
 
 struct Target {
@@ -144,18 +174,27 @@ impl Names<'_> {
         stmt.start = self.point();
         match &mut stmt.kind {
             StmtKind::Plain(syntax) => {
+                self.by = format!("used in `{}`", crate::lower::compact(&*syntax)).into();
                 let (flow, declares) = self.plain(syntax);
                 (stmt.flow, stmt.declares) = (flow, declares);
                 stmt.before = PointId::UNSET;
             }
             StmtKind::Cut { bind, cut } => {
+                self.by = format!("used by `{}`", cuts[*cut].base).into();
                 stmt.flow = self.cut(&mut cuts[*cut].body);
                 stmt.before = self.point();
+                self.table.uses_before[*cut] = self.table.uses.len();
                 self.table.forced[*cut] = self.borrowed_loops.clone();
                 stmt.declares = self.bind(bind);
             }
             StmtKind::Control { bind, control } => {
                 self.scopes.push(Vec::new());
+                self.by = Rc::from(match control {
+                    Control::Branch(Branch { head: Head::If { .. }, .. }) => "used in an `if` condition",
+                    Control::Branch(Branch { head: Head::Match { .. }, .. }) => "used in what a `match` looks at",
+                    Control::Branch(Branch { head: Head::LetElse { .. }, .. }) => "used in a `let .. else`",
+                    _ => "what a `for` loop goes over",
+                });
                 let (flow, before, mut declares) = self.control(control, cuts);
                 self.scopes.pop();
                 for &id in &declares {
@@ -176,10 +215,12 @@ impl Names<'_> {
 
     fn bind(&mut self, bind: &mut Bind) -> Vec<VarId> {
         let Bind::Let { attrs, pat } = bind else { return Vec::new() };
-        let key = take_key(attrs);
+        let key = key_of(attrs);
         let declares = self.pattern(pat, &VarKind::Value);
         for &id in &declares {
-            self.table.vars[id.0].key.clone_from(&key);
+            if key.is_some() {
+                self.table.vars[id.0].key.clone_from(&key);
+            }
         }
         declares
     }
@@ -210,7 +251,7 @@ impl Names<'_> {
         looped.bases = bases.into_iter().collect();
         let key = crate::lower::items_key(&looped.items, &looped.pat);
         let position = self.declare(&mut looped.position, false, VarKind::Position);
-        self.table.vars[position.0].key = Some(key);
+        self.table.vars[position.0].key = Some(format!("{key} at"));
         looped.position_var = Some(position);
         let outer = self.borrowed_loops.len();
         self.borrowed_loops.push(position);
@@ -230,6 +271,7 @@ impl Names<'_> {
                 let flow = self.expr(cond);
                 let before = self.point();
                 branch.arms[0].declares = self.top().iter().map(|(_, id)| *id).collect();
+                branch.arms[0].enter = self.bound_here();
                 self.block(&mut branch.arms[0].block, cuts);
                 self.scopes.pop();
                 self.block(&mut branch.arms[1].block, cuts);
@@ -253,7 +295,9 @@ impl Names<'_> {
             Head::LetElse { pat, init } => {
                 let flow = self.expr(init);
                 let before = self.point();
-                self.block(&mut branch.arms[1].block, cuts);
+                for arm in &mut branch.arms {
+                    self.block(&mut arm.block, cuts);
+                }
                 let declares = self.bindings_of(pat, init);
                 (flow, before, declares)
             }
@@ -276,21 +320,26 @@ impl Names<'_> {
     /// Declares the variables of a pattern matched against `init`: values, or borrows to be taken again.
     fn bindings_of(&mut self, pat: &mut Pat, init: &Expr) -> Vec<VarId> {
         let bindings = pattern::bindings(pat);
-        let by_ref = !bindings.is_empty() && bindings.iter().all(|b| b.by_ref) && place::is_place(init);
-        if bindings.is_empty() || !(by_ref || self.borrows_from(init)) || bindings.iter().any(|b| b.mutable) {
+        let by_ref = bindings.iter().any(|b| b.by_ref) && place::is_place(init);
+        let all = self.borrows_from(init) && !bindings.iter().any(|b| b.mutable);
+        if bindings.is_empty() || !(by_ref || all) {
             return self.pattern(pat, &VarKind::Value);
         }
         let bases = self.variables_in(init);
         let again = AgainId(self.table.agains.len());
         let mutable = place::plain_borrow(init).is_some_and(|r| r.mutability.is_some()) || bindings.iter().any(|b| b.by_ref_mut);
-        self.table.agains.push(Again { tokens: TokenStream::new(), makes: Vec::new(), bases, mutable });
-        let declares = self.pattern(pat, &VarKind::Again(again));
+        let pattern = crate::scan::simple_name(pat).is_none();
+        self.table.agains.push(Again { tokens: TokenStream::new(), makes: Vec::new(), bases, mutable, pattern });
+        let declares = self.pattern(pat, &VarKind::Value);
+        let bindings = pattern::bindings(pat);
+        let made = declares.iter().copied().filter(|id| all || bindings.iter().any(|b| b.by_ref && b.ident == self.table.var(*id).ident));
+        let made: Vec<VarId> = made.collect();
+        for id in &made {
+            self.table.vars[id.0].kind = VarKind::Again(again);
+        }
         let again = &mut self.table.agains[again.0];
-        again.tokens = quote! {
-            #[allow(irrefutable_let_patterns, unused_variables, unused_parens)]
-            let (#pat) = (#init) else { ::core::unreachable!() };
-        };
-        again.makes.clone_from(&declares);
+        again.tokens = again_statement(pat, init, !all);
+        again.makes = made;
         declares
     }
 
@@ -311,12 +360,14 @@ impl Names<'_> {
     }
 
     fn local(&mut self, local: &mut syn::Local) -> (Flow, Vec<VarId>) {
-        let key = take_key(&mut local.attrs);
-        let fresh = local.attrs.iter().position(|a| a.path().is_ident("fresh"));
-        let fresh = fresh.map(|place| local.attrs.remove(place));
+        let key = key_of(&local.attrs);
+        let fresh = local.attrs.iter().find(|a| a.path().is_ident("fresh")).cloned();
         let mut flow = Flow::Nothing;
         if let Some(init) = &mut local.init {
             flow = self.expr(&mut init.expr);
+            if key.is_some() {
+                self.note_taken_apart(&init.expr);
+            }
             if let Some((_, otherwise)) = &mut init.diverge {
                 flow.push(Flow::Either(vec![Flow::Nothing, self.expr(otherwise)]));
             }
@@ -332,6 +383,7 @@ impl Names<'_> {
                     makes: Vec::new(),
                     bases: bases.into_iter().collect(),
                     mutable: false,
+                    pattern: false,
                 });
                 let declares = self.pattern(&mut local.pat, &VarKind::Fresh(again));
                 if declares.len() != 1 || pattern::bindings(&local.pat).len() != 1 || init.diverge.is_some() {
@@ -360,7 +412,9 @@ impl Names<'_> {
         };
         for &id in &declares {
             let var = &mut self.table.vars[id.0];
-            var.key.clone_from(&key);
+            if key.is_some() {
+                var.key.clone_from(&key);
+            }
             if local.init.is_none() || declares.len() == 1 {
                 var.ty.clone_from(&ty);
             }
@@ -371,6 +425,24 @@ impl Names<'_> {
         (flow, declares)
     }
 
+    /// A loop by value over a field of a variable leaves the rest of the variable behind.
+    fn note_taken_apart(&mut self, source: &Expr) {
+        let Expr::Call(call) = (match source {
+            Expr::MethodCall(rest) => &*rest.receiver,
+            other => other,
+        }) else {
+            return;
+        };
+        let Some(items @ Expr::Field(_)) = call.args.first() else { return };
+        if !place::is_place(items) {
+            return;
+        }
+        let root = place::root(items).and_then(|r| self.lookup(&r.to_string()));
+        if let Some(root) = root.filter(|r| self.table.var(*r).kind == VarKind::Value) {
+            self.table.taken_apart.push((root, crate::lower::compact(items), self.table.uses.len()));
+        }
+    }
+
     fn local_bindings(&mut self, local: &mut syn::Local, init: &Expr) -> Vec<VarId> {
         let constant = place::is_constant(init) && pattern::bindings(&local.pat).iter().all(|b| !b.mutable);
         let pat_is_name = crate::scan::simple_name(&local.pat).is_some();
@@ -378,7 +450,7 @@ impl Names<'_> {
             return self.bindings_of(&mut local.pat, init);
         }
         let again = AgainId(self.table.agains.len());
-        self.table.agains.push(Again { tokens: TokenStream::new(), makes: Vec::new(), bases: Vec::new(), mutable: false });
+        self.table.agains.push(Again { tokens: TokenStream::new(), makes: Vec::new(), bases: Vec::new(), mutable: false, pattern: false });
         let declares = self.pattern(&mut local.pat, &VarKind::Again(again));
         let again = &mut self.table.agains[again.0];
         let pat = &local.pat;
@@ -405,7 +477,7 @@ impl Names<'_> {
                     });
                     if let Some(id) = known {
                         if let Some(new) = self.renames.get(&id) {
-                            p.ident = new.clone();
+                            p.ident = new.new.clone();
                         }
                     } else {
                         let mutable = p.by_ref.is_none() && p.mutability.is_some();
@@ -444,9 +516,9 @@ impl Names<'_> {
     fn declare(&mut self, ident: &mut Ident, mutable: bool, kind: VarKind) -> VarId {
         let id = VarId(self.table.vars.len());
         let name = ident.to_string();
-        let key = self.renames.get(&id).map(|_| name.clone());
-        if let Some(new) = self.renames.get(&id) {
-            *ident = new.clone();
+        let key = self.renames.get(&id).map(|rename| rename.old.clone());
+        if let Some(rename) = self.renames.get(&id) {
+            *ident = rename.new.clone();
         }
         self.table.vars.push(Var { ident: ident.clone(), mutable, kind, ty: None, key });
         self.top().push((name, id));
@@ -462,15 +534,16 @@ impl Names<'_> {
     }
 
     /// A use of a variable, and of what it is made from.
-    fn use_of(&self, id: VarId) -> Flow {
+    fn use_of(&mut self, id: VarId, span: proc_macro2::Span) -> Flow {
         let mut flow = Flow::Use(id);
-        let bases: &[VarId] = match &self.table.var(id).kind {
-            VarKind::Again(again) | VarKind::Fresh(again) => &self.table.agains[again.0].bases,
-            VarKind::Item(bases) => bases,
-            _ => &[],
+        self.table.uses.push(Use { var: id, span, by: Rc::clone(&self.by) });
+        let bases: Vec<VarId> = match &self.table.var(id).kind {
+            VarKind::Again(again) | VarKind::Fresh(again) => self.table.agains[again.0].bases.clone(),
+            VarKind::Item(bases) => bases.clone(),
+            _ => Vec::new(),
         };
-        for &base in bases {
-            flow.push(self.use_of(base));
+        for base in bases {
+            flow.push(self.use_of(base, span));
         }
         flow
     }
@@ -516,6 +589,51 @@ impl Names<'_> {
     }
 }
 
+/// The statement that matches a pattern again; with `only_refs`, for the variables that it binds by `ref`.
+fn again_statement(pat: &Pat, init: &Expr, only_refs: bool) -> TokenStream {
+    if crate::scan::simple_name(pat).is_some() && !only_refs {
+        return quote!(let #pat = #init;);
+    }
+    let mut pat = pat.clone();
+    if only_refs {
+        WithoutValues.visit_pat_mut(&mut pat);
+    }
+    let (pat, ty) = match pat {
+        Pat::Type(typed) => (*typed.pat, Some(typed.ty)),
+        other => (other, None),
+    };
+    let ty = ty.map(|ty| quote!(: #ty));
+    quote! {
+        #[allow(irrefutable_let_patterns, unused_variables, unused_parens)]
+        let (#pat) #ty = (#init) else { ::core::unreachable!() };
+    }
+}
+
+/// Makes a pattern bind only what it binds by `ref`.
+struct WithoutValues;
+
+impl VisitMut for WithoutValues {
+    fn visit_pat_mut(&mut self, pat: &mut Pat) {
+        match pat {
+            Pat::Ident(ident) if ident.by_ref.is_none() && pattern::is_binding(ident) => {
+                *pat = match ident.subpat.take() {
+                    Some((_, sub)) => *sub,
+                    None => syn::parse_quote!(_),
+                };
+            }
+            Pat::Struct(fields) => {
+                for field in &mut fields.fields {
+                    self.visit_pat_mut(&mut field.pat);
+                    if matches!(&*field.pat, Pat::Wild(_)) {
+                        field.colon_token.get_or_insert_with(Default::default);
+                    }
+                }
+            }
+            other => visit_mut::visit_pat_mut(self, other),
+        }
+    }
+}
+
 pub(crate) fn assign_all(vars: &[VarId]) -> Flow {
     let mut flow = Flow::Nothing;
     for &var in vars {
@@ -524,14 +642,18 @@ pub(crate) fn assign_all(vars: &[VarId]) -> Flow {
     flow
 }
 
-/// Takes the stored name that lowering wrote on a `let` of its own.
-fn take_key(attrs: &mut Vec<Attribute>) -> Option<String> {
-    let place = attrs.iter().position(|a| a.path().is_ident("forever_key"))?;
-    let attr = attrs.remove(place);
-    match attr.meta {
+/// The stored name that lowering wrote on a `let` of its own.
+fn key_of(attrs: &[Attribute]) -> Option<String> {
+    let attr = attrs.iter().find(|a| a.path().is_ident("forever_key"))?;
+    match &attr.meta {
         syn::Meta::NameValue(syn::MetaNameValue { value: Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }), .. }) => {
             Some(text.value())
         }
         _ => None,
     }
+}
+
+/// Whether an attribute is ours and must not reach the compiler.
+pub(crate) fn is_ours(attr: &Attribute) -> bool {
+    attr.path().is_ident("forever_key") || attr.path().is_ident("fresh")
 }

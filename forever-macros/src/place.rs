@@ -82,10 +82,14 @@ pub(crate) fn is_constant(expr: &Expr) -> bool {
             name.len() > 1 && name.chars().all(|c| c.is_uppercase() || c.is_numeric() || c == '_') && name.chars().any(char::is_alphabetic)
         }),
         Expr::Reference(e) if e.mutability.is_none() => is_constant(&e.expr),
+        Expr::Macro(e) => e.mac.path.segments.last().is_some_and(|s| TEXT_MACROS.iter().any(|name| s.ident == name)),
         Expr::Paren(e) => is_constant(&e.expr),
         _ => false,
     }
 }
+
+/// Macros whose value is a constant text.
+const TEXT_MACROS: &[&str] = &["concat", "stringify", "env", "file", "module_path", "include_str", "include_bytes"];
 
 /// Whether an operand may be evaluated later than it is written without anybody noticing.
 pub(crate) fn is_timeless(expr: &Expr) -> bool {
@@ -151,6 +155,8 @@ const ADAPTORS: &[&str] = &[
     "iter",
     "cycle",
 ];
+/// Adaptors that take a closure.
+const CLOSURE_ADAPTORS: &[&str] = &["map", "filter", "filter_map", "flat_map", "take_while", "skip_while", "map_while", "inspect", "scan"];
 /// Methods that give another view of the same place.
 const VIEWS: &[&str] = &["as_slice", "as_str", "as_ref", "as_deref", "trim", "as_bytes"];
 
@@ -181,8 +187,10 @@ pub(crate) fn items(expr: &Expr, is_borrow: &dyn Fn(&syn::Ident) -> bool) -> Ite
             }
             match items(&call.receiver, is_borrow) {
                 Items::Borrowed if ADAPTORS.contains(&name.as_str()) && arguments_are_plain() => Items::Borrowed,
-                Items::Borrowed | Items::WithClosure if has_closure(call) => Items::WithClosure,
-                Items::Borrowed => Items::Owned,
+                Items::Borrowed | Items::WithClosure if CLOSURE_ADAPTORS.contains(&name.as_str()) => Items::WithClosure,
+                Items::WithClosure if ADAPTORS.contains(&name.as_str()) => Items::WithClosure,
+                // What a method like `collect` makes of a borrowed iterator is a value.
+                Items::Borrowed | Items::WithClosure => Items::Owned,
                 other => other,
             }
         }
@@ -221,5 +229,15 @@ pub(crate) fn wrap_root(expr: &mut Expr, wrap: &dyn Fn(&Expr) -> Expr) {
         Expr::Reference(e) => *expr = wrap(&e.expr),
         Expr::Lit(_) => {}
         place => *place = wrap(place),
+    }
+}
+
+/// Whether an iterator takes its items from one that somebody else still holds.
+pub(crate) fn drains_by_ref(expr: &Expr) -> bool {
+    match expr {
+        Expr::MethodCall(call) => call.method == "by_ref" || drains_by_ref(&call.receiver),
+        Expr::Paren(e) => drains_by_ref(&e.expr),
+        Expr::Group(e) => drains_by_ref(&e.expr),
+        _ => false,
     }
 }

@@ -379,11 +379,22 @@ fn kept(body: &Body, table: &Table, needed: &Needed) -> Vec<Vec<Kept>> {
                 key: keys[&var].clone(),
                 of: count[&base(var)],
                 result: results[cut].contains(&var),
-                why: String::new(),
+                why: why(table, var, cut),
             })
             .collect()
         })
         .collect()
+}
+
+/// Why a variable is kept at a cut point: its first use after it, or in the next round of a loop.
+fn why(table: &Table, var: VarId, cut: CutId) -> String {
+    let uses = || table.uses.iter().enumerate().filter(|(_, u)| u.var == var);
+    let next = uses().find(|(place, _)| *place >= table.uses_before[cut]).or_else(|| uses().next());
+    match (next, &table.var(var).kind) {
+        (_, VarKind::Position) => "the position of a `for` loop".to_owned(),
+        (Some((_, next)), _) => next.by.to_string(),
+        (None, _) => "what is left of a `for` loop".to_owned(),
+    }
 }
 
 /// The variables that each cut point's value is bound to.

@@ -1,5 +1,5 @@
 //! The function's head: context, resources, arguments, return type.
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::Span;
 use quote::{ToTokens, format_ident};
 use syn::{Attribute, FnArg, GenericParam, Generics, Ident, ItemFn, Pat, PathArguments, ReturnType, Type, Visibility};
 
@@ -172,9 +172,4 @@ fn name_of(pat: &Pat) -> Option<&Ident> {
         Pat::Paren(paren) => name_of(&paren.pat),
         _ => None,
     }
-}
-
-/// The generics as arguments: `<T, N>`.
-pub(crate) fn turbofish(generics: &Generics) -> TokenStream {
-    generics.split_for_impl().1.to_token_stream()
 }

@@ -4,7 +4,7 @@
 //! made, at which point it is dropped the way a killed process drops it: nothing of it goes on. The snapshots are the texts
 //! that a database would hold.
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::fiber::drive::{Ended, drive};
 use crate::fiber::frame::{BoxFuture, Checkpoint, Frame, OpRecord, Run, Sink, Stopped};
@@ -12,9 +12,20 @@ use crate::fiber::{Fiber, FiberContext, Needs, Resources, Snapshot};
 use crate::{Error, ErrorKind};
 
 /// Where a fiber is played: its resources.
+///
+/// It remembers what a database would: how many checkpoints led to each snapshot, and the records of unfinished operations.
 #[derive(Debug, Default)]
 pub struct Stage {
     resources: Resources,
+    kept: Arc<Mutex<Kept>>,
+}
+
+/// What outlives a play.
+#[derive(Debug, Default)]
+struct Kept {
+    /// The number of the checkpoint that made each snapshot.
+    numbers: BTreeMap<String, u64>,
+    ops: BTreeMap<String, OpRecord>,
 }
 
 /// Where a play begins.
@@ -68,10 +79,16 @@ impl Stage {
         let mut needs = Needs::new(&self.resources);
         F::needs(&mut needs);
         assert!(needs.missing.is_empty(), "missing resources: {:?}", needs.missing);
-        let tape = Arc::new(Tape { kill_after, snapshots: Mutex::default(), ops: Mutex::default() });
+        let tape = Arc::new(Tape { kill_after, snapshots: Mutex::default(), kept: Arc::clone(&self.kept) });
         let run = match &from {
-            From::Start(_) => Run::first("test", tape.clone()),
-            From::Snapshot(_) => Run::again("test", tape.clone(), 0),
+            From::Start(_) => {
+                *locked(&self.kept) = Kept::default();
+                Run::first("test", tape.clone())
+            }
+            From::Snapshot(text) => {
+                let made = locked(&self.kept).numbers.get(text).copied().unwrap_or_default();
+                Run::again("test", tape.clone(), made)
+            }
         };
         let ctx = FiberContext::new("test".to_owned(), self.resources.clone());
         let (start, frame) = match from {
@@ -92,7 +109,7 @@ impl Stage {
                 Ended::Stopped(Stopped::Interrupted(_)) => Outcome::Killed,
             },
         };
-        let snapshots = std::mem::take(&mut *tape.snapshots.lock().unwrap_or_else(PoisonError::into_inner));
+        let snapshots = std::mem::take(&mut *locked(&tape.snapshots));
         Played { snapshots, outcome }
     }
 }
@@ -101,24 +118,33 @@ impl Stage {
 struct Tape {
     kill_after: Option<usize>,
     snapshots: Mutex<Vec<String>>,
-    ops: Mutex<BTreeMap<String, OpRecord>>,
+    kept: Arc<Mutex<Kept>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Sink for Tape {
     fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>> {
-        let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = locked(&self.kept);
+        kept.numbers.insert(checkpoint.snapshot.clone(), checkpoint.number);
+        if let Some(op) = &checkpoint.finished_op {
+            kept.ops.remove(op);
+        }
+        let mut snapshots = locked(&self.snapshots);
         snapshots.push(checkpoint.snapshot);
         let killed = self.kill_after.is_some_and(|k| snapshots.len() >= k);
         Box::pin(async move { if killed { Err(Error::new(ErrorKind::Store, "killed by the test")) } else { Ok(()) } })
     }
 
     fn save_op(&self, record: OpRecord) -> BoxFuture<'_, Result<(), Error>> {
-        self.ops.lock().unwrap_or_else(PoisonError::into_inner).insert(record.id.clone(), record);
+        locked(&self.kept).ops.insert(record.id.clone(), record);
         Box::pin(async { Ok(()) })
     }
 
     fn load_op<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<OpRecord>, Error>> {
-        let record = self.ops.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        let record = locked(&self.kept).ops.get(id).cloned();
         Box::pin(async move { Ok(record) })
     }
 }

@@ -9,18 +9,20 @@ use generator::Options;
 
 const SEED: u64 = 1;
 const CASES: u64 = 300;
+const STATEMENTS: usize = 26;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=generator");
     println!("cargo:rustc-check-cfg=cfg(difftest_plain)");
-    let without = option("WITHOUT").unwrap_or_default();
     let options = Options {
         seed: number("SEED")?.unwrap_or(SEED),
         cases: number("CASES")?.unwrap_or(CASES),
+        statements: number("STATEMENTS")?.map_or(Ok(STATEMENTS), usize::try_from)?,
         only: number("ONLY")?,
         plain: option("PLAIN").is_some(),
-        without: without.split(',').map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned).collect(),
+        skip: list("SKIP").iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
+        without: list("WITHOUT"),
     };
     if options.plain {
         println!("cargo:rustc-cfg=difftest_plain");
@@ -40,4 +42,10 @@ fn option(name: &str) -> Option<String> {
 fn number(name: &str) -> Result<Option<u64>, Box<dyn Error>> {
     let parse = |text: String| text.parse().map_err(|e| format!("FOREVER_DIFFTEST_{name}={text}: {e}").into());
     option(name).map(parse).transpose()
+}
+
+/// Several of them, with commas between.
+fn list(name: &str) -> Vec<String> {
+    let text = option(name).unwrap_or_default();
+    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }

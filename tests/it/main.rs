@@ -1,2 +1,3 @@
 //! Integration tests, one binary.
+mod examples;
 mod language;

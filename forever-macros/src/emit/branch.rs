@@ -84,7 +84,8 @@ impl Emit<'_> {
                 }
             };
             self.open = open;
-            arms.push(code);
+            let touch = self.touch(&arm.declares);
+            arms.push(if touch.is_empty() { code } else { emit!({ #touch #code }) });
         }
         let past = later_cuts;
         if past {
@@ -142,7 +143,7 @@ impl Emit<'_> {
     ) -> TokenStream {
         let done = Ident::new("Done", Span::mixed_site());
         let is_let_else = matches!(branch.head, Head::LetElse { .. });
-        let has_value = is_let_else && arm.implicit || !matches!(bind, Bind::Discard);
+        let has_value = is_let_else && arm.implicit || wants_value(branch, bind);
         let block_end = self.live(arm.block.end);
         let put_back = self.put_back_stretch(&block_end);
         let items = super::items(&arm.block.stmts);
@@ -155,23 +156,15 @@ impl Emit<'_> {
         }
         if is_let_else && arm.implicit {
             let vars = stmt.declares.iter().filter(|v| !self.made_again(**v)).map(|v| self.ident(*v));
-            return emit!({ #put_back #entry::#done((#(#vars,)*)) });
+            let touch = self.touch(&stmt.declares);
+            return emit!({ #touch #put_back #entry::#done((#(#vars,)*)) });
         }
         if !has_value {
-            let code = self.discarded(&arm.block.stmts);
+            let code = self.plain(&arm.block.stmts);
             return emit!({ #items #code #put_back #entry::#done });
         }
         let code = self.plain_with_end(&arm.block.stmts, &put_back);
         emit!({ #entry::#done({ #items #code }) })
-    }
-
-    /// Statements whose last value nobody wants.
-    fn discarded(&mut self, stmts: &[Stmt]) -> TokenStream {
-        let code = self.plain(stmts);
-        match stmts.last() {
-            Some(Stmt { kind: StmtKind::Plain(syn::Stmt::Expr(_, None)), .. }) => emit!(#code;),
-            _ => code,
-        }
     }
 
     fn head(&mut self, branch: &Branch, arms: &[TokenStream]) -> TokenStream {
@@ -208,7 +201,7 @@ impl Emit<'_> {
         let is_let_else = matches!(branch.head, Head::LetElse { .. });
         let mut arms = Vec::new();
         if branch.arms.iter().any(|a| a.cuts.is_none() && !diverges(&a.block)) {
-            let has_value = is_let_else || !matches!(bind, Bind::Discard);
+            let has_value = is_let_else || wants_value(branch, bind);
             arms.push(if has_value { emit!(#entry::#done(value) => value,) } else { emit!(#entry::#done => {}) });
         }
         for (place, arm) in branch.arms.iter().enumerate().filter(|(_, a)| a.cuts.is_some()) {
@@ -216,13 +209,12 @@ impl Emit<'_> {
             let open = self.open.clone();
             let pat = self.arm_pattern(arm);
             let code = self.arm_rest(arm);
-            let discard = matches!(bind, Bind::Discard) && !is_let_else && ends_in_value(arm);
             self.open = open;
             let pat = if pat.is_empty() { TokenStream::new() } else { emit!((#pat)) };
-            arms.push(if discard { emit!(#entry::#variant #pat => { #code; }) } else { emit!(#entry::#variant #pat => { #code }) });
+            arms.push(emit!(#entry::#variant #pat => { #code }));
         }
         if later_cuts {
-            let has_value = is_let_else || !matches!(bind, Bind::Discard);
+            let has_value = is_let_else || wants_value(branch, bind);
             arms.push(if has_value { emit!(#entry::Past => ::core::unreachable!(),) } else { emit!(#entry::Past => {}) });
         }
         emit!(match #entered { #(#arms)* })
@@ -323,6 +315,11 @@ fn variant_name(branch: &Branch, place: usize) -> Ident {
 fn split(stmts: &[Stmt]) -> (&[Stmt], &[Stmt]) {
     let first = stmts.iter().position(|s| !matches!(s.kind, StmtKind::Plain(_))).unwrap_or(stmts.len());
     stmts.split_at(first)
+}
+
+/// Whether the arms have a value: one that goes somewhere, or one of which only the type matters.
+pub(super) fn wants_value(branch: &Branch, bind: &Bind) -> bool {
+    !matches!(bind, Bind::Discard) || branch.arms.iter().any(ends_in_value)
 }
 
 fn ends_in_value(arm: &Arm) -> bool {

@@ -5,7 +5,7 @@ use syn::Expr;
 
 use super::{Emit, Start, number};
 use crate::cut::Step;
-use crate::names::VarId;
+use crate::names::{VarId, is_ours};
 use crate::plan::Storage;
 use crate::tree::{Bind, CutId, Stmt};
 
@@ -19,6 +19,7 @@ impl Emit<'_> {
         self.open.extend(plain.iter().chain([stmt]).flat_map(|s| &s.declares));
         let bound = match bind {
             Bind::Let { attrs, pat } => {
+                let attrs = attrs.iter().filter(|a| !is_ours(a));
                 let witness = self.witness_of(&stmt.declares);
                 emit!(#(#attrs)* let #pat = #body; #witness)
             }
@@ -144,6 +145,7 @@ impl Emit<'_> {
             // Nothing later needs the value; the resumed fiber goes on without it.
             return emit!(if #fiber.calls(#number) { let _ = #call; } else { #fiber.arrive(#number); });
         }
+        let attrs = attrs.iter().filter(|a| !is_ours(a));
         let values: Vec<_> = exports.iter().map(|v| self.export_value(*v, &live)).collect();
         let kept = self.export_pattern(&exports);
         let restored = match (&result, question) {

@@ -119,5 +119,10 @@ impl VisitMut for Rewrite<'_> {
         }
     }
 
+    fn visit_local_mut(&mut self, local: &mut syn::Local) {
+        local.attrs.retain(|a| !crate::names::is_ours(a));
+        visit_mut::visit_local_mut(self, local);
+    }
+
     fn visit_item_mut(&mut self, _: &mut syn::Item) {}
 }

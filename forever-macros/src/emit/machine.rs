@@ -8,7 +8,7 @@ use super::savable;
 
 use crate::options::Options;
 use crate::plan::Plan;
-use crate::signature::{Signature, turbofish};
+use crate::signature::Signature;
 use crate::tree::Body;
 
 /// What stands in for the body.
@@ -115,8 +115,6 @@ impl Machine<'_> {
         let sig = self.signature;
         let (name, private, output, ctx, original) = (&sig.name, self.private, &sig.output, &sig.ctx, self.original);
         let (impl_generics, ty_generics, where_clause) = sig.generics.split_for_impl();
-        let turbofish = turbofish(&sig.generics);
-        let turbofish = if turbofish.is_empty() { turbofish } else { emit!(::#turbofish) };
         let resources = sig.resources.iter().map(|r| {
             let (pat, ty) = (&r.pat, &r.ty);
             emit!(let #pat = #ctx.resource::<#ty>();)
@@ -128,7 +126,8 @@ impl Machine<'_> {
             emit!(let #pat: #ty = ::core::unimplemented!();)
         });
         let params: Vec<_> = params.collect();
-        let head = emit!(async fn #name #impl_generics (start: ::core::option::Option<#name #ty_generics>, #ctx: &#private::FiberContext, #fiber: &mut #private::Frame) -> #output #where_clause);
+        // An associated function has the user's name in backtraces and hides no function from the body.
+        let head = emit!(async fn #name(start: ::core::option::Option<#name #ty_generics>, #ctx: &#private::FiberContext, #fiber: &mut #private::Frame) -> #output);
         let (items, body) = match &self.code {
             Some((items, body)) => (items.clone(), body.clone()),
             None => (TokenStream::new(), emit!(let _ = (start, #fiber, #ctx); ::core::unimplemented!())),
@@ -141,6 +140,7 @@ impl Machine<'_> {
                 frame: &'run mut #private::Frame,
             ) -> impl ::core::future::Future<Output = ::core::result::Result<Self::Output, Self::Error>> + ::core::marker::Send + 'run {
                 #items
+                impl #impl_generics #name #ty_generics #where_clause {
                 #[cfg(not(rust_analyzer))]
                 #[allow(
                     unused_mut, unreachable_code, unused_braces, unused_parens, unused_labels, clippy::all, clippy::pedantic,
@@ -157,7 +157,8 @@ impl Machine<'_> {
                     #(#params)*
                     #original
                 }
-                #name #turbofish (start, ctx, frame)
+                }
+                Self::#name(start, ctx, frame)
             }
         }
     }

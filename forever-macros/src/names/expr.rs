@@ -34,10 +34,11 @@ impl Names<'_> {
                 Some(id) if path.qself.is_none() => {
                     if let Some(new) = self.renames.get(&id) {
                         let span = path.path.segments[0].ident.span();
-                        path.path.segments[0].ident = new.clone();
+                        path.path.segments[0].ident = new.new.clone();
                         path.path.segments[0].ident.set_span(span);
                     }
-                    self.use_of(id)
+                    let span = path.path.segments[0].ident.span();
+                    self.use_of(id, span)
                 }
                 _ => Flow::Nothing,
             },
@@ -47,15 +48,28 @@ impl Names<'_> {
                 flow.push(self.assignee(&mut e.left));
                 flow
             }
-            Expr::Binary(e) => {
-                let mut flow = self.expr(&mut e.left);
-                let right = self.expr(&mut e.right);
-                match e.op {
-                    syn::BinOp::And(_) | syn::BinOp::Or(_) => flow.push(Flow::Either(vec![Flow::Nothing, right])),
-                    _ => flow.push(right),
+            Expr::Binary(e) => match e.op {
+                syn::BinOp::And(_) => {
+                    let mut parts = Vec::new();
+                    self.conjuncts(e, &mut parts);
+                    // Each is evaluated only if all before it held.
+                    let last = parts.pop().unwrap_or_default();
+                    parts.into_iter().rev().fold(last, |rest, mut first| {
+                        first.push(Flow::Either(vec![Flow::Nothing, rest]));
+                        first
+                    })
                 }
-                flow
-            }
+                syn::BinOp::Or(_) => {
+                    let mut flow = self.expr(&mut e.left);
+                    flow.push(Flow::Either(vec![Flow::Nothing, self.expr(&mut e.right)]));
+                    flow
+                }
+                _ => {
+                    let mut flow = self.expr(&mut e.left);
+                    flow.push(self.expr(&mut e.right));
+                    flow
+                }
+            },
             Expr::Block(e) => {
                 let Some(label) = &e.label else { return self.stmts(&mut e.block.stmts) };
                 let (id, name) = (self.fresh_jump(), label.name.ident.to_string());
@@ -68,7 +82,8 @@ impl Names<'_> {
             Expr::If(e) => {
                 self.scopes.push(Vec::new());
                 let mut flow = self.expr(&mut e.cond);
-                let then = self.stmts(&mut e.then_branch.stmts);
+                let mut then = self.bound_here();
+                then.push(self.stmts(&mut e.then_branch.stmts));
                 self.scopes.pop();
                 let otherwise = e.else_branch.as_mut().map_or(Flow::Nothing, |(_, e)| self.expr(e));
                 flow.push(Flow::Either(vec![then, otherwise]));
@@ -105,7 +120,8 @@ impl Names<'_> {
                 let id = self.enter_loop(e.label.as_ref());
                 self.scopes.push(Vec::new());
                 let mut round = self.expr(&mut e.cond);
-                let body = self.stmts(&mut e.body.stmts);
+                let mut body = self.bound_here();
+                body.push(self.stmts(&mut e.body.stmts));
                 self.scopes.pop();
                 self.jumps.pop();
                 round.push(Flow::Either(vec![body, Flow::Break(id)]));
@@ -173,6 +189,24 @@ impl Names<'_> {
                 flow
             }
         }
+    }
+
+    fn conjuncts(&mut self, e: &mut syn::ExprBinary, parts: &mut Vec<Flow>) {
+        for side in [&mut e.left, &mut e.right] {
+            match &mut **side {
+                Expr::Binary(inner) if matches!(inner.op, syn::BinOp::And(_)) => self.conjuncts(inner, parts),
+                other => {
+                    let flow = self.expr(other);
+                    parts.push(flow);
+                }
+            }
+        }
+    }
+
+    /// What a condition has bound, where it has held.
+    pub(super) fn bound_here(&mut self) -> Flow {
+        let declares: Vec<VarId> = self.top().iter().map(|(_, id)| *id).collect();
+        assign_all(&declares)
     }
 
     fn stmts(&mut self, stmts: &mut [Stmt]) -> Flow {

@@ -15,21 +15,23 @@ impl Names<'_> {
             return Flow::Nothing;
         }
         let mut found = Vec::new();
-        mac.tokens = self.tokens(mac.tokens.clone(), &mut found);
+        // `json!({ key: 1 })`: what stands before a colon is an expression.
+        let keys = mac.path.segments.last().is_some_and(|s| s.ident == "json" || s.ident == "json_internal");
+        mac.tokens = self.tokens(mac.tokens.clone(), keys, &mut found);
         let mut flow = Flow::Nothing;
-        for id in found {
-            flow.push(self.use_of(id));
+        for (id, span) in found {
+            flow.push(self.use_of(id, span));
         }
         flow
     }
 
-    fn tokens(&mut self, tokens: TokenStream, found: &mut Vec<VarId>) -> TokenStream {
+    fn tokens(&mut self, tokens: TokenStream, keys: bool, found: &mut Vec<(VarId, proc_macro2::Span)>) -> TokenStream {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut out = TokenStream::new();
         for (place, token) in tokens.iter().enumerate() {
             let new = match token {
                 TokenTree::Group(group) => {
-                    let mut inner = Group::new(group.delimiter(), self.tokens(group.stream(), found));
+                    let mut inner = Group::new(group.delimiter(), self.tokens(group.stream(), keys, found));
                     inner.set_span(group.span());
                     TokenTree::Group(inner)
                 }
@@ -37,7 +39,7 @@ impl Names<'_> {
                     if ident == "break" || ident == "continue" {
                         self.hidden_jump.get_or_insert(ident.span());
                     }
-                    TokenTree::Ident(self.ident(ident, &tokens, place, found))
+                    TokenTree::Ident(self.ident(ident, &tokens, place, keys, found))
                 }
                 TokenTree::Literal(literal) => TokenTree::Literal(self.literal(literal, found)),
                 punct @ TokenTree::Punct(_) => punct.clone(),
@@ -47,7 +49,7 @@ impl Names<'_> {
         out
     }
 
-    fn ident(&self, ident: &Ident, tokens: &[TokenTree], place: usize, found: &mut Vec<VarId>) -> Ident {
+    fn ident(&self, ident: &Ident, tokens: &[TokenTree], place: usize, keys: bool, found: &mut Vec<(VarId, proc_macro2::Span)>) -> Ident {
         let punct = |i: usize| match tokens.get(i) {
             Some(TokenTree::Punct(p)) => Some((p.as_char(), p.spacing())),
             _ => None,
@@ -58,7 +60,7 @@ impl Names<'_> {
         let is_field = matches!(before, Some(('.', _))) && !matches!(before_that, Some(('.', _)));
         let is_path = matches!((after, after_that), (Some((':', Spacing::Joint)), Some((':', _))))
             || matches!((before_that, before), (Some((':', Spacing::Joint)), Some((':', _))));
-        let is_name = matches!(after, Some((':', Spacing::Alone)))
+        let is_name = !keys && matches!(after, Some((':', Spacing::Alone)))
             || matches!(after, Some(('=', Spacing::Alone))) && !matches!(before, Some(('=' | '<' | '>' | '!', Spacing::Joint)));
         let is_macro = matches!(after, Some(('!', Spacing::Alone)))
             && matches!(tokens.get(place + 2), Some(TokenTree::Group(g)) if g.delimiter() != Delimiter::None);
@@ -67,11 +69,11 @@ impl Names<'_> {
             return ident.clone();
         }
         let Some(id) = self.lookup(&ident.to_string()) else { return ident.clone() };
-        found.push(id);
+        found.push((id, ident.span()));
         renamed(self.renames, id, ident)
     }
 
-    fn literal(&self, literal: &Literal, found: &mut Vec<VarId>) -> Literal {
+    fn literal(&self, literal: &Literal, found: &mut Vec<(VarId, proc_macro2::Span)>) -> Literal {
         let text = literal.to_string();
         if !(text.starts_with('"') || text.starts_with("r\"") || text.starts_with("r#")) {
             return literal.clone();
@@ -80,9 +82,9 @@ impl Names<'_> {
         let mut new = text.clone();
         for capture in captures.into_iter().rev() {
             let Some(id) = self.lookup(&text[capture.clone()]) else { continue };
-            found.push(id);
+            found.push((id, literal.span()));
             if let Some(name) = self.renames.get(&id) {
-                new.replace_range(capture, &name.to_string());
+                new.replace_range(capture, &name.new.to_string());
             }
         }
         if new == text {
@@ -95,7 +97,7 @@ impl Names<'_> {
 }
 
 fn renamed(renames: &Renames, id: VarId, ident: &Ident) -> Ident {
-    let mut new = renames.get(&id).unwrap_or(ident).clone();
+    let mut new = renames.get(&id).map_or(ident, |rename| &rename.new).clone();
     new.set_span(ident.span());
     new
 }

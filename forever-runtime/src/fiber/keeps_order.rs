@@ -77,6 +77,8 @@ impl<T: KeepsOrder + ?Sized> KeepsOrder for &mut T {}
 impl<T: KeepsOrder + ?Sized> KeepsOrder for Box<T> {}
 impl<T: KeepsOrder + ?Sized> KeepsOrder for Rc<T> {}
 impl<T: KeepsOrder + ?Sized> KeepsOrder for Arc<T> {}
+/// A resource is given anew on every run, by the same program: it keeps its order as a constant does.
+impl<T: KeepsOrder + ?Sized> KeepsOrder for super::Res<T> {}
 impl<T: KeepsOrder + ToOwned + ?Sized> KeepsOrder for Cow<'_, T> {}
 
 #[cfg(test)]

@@ -12,8 +12,12 @@ use super::prng::Prng;
 pub(crate) struct Options {
     pub(crate) seed: u64,
     pub(crate) cases: u64,
+    /// How many statements a body has at most.
+    pub(crate) statements: usize,
     /// One case instead of all.
     pub(crate) only: Option<u64>,
+    /// Cases to leave out.
+    pub(crate) skip: BTreeSet<u64>,
     /// Leaves the fibers out.
     pub(crate) plain: bool,
     /// Constructs that no body may contain.
@@ -26,18 +30,26 @@ pub(crate) fn generate(options: &Options) -> Result<String, String> {
     let numbers = options.only.map_or(0..options.cases, |only| only..only + 1);
     let mut modules = String::new();
     let mut table = String::new();
-    for number in numbers {
-        let function = choose(options.seed, number, &without)?;
+    for number in numbers.filter(|number| !options.skip.contains(number)) {
+        let function = choose(options, number, &without)?;
         write_case(&function, number, options, &mut modules, &mut table);
     }
     let names: Vec<&str> = Construct::ALL.iter().map(|c| c.text()).collect();
-    let whole = options.only.is_none() && without.is_empty() && options.cases >= 300;
+    let whole = options.only.is_none()
+        && without.is_empty()
+        && options.skip.is_empty()
+        && options.cases >= 300
+        && options.statements >= crate::STATEMENTS;
+    let Options { seed, statements, without, .. } = options;
+    let mut chosen = format!("FOREVER_DIFFTEST_SEED={seed} FOREVER_DIFFTEST_STATEMENTS={statements}");
+    if !without.is_empty() {
+        write!(chosen, " FOREVER_DIFFTEST_WITHOUT='{}'", without.join(",")).expect("a string takes everything");
+    }
     Ok(format!(
         "/// Whether there are enough cases to ask for every construct.\npub(crate) const WHOLE: bool = {whole};\n\
-         pub(crate) const SEED: u64 = {};\n\
+         /// What chooses these texts, without the numbers of the cases.\npub(crate) const CHOSEN: &str = {chosen:?};\n\
          pub(crate) static CONSTRUCTS: &[&str] = &{names:?};\n\
-         pub(crate) static CASES: &[Case] = &[\n{table}];\n{modules}",
-        options.seed
+         pub(crate) static CASES: &[Case] = &[\n{table}];\n{modules}"
     ))
 }
 
@@ -47,9 +59,9 @@ fn named(text: &str) -> Result<Construct, String> {
 }
 
 /// The first function of a case that has none of the unwanted constructs.
-fn choose(seed: u64, number: u64, without: &BTreeSet<Construct>) -> Result<Function, String> {
+fn choose(options: &Options, number: u64, without: &BTreeSet<Construct>) -> Result<Function, String> {
     (0..2000)
-        .map(|attempt| Function::random(Prng::new(seed, number, attempt)))
+        .map(|attempt| Function::random(Prng::new(options.seed, number, attempt), options.statements))
         .find(|function| function.steps > 0 && function.constructs.is_disjoint(without))
         .ok_or_else(|| format!("no body for case {number} is without {without:?}"))
 }

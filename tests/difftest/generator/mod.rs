@@ -34,8 +34,6 @@ use types::{Ty, VALUES};
 
 /// How many checkpoints a run of a body makes at most.
 const FUEL: usize = 55;
-/// How many statements a body has at most.
-const STATEMENTS: usize = 26;
 
 /// A statement or an expression, and whether what comes after it is never reached.
 pub(crate) type Written = (Code, bool);
@@ -88,9 +86,10 @@ pub(crate) struct Function {
 
 impl Function {
     /// A random function.
-    pub(crate) fn random(mut prng: Prng) -> Self {
+    pub(crate) fn random(mut prng: Prng, most_statements: usize) -> Self {
         let output = prng.pick(&VALUES);
-        let statements = 5 + prng.below(STATEMENTS - 5);
+        let fewest = most_statements / 4;
+        let statements = 1 + fewest + prng.below(most_statements.saturating_sub(fewest).max(1));
         let mut body = Body {
             prng,
             scope: Scope::default(),
@@ -110,7 +109,7 @@ impl Function {
             moves_allowed: true,
         };
         let parameters = (0..body.prng.below(4)).map(|_| body.parameter()).collect();
-        let (mut lines, diverged) = body.lines(STATEMENTS);
+        let (mut lines, diverged) = body.lines(statements);
         if !diverged {
             lines.push(body.note());
             lines.push(code!["Ok(", body.at(Construct::StepReturn, output, 1), ")"]);

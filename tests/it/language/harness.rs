@@ -1,4 +1,13 @@
-//! Runs a fiber without a kill and killed after each of its checkpoints, and compares outcome and effects.
+//! Runs a fiber without a kill and killed after each of its checkpoints, and compares outcome and effects, also with those
+//! of the same body as a plain `async fn`.
+//!
+//! [`twin!`] makes a fiber and the plain function out of one text: in the plain one `step!(body)` is `body` and `call!(child)`
+//! runs the child's plain function. Test files import the plain macros by name; `#[fiber]` knows its own by their names.
+use std::cell::RefCell;
+use std::fmt::Debug;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use forever::Fiber;
@@ -6,74 +15,231 @@ use forever::testing::{From, Outcome, Played, Stage};
 
 /// The outside world: what was done, in order, and how often each step finished.
 #[derive(Clone, Debug, Default)]
-pub struct Io(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Io(Arc<Mutex<Vec<String>>>);
 
 impl Io {
-    pub fn log(&self, what: impl Into<String>) {
+    pub(crate) fn log(&self, what: impl Into<String>) {
         self.0.lock().unwrap().push(what.into());
     }
 
-    pub fn taken(&self) -> Vec<String> {
+    pub(crate) fn taken(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 
     /// A step's work: logged, gives its argument back.
-    pub async fn did<T>(&self, what: impl Into<String>, value: T) -> anyhow::Result<T> {
+    pub(crate) async fn did<T>(&self, what: impl Into<String>, value: T) -> anyhow::Result<T> {
         tokio::task::yield_now().await;
         self.log(what);
         Ok(value)
     }
 
-    pub async fn fails(&self, what: &str) -> anyhow::Result<u32> {
+    /// A step's work that cannot fail.
+    pub(crate) async fn get<T>(&self, what: impl Into<String>, value: T) -> T {
+        tokio::task::yield_now().await;
+        self.log(what);
+        value
+    }
+
+    /// A step's work that fails.
+    pub(crate) async fn fails(&self, what: &str) -> anyhow::Result<u32> {
+        tokio::task::yield_now().await;
         self.log(what);
         anyhow::bail!("{what} failed")
     }
 }
 
-fn text<T: std::fmt::Debug>(outcome: &Outcome<T>) -> String {
-    format!("{outcome:?}")
+thread_local! {
+    /// The world of the plain function that runs on this thread.
+    static WORLD: RefCell<Io> = RefCell::default();
 }
 
-async fn play<F: Fiber>(io: &Io, from: From<F>, kill: Option<usize>) -> Played<F::Output> {
-    Stage::new().resource(io.clone()).play(from, kill).await
+/// What a plain function has in place of its resource.
+pub(crate) fn world() -> Io {
+    WORLD.with_borrow(Io::clone)
+}
+
+/// A fiber whose body is also known as a plain function.
+pub(crate) trait Twin: Fiber {
+    fn plain(self) -> impl Future<Output = Result<Self::Output, Self::Error>>;
+}
+
+/// A fiber and a plain function with the same body. The first parameter is the [`Io`].
+macro_rules! twin {
+    ($(#[$attr:meta])* async fn $name:ident($io:ident $(, $arg:ident: $ty:ty)* $(,)?) -> $output:ty { $($body:tt)* }) => {
+        $(#[$attr])*
+        #[forever::fiber]
+        async fn $name($io: forever::Res<$crate::language::harness::Io> $(, $arg: $ty)*) -> $output { $($body)* }
+
+        #[allow(clippy::all, clippy::pedantic)]
+        impl $crate::language::harness::Twin for $name {
+            async fn plain(self) -> $output {
+                let $io = $crate::language::harness::world();
+                let _ = &$io;
+                let Self { $($arg,)* .. } = self;
+                $($body)*
+            }
+        }
+    };
+}
+pub(crate) use twin;
+
+/// `step!` of a plain function.
+macro_rules! plain_step {
+    ($name:literal, $($rest:tt)+) => { $crate::language::harness::plain_step!($($rest)+) };
+    ($body:expr) => { $body };
+}
+pub(crate) use plain_step;
+
+/// `call!` of a plain function.
+macro_rules! plain_call {
+    ($call:expr) => {
+        Box::pin($crate::language::harness::Twin::plain($call)).await
+    };
+}
+pub(crate) use plain_call;
+
+/// What a body came to: its end, its effects, its snapshots.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) outcome: String,
+    pub(crate) log: Vec<String>,
+    pub(crate) snapshots: Vec<String>,
+}
+
+type Playing<'a> = Pin<Box<dyn Future<Output = Played<String>> + 'a>>;
+/// Plays a fiber from the start or from a snapshot, until its end or the given checkpoint.
+type Player<'a> = &'a dyn Fn(Io, Option<String>, Option<usize>) -> Playing<'a>;
+
+fn text<T: Debug>(outcome: Outcome<T>) -> Outcome<String> {
+    match outcome {
+        Outcome::Completed(value) => Outcome::Completed(format!("{value:?}")),
+        Outcome::Failed(why) => Outcome::Failed(why),
+        Outcome::Parked(why) => Outcome::Parked(why),
+        Outcome::Killed => Outcome::Killed,
+    }
+}
+
+fn shown(outcome: &Outcome<String>) -> String {
+    match outcome {
+        Outcome::Completed(value) => format!("Completed({value})"),
+        other => format!("{other:?}"),
+    }
+}
+
+async fn play<F: Fiber>(io: Io, from: From<F>, kill: Option<usize>) -> Played<String>
+where
+    F::Output: Debug,
+{
+    let played = Stage::new().resource(io).play(from, kill).await;
+    Played { snapshots: played.snapshots, outcome: text(played.outcome) }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
 /// Plays the fiber in one go, then killed after each checkpoint, then killed after every checkpoint in a row.
 /// Gives back the outcome, the log and the snapshots of the run in one go.
 #[track_caller]
-pub fn everywhere<F: Fiber>(make: impl Fn() -> F) -> (String, Vec<String>, Vec<String>)
+pub(crate) fn everywhere<F: Fiber>(make: impl Fn() -> F) -> (String, Vec<String>, Vec<String>)
 where
-    F::Output: std::fmt::Debug,
+    F::Output: Debug,
 {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
+    let seen = everywhere_seen(make);
+    (seen.outcome, seen.log, seen.snapshots)
+}
+
+#[track_caller]
+fn everywhere_seen<F: Fiber>(make: impl Fn() -> F) -> Seen
+where
+    F::Output: Debug,
+{
+    block_on(killed_everywhere(&|io, snapshot, kill| {
+        let from = snapshot.map_or_else(|| From::Start(make()), From::Snapshot);
+        Box::pin(play::<F>(io, from, kill))
+    }))
+}
+
+async fn killed_everywhere(play: Player<'_>) -> Seen {
+    let io = Io::default();
+    let whole = play(io.clone(), None, None).await;
+    let (want, log) = (whole.outcome, io.taken());
+    for k in 1..=whole.snapshots.len() {
         let io = Io::default();
-        let whole = play(&io, From::Start(make()), None).await;
-        let (want, log) = (text(&whole.outcome), io.taken());
-        for k in 1..=whole.snapshots.len() {
-            let io = Io::default();
-            let killed = play(&io, From::Start(make()), Some(k)).await;
-            assert!(matches!(killed.outcome, Outcome::Killed), "not killed at {k}: {:?}", killed.outcome);
-            let snapshot = killed.snapshots.last().unwrap().clone();
-            assert_eq!(snapshot, whole.snapshots[k - 1], "another snapshot at checkpoint {k}");
-            let resumed = play::<F>(&io, From::Snapshot(snapshot.clone()), None).await;
-            assert_eq!(text(&resumed.outcome), want, "killed after checkpoint {k}: {snapshot}");
-            assert_eq!(io.taken(), log, "killed after checkpoint {k}: {snapshot}");
-            assert_eq!(resumed.snapshots, whole.snapshots[k..], "killed after checkpoint {k}: {snapshot}");
+        let killed = play(io.clone(), None, Some(k)).await;
+        assert_eq!(killed.outcome, Outcome::Killed, "at checkpoint {k}");
+        let snapshot = killed.snapshots.last().unwrap().clone();
+        assert_eq!(snapshot, whole.snapshots[k - 1], "another snapshot at checkpoint {k}");
+        let resumed = play(io.clone(), Some(snapshot.clone()), None).await;
+        assert_eq!(resumed.outcome, want, "killed after checkpoint {k}: {snapshot}");
+        assert_eq!(io.taken(), log, "killed after checkpoint {k}: {snapshot}");
+        assert_eq!(resumed.snapshots, whole.snapshots[k..], "killed after checkpoint {k}: {snapshot}");
+    }
+    if !whole.snapshots.is_empty() {
+        let io = Io::default();
+        let mut played = play(io.clone(), None, Some(1)).await;
+        let mut made = 1;
+        while played.outcome == Outcome::Killed {
+            let snapshot = played.snapshots.last().unwrap().clone();
+            played = play(io.clone(), Some(snapshot), Some(1)).await;
+            made += played.snapshots.len();
         }
-        if !whole.snapshots.is_empty() {
-            let io = Io::default();
-            let mut played = play(&io, From::Start(make()), Some(1)).await;
-            let mut made = 1;
-            while matches!(played.outcome, Outcome::Killed) {
-                let snapshot = played.snapshots.last().unwrap().clone();
-                played = play::<F>(&io, From::Snapshot(snapshot), Some(1)).await;
-                made += played.snapshots.len();
-            }
-            assert_eq!(text(&played.outcome), want, "killed after every checkpoint");
-            assert_eq!(io.taken(), log, "killed after every checkpoint");
-            assert_eq!(made, whole.snapshots.len());
+        assert_eq!(played.outcome, want, "killed after every checkpoint");
+        assert_eq!(io.taken(), log, "killed after every checkpoint");
+        assert_eq!(made, whole.snapshots.len());
+    }
+    Seen { outcome: shown(&want), log, snapshots: whole.snapshots }
+}
+
+/// [`everywhere`], and the plain function comes to the same.
+#[track_caller]
+pub(crate) fn same<F: Twin>(make: impl Fn() -> F) -> Seen
+where
+    F::Output: Debug,
+    F::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    same_as_plain(&make, |_| make().plain())
+}
+
+/// [`everywhere`], and the plain future comes to the same; it is given its own world.
+#[track_caller]
+pub(crate) fn same_as_plain<F: Fiber, P, E>(make: impl Fn() -> F, plain: impl FnOnce(Io) -> P) -> Seen
+where
+    F::Output: Debug,
+    P: Future<Output = Result<F::Output, E>>,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let io = Io::default();
+    WORLD.set(io.clone());
+    let ended = std::panic::catch_unwind(AssertUnwindSafe(|| block_on(plain(io.clone()))));
+    let want = match ended {
+        Ok(Ok(value)) => Outcome::Completed(format!("{value:?}")),
+        Ok(Err(error)) => Outcome::Failed(error.into().to_string()),
+        Err(panic) => {
+            let message = panic.downcast_ref::<&str>().map(ToString::to_string).or_else(|| panic.downcast_ref::<String>().cloned());
+            Outcome::Failed(format!("panicked: {}", message.unwrap_or_default()))
         }
-        (want, log, whole.snapshots)
-    })
+    };
+    let seen = everywhere_seen(make);
+    assert_eq!(seen.outcome, shown(&want), "the plain function ends otherwise");
+    assert_eq!(seen.log, io.taken(), "the plain function does something else");
+    seen
+}
+
+/// The locals in a snapshot, by name, as JSON.
+pub(crate) fn locals(snapshot: &str) -> Vec<(String, serde_json::Value)> {
+    let snapshot: serde_json::Value = serde_json::from_str(snapshot).unwrap();
+    snapshot["locals"].as_object().unwrap().iter().map(|(k, v)| (k.clone(), v.clone())).collect()
+}
+
+/// The names of the locals in a snapshot, sorted.
+pub(crate) fn names(snapshot: &str) -> Vec<String> {
+    let mut names: Vec<_> = locals(snapshot).into_iter().map(|(name, _)| name).collect();
+    names.sort();
+    names
+}
+
+/// Where the snapshots were taken, in order.
+pub(crate) fn places(snapshots: &[String]) -> Vec<String> {
+    snapshots.iter().map(|s| serde_json::from_str::<serde_json::Value>(s).unwrap()["at"].as_str().unwrap().to_owned()).collect()
 }

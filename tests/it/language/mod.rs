@@ -1,3 +1,22 @@
 //! Every construct of the language: a body as fiber behaves as the plain function does, killed at every checkpoint.
 mod basic;
 mod harness;
+
+mod borrows;
+mod calls;
+mod closures;
+mod conditions;
+mod drops;
+mod errors;
+mod fresh;
+mod generics;
+mod labels;
+mod loops;
+mod macros;
+mod moves;
+mod operands;
+mod patterns;
+mod shadowing;
+mod snapshot;
+mod spans;
+mod steps;

@@ -8,11 +8,14 @@
 //! |---|---|---|
 //! | `FOREVER_DIFFTEST_SEED` | other bodies | 1 |
 //! | `FOREVER_DIFFTEST_CASES` | how many | 300 |
+//! | `FOREVER_DIFFTEST_STATEMENTS` | how many statements a body has at most | 26 |
 //! | `FOREVER_DIFFTEST_ONLY` | this case alone, and its text is printed | all |
+//! | `FOREVER_DIFFTEST_SKIP` | cases to leave out, by number, with commas between | none |
 //! | `FOREVER_DIFFTEST_WITHOUT` | constructs that no body may contain, by name, with commas between | none |
 //! | `FOREVER_DIFFTEST_PLAIN` | if set, the plain functions alone | both |
 //!
-//! The number of a case and a seed determine its text, whatever the number of cases.
+//! The number of a case, the seed, the number of statements and the constructs left out determine its text; how many cases there
+//! are does not.
 
 #[allow(warnings, clippy::all, clippy::pedantic)]
 mod cases;

@@ -12,7 +12,7 @@ use forever::testing::{From, Outcome, Played, Stage};
 use forever_difftest::Io;
 
 #[cfg(not(difftest_plain))]
-use super::cases::SEED;
+use super::cases::CHOSEN;
 use super::cases::{CASES, CONSTRUCTS, WHOLE};
 
 /// A construct that fewer cases contain has gone from the generator.
@@ -180,8 +180,8 @@ impl Differential<'_> {
         let log = io.log();
         let mut finished: Vec<&str> = log.iter().filter_map(|line| line.strip_prefix("finished ")?.split(' ').next()).collect();
         finished.sort_unstable();
-        if let Some(twice) = finished.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(self.report(manner, snapshot, &format!("call {} finished twice", twice[0]), io));
+        if let Some([call, ..]) = finished.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(self.report(manner, snapshot, &format!("call {call} finished twice"), io));
         }
         if log != self.log {
             let at = log.iter().zip(&self.log).take_while(|(a, b)| a == b).count();
@@ -192,10 +192,10 @@ impl Differential<'_> {
 
     fn report(&self, manner: &str, snapshot: Option<&String>, what: &str, io: &Io) -> String {
         let Case { number, source, .. } = self.case;
-        let logs = |log: &[String]| log.iter().map(|line| format!("    {line}\n")).collect::<String>();
+        let logs = |log: &[String]| log.join("\n    ");
         format!(
-            "case {number} in world {}, {manner}: {what}\n\n{source}\nsnapshot: {}\nplain result: {:?}\nplain log:\n{}fiber log:\n{}\
-             again: FOREVER_DIFFTEST_SEED={SEED} FOREVER_DIFFTEST_ONLY={number} cargo test -p forever-difftest\n",
+            "case {number} in world {}, {manner}: {what}\n\n{source}\nsnapshot: {}\nplain result: {:?}\nplain log:\n    {}\nfiber log:\n    {}\n\
+             again: {CHOSEN} FOREVER_DIFFTEST_ONLY={number} cargo test -p forever-difftest\n",
             self.world,
             snapshot.map_or("none", String::as_str),
             self.expected,

@@ -1,0 +1,149 @@
+//! What is measured, each in a process of its own.
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use forever::prelude::*;
+use forever::{Durability, testing};
+
+use crate::usage::Usage;
+
+/// The database of a run, in its folder.
+const DATABASE: &str = "bench.db";
+
+/// What a child process does.
+#[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
+pub(crate) enum Work {
+    /// Nothing: a process that starts.
+    Start,
+    /// So many commits of one row of so many bytes, with nothing around SQLite.
+    Floor { commits: u64, bytes: usize, power: bool },
+    /// So many fibers at once, of so many steps each.
+    Fibers { fibers: u64, steps: u64, power: bool },
+    /// One fiber without end; it stops, and waits to be killed, after so many steps of this process.
+    Endless { steps: u64, power: bool },
+}
+
+/// The state of the fibers: 160 bytes that are different after each step.
+fn payload(step: u64) -> String {
+    let mut state = step;
+    let mut word = || {
+        // SplitMix64.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        format!("{:016x}", z ^ (z >> 31))
+    };
+    (0..10).map(|_| word()).collect()
+}
+
+/// A fiber that is nothing but steps.
+#[fiber]
+async fn work(probe: Res<Probe>, number: u64, steps: u64) -> anyhow::Result<String> {
+    let mut state = payload(number);
+    for step in 0..steps {
+        state = step!("work", probe.step(number + step).await);
+    }
+    Ok(state)
+}
+
+/// What the steps do.
+struct Probe {
+    passed: AtomicU64,
+    stop_after: u64,
+}
+
+impl Probe {
+    fn new(stop_after: u64) -> Self {
+        Probe { passed: AtomicU64::new(0), stop_after }
+    }
+
+    async fn step(&self, number: u64) -> String {
+        if self.stop_after < u64::MAX {
+            let passed = self.passed.fetch_add(1, Ordering::Relaxed);
+            if passed == 0 {
+                say("step");
+            }
+            if passed == self.stop_after {
+                say("stopped");
+                std::future::pending::<()>().await;
+            }
+        }
+        payload(number)
+    }
+}
+
+/// Says something to the parent.
+fn say(word: &str) {
+    println!("{word}");
+    let _ = std::io::stdout().flush();
+}
+
+/// The length of the snapshots that [`work`] leaves.
+#[tokio::main(flavor = "current_thread")]
+pub(crate) async fn snapshot_bytes() -> usize {
+    let stage = testing::Stage::new().resource(Probe::new(u64::MAX));
+    let played = stage.play(testing::From::Start(work(0, 10_000)), Some(1_000)).await;
+    played.snapshots.last().map_or(0, String::len)
+}
+
+/// Does the work in the folder `dir`.
+pub(crate) fn run(work: Work, dir: &Path) -> anyhow::Result<()> {
+    match work {
+        Work::Start => {
+            say("step");
+            std::thread::park();
+            Ok(())
+        }
+        Work::Floor { commits, bytes, power } => floor(dir, commits, bytes, power),
+        Work::Fibers { fibers, steps, power } => many(dir, fibers, steps, power),
+        Work::Endless { steps, power } => endless(dir, steps, power),
+    }
+}
+
+/// As much as the disk and SQLite allow: a prepared statement that replaces one row, a commit each time.
+fn floor(dir: &Path, commits: u64, bytes: usize, power: bool) -> anyhow::Result<()> {
+    let conn = rusqlite::Connection::open(dir.join(DATABASE))?;
+    conn.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
+    conn.pragma_update(None, "synchronous", if power { "FULL" } else { "NORMAL" })?;
+    conn.execute_batch("CREATE TABLE snapshots (fiber INTEGER PRIMARY KEY, number INTEGER NOT NULL, data TEXT NOT NULL) STRICT")?;
+    conn.execute("INSERT INTO snapshots VALUES (1, 0, '')", ())?;
+    let mut update = conn.prepare("UPDATE snapshots SET number = ?1, data = ?2 WHERE fiber = 1")?;
+    let begun = Usage::now();
+    for number in 0..commits {
+        let mut data = payload(number);
+        data.extend(std::iter::repeat_n('-', bytes.saturating_sub(data.len())));
+        update.execute((i64::try_from(number)?, data))?;
+    }
+    begun.tell();
+    Ok(())
+}
+
+async fn open(dir: &Path, power: bool, probe: Probe) -> anyhow::Result<Forever> {
+    let durability = if power { Durability::Power } else { Durability::Process };
+    Ok(Forever::builder().sqlite(dir.join(DATABASE)).durability(durability).resource(probe).fiber::<work>().open().await?)
+}
+
+#[tokio::main]
+async fn many(dir: &Path, fibers: u64, steps: u64, power: bool) -> anyhow::Result<()> {
+    let forever = open(dir, power, Probe::new(u64::MAX)).await?;
+    let begun = Usage::now();
+    let mut tasks = Vec::new();
+    for number in 0..fibers {
+        let forever = forever.clone();
+        tasks.push(tokio::spawn(async move { forever.run(work(number, steps)).await }));
+    }
+    for task in tasks {
+        task.await??;
+    }
+    begun.tell();
+    forever.close().await?;
+    Ok(())
+}
+
+#[tokio::main]
+async fn endless(dir: &Path, steps: u64, power: bool) -> anyhow::Result<()> {
+    let forever = open(dir, power, Probe::new(steps)).await?;
+    forever.spawn(work(0, u64::MAX)).key("endless").await?.wait().await?;
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! The few command line flags of the examples: `--name value` and `--name`, each wrong one with a message of its own.
+use std::process::exit;
+use std::str::FromStr;
+
+/// What is left of a command line.
+pub(crate) struct Args {
+    usage: &'static str,
+    left: Vec<String>,
+}
+
+impl Args {
+    /// Takes the command line; shows `usage` and ends the program if it asks for help.
+    pub(crate) fn of_program(usage: &'static str) -> Self {
+        let mut args = Args { usage, left: std::env::args().skip(1).collect() };
+        if args.flag("--help") || args.flag("-h") {
+            println!("{usage}");
+            exit(0);
+        }
+        args
+    }
+
+    /// Whether the flag `name` is there.
+    pub(crate) fn flag(&mut self, name: &str) -> bool {
+        let found = self.left.iter().position(|arg| arg == name);
+        found.map(|at| self.left.remove(at)).is_some()
+    }
+
+    /// The value after `name`, if it is there; a value that `check` turns down ends the program.
+    pub(crate) fn value<T: FromStr>(&mut self, name: &str, wanted: &str, check: impl Fn(&T) -> bool) -> Option<T> {
+        let at = self.left.iter().position(|arg| arg == name)?;
+        self.left.remove(at);
+        if at == self.left.len() {
+            self.wrong(&format!("`{name}` needs a value: {wanted}"));
+        }
+        let text = self.left.remove(at);
+        match text.parse() {
+            Ok(value) if check(&value) => Some(value),
+            _ => self.wrong(&format!("`{name} {text}`: expected {wanted}")),
+        }
+    }
+
+    /// Ends the program if anything is left.
+    pub(crate) fn finish(self) {
+        if let Some(arg) = self.left.first() {
+            self.wrong(&format!("unknown argument `{arg}`"));
+        }
+    }
+
+    fn wrong(&self, why: &str) -> ! {
+        eprintln!("error: {why}\n\n{}", self.usage);
+        exit(2);
+    }
+}

@@ -1,0 +1,227 @@
+//! The examples, run as a person runs them.
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// How long an example may take before it is called hung; many times what it needs.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// An example, built by cargo beside this test.
+fn example(name: &str) -> Command {
+    let test = std::env::current_exe().unwrap();
+    let target = test.parent().and_then(Path::parent).expect("tests are built in `deps`, beside `examples`");
+    let path = target.join("examples").join(name);
+    assert!(path.exists(), "{} is not there: `cargo test` builds it, and so does `cargo build --examples`", path.display());
+    let mut command = Command::new(path);
+    for name in ["OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL", "NO_COLOR"] {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs a program to its end; kills it if it hangs.
+fn run(command: &mut Command) -> (Output, String) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut pipe, (tell, told)) = (child.stdout.take().unwrap(), mpsc::channel());
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        let _ = tell.send(pipe.read_to_string(&mut text).map(|_| text));
+    });
+    let text = told.recv_timeout(LONGEST).unwrap_or_else(|_| {
+        let _ = child.kill();
+        panic!("it hangs: {command:?}")
+    });
+    (child.wait_with_output().unwrap(), text.unwrap())
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[cfg(unix)]
+mod kill_and_resume {
+    use super::*;
+
+    #[test]
+    fn twenty_kills_repeat_no_finished_step() {
+        let (output, text) = run(&mut example("kill_and_resume"));
+        assert!(output.status.success(), "{text}{}", errors(&output));
+        assert_eq!(text.lines().last(), Some("kills=20 steps=60 repeated_finished_steps=0 result=ok"));
+        assert_eq!(text.lines().filter(|line| line.starts_with("✗ kill ")).count(), 20);
+        assert!(!text.contains('\x1b'), "colour in a pipe");
+    }
+
+    #[test]
+    fn fifty_kills_repeat_no_finished_step() {
+        let (output, text) = run(example("kill_and_resume").args(["--kills", "50", "--steps", "120", "--seed", "7"]));
+        assert!(output.status.success(), "{text}{}", errors(&output));
+        assert_eq!(text.lines().last(), Some("kills=50 steps=120 repeated_finished_steps=0 result=ok"));
+        for place in ["before any step", "inside `", "between steps"] {
+            assert!(text.contains(place), "no kill {place}: {text}");
+        }
+    }
+
+    #[test]
+    fn more_kills_than_steps_repeat_no_finished_step() {
+        let (output, text) = run(example("kill_and_resume").args(["--kills", "15", "--steps", "2", "--seed", "3"]));
+        assert!(output.status.success(), "{text}{}", errors(&output));
+        assert_eq!(text.lines().last(), Some("kills=15 steps=2 repeated_finished_steps=0 result=ok"));
+    }
+}
+
+#[test]
+fn wrong_arguments_of_examples_are_explained() {
+    let cases: [(&str, &[&str], &str); 7] = [
+        ("kill_and_resume", &["--kills", "many"], "error: `--kills many`: expected a number from 0 to 1000"),
+        ("kill_and_resume", &["--steps", "1"], "error: `--steps 1`: expected a number from 2 to 10000"),
+        ("kill_and_resume", &["--seed"], "error: `--seed` needs a value: a number"),
+        ("kill_and_resume", &["--fast"], "error: unknown argument `--fast`"),
+        ("research", &["--crash-after", "0"], "error: `--crash-after 0`: expected a number from 1"),
+        ("research", &["--db"], "error: `--db` needs a value: a path"),
+        ("research", &["why"], "error: unknown argument `why`"),
+    ];
+    for (name, arguments, message) in cases {
+        let (output, text) = run(example(name).args(arguments));
+        assert_eq!(output.status.code(), Some(2), "{name} {arguments:?}");
+        assert_eq!(text, "");
+        let errors = errors(&output);
+        assert_eq!(errors.lines().next(), Some(message));
+        assert!(errors.contains(&format!("usage: {name}")), "{errors}");
+    }
+}
+
+#[test]
+fn examples_explain_themselves() {
+    for name in ["kill_and_resume", "research"] {
+        let (output, text) = run(example(name).arg("--help"));
+        assert_eq!(output.status.code(), Some(0));
+        assert!(text.contains(&format!("usage: {name}")), "{text}");
+    }
+}
+
+mod research {
+    use super::*;
+
+    const ANSWER: &str = "answer: The Eiffel Tower is 191.5 m higher than the Great Pyramid of Giza: 330 m and 138.5 m.";
+    /// Three turns of the model and three calls of tools.
+    const STEPS: usize = 6;
+
+    fn research(db: &Path) -> Command {
+        let mut command = example("research");
+        command.arg("--db").arg(db);
+        command
+    }
+
+    /// The scripted model in a process of its own, which outlives those that ask it.
+    struct Model {
+        child: Child,
+        lines: mpsc::Receiver<String>,
+        url: String,
+    }
+
+    impl Model {
+        fn start() -> Self {
+            let mut child = example("research").arg("--serve").stdout(Stdio::piped()).spawn().unwrap();
+            let output = BufReader::new(child.stdout.take().unwrap());
+            let (tell, lines) = mpsc::channel();
+            std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
+            let url = lines.recv_timeout(LONGEST).unwrap();
+            Model { child, lines, url }
+        }
+
+        /// Makes a command ask this model.
+        fn asked_by<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+            command.envs([("OPENAI_BASE_URL", self.url.as_str()), ("OPENAI_API_KEY", "test"), ("OPENAI_MODEL", "script")])
+        }
+
+        /// Ends it; gives the requests that came.
+        fn requests(mut self) -> Vec<String> {
+            self.child.kill().unwrap();
+            self.lines.iter().collect()
+        }
+    }
+
+    impl Drop for Model {
+        fn drop(&mut self) {
+            let _ = self.child.kill().and_then(|()| self.child.wait());
+        }
+    }
+
+    fn fresh() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let db = dir.path().join("research.db");
+        (dir, db)
+    }
+
+    /// The steps that a run did, and those that it did not repeat.
+    fn steps(text: &str) -> (Vec<&str>, Vec<&str>) {
+        let all = |prefix| text.lines().filter_map(move |line| line.strip_prefix(prefix)).collect();
+        (all("step done: "), all("  ✓ "))
+    }
+
+    #[test]
+    fn an_answer_is_found_and_kept() {
+        let (_dir, db) = fresh();
+        let (output, text) = run(&mut research(&db));
+        assert!(output.status.success(), "{text}{}", errors(&output));
+        assert_eq!(text.lines().last(), Some(ANSWER));
+        assert_eq!(steps(&text).0.len(), STEPS);
+        let (output, again) = run(&mut research(&db));
+        assert!(output.status.success(), "{again}{}", errors(&output));
+        assert_eq!(again.lines().last(), Some(ANSWER));
+        assert_eq!(steps(&again), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_crash_after_any_step_changes_no_answer_and_repeats_no_turn() {
+        let (_dir, db) = fresh();
+        let (_, whole) = run(&mut research(&db));
+        let (all, _) = steps(&whole);
+        for crash in 1..=STEPS {
+            let model = Model::start();
+            let (_dir, db) = fresh();
+            let (output, before) = run(model.asked_by(research(&db).args(["--crash-after", &crash.to_string()])));
+            assert!(!output.status.success(), "{before}");
+            assert_eq!(steps(&before), (all[..crash].to_vec(), vec![]));
+            let (output, after) = run(model.asked_by(&mut research(&db)));
+            assert!(output.status.success(), "{after}{}", errors(&output));
+            assert_eq!(steps(&after), (all[crash..].to_vec(), all[..crash].to_vec()));
+            assert_eq!(after.lines().last(), Some(ANSWER));
+            let tools = [&before, &after].map(|text| text.lines().filter(|line| line.starts_with("  tool: ")).count());
+            assert_eq!(tools[0] + tools[1], 3, "bodies of tools that ran: {before}{after}");
+            let turns =
+                ["turn 1 of a model, after 2 messages", "turn 2 of a model, after 5 messages", "turn 3 of a model, after 7 messages"];
+            assert_eq!(model.requests(), turns, "crash after step {crash}");
+        }
+    }
+
+    #[test]
+    fn a_crash_after_every_step_repeats_nothing() {
+        let (_dir, db) = fresh();
+        let model = Model::start();
+        let mut done = Vec::new();
+        for step in 0..STEPS {
+            let (output, text) = run(model.asked_by(research(&db).args(["--crash-after", "1"])));
+            assert!(!output.status.success(), "{text}");
+            let (now, kept) = steps(&text);
+            assert_eq!((now.len(), kept.len()), (1, step), "{text}");
+            assert_eq!(kept, done);
+            done.push(now[0].to_owned());
+        }
+        let (output, text) = run(model.asked_by(&mut research(&db)));
+        assert!(output.status.success(), "{text}{}", errors(&output));
+        assert_eq!(text.lines().last(), Some(ANSWER));
+        assert_eq!(model.requests().len(), 3);
+    }
+
+    #[test]
+    fn half_an_endpoint_is_an_error() {
+        let (_dir, db) = fresh();
+        let (output, _) = run(research(&db).env("OPENAI_API_KEY", "secret"));
+        assert_eq!(output.status.code(), Some(1));
+        assert!(errors(&output).starts_with("error: `OPENAI_BASE_URL` is not set"), "{}", errors(&output));
+    }
+}

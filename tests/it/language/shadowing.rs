@@ -1,0 +1,170 @@
+//! The same name live twice, names that the expansion might use itself, odd names.
+use super::harness::{plain_step as step, same, twin};
+
+twin! {
+    async fn shadowed(io, x: u32) -> anyhow::Result<String> {
+        let x = step!("x", io.did("x", x + 1).await?);
+        let y = x;
+        let x = format!("text {x}");
+        let long = {
+            let x = step!("inner", io.did("inner", x.len()).await?);
+            let x = x * 2;
+            step!("twice", io.did("twice", ()).await?);
+            x
+        };
+        for x in 0..x.len() as u32 / 3 {
+            let x = x + 10;
+            step!("loop", io.did(format!("loop {x}"), ()).await?);
+            let x = x.to_string();
+            step!("text", io.did(x, ()).await?);
+        }
+        if let Some(x) = Some(y) {
+            step!("some", io.did("some", x).await?);
+            let x = x as u64;
+            step!("wide", io.did("wide", ()).await?);
+            return Ok(format!("{x} {y} {long}"));
+        }
+        Ok(x)
+    }
+}
+
+#[test]
+fn one_name_is_used_for_many_variables() {
+    let seen = same(|| shadowed(1));
+    assert_eq!(seen.outcome, r#"Completed("2 2 12")"#);
+    assert_eq!(seen.log, ["x", "inner", "twice", "loop 10", "10", "loop 11", "11", "some", "wide"]);
+}
+
+twin! {
+    async fn both_live(io, x: String) -> anyhow::Result<String> {
+        let outer = &x;
+        let r = {
+            let x = 5;
+            step!("in", io.did("in", ()).await?);
+            format!("{x}{outer}")
+        };
+        match r.len() {
+            x @ 1..=9 => { let r = step!(io.did("r", x).await?); step!("again", io.did("again", ()).await?); assert_eq!(r, x); }
+            _ => {}
+        }
+        let x = (x, 1);
+        let (x, n) = x;
+        step!("end", io.did("end", ()).await?);
+        Ok(format!("{x}{r}{n}"))
+    }
+}
+
+#[test]
+fn a_hidden_variable_lives_on_behind_the_one_that_hides_it() {
+    assert_eq!(same(|| both_live("a".into())).outcome, r#"Completed("a5a1")"#);
+}
+
+twin! {
+    async fn round_and_round(io, n: u32) -> anyhow::Result<u32> {
+        let acc = 1;
+        let mut acc = acc;
+        for n in 0..n {
+            let acc_before = acc;
+            let n = step!(io.did("n", n + acc_before).await?);
+            let acc_now = { let acc = acc * 2; step!("acc", io.did("acc", acc + n).await?) };
+            acc = acc_now;
+            let acc = "hides".len() as u32;
+            step!("hides", io.did("hides", acc).await?);
+        }
+        Ok(acc)
+    }
+}
+
+#[test]
+fn a_loop_that_hides_the_variable_it_changes() {
+    assert_eq!(same(|| round_and_round(3)).outcome, "Completed(32)");
+}
+
+twin! {
+    async fn names_of_the_machine(io, start: u32, fiber: u32, frame: String, saved: u32) -> anyhow::Result<String> {
+        let save = step!("save", io.did("save", start + 1).await?);
+        let value = step!(io.did("value", save + fiber).await?);
+        let ctx = value + 1;
+        let op = vec![ctx];
+        let attempts = 3;
+        let attempt = Some(attempts);
+        let error = "no error".to_owned();
+        let run = true;
+        let kept_op = 1;
+        let kept_op_2 = 2;
+        let first = 0;
+        let entered = 'e';
+        let entered_1 = 'f';
+        let inner = ();
+        let invocation = 7;
+        let own = 8;
+        let restored = 9;
+        let body = 10;
+        let needs = 11;
+        let arguments = 12;
+        let __rest_1 = 13;
+        let __value_1 = 14;
+        let __at_1 = 15;
+        let done = 16;
+        for rest in op.iter() {
+            let value = step!(io.did("value in", rest + saved).await?);
+            if step!("fiber", io.did("fiber", run).await?) {
+                let fiber = step!(io.did("fiber in", value).await?);
+                step!("frame", io.did(&frame, fiber).await?);
+            }
+        }
+        for i in [1, 2] { step!("i", io.did("i", i).await?); }
+        match attempt { Some(attempt) => { step!("attempt", io.did("attempt", attempt).await?); } None => {} }
+        let sum: u32 = first + body + kept_op + kept_op_2 + invocation + own + restored + needs + arguments + __rest_1 + __value_1 + __at_1 + done;
+        Ok(format!("{start}{fiber}{frame}{saved}{save}{value}{ctx}{op:?}{attempts}{error}{entered}{entered_1}{inner:?}{sum}"))
+    }
+}
+
+#[test]
+fn variables_named_like_things_of_the_expansion() {
+    let seen = same(|| names_of_the_machine(1, 2, "frame".into(), 4));
+    assert_eq!(seen.outcome, r#"Completed("12frame4245[5]3no erroref()118")"#);
+}
+
+twin! {
+    async fn odd_names(io, r#type: String, größe: u32, _hidden: u32) -> anyhow::Result<String> {
+        let r#match = step!(io.did("match", r#type.len()).await?);
+        let _kept = step!(io.did("_kept", größe + 1).await?);
+        let 数 = step!(io.did("数", 3).await?);
+        let big = 4;
+        let é = 'é';
+        for r#fn in 0..2u32 {
+            step!("loop", io.did(format!("{}", r#fn), ()).await?);
+        }
+        let _ = step!("end", io.did("end", ()).await?);
+        Ok(format!("{type} {match} {größe} {_hidden} {_kept} {数} {big} {é}", r#type = r#type, r#match = r#match))
+    }
+}
+
+#[test]
+fn raw_unicode_and_underscored_names() {
+    let seen = same(|| odd_names("ty".into(), 1, 2));
+    assert_eq!(seen.outcome, r#"Completed("ty 2 1 2 2 3 4 é")"#);
+    assert!(seen.snapshots[0].contains(r#""type":"ty""#), "{}", seen.snapshots[0]);
+    assert!(seen.snapshots[0].starts_with(r#"{"at":"match","#), "{}", seen.snapshots[0]);
+}
+
+twin! {
+    async fn functions_and_variables(io, n: u32) -> anyhow::Result<u32> {
+        fn helper(n: u32) -> u32 { let saved = n; saved + 1 }
+        struct Local { n: u32 }
+        impl Local { fn twice(&self) -> u32 { self.n * 2 } }
+        const STEP: u32 = 3;
+        let helped = helper(n);
+        let local = Local { n: step!("n", io.did("n", helped).await?) }.twice();
+        let helper = helper(local) + STEP;
+        step!("end", io.did("end", ()).await?);
+        use std::cmp::max as biggest;
+        Ok(biggest(helper, n))
+    }
+}
+
+#[test]
+fn items_inside_a_body() {
+    assert_eq!(same(|| functions_and_variables(1)).outcome, "Completed(8)");
+}
