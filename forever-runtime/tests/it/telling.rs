@@ -1,13 +1,15 @@
 //! What a person can see of running fibers in their logs.
-use std::fmt::Debug;
+use std::fmt::{Debug, Write as _};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
+use crate::child::Child;
 use crate::fibers::{Three, three};
-use crate::support::{Place, Probe};
+use crate::support::{Place, Probe, usual};
 
 /// Writes down spans and events as lines.
 #[derive(Clone, Default)]
@@ -17,7 +19,7 @@ struct Line<'a>(&'a mut String);
 
 impl Visit for Line<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.0.push_str(&format!(" {}={value:?}", field.name()));
+        write!(self.0, " {}={value:?}", field.name()).unwrap();
     }
 }
 
@@ -45,17 +47,27 @@ impl Subscriber for Lines {
     fn exit(&self, _: &Id) {}
 }
 
-#[tokio::test]
-async fn a_run_is_a_span_that_says_which_fiber_it_is_and_whether_it_resumes() {
-    let (place, probe, lines) = (Place::new(), Probe::default(), Lines::default());
-    let _here = tracing::subscriber::set_default(lines.clone());
+#[test]
+fn a_run_is_a_span_that_says_which_fiber_it_is_and_whether_it_resumes() {
+    // In a process of its own: whether a place in the code is listened to is decided once for all threads.
+    let place = Place::new();
+    let mut child = Child::start("tell", &place);
+    child.said("told");
+    assert!(child.end().success());
+}
+
+/// What the child does.
+pub async fn tell(place: &Path) {
+    let (probe, lines) = (Probe::default(), Lines::default());
+    tracing::subscriber::set_global_default(lines.clone()).unwrap();
+    let open = || usual(&probe).sqlite(place).open();
     probe.hold("a.two");
-    let forever = place.open(&probe).await;
+    let forever = open().await.unwrap();
     forever.spawn(three("a")).id("i").await.unwrap();
     probe.reached("a.two").await;
     drop(forever);
     probe.clear();
-    let forever = place.open(&probe).await;
+    let forever = open().await.unwrap();
     forever.handle::<Three>("i").wait().await.unwrap();
 
     let lines = lines.0.lock().unwrap().clone();
@@ -67,5 +79,5 @@ async fn a_run_is_a_span_that_says_which_fiber_it_is_and_whether_it_resumes() {
             "span fiber fiber.id=i fiber.name=\"three\" forever.resuming=true"
         ]
     );
-    assert!(lines.contains(&"DEBUG message=checkpoint at=\"two\" number=2 bytes=57".to_owned()), "{lines:#?}");
+    assert!(lines.contains(&"DEBUG message=checkpoint at=\"two\" number=2 bytes=58".to_owned()), "{lines:#?}");
 }
