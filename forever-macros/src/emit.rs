@@ -50,6 +50,7 @@ pub(crate) fn emit(context: &Context<'_>, report: &mut Report) -> (TokenStream, 
         fiber: Ident::new("fiber", Span::mixed_site()),
         open: BTreeSet::new(),
         taken: Vec::new(),
+        outside: None,
         stretch: 0,
         witnessed: BTreeSet::new(),
         mentioned: BTreeSet::new(),
@@ -73,6 +74,8 @@ struct Emit<'a> {
     open: BTreeSet<VarId>,
     /// Carried variables taken out of their places, innermost last.
     taken: Vec<VarId>,
+    /// While a stretch is written: what stands under its own name outside of it, where a resume finds it too.
+    outside: Option<BTreeSet<VarId>>,
     /// How many of them were taken before the stretch that is being written.
     stretch: usize,
     /// Variables that leave the stretch without a value: their places get their types from them.
@@ -139,7 +142,9 @@ impl Emit<'_> {
         let open = self.open.clone();
         let opening = self.open_stretch(&mentioned, &declared, plain.first().unwrap_or(stmt).start);
         let outer = std::mem::replace(&mut self.mentioned, mentioned);
+        self.outside = Some(open.clone());
         let Start { run, resume, pat } = self.start(plain, stmt, later_cuts);
+        self.outside = None;
         self.mentioned = outer;
         self.taken.truncate(taken);
         self.stretch = stretch;

@@ -251,7 +251,7 @@ impl Names<'_> {
         looped.bases = bases.into_iter().collect();
         let key = crate::lower::items_key(&looped.items, &looped.pat);
         let position = self.declare(&mut looped.position, false, VarKind::Position);
-        self.table.vars[position.0].key = Some(key);
+        self.table.vars[position.0].key = Some(format!("{key} at"));
         looped.position_var = Some(position);
         let outer = self.borrowed_loops.len();
         self.borrowed_loops.push(position);

@@ -155,6 +155,8 @@ const ADAPTORS: &[&str] = &[
     "iter",
     "cycle",
 ];
+/// Adaptors that take a closure.
+const CLOSURE_ADAPTORS: &[&str] = &["map", "filter", "filter_map", "flat_map", "take_while", "skip_while", "map_while", "inspect", "scan"];
 /// Methods that give another view of the same place.
 const VIEWS: &[&str] = &["as_slice", "as_str", "as_ref", "as_deref", "trim", "as_bytes"];
 
@@ -185,8 +187,10 @@ pub(crate) fn items(expr: &Expr, is_borrow: &dyn Fn(&syn::Ident) -> bool) -> Ite
             }
             match items(&call.receiver, is_borrow) {
                 Items::Borrowed if ADAPTORS.contains(&name.as_str()) && arguments_are_plain() => Items::Borrowed,
-                Items::Borrowed | Items::WithClosure if has_closure(call) => Items::WithClosure,
-                Items::Borrowed => Items::Owned,
+                Items::Borrowed | Items::WithClosure if CLOSURE_ADAPTORS.contains(&name.as_str()) => Items::WithClosure,
+                Items::WithClosure if ADAPTORS.contains(&name.as_str()) => Items::WithClosure,
+                // What a method like `collect` makes of a borrowed iterator is a value.
+                Items::Borrowed | Items::WithClosure => Items::Owned,
                 other => other,
             }
         }

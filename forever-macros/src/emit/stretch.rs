@@ -307,6 +307,7 @@ impl Emit<'_> {
         let (ident, init, fiber) = (self.ident(var).clone(), again.tokens.clone(), self.fiber.clone());
         let bases: BTreeSet<VarId> = again.bases.iter().copied().collect();
         let (taken, open) = (self.taken.len(), self.open.clone());
+        self.open = self.outside.clone().unwrap_or_else(|| open.clone());
         let plain: Vec<VarId> = restored.iter().copied().filter(|v| self.storage(*v) == Storage::Plain).collect();
         self.open.extend(plain);
         let all = bases.clone();

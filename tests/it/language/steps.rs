@@ -160,7 +160,10 @@ fn a_step_that_takes_too_long_fails() {
 async fn with_op(io: Res<Io>, n: u32) -> anyhow::Result<(bool, u32)> {
     let mut ids = Vec::new();
     for i in 0..n {
-        let id = step!("id", |op| io.did(format!("id {i}"), op.id().to_owned()).await?);
+        let id = step!("id", |op| {
+            let is_hex = op.id().chars().all(|c| c.is_ascii_hexdigit());
+            io.did(format!("id {i}"), (op.id().len(), is_hex, op.attempt())).await?
+        });
         ids.push(id);
     }
     let sum = step!("stash", |op| {
@@ -170,7 +173,7 @@ async fn with_op(io: Res<Io>, n: u32) -> anyhow::Result<(bool, u32)> {
         io.did("stash", after).await?
     });
     let with_pattern = step!("ignored", |_op| sum);
-    let whole = ids.iter().all(|id| id.len() == 32 && id.chars().all(|c| c.is_ascii_hexdigit()));
+    let whole = ids.iter().all(|id| *id == (32, true, 1));
     Ok((whole, with_pattern))
 }
 
