@@ -246,3 +246,20 @@ twin! {
 fn what_a_condition_looked_at_may_change_in_its_branch() {
     assert_eq!(same(|| changed_after_the_match(Some(3))).outcome, "Completed(21)");
 }
+
+twin! {
+    async fn shadowed_twice(io, text: String) -> anyhow::Result<String> {
+        let y = &text;
+        let text = format!("other {text}");
+        step!("one", io.did("one", ()).await?);
+        let z = &text;
+        let text = 5;
+        step!("two", io.did("two", text).await?);
+        Ok(format!("{y} {z} {text}"))
+    }
+}
+
+#[test]
+fn three_variables_of_one_name_are_three_variables() {
+    assert_eq!(same(|| shadowed_twice("t".into())).outcome, r#"Completed("t other t 5")"#);
+}

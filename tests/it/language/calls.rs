@@ -209,3 +209,20 @@ fn a_callee_is_named_by_path_and_its_error_converts() {
     let (outcome, log, _) = everywhere(|| by_path(200));
     assert_eq!((outcome.as_str(), &*log), ("Failed(\"out of range integral type conversion attempted\")", &["x".to_owned()][..]));
 }
+
+twin! {
+    async fn factorial(io, n: u64) -> anyhow::Result<u64> {
+        step!("enter", io.did(format!("enter {n}"), ()).await?);
+        if n <= 1 { return Ok(1) }
+        let below = call!(factorial(n - 1))?;
+        step!("leave", io.did(format!("leave {n}"), ()).await?);
+        Ok(n * below)
+    }
+}
+
+#[test]
+fn a_fiber_calls_itself() {
+    let seen = same(|| factorial(4));
+    assert_eq!(seen.outcome, "Completed(24)");
+    assert_eq!(seen.log, ["enter 4", "enter 3", "enter 2", "enter 1", "leave 2", "leave 3", "leave 4"]);
+}

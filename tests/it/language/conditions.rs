@@ -349,3 +349,70 @@ fn diverging_arms_leave_the_function() {
     let ends: Vec<_> = (0..5).map(|n| same(|| diverging(n)).outcome).collect();
     assert_eq!(ends, ["Completed(99)", "Failed(\"panicked: one\")", "Completed(2)", "Failed(\"three\")", "Completed(4)"]);
 }
+
+twin! {
+    async fn let_chain(io, a: Option<u32>, b: Option<String>) -> anyhow::Result<String> {
+        if let Some(x) = a
+            && x > 1
+            && let Some(y) = step!("b", io.did("b", b.clone()).await?)
+            && step!("long", io.did("long", y.len() > 1).await?)
+            && let [first, .., last] = y.as_bytes()
+        {
+            let both = first + last;
+            step!("inside", io.did(format!("inside {x} {y}"), ()).await?);
+            Ok(format!("{x} {y} {both}"))
+        } else {
+            step!("else", io.did("else", ()).await?);
+            Ok(format!("none {a:?} {b:?}"))
+        }
+    }
+}
+
+#[test]
+fn a_let_chain_holds_steps_among_its_links() {
+    let seen = same(|| let_chain(Some(2), Some("ab".into())));
+    assert_eq!(seen.outcome, "Completed(\"2 ab 195\")");
+    assert_eq!(seen.log, ["b", "long", "inside 2 ab"]);
+    assert_eq!(same(|| let_chain(Some(1), None)).log, ["else"]);
+    assert_eq!(same(|| let_chain(Some(2), None)).log, ["b", "else"]);
+    assert_eq!(same(|| let_chain(Some(2), Some("a".into()))).log, ["b", "long", "else"]);
+}
+
+twin! {
+    async fn let_chain_without_else(io, pairs: Vec<(u32, Option<u32>)>) -> anyhow::Result<Vec<u32>> {
+        let mut out = vec![];
+        for (a, b) in pairs {
+            if a > 0 && let Some(b) = b && step!("ask", io.did(format!("ask {a} {b}"), a != b).await?) {
+                out.push(step!(io.did("sum", a + b).await?));
+                if b > 5 && let Some(c) = step!("c", io.did("c", b.checked_sub(a)).await?) && c > 3 { continue; }
+                out.push(0);
+            }
+        }
+        Ok(out)
+    }
+}
+
+#[test]
+fn a_let_chain_in_a_loop_may_continue_from_its_depth() {
+    let seen = same(|| let_chain_without_else(vec![(0, None), (1, Some(1)), (1, Some(9)), (2, None), (8, Some(6)), (2, Some(3))]));
+    assert_eq!(seen.outcome, "Completed([10, 14, 0, 5, 0])");
+}
+
+twin! {
+    async fn while_let_chain(io, items: Vec<u32>) -> anyhow::Result<u32> {
+        let mut items = items;
+        let mut sum = 0;
+        while let Some(x) = items.pop() && step!("fits", io.did(format!("fits {x}"), x < 10).await?) && sum < 12 {
+            sum += x;
+            step!("took", io.did(format!("took {x}"), ()).await?);
+        }
+        Ok(sum + items.len() as u32 * 100)
+    }
+}
+
+#[test]
+fn a_while_let_chain_ends_at_its_first_false_link() {
+    assert_eq!(same(|| while_let_chain(vec![1, 2, 3])).outcome, "Completed(6)");
+    assert_eq!(same(|| while_let_chain(vec![1, 20, 3])).outcome, "Completed(103)");
+    assert_eq!(same(|| while_let_chain(vec![1, 9, 8, 7])).outcome, "Completed(115)");
+}

@@ -160,3 +160,18 @@ fn question_marks_in_closures_stay_in_them() {
     assert_eq!(same(|| option_question(5)).outcome, "Completed(None)");
     assert_eq!(same(|| option_question(58)).outcome, "Completed(Some(21))");
 }
+
+twin! {
+    async fn one_type(io, n: u32) -> anyhow::Result<u32> {
+        match n {
+            5 => None.expect("nothing there"),
+            6 => Err("text").unwrap(),
+            _ => step!("fine", io.did("fine", n).await?),
+        };
+        Ok(1)
+    }
+}
+#[test]
+fn arms_whose_value_nobody_wants_have_one_type() {
+    assert_eq!(same(|| one_type(1)).outcome, "Completed(1)");
+}

@@ -136,3 +136,15 @@ twin! {
 fn a_steps_body_is_a_macro_call() {
     assert_eq!(same(|| step_of_a_macro(3)).outcome, r#"Completed("3 [3, 3] {\"n\":3,\"x\":3}")"#);
 }
+
+twin! {
+    async fn json_key(io, n: u32) -> anyhow::Result<String> {
+        let key = "k".to_owned();
+        step!("one", io.did("one", ()).await?);
+        Ok(serde_json::json!({ key: n }).to_string())
+    }
+}
+#[test]
+fn a_json_key_is_a_variable() {
+    assert_eq!(same(|| json_key(1)).outcome, "Completed(\"{\\\"k\\\":1}\")");
+}

@@ -34,7 +34,7 @@ fn shapes() -> [Shape; 5] {
 twin! {
     async fn destructured(io, p: Point, w: Wrapped) -> anyhow::Result<String> {
         let Point { x, y: why } = p;
-        let Wrapped(text, mut count) = w;
+        let Wrapped(ref text, mut count) = w;
         let (a, (b, ..), [c, .., d]) = step!("nested", io.did("nested", (1, (2, 3, 4), [5, 6, 7])).await?);
         count += 1;
         step!("after", io.did(format!("after {text}"), ()).await?);
@@ -260,4 +260,26 @@ fn constants_in_patterns_are_no_bindings() {
     let ends: Vec<_> = [5, 6, u32::MAX, 0].map(|n| same(|| constants(n)).outcome).into();
     let want = ["ada limit ada 5", "ada local 5 ada 5", "max ada 5", "ada ada 5"].map(|w| format!("Completed({w:?})"));
     assert_eq!(ends, want);
+}
+
+twin! {
+    async fn refs(io, o: Option<String>, pair: (String, u32)) -> anyhow::Result<String> {
+        let Some(ref text) = o else { return Ok("none".into()) };
+        step!("one", io.did(text.as_str(), ()).await?);
+        let (ref name, n) = pair;
+        step!("two", io.did(format!("{text}{name}"), ()).await?);
+        match pair {
+            (ref inner, 3) => {
+                step!("three", io.did(format!("{inner}"), ()).await?);
+                Ok(format!("{text}{name}{n}{inner}"))
+            }
+            _ => Ok(format!("{text}{name}{n}")),
+        }
+    }
+}
+
+#[test]
+fn ref_bindings_are_borrows_that_are_taken_again() {
+    assert_eq!(same(|| refs(Some("a".into()), ("b".into(), 3))).outcome, r#"Completed("ab3b")"#);
+    assert_eq!(same(|| refs(Some("a".into()), ("b".into(), 4))).outcome, r#"Completed("ab4")"#);
 }
