@@ -699,6 +699,15 @@ pub(crate) fn items_key(items: &Expr, pat: &Pat) -> String {
 /// Tokens as text with only the spaces that it needs, cut short: the stored name of an unnamed value. Made by hand, as the text that
 /// the compiler makes of tokens differs from version to version.
 pub(crate) fn compact(tokens: &impl ToTokens) -> String {
+    let text = whole(tokens);
+    match text.char_indices().nth(40) {
+        Some((end, _)) => format!("{}..", &text[..end]),
+        None => text,
+    }
+}
+
+/// [`compact`], not cut short.
+pub(crate) fn whole(tokens: &impl ToTokens) -> String {
     fn write(tokens: proc_macro2::TokenStream, text: &mut String) {
         for token in tokens {
             match token {
@@ -726,10 +735,7 @@ pub(crate) fn compact(tokens: &impl ToTokens) -> String {
     }
     let mut text = String::new();
     write(tokens.to_token_stream(), &mut text);
-    match text.char_indices().nth(40) {
-        Some((end, _)) => format!("{}..", &text[..end]),
-        None => text,
-    }
+    text
 }
 
 /// A `let` statement that was just quoted.

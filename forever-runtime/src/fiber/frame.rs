@@ -148,7 +148,8 @@ impl Frame {
             return Err(format!("`{}` of `{name}` was a call and is a step now", snapshot.at));
         }
         for local in spec.locals {
-            if !locals.contains_key(local.name) && !(local.result && snapshot.call.is_some()) {
+            let absent_yet = local.result && snapshot.call.is_some();
+            if !absent_yet && !locals.contains_key(local.name) {
                 return Err(format!("local `{}` of `{name}` is needed after step `{}` but is not in the snapshot", local.name, spec.name));
             }
         }
@@ -321,7 +322,7 @@ async fn commit(run: Arc<Run>, text: Result<String, String>, at: &'static str) {
         }
     };
     run.stop(stopped);
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 fn json_string(text: &str) -> String {

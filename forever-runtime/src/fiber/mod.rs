@@ -150,9 +150,15 @@ impl FiberContext {
         &*self.clock
     }
 
+    /// # Panics
+    /// When the runtime lacks it: the failure of this fiber, with a message that names the type.
     #[doc(hidden)]
     pub fn resource<T: Send + Sync + 'static>(&self) -> Res<T> {
-        self.resources.get().expect("resources are checked when the database is opened")
+        // Those of registered fibers are checked at open; this is one that is only called by another.
+        self.resources.get().unwrap_or_else(|| {
+            let what = std::any::type_name::<T>();
+            panic!("a fiber called from `{}` needs a `{what}`: add it with `.resource(..)`, and the fiber with `.fiber(..)`", self.name)
+        })
     }
 }
 

@@ -44,7 +44,7 @@ fn cut(line: &str) -> Cut {
     let name = leak(name.trim());
     let plain = name.trim_matches('"');
     let locals: Vec<Local> = locals.split_whitespace().map(local).collect();
-    Cut { name: plain, explicit: plain != name, of: 1, was, kind, locals: locals.leak(), next: &[END], line: 1 }
+    Cut { name: plain, explicit: plain != name, of: 1, body: "", was, kind, locals: locals.leak(), next: &[END], line: 1 }
 }
 
 fn local(word: &str) -> Local {
