@@ -71,14 +71,26 @@ impl Core {
     }
 
     /// Runs a task that ends with the runtime at the latest.
-    pub(crate) fn start(&self, task: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+    pub(crate) fn start(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) -> Result<()> {
         let mut tasks = self.tasks();
         if self.is_closing() {
             return Err(Error::closed());
         }
-        while tasks.try_join_next().is_some() {}
+        let core = Arc::clone(self);
+        let task = async move {
+            task.await;
+            core.forget_ended();
+        };
         tasks.spawn_on(task, &self.async_runtime);
         Ok(())
+    }
+
+    /// Frees what is kept of tasks that have ended, so that many of them leave nothing behind.
+    fn forget_ended(&self) {
+        // Whoever has the lock now starts or closes; the next one to end makes up for it.
+        if let Ok(mut tasks) = self.tasks.try_lock() {
+            while tasks.try_join_next().is_some() {}
+        }
     }
 
     /// Lets what runs come to its next checkpoint, drops what has not after `deadline`, and closes the store.

@@ -204,6 +204,8 @@ fn settle<F: Fiber>(ended: Ended<F::Output, F::Error>) -> Outcome {
         Ended::Panicked(message) => Outcome::Failed(format!("panicked: {message}")),
         Ended::Stopped(Stopped::Failed(why)) => Outcome::Failed(why),
         Ended::Stopped(Stopped::Parked(why)) => Outcome::Parked(why),
+        // What is stored cannot be read: to try again is no help.
+        Ended::Stopped(Stopped::Interrupted(error)) if error.kind() == ErrorKind::Value => Outcome::Parked(chain(&error)),
         Ended::Stopped(Stopped::Interrupted(error)) => Outcome::Interrupted(error),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
-use tracing::{Instrument, debug, debug_span, warn};
+use tracing::{Instrument, debug, info_span, warn};
 
 use super::FiberContext;
 use super::core::{Core, race};
@@ -136,7 +136,7 @@ impl FiberTask {
                 return (false, Outcome::Interrupted(error));
             }
         }
-        let span = debug_span!("fiber", fiber.id = %self.alive.id, fiber.name = name, forever.resuming = resuming);
+        let span = info_span!("fiber", fiber.id = %self.alive.id, fiber.name = name, forever.resuming = resuming);
         let mut driven = std::pin::pin!(sink.let_others_in(driven.instrument(span)));
         let outcome = if let Some(outcome) = race(driven.as_mut(), self.core.closing()).await {
             outcome

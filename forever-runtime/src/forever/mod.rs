@@ -22,6 +22,20 @@ const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
 ///
 /// Clones are the same runtime. When the last clone and the last handle are dropped without [`close`](Forever::close), it is
 /// as if the process had died: fibers stop where they are and go on from their last checkpoint at the next open.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::Forever;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("research.db");
+/// let forever = Forever::builder().sqlite(path).open().await?;
+/// // forever.spawn(research(topic)).key("req-42").await?.wait().await?
+/// forever.close().await
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Forever {
     owner: Arc<Owner>,

@@ -119,6 +119,10 @@ fn role() {
                 assert!(gone);
                 say("nothing left");
             }
+            "tell" => {
+                crate::telling::tell(&db).await;
+                say("told");
+            }
             other => panic!("no such role: {other}"),
         }
     });

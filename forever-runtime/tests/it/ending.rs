@@ -2,7 +2,7 @@
 use std::fmt;
 
 use forever_runtime::__private::{CutKind, END, Frame, Locals, Machine, Needs, Save, Unreadable};
-use forever_runtime::{Fiber, FiberContext, FiberErrorKind, FiberState};
+use forever_runtime::{Fiber, FiberContext, FiberErrorKind, FiberState, Forever};
 use serde::{Deserialize, Serialize, Serializer, ser::Error as _};
 
 use crate::fibers::{Big, Three, cut, local, machine, plain, three};
@@ -69,6 +69,17 @@ async fn a_local_that_cannot_be_saved_is_a_failure_that_names_it() {
     let error = forever.run(BadLocal).await.unwrap_err();
     assert!(error.is_failed());
     assert!(error.reason().starts_with("local `odd` cannot be saved at step `first`: "), "{error}");
+}
+
+#[tokio::test]
+async fn a_called_fiber_that_lacks_a_resource_fails_its_caller_with_words() {
+    let forever = Forever::builder().fiber::<Calls>().in_memory().open().await.unwrap();
+    let error = forever.run(Calls).await.unwrap_err();
+    assert!(error.is_failed());
+    assert_eq!(
+        error.reason(),
+        "panicked: a fiber called from `calls` needs a `it::support::Probe`: add it with `.resource(..)`, and the fiber with `.fiber(..)`"
+    );
 }
 
 #[tokio::test]
@@ -152,5 +163,24 @@ impl Fiber for BadLocal {
     async fn drive<'run>(_: Option<Self>, _: &'run FiberContext, frame: &'run mut Frame) -> Result<(), String> {
         frame.checkpoint(0, |save| save.put("odd", &Unwritten)).await;
         Ok(())
+    }
+}
+
+/// Calls a fiber that the builder was not told of.
+struct Calls;
+
+static CALLS: Machine = machine("calls", &[], &[cut("three", CutKind::Call, &[], &[END])]);
+
+impl Fiber for Calls {
+    type Output = ();
+    type Error = String;
+    const MACHINE: &'static Machine = &CALLS;
+    fn needs(_: &mut Needs<'_>) {}
+    fn save(&self, _: &mut Save<'_>) {}
+    fn load(_: &mut Locals) -> Result<Self, Unreadable> {
+        Ok(Calls)
+    }
+    async fn drive<'run>(_: Option<Self>, ctx: &'run FiberContext, frame: &'run mut Frame) -> Result<(), String> {
+        frame.call(0, Some(three("a")), ctx, None, |_| ()).await.map(drop)
     }
 }

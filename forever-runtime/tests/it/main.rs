@@ -13,3 +13,4 @@ mod opening;
 mod recovery;
 mod spawning;
 mod support;
+mod telling;

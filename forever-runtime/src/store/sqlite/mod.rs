@@ -1,5 +1,6 @@
 //! The store on SQLite: one file, or a database in memory that works the same.
 mod lock;
+mod log;
 mod open;
 mod rows;
 mod schema;
@@ -12,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 pub use open::Durability;
 use rows::{accept, end, find};
-use worker::{Opened, Scope, Worker};
+use worker::{Held, Opened, Scope, Worker};
 
 use super::{Accepted, Aside, End, FiberRow, Find, NewFiber, NewSnapshot, Seq, Store, Stored, StoredLayout, Unfinished};
 use crate::error::{Error, Result};
@@ -35,15 +36,18 @@ impl Sqlite {
         let path = open::check(path)?;
         let lock = take_lock(&path, wait).await?;
         let (at, also_at): (PathBuf, PathBuf) = (path.clone(), path);
-        let writer = Worker::start("forever-writer", move || Ok((open::writer(&at, durability)?, lock)))?;
+        let writer = Worker::start("forever-writer", move || {
+            let mut conn = open::writer(&at, durability)?;
+            Ok(Held { log: Some(log::Log::watch(&mut conn)?), conn, kept: lock })
+        })?;
         let writer = opened(writer).await?;
-        let reader = Worker::start("forever-reader", move || Ok((open::reader(&also_at)?, ())))?;
+        let reader = Worker::start("forever-reader", move || Ok(Held { conn: open::reader(&also_at)?, log: None, kept: () }))?;
         Ok(Sqlite { reader: Some(opened(reader).await?), writer })
     }
 
     /// Opens a database that lives as long as the store.
     pub(crate) async fn in_memory() -> Result<Self> {
-        let writer = Worker::start("forever-writer", || Ok((open::in_memory()?, ())))?;
+        let writer = Worker::start("forever-writer", || Ok(Held { conn: open::in_memory()?, log: None, kept: () }))?;
         Ok(Sqlite { reader: None, writer: opened(writer).await? })
     }
 

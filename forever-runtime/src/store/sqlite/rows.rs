@@ -105,7 +105,7 @@ pub(super) fn checkpoint(conn: &Connection, seq: Seq, new: &NewSnapshot) -> rusq
         )?
         .execute(params![seq, i64::try_from(new.number).unwrap_or(i64::MAX), new.now_ms, new.at, new.data])?;
     if replaced == 0 {
-        return Err(rusqlite::Error::QueryReturnedNoRows);
+        return Err(rusqlite::Error::ToSqlConversionFailure(format!("checkpoint {} does not follow the stored one", new.number).into()));
     }
     if let Some(op) = &new.finished_op {
         conn.prepare_cached("DELETE FROM ops WHERE fiber = ?1 AND id = ?2")?.execute(params![seq, op])?;

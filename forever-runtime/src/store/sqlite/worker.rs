@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
+use super::log::Log;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How many jobs may wait; more callers wait for their turn to queue.
@@ -101,7 +102,7 @@ impl fmt::Debug for Worker {
 
 impl Worker {
     /// Starts a thread around what `open` returns: a connection, and what is to be let go of after it.
-    pub(crate) fn start<K: 'static>(name: &str, open: impl FnOnce() -> Result<(Connection, K)> + Send + 'static) -> Result<(Self, Opened)> {
+    pub(crate) fn start<K: 'static>(name: &str, open: impl FnOnce() -> Result<Held<K>> + Send + 'static) -> Result<(Self, Opened)> {
         let (queue, jobs) = mpsc::channel(QUEUE);
         let (told, opened) = oneshot::channel();
         let stop = Arc::new(AtomicBool::new(false));
@@ -110,9 +111,9 @@ impl Worker {
         let work = move || {
             match open() {
                 Err(why) => drop(told.send(Err(why))),
-                Ok((conn, kept)) => {
+                Ok(Held { conn, log, kept }) => {
                     if told.send(Ok(())).is_ok() {
-                        serve(&conn, jobs, &seen);
+                        serve(&conn, log, jobs, &seen);
                     }
                     drop(conn);
                     drop(kept);
@@ -173,12 +174,21 @@ impl Drop for Worker {
     }
 }
 
+/// What a thread holds while it runs.
+pub(crate) struct Held<K> {
+    pub(crate) conn: Connection,
+    /// The write-ahead log, for the thread that writes it.
+    pub(crate) log: Option<Log>,
+    /// Let go of after the connection.
+    pub(crate) kept: K,
+}
+
 /// Whether the thread has opened its connection.
 pub(crate) type Opened = oneshot::Receiver<Result<()>>;
 
-fn serve(conn: &Connection, mut jobs: mpsc::Receiver<Box<dyn Job>>, stop: &AtomicBool) {
+fn serve(conn: &Connection, mut log: Option<Log>, mut jobs: mpsc::Receiver<Box<dyn Job>>, stop: &AtomicBool) {
     let mut batch = Vec::new();
-    while let Some(first) = next(&mut jobs) {
+    while let Some(first) = next(&mut jobs, log.is_some()) {
         if stop.load(Ordering::Acquire) {
             return;
         }
@@ -188,13 +198,17 @@ fn serve(conn: &Connection, mut jobs: mpsc::Receiver<Box<dyn Job>>, stop: &Atomi
             batch.push(next);
         }
         run_batch(conn, &mut batch);
+        // The callers have their answers: nobody waits for this.
+        if let Some(log) = &mut log {
+            log.tidy(conn);
+        }
     }
 }
 
-/// The next job. A caller that was just answered often has one at once, sooner than a sleeping thread wakes: so it is looked
-/// for a few microseconds before the thread sleeps.
-fn next(jobs: &mut mpsc::Receiver<Box<dyn Job>>) -> Option<Box<dyn Job>> {
-    for _ in 0..SPINS {
+/// The next job. A fiber whose checkpoint was just stored often comes to the next one at once, sooner than a sleeping thread
+/// wakes: so a writer looks for it for a few microseconds before it sleeps.
+fn next(jobs: &mut mpsc::Receiver<Box<dyn Job>>, writes: bool) -> Option<Box<dyn Job>> {
+    for _ in 0..if writes { SPINS } else { 0 } {
         match jobs.try_recv() {
             Ok(job) => return Some(job),
             Err(mpsc::error::TryRecvError::Disconnected) => return None,
@@ -274,11 +288,13 @@ fn together(conn: &Connection, batch: &mut Vec<Box<dyn Job>>) -> Result<(), Lost
 fn in_savepoint(conn: &Connection, job: &mut dyn Job) -> rusqlite::Result<()> {
     execute(conn, "SAVEPOINT job")?;
     let ran = job.run(conn);
-    if ran.is_err() && !conn.is_autocommit() {
-        execute(conn, "ROLLBACK TO job")?;
+    if conn.is_autocommit() {
+        return ran;
     }
-    if !conn.is_autocommit() {
-        execute(conn, "RELEASE job")?;
+    let back = if ran.is_err() { execute(conn, "ROLLBACK TO job") } else { Ok(()) };
+    if back.and_then(|()| execute(conn, "RELEASE job")).is_err() {
+        // It cannot be told apart from the others any more, so all of them begin anew.
+        let _ = execute(conn, "ROLLBACK");
     }
     ran
 }

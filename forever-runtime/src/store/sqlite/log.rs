@@ -1,0 +1,101 @@
+//! When the write-ahead log is copied into the database, so that it stays short and can begin anew.
+//!
+//! SQLite would do it inside a commit, while callers wait; here it is done between two commits. A long log costs at the next open
+//! after a crash, which reads all of it; a short one costs syncs. So it is copied when it is long in pages or in commits: many
+//! small checkpoints make a log that is read in a millisecond, and large ones do not pay for more copies than SQLite's own rule.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rusqlite::Connection;
+use rusqlite::hooks::Wal;
+use tracing::warn;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// SQLite's own limit.
+const PAGES: u32 = 1000;
+
+/// At one page each, the shortest log that is copied.
+const COMMITS: u32 = 256;
+
+/// The log of one connection that writes.
+#[derive(Debug)]
+pub(crate) struct Log {
+    /// How many pages are in the log since it began anew, set by each commit.
+    pages: Arc<AtomicU32>,
+    /// Of these, how many were there when it was last copied.
+    copied: u32,
+    commits: u32,
+    seen: u32,
+}
+
+impl Log {
+    /// Takes over from SQLite's own rule.
+    pub(crate) fn watch(conn: &mut Connection) -> Result<Self> {
+        let pages = Arc::new(AtomicU32::new(0));
+        let told = Arc::clone(&pages);
+        let hook = move |_: &mut Wal, pages| {
+            told.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+            Ok(())
+        };
+        conn.wal_hook(Some(hook)).map_err(|e| Error::new(ErrorKind::Store, "failed to watch the write-ahead log").because(e))?;
+        Ok(Log { pages, copied: 0, commits: 0, seen: 0 })
+    }
+
+    /// Copies the log if it has become long.
+    pub(crate) fn tidy(&mut self, conn: &Connection) {
+        let pages = self.pages.load(Ordering::Relaxed);
+        if pages == self.seen {
+            return;
+        }
+        if pages < self.seen {
+            self.copied = 0;
+        }
+        self.seen = pages;
+        self.commits += 1;
+        if self.commits < COMMITS && pages.saturating_sub(self.copied) < PAGES {
+            return;
+        }
+        // A reader may keep part of the log from being copied. It is tried again when as much has been added.
+        self.commits = 0;
+        self.copied = pages;
+        let copied = conn.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)").and_then(|mut s| s.query_row((), |_| Ok(())));
+        if let Err(error) = copied {
+            warn!(%error, "the write-ahead log could not be copied into the database");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite::{Durability, open};
+
+    /// The length of the log in bytes after each of `commits` updates of a row to `bytes` bytes.
+    fn lengths(commits: usize, bytes: usize) -> Vec<u64> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let mut conn = open::writer(&path, Durability::Process).unwrap();
+        let mut log = Log::watch(&mut conn).unwrap();
+        conn.execute_batch("CREATE TABLE t (id INTEGER PRIMARY KEY, data TEXT); INSERT INTO t VALUES (1, '')").unwrap();
+        (0..commits)
+            .map(|n| {
+                conn.execute("UPDATE t SET data = ?1", [format!("{n:010}").repeat(bytes / 10)]).unwrap();
+                log.tidy(&conn);
+                std::fs::metadata(folder.path().join("a.db-wal")).unwrap().len()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_log_of_small_commits_stays_at_256_of_them() {
+        let longest = *lengths(2000, 100).iter().max().unwrap();
+        assert!(longest < 300 * 4120, "{longest}");
+    }
+
+    #[test]
+    fn the_log_of_large_commits_stays_at_1000_pages() {
+        let longest = *lengths(300, 60_000).iter().max().unwrap();
+        assert!((900 * 4120..1100 * 4120).contains(&longest), "{longest}");
+    }
+}
