@@ -51,7 +51,7 @@
 //!
 //! # Features
 //!
-//! - `testing`: [`testing`](crate::testing), a kit that runs fibers to a chosen checkpoint and resumes them. Not for production
+//! - `testing`: the module of that name, a kit that runs fibers to a chosen checkpoint and resumes them. Not for production
 //!   builds.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -1,6 +1,5 @@
 //! The arguments of the cut-point macros: `step!([ "name", ] [ option, ]* body)` and `call!(child(args))`.
 use proc_macro2::{Span, TokenStream, TokenTree};
-use quote::ToTokens;
 use syn::parse::{Parse, ParseStream};
 use syn::{Expr, ExprLit, Ident, Lit, LitStr, Macro, Pat, Token};
 
@@ -83,6 +82,10 @@ impl Step {
             report.over(&mac.path, "`step!` needs a body: `step!(fetch(&url).await?)`");
             return None;
         }
+        if let [Expr::Lit(ExprLit { lit: Lit::Str(name), .. })] = items.as_slice() {
+            report.at(name.span(), format!("`step!` needs a body after its name: `step!({}, fetch(&url).await?)`", name.token()));
+            return None;
+        }
         for (place, item) in items.into_iter().enumerate() {
             let last = place + 1 == count;
             match item {
@@ -105,8 +108,11 @@ impl Step {
                     report.over(&path, "`effect` needs the op ledger, which this version does not have: pass `op.id()` to the other side as idempotency key");
                 }
                 other => {
-                    let text = other.to_token_stream().to_string();
-                    report.over(&other, format!("unknown option `{text}` of `step!`; known options: {OPTIONS}; the body comes last"));
+                    let text = crate::lower::compact(&other);
+                    report.over(
+                        &other,
+                        format!("`{text}` is no option of `step!`; known options: {OPTIONS}; the name comes first and the body last"),
+                    );
                 }
             }
         }

@@ -290,6 +290,7 @@ impl Emit<'_> {
     fn place(&self, var: VarId) -> Ident {
         let ident = self.ident(var);
         let name = ident.to_string();
+        let name = if name.starts_with("__") { name.trim_start_matches('_') } else { &name };
         let shared = self.cx.table.vars.iter().take(var.0).filter(|v| v.ident == *ident).count();
         let span = Span::mixed_site().located_at(ident.span());
         match shared {

@@ -19,7 +19,11 @@ pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
     let function: ItemFn = match syn::parse2(item.clone()) {
         Ok(function) => function,
         Err(error) => {
-            report.push(error);
+            if is_other_item(&item) {
+                report.over(&item, "`#[fiber]` goes on an `async fn` with a body");
+            } else {
+                report.push(error);
+            }
             let (errors, kept) = (report.to_compile_errors(), fallback::tokens(&item));
             return quote!(#errors #kept);
         }
@@ -30,7 +34,12 @@ pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
         let (errors, kept) = (report.to_compile_errors(), fallback::function(&function, &private));
         return quote!(#errors #kept);
     }
+    let refused = !report.is_empty();
     scan::misplaced(&function.block, &mut report);
+    if refused {
+        let (errors, kept) = (report.to_compile_errors(), fallback::refused(&signature, &private));
+        return quote!(#errors #kept);
+    }
     let lowered = if report.is_empty() { Some(lowered(&function, &signature, &private, &mut report)) } else { None };
     let lowered = lowered.filter(|_| report.is_empty());
     let table = machine::table(&options, &signature, &private, lowered.as_ref().map(|l| (&l.body, &l.plan)));
@@ -38,6 +47,11 @@ pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
     let items = Machine { signature: &signature, private: &private, code, table, original: &function.block }.items();
     let errors = report.to_compile_errors();
     quote!(#errors #items)
+}
+
+/// Whether the tokens are an item that is no function.
+fn is_other_item(item: &TokenStream) -> bool {
+    matches!(syn::parse2::<syn::Item>(item.clone()), Ok(other) if !matches!(other, syn::Item::Fn(_)))
 }
 
 /// A body after the analysing passes.
@@ -97,12 +111,12 @@ fn arguments(signature: &Signature) -> Option<Stmt> {
     let name = &signature.name;
     let fields = signature.arguments.iter().map(|a| {
         let (name, pat) = (&a.name, &a.pat);
-        match pat {
-            syn::Pat::Ident(ident) if ident.by_ref.is_none() && ident.subpat.is_none() => quote!(#pat),
-            _ => quote!(#name: #pat),
-        }
+        quote!(#name: #pat)
     });
-    Some(syn::parse_quote!(let #name { #(#fields,)* .. } = #start.expect("a fiber that does not resume has its arguments");))
+    // Written out, so that what the compiler suggests for an unused argument fits an argument.
+    Some(
+        syn::parse_quote!(#[allow(non_shorthand_field_patterns)] let #name { #(#fields,)* .. } = #start.expect("a fiber that does not resume has its arguments");),
+    )
 }
 
 /// `x_2`, or a higher number that the function does not use.

@@ -3,6 +3,8 @@ use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::ItemFn;
 
+use crate::signature::Signature;
+
 /// A function whose head was refused stays as it is, its cut points standing for their bodies.
 pub(crate) fn function(item: &ItemFn, private: &syn::Path) -> TokenStream {
     let (attrs, vis, sig, stmts) = (&item.attrs, &item.vis, &item.sig, &item.block.stmts);
@@ -12,6 +14,42 @@ pub(crate) fn function(item: &ItemFn, private: &syn::Path) -> TokenStream {
         #vis #sig {
             use #private::ide::{call, step};
             #(#stmts)*
+        }
+    }
+}
+
+/// A function whose head was refused: callers find the fiber, and the compiler finds nothing more to say of the head.
+pub(crate) fn refused(signature: &Signature, private: &syn::Path) -> TokenStream {
+    let (vis, name) = (&signature.vis, &signature.name);
+    let (impl_generics, _, where_clause) = signature.generics.split_for_impl();
+    let params = signature.arguments.iter().map(|a| {
+        let (name, ty) = (&a.name, &a.ty);
+        quote!(#name: #ty)
+    });
+    quote! {
+        #[allow(non_camel_case_types)]
+        #vis struct #name;
+
+        #[allow(unused_variables, clippy::all, clippy::pedantic)]
+        #vis fn #name #impl_generics (#(#params),*) -> #name #where_clause {
+            #name
+        }
+
+        impl #private::Fiber for #name {
+            type Output = ();
+            type Error = ::std::string::String;
+            const MACHINE: &'static #private::Machine = &#private::Machine {
+                name: "", version: 0, max_recoveries: ::core::option::Option::None, arguments: &[], cuts: &[], first: &[],
+                migrate: ::core::option::Option::None,
+            };
+            fn needs(_: &mut #private::Needs<'_>) {}
+            fn save(&self, _: &mut #private::Save<'_>) {}
+            fn load(_: &mut #private::Locals) -> ::core::result::Result<Self, #private::Unreadable> {
+                ::core::result::Result::Ok(#name)
+            }
+            async fn drive(_: ::core::option::Option<Self>, _: &#private::FiberContext, _: &mut #private::Frame) -> ::core::result::Result<(), ::std::string::String> {
+                ::core::result::Result::Ok(())
+            }
         }
     }
 }

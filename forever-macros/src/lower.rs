@@ -265,9 +265,10 @@ impl Lower<'_> {
         let rest = format_ident!("__rest_{}", self.temp(), span = span.resolved_at(Span::mixed_site()));
         let (private, items, pat) = (&self.private, &e.expr, &e.pat);
         let key = items_key(items, pat);
+        let source: Expr = parse_quote_spanned!(items.span()=> #private::Source(#items).rest());
         out.push(plain(parse_quote_spanned! {span=>
             #[forever_key = #key]
-            let mut #rest = #private::Source(#items).rest();
+            let mut #rest = #source;
         }));
         let depth = self.borrows.len();
         self.note_pattern(pat, false);
@@ -695,9 +696,18 @@ pub(crate) fn items_key(items: &Expr, pat: &Pat) -> String {
     })
 }
 
-/// An expression as text without spaces, cut short: the stored name of an unnamed value. Made by hand, as the text that
+/// Tokens as text with only the spaces that it needs, cut short: the stored name of an unnamed value. Made by hand, as the text that
 /// the compiler makes of tokens differs from version to version.
 pub(crate) fn compact(tokens: &impl ToTokens) -> String {
+    let text = whole(tokens);
+    match text.char_indices().nth(40) {
+        Some((end, _)) => format!("{}..", &text[..end]),
+        None => text,
+    }
+}
+
+/// [`compact`], not cut short.
+pub(crate) fn whole(tokens: &impl ToTokens) -> String {
     fn write(tokens: proc_macro2::TokenStream, text: &mut String) {
         for token in tokens {
             match token {
@@ -712,16 +722,20 @@ pub(crate) fn compact(tokens: &impl ToTokens) -> String {
                     write(group.stream(), text);
                     text.push_str(close);
                 }
-                other => text.push_str(&other.to_string()),
+                other => {
+                    let other = other.to_string();
+                    let word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+                    if word(text.chars().next_back()) && word(other.chars().next()) {
+                        text.push(' ');
+                    }
+                    text.push_str(&other);
+                }
             }
         }
     }
     let mut text = String::new();
     write(tokens.to_token_stream(), &mut text);
-    match text.char_indices().nth(40) {
-        Some((end, _)) => format!("{}..", &text[..end]),
-        None => text,
-    }
+    text
 }
 
 /// A `let` statement that was just quoted.

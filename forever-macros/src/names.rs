@@ -30,6 +30,8 @@ pub(crate) struct Var {
     pub(crate) kind: VarKind,
     /// The type written in its `let`, needed where it is declared again before it is set.
     pub(crate) ty: Option<Type>,
+    /// Its value is one of several literal texts.
+    pub(crate) chosen_text: bool,
     /// The stored name, if it is not the variable's own.
     pub(crate) key: Option<String>,
 }
@@ -174,7 +176,7 @@ impl Names<'_> {
         stmt.start = self.point();
         match &mut stmt.kind {
             StmtKind::Plain(syntax) => {
-                self.by = format!("used in `{}`", crate::lower::compact(&*syntax)).into();
+                self.by = described(syntax).into();
                 let (flow, declares) = self.plain(syntax);
                 (stmt.flow, stmt.declares) = (flow, declares);
                 stmt.before = PointId::UNSET;
@@ -199,7 +201,7 @@ impl Names<'_> {
                 self.scopes.pop();
                 for &id in &declares {
                     let name = self.table.var(id).ident.to_string();
-                    self.top().push((name, id));
+                    self.top().push((name.trim_start_matches("r#").to_owned(), id));
                 }
                 stmt.flow = flow;
                 stmt.before = before;
@@ -249,7 +251,9 @@ impl Names<'_> {
         let mut bases = BTreeSet::new();
         flow.mentioned(&mut bases);
         looped.bases = bases.into_iter().collect();
-        let key = crate::lower::items_key(&looped.items, &looped.pat);
+        // The whole expression: a position means nothing in another one.
+        let key = crate::lower::compact(&looped.items);
+        let key = key.trim_start_matches('&');
         let position = self.declare(&mut looped.position, false, VarKind::Position);
         self.table.vars[position.0].key = Some(format!("{key} at"));
         looped.position_var = Some(position);
@@ -418,6 +422,7 @@ impl Names<'_> {
             if local.init.is_none() || declares.len() == 1 {
                 var.ty.clone_from(&ty);
             }
+            var.chosen_text = declares.len() == 1 && local.init.as_ref().is_some_and(|init| place::is_chosen_text(&init.expr));
         }
         if local.init.is_some() {
             flow.push(assign_all(&declares));
@@ -473,6 +478,7 @@ impl Names<'_> {
                     // The other alternatives of an or-pattern bind the same variables.
                     let known = declares.iter().copied().find(|id| {
                         let name = p.ident.to_string();
+                        let name = name.trim_start_matches("r#");
                         self.top().iter().any(|(n, v)| v == id && *n == name)
                     });
                     if let Some(id) = known {
@@ -520,8 +526,8 @@ impl Names<'_> {
         if let Some(rename) = self.renames.get(&id) {
             *ident = rename.new.clone();
         }
-        self.table.vars.push(Var { ident: ident.clone(), mutable, kind, ty: None, key });
-        self.top().push((name, id));
+        self.table.vars.push(Var { ident: ident.clone(), mutable, kind, ty: None, key, chosen_text: false });
+        self.top().push((name.trim_start_matches("r#").to_owned(), id));
         id
     }
 
@@ -530,6 +536,7 @@ impl Names<'_> {
     }
 
     fn lookup(&self, name: &str) -> Option<VarId> {
+        let name = name.trim_start_matches("r#");
         self.scopes.iter().rev().flat_map(|s| s.iter().rev()).find(|(n, _)| n == name).map(|(_, id)| *id)
     }
 
@@ -603,9 +610,11 @@ fn again_statement(pat: &Pat, init: &Expr, only_refs: bool) -> TokenStream {
         other => (other, None),
     };
     let ty = ty.map(|ty| quote!(: #ty));
+    let fiber = Ident::new("fiber", proc_macro2::Span::mixed_site());
+    let what = format!("`{}` does not match `{}` any more", crate::lower::compact(init), crate::lower::compact(&pat));
     quote! {
         #[allow(irrefutable_let_patterns, unused_variables, unused_parens)]
-        let (#pat) #ty = (#init) else { ::core::unreachable!() };
+        let (#pat) #ty = (#init) else { match #fiber.lost(#what).await {} };
     }
 }
 
@@ -632,6 +641,25 @@ impl VisitMut for WithoutValues {
             other => visit_mut::visit_pat_mut(self, other),
         }
     }
+}
+
+/// A statement as a reason for keeping what it uses.
+fn described(stmt: &syn::Stmt) -> String {
+    if matches!(stmt, syn::Stmt::Local(local) if key_of(&local.attrs).is_some()) {
+        return "used before a step in the same expression, or gone over by a `for` loop".to_owned();
+    }
+    let text = crate::lower::compact(stmt);
+    if text.starts_with("let::core::option::Option::Some(") {
+        return "gone over by a `for` loop".to_owned();
+    }
+    // Values that lowering named itself.
+    let mut parts = text.split("__value_");
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        shown.push('_');
+        shown.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
+    }
+    format!("used in `{shown}`")
 }
 
 pub(crate) fn assign_all(vars: &[VarId]) -> Flow {

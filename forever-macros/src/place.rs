@@ -241,3 +241,19 @@ pub(crate) fn drains_by_ref(expr: &Expr) -> bool {
         _ => false,
     }
 }
+
+/// Whether an expression is one of several literal texts, by `if` or `match`.
+pub(crate) fn is_chosen_text(expr: &Expr) -> bool {
+    let block = |block: &syn::Block| matches!(block.stmts.last(), Some(syn::Stmt::Expr(tail, None)) if is_text(tail));
+    match expr {
+        Expr::If(e) => block(&e.then_branch) && e.else_branch.as_ref().is_some_and(|(_, e)| is_text(e)),
+        Expr::Match(e) => e.arms.iter().any(|a| is_text(&a.body)),
+        Expr::Block(e) => block(&e.block),
+        Expr::Paren(e) => is_chosen_text(&e.expr),
+        _ => false,
+    }
+}
+
+fn is_text(expr: &Expr) -> bool {
+    matches!(expr, Expr::Lit(lit) if matches!(lit.lit, Lit::Str(_))) || is_chosen_text(expr)
+}

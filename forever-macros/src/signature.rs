@@ -79,6 +79,9 @@ pub(crate) fn read(item: &ItemFn, report: &mut Report) -> Signature {
                     let name = name_of(&param.pat).map_or_else(|| format!("parameter {}", place + 1), |n| n.to_string());
                     signature.resources.push(Resource { pat: (*param.pat).clone(), name, ty });
                 }
+                None if last_segment(&param.ty).is_some_and(|s| s.ident == "FiberContext") => {
+                    report.over(&param.ty, "the context is taken by reference: `ctx: &FiberContext`");
+                }
                 None => signature.argument(param, report),
             },
         }
@@ -103,6 +106,12 @@ impl Signature {
             Type::Reference(reference) => {
                 let owned = owned(&reference.elem);
                 report.over(&param.ty, format!("an argument is saved when the fiber is spawned, so it is owned: take {owned}"));
+            }
+            ty if holds_reference(ty) => {
+                report.over(
+                    ty,
+                    "an argument is saved when the fiber is spawned, so it holds no references: take owned values, `String` for `&str`",
+                );
             }
             Type::ImplTrait(ty) => report.over(ty, "an argument is saved and read back by its type: name a type instead of `impl Trait`"),
             _ => {}
@@ -131,6 +140,20 @@ fn output(output: &ReturnType, name: &Ident, report: &mut Report) -> Type {
             syn::parse_quote!(::core::result::Result<(), ::std::string::String>)
         }
     }
+}
+
+/// Whether a type has a reference in it that data would borrow through.
+fn holds_reference(ty: &Type) -> bool {
+    struct Find(bool);
+    impl<'ast> syn::visit::Visit<'ast> for Find {
+        fn visit_type_reference(&mut self, _: &'ast syn::TypeReference) {
+            self.0 = true;
+        }
+        fn visit_parenthesized_generic_arguments(&mut self, _: &'ast syn::ParenthesizedGenericArguments) {}
+    }
+    let mut find = Find(false);
+    syn::visit::Visit::visit_type(&mut find, ty);
+    find.0
 }
 
 fn owned(ty: &Type) -> String {

@@ -72,7 +72,8 @@ impl Emit<'_> {
     fn checkpoint(&mut self, cut: CutId) -> TokenStream {
         let save = self.save(cut, false);
         let (fiber, number) = (&self.fiber, number(cut));
-        emit!(#fiber.checkpoint(#number, #save).await;)
+        let span = self.cut_span(cut);
+        quote_spanned!(span=> #fiber.checkpoint(#number, #save).await;)
     }
 
     /// The closure that puts down what a cut point keeps, with or without its own value.
@@ -92,10 +93,17 @@ impl Emit<'_> {
                 quote_spanned!(self.place_of(kept.var)=> #private::carried(&#place))
             };
             let value = self.checked(kept.var, &value);
-            emit!(save.put(#key, #value);)
+            let span = self.cut_span(cut);
+            quote_spanned!(span=> save.put(#key, #value);)
         });
         let puts: Vec<_> = puts.collect();
-        emit!(|save| { #(#puts)* })
+        let span = self.cut_span(cut);
+        quote_spanned!(span=> |save| { #(#puts)* })
+    }
+
+    /// Where errors about a cut point as a whole point.
+    fn cut_span(&self, cut: CutId) -> Span {
+        Span::mixed_site().located_at(self.cx.body.cuts[cut].span)
     }
 
     pub(super) fn start_call(&mut self, plain: &[Stmt], stmt: &Stmt, _cut: CutId, invocation: &Expr) -> Start {
@@ -137,7 +145,8 @@ impl Emit<'_> {
             None => emit!(::core::option::Option::None),
         };
         let question = question.map(|span| syn::Token![?](span));
-        let call = emit!(#fiber.call(#number, invocation, #ctx, #key, #save).await #question);
+        let span = self.cut_span(cut);
+        let call = quote_spanned!(span=> #fiber.call(#number, invocation, #ctx, #key, #save).await #question);
         let Bind::Let { attrs, pat } = bind else {
             return emit!(if #fiber.calls(#number) { #call; } else { #fiber.arrive(#number); });
         };
@@ -164,10 +173,10 @@ impl Emit<'_> {
         let carried = self.storage(var) == Storage::Carried;
         let wrap = |value: TokenStream| if carried { emit!(::core::option::Option::Some(#value)) } else { value };
         let at_own = wrap(emit!(::core::result::Result::Ok(saved.get(#key)?)));
+        let read = self.checked_read(var, key, carried);
         let elsewhere = self.cx.plan.kept.iter().enumerate().any(|(other, kept)| other != cut && kept.iter().any(|k| k.var == var));
         let otherwise = match (elsewhere, carried) {
-            (true, true) => emit!(saved.maybe(#key)?),
-            (true, false) => emit!(saved.get(#key)?),
+            (true, _) => read,
             (false, true) => emit!(::core::option::Option::None),
             (false, false) => emit!(::core::unreachable!()),
         };

@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 
 use proc_macro2::TokenStream;
 use syn::Label;
+use syn::spanned::Spanned;
 
 use super::{Emit, Target, number};
 use crate::flow::JumpId;
@@ -74,10 +75,10 @@ impl Emit<'_> {
     fn in_order(&self, items: &syn::Expr) -> syn::Expr {
         let private = self.cx.private;
         if place::is_place(items) {
-            return syn::parse_quote!(#private::in_order_value(#items));
+            return syn::parse_quote_spanned!(items.span()=> #private::in_order_value(#items));
         }
         let mut items = items.clone();
-        place::wrap_root(&mut items, &|place| syn::parse_quote!(#private::in_order(&#place)));
+        place::wrap_root(&mut items, &|place| syn::parse_quote_spanned!(place.span()=> #private::in_order(&#place)));
         items
     }
 

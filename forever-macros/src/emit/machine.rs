@@ -72,19 +72,16 @@ impl Machine<'_> {
         let keys: Vec<String> = fields.iter().map(|f| f.to_string().trim_start_matches("r#").to_owned()).collect();
         let mark = marker(sig).map(|_| emit!(__forever: #private::PhantomData,));
         let (table, drive) = (&self.table, self.drive());
-        let (checks, values) = savable::arguments(sig, private);
-        let loads = sig.arguments.iter().zip(&keys).map(|(argument, key)| {
-            let span = Span::mixed_site().located_at(argument.ty.span());
-            quote_spanned!(span=> arguments.get(#key)?)
-        });
-        let loads: Vec<_> = loads.collect();
+        let (checks, values, loads) = savable::arguments(sig, private);
         let output_span = Span::mixed_site().located_at(output.span());
         let output_types = quote_spanned! {output_span=>
             type Output = <#output as #private::IsResult>::Ok;
             type Error = <#output as #private::IsResult>::Err;
         };
         emit! {
-            #[allow(unexpected_cfgs)]
+            const _: () = {
+            #checks
+            #[allow(unexpected_cfgs, non_local_definitions)]
             #[automatically_derived]
             impl #impl_generics #private::Fiber for #name #ty_generics #where_clause {
                 #output_types
@@ -96,7 +93,6 @@ impl Machine<'_> {
                 }
 
                 fn save(&self, save: &mut #private::Save<'_>) {
-                    #checks
                     let _ = &save;
                     #(save.put(#keys, #values);)*
                 }
@@ -108,6 +104,7 @@ impl Machine<'_> {
 
                 #drive
             }
+            };
         }
     }
 
@@ -208,6 +205,11 @@ fn cut_entry(body: &Body, plan: &Plan, cut: usize, private: &syn::Path) -> Token
         crate::cut::CutBody::Step(step) => (emit!(Step), optional(step.was.as_ref())),
         crate::cut::CutBody::Call { .. } => (emit!(Call), emit!(::core::option::Option::None)),
     };
+    let body_text = match &source.body {
+        crate::cut::CutBody::Step(step) if plan.names[cut].1 > 1 => fingerprint(&step.body),
+        crate::cut::CutBody::Call { invocation, .. } if plan.names[cut].1 > 1 => fingerprint(invocation),
+        _ => String::new(),
+    };
     let locals = plan.kept[cut].iter().map(|kept| {
         let (key, of, result) = (&kept.key, number32(kept.of), kept.result);
         let why = &kept.why;
@@ -217,10 +219,17 @@ fn cut_entry(body: &Body, plan: &Plan, cut: usize, private: &syn::Path) -> Token
     let line = quote::quote_spanned!(source.span=> ::core::line!());
     emit! {
         #private::Cut {
-            name: #name, explicit: #explicit, of: #of, was: #was, kind: #private::CutKind::#kind,
+            name: #name, explicit: #explicit, of: #of, body: #body_text, was: #was, kind: #private::CutKind::#kind,
             locals: &[#(#locals),*], next: #next, line: #line,
         }
     }
+}
+
+/// A short text that differs where the tokens do (FNV-1a, the same in every build).
+fn fingerprint(tokens: &impl ToTokens) -> String {
+    let text = crate::lower::whole(tokens);
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    format!("{hash:016x}")
 }
 
 fn number32(n: usize) -> TokenStream {

@@ -51,6 +51,16 @@ impl Emit<'_> {
         Span::mixed_site().located_at(self.ident(var).span())
     }
 
+    /// Reads a variable out of the snapshot, at its own place.
+    pub(super) fn checked_read(&self, var: VarId, key: &str, carried: bool) -> TokenStream {
+        let (name, span) = (self.check_name(var), self.place_of(var));
+        match (self.is_checked(var), carried) {
+            (false, _) => quote_spanned!(span=> saved.get(#key)?),
+            (true, true) => quote_spanned!(span=> #name::maybe(saved, #key)?),
+            (true, false) => quote_spanned!(span=> #name::get(saved, #key)?),
+        }
+    }
+
     fn is_checked(&self, var: VarId) -> bool {
         self.cx.table.var(var).kind != VarKind::Position
     }
@@ -77,9 +87,9 @@ impl Emit<'_> {
 }
 
 /// The checks of a function's arguments, and the expressions that save them.
-pub(super) fn arguments(signature: &Signature, private: &syn::Path) -> (TokenStream, Vec<TokenStream>) {
+pub(super) fn arguments(signature: &Signature, private: &syn::Path) -> (TokenStream, Vec<TokenStream>, Vec<TokenStream>) {
     let mut checks = TokenStream::new();
-    let mut values = Vec::new();
+    let (mut values, mut reads) = (Vec::new(), Vec::new());
     for argument in &signature.arguments {
         let span = Span::mixed_site().located_at(argument.ty.span());
         let field = &argument.name;
@@ -89,9 +99,11 @@ pub(super) fn arguments(signature: &Signature, private: &syn::Path) -> (TokenStr
             signature.name
         );
         checks.extend(check(&name, &message, span, private));
+        let key = field.to_string().trim_start_matches("r#").to_owned();
         values.push(quote_spanned!(span=> #name::kept(&self.#field)));
+        reads.push(quote_spanned!(span=> #name::get(arguments, #key)?));
     }
-    (checks, values)
+    (checks, values, reads)
 }
 
 /// One check: a module with a trait whose message is the given one.
@@ -104,6 +116,14 @@ pub(super) fn check(name: &Ident, message: &str, span: Span, private: &syn::Path
             impl<T: #private::Saved> Savable for T {}
             pub(super) fn kept<T: Savable>(value: &T) -> &dyn #private::Saved {
                 value
+            }
+            #[allow(dead_code)]
+            pub(super) fn get<T: Savable>(saved: &mut #private::Locals, name: &str) -> ::core::result::Result<T, #private::Unreadable> {
+                saved.get(name)
+            }
+            #[allow(dead_code)]
+            pub(super) fn maybe<T: Savable>(saved: &mut #private::Locals, name: &str) -> ::core::result::Result<::core::option::Option<T>, #private::Unreadable> {
+                saved.maybe(name)
             }
         }
     }

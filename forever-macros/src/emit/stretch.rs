@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use proc_macro2::TokenStream;
-use quote::{ToTokens, quote_spanned};
+use quote::ToTokens;
 
 use super::{Emit, Start};
 use crate::flow::{Live, PointId};
@@ -292,12 +292,7 @@ impl Emit<'_> {
     /// One value out of the snapshot.
     fn read(&self, var: VarId) -> TokenStream {
         let Some(kept) = self.cx.plan.kept.iter().flatten().find(|k| k.var == var) else { return emit!(::core::option::Option::None) };
-        let (key, span) = (&kept.key, self.place_of(var));
-        if self.storage(var) == Storage::Carried {
-            quote_spanned!(span=> saved.maybe(#key)?)
-        } else {
-            quote_spanned!(span=> saved.get(#key)?)
-        }
+        self.checked_read(var, &kept.key, self.storage(var) == Storage::Carried)
     }
 
     /// Makes a `#[fresh]` variable anew, if the cut point being resumed into needs it.

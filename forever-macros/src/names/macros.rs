@@ -107,7 +107,16 @@ fn captures(text: &str) -> Vec<std::ops::Range<usize>> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
     let mut i = 0;
+    let raw = text.starts_with('r');
     while i < bytes.len() {
+        if bytes[i] == b'\\' && !raw {
+            // `\u{c}` is a character, not a capture.
+            i = match text[i..].strip_prefix("\\u{").and_then(|rest| rest.find('}')) {
+                Some(length) => i + "\\u{".len() + length + 1,
+                None => i + 2,
+            };
+            continue;
+        }
         if bytes[i] != b'{' {
             i += 1;
             continue;

@@ -4,6 +4,7 @@
 //! or on its way to the cut point it resumes into; on the way only restores happen. What cannot go on (a local that cannot
 //! be read, a checkpoint that cannot be written) is put down in `Stop`, and the future never becomes ready: the driver sees
 //! the reason and drops it, so no error type of the user's is needed.
+use std::convert::Infallible;
 use std::future::Future;
 use std::ops::RangeInclusive;
 use std::pin::Pin;
@@ -189,6 +190,12 @@ impl Frame {
         }
     }
 
+    /// Parks the fiber: what was borrowed before the cut point cannot be borrowed again.
+    pub fn lost(&self, why: &str) -> BoxFuture<'static, Infallible> {
+        self.run.stop(Stopped::Parked(format!("{why}: the code that took it apart has changed")));
+        Box::pin(std::future::pending())
+    }
+
     /// Begins to run again if this is the cut point being resumed into.
     pub fn arrive(&mut self, cut: u32) {
         if let Some(target) = self.target.take_if(|t| t.cut == cut) {
@@ -236,10 +243,11 @@ impl Frame {
         let mut open = open.map_err(Stopped::Failed)?;
         open.truncate(open.len() - self.suffix.len());
         let mut callee = Frame::start(F::MACHINE, Arc::clone(&self.run));
-        callee.prefix = format!("{open}{{\"fiber\":{},", json_string(F::MACHINE.name));
+        callee.prefix = format!("{open}{{{}", F::MACHINE.heading());
         callee.suffix = format!("}}{}", self.suffix);
         if let Some(snapshot) = nested {
-            callee.aim(*snapshot).map_err(Stopped::Parked)?;
+            let snapshot = F::MACHINE.fit(*snapshot).map_err(Stopped::Parked)?;
+            callee.aim(snapshot).map_err(Stopped::Parked)?;
         }
         Ok((open, callee))
     }

@@ -1,6 +1,8 @@
 //! The static description of a fiber function, written by the macro: its cut points and what each of them keeps.
 use serde::{Deserialize, Serialize};
 
+use std::collections::BTreeMap;
+
 use super::snapshot::Snapshot;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -36,6 +38,8 @@ pub struct Cut {
     pub explicit: bool,
     /// How many cut points of the function share the name before `#`.
     pub of: u32,
+    /// Where several cut points share a derived name: what tells their bodies apart, else nothing.
+    pub body: &'static str,
     /// `was = "old"`.
     pub was: Option<&'static str>,
     /// Which macro made it.
@@ -78,4 +82,82 @@ impl Machine {
         let place = by_name.or_else(|| self.cuts.iter().position(|c| c.was == Some(at)))?;
         u32::try_from(place).ok()
     }
+
+    /// How a callee's frame begins in its caller's snapshot: which function it is, and what is needed to tell, without its
+    /// layout, whether a later version of it is still the same.
+    pub(crate) fn heading(&self) -> String {
+        let mut text = format!("\"fiber\":{},", json(self.name));
+        if self.version != 0 {
+            text += &format!("\"version\":{},", self.version);
+        }
+        let of = self.shared_names();
+        if !of.is_empty() {
+            text += &format!("\"of\":{},", serde_json::to_string(&of).expect("a map of numbers is JSON"));
+        }
+        text
+    }
+
+    /// Names that stand for more than one step or local: how many each.
+    fn shared_names(&self) -> BTreeMap<String, u32> {
+        let steps = self.cuts.iter().filter(|c| !c.explicit && c.of > 1).map(|c| (format!("step {}", base(c.name)), c.of));
+        let locals = self.cuts.iter().flat_map(|c| c.locals).filter(|l| l.of > 1).map(|l| (format!("local {}", base(l.name)), l.of));
+        steps.chain(locals).collect()
+    }
+
+    /// A callee's snapshot as this function can go on from it, migrated if need be; `Err` says why it cannot.
+    pub(crate) fn fit(&self, snapshot: Snapshot) -> Result<Snapshot, String> {
+        let was = snapshot.fiber.as_deref().unwrap_or_default();
+        if was != self.name {
+            return Err(format!("the fiber that was being called is `{was}`, and the code calls `{}` there now", self.name));
+        }
+        match (self.moved(&snapshot), self.migrate) {
+            (None, _) => Ok(snapshot),
+            (Some(why), None) => Err(why),
+            (Some(_), Some(migrate)) => {
+                migrate(snapshot).map_err(|e| format!("the snapshot of `{}` could not be migrated: {e}", self.name))
+            }
+        }
+    }
+
+    /// What has changed so that a callee's snapshot cannot be trusted to mean the same.
+    fn moved(&self, snapshot: &Snapshot) -> Option<String> {
+        let name = self.name;
+        if snapshot.version != self.version {
+            return Some(format!("`{name}` has version {} now and had {} when it was stopped", self.version, snapshot.version));
+        }
+        let Some(cut) = self.find(&snapshot.at).map(|cut| &self.cuts[cut as usize]) else {
+            return Some(format!("step `{}` of `{name}` is not in the code any more", snapshot.at));
+        };
+        let before = |kind: &str, name: &str| snapshot.of.get(&format!("{kind} {}", base(name))).copied().unwrap_or(1);
+        let steps = before("step", cut.name);
+        if !cut.explicit && cut.was.is_none() && steps != cut.of {
+            let base = base(cut.name);
+            return Some(format!(
+                "`{base}` stands for {} steps of `{name}` now and for {steps} before: which one was meant cannot be told",
+                cut.of
+            ));
+        }
+        cut.locals.iter().find_map(|local| {
+            if !snapshot.locals.contains_key(local.name) && !(local.result && snapshot.call.is_some()) {
+                return Some(format!("local `{}` of `{name}` is needed after step `{}` but was not kept", local.name, cut.name));
+            }
+            let bindings = before("local", local.name);
+            (bindings != local.of).then(|| {
+                let base = base(local.name);
+                format!(
+                    "`{base}` stands for {} locals of `{name}` now and for {bindings} before: which one was meant cannot be told",
+                    local.of
+                )
+            })
+        })
+    }
+}
+
+/// The name before `#`.
+fn base(name: &str) -> &str {
+    name.split('#').next().unwrap_or(name)
+}
+
+fn json(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
 }

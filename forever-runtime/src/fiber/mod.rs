@@ -42,11 +42,16 @@ pub use snapshot::Snapshot;
 /// A durable function: what `#[fiber]` implements for the type that carries its name.
 ///
 /// A value of the type is an invocation, the arguments of one run.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a fiber",
+    label = "not a fiber",
+    note = "make the function a `#[fiber]`, or `.await` it in a `step!`"
+)]
 pub trait Fiber: Send + Sized + 'static {
     /// What the function gives back in its `Ok`; it is stored.
-    type Output: Serialize + DeserializeOwned + Send + 'static;
+    type Output: Value;
     /// What it gives back in its `Err`; its text is stored.
-    type Error: Into<Box<dyn std::error::Error + Send + Sync>>;
+    type Error: Failure;
 
     #[doc(hidden)]
     const MACHINE: &'static Machine;
@@ -68,6 +73,28 @@ pub trait Fiber: Send + Sized + 'static {
         frame: &'run mut Frame,
     ) -> impl Future<Output = Result<Self::Output, Self::Error>> + Send + 'run;
 }
+
+/// What a fiber can give back: anything that serde can write and read again, and that can be sent to another thread.
+#[diagnostic::on_unimplemented(
+    message = "the value of a fiber is stored, but its type `{Self}` cannot be saved",
+    label = "cannot be saved",
+    note = "derive `serde::Serialize` and `serde::Deserialize` for it; it must also be `Send` and hold no references"
+)]
+pub trait Value: Serialize + DeserializeOwned + Send + 'static {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + DeserializeOwned + Send + 'static> Value for T {}
+
+/// What a fiber can fail with: anything whose text can be stored.
+#[diagnostic::on_unimplemented(
+    message = "the error of a fiber is stored as text, but `{Self}` is no error",
+    label = "not an error",
+    note = "implement `std::error::Error` for it (it must be `Send` and `Sync`), or return `anyhow::Result<..>`"
+)]
+pub trait Failure: Into<Box<dyn std::error::Error + Send + Sync>> {}
+
+#[diagnostic::do_not_recommend]
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> Failure for E {}
 
 /// Implemented by `Result` alone, so that an alias as return type (`anyhow::Result<T>`) can be taken apart.
 #[doc(hidden)]

@@ -291,7 +291,7 @@ pub(crate) mod tests {
     use super::*;
 
     const fn cut(name: &'static str) -> Cut {
-        Cut { name, explicit: true, of: 1, was: None, kind: CutKind::Step, locals: &[], next: &[], line: 1 }
+        Cut { name, explicit: true, of: 1, body: "", was: None, kind: CutKind::Step, locals: &[], next: &[], line: 1 }
     }
 
     pub(crate) static MACHINE: Machine = Machine {

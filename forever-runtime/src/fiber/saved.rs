@@ -8,7 +8,7 @@ use crate::exact;
 /// Implemented for everything that is `Serialize` and `DeserializeOwned`, and for nothing else.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be saved",
-    label = "kept across a cut point",
+    label = "cannot be saved",
     note = "derive `serde::Serialize` and `serde::Deserialize` for it, make it again after a resume with `#[fresh] let`, or take it as a resource (`Res<T>`)"
 )]
 pub trait Saved {

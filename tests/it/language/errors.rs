@@ -172,4 +172,6 @@ twin! {
     }
 }
 #[test]
-fn arms_whose_value_nobody_wants_have_one_type() { assert_eq!(same(|| one_type(1)).outcome, "Completed(1)"); }
+fn arms_whose_value_nobody_wants_have_one_type() {
+    assert_eq!(same(|| one_type(1)).outcome, "Completed(1)");
+}

@@ -145,4 +145,6 @@ twin! {
     }
 }
 #[test]
-fn a_json_key_is_a_variable() { assert_eq!(same(|| json_key(1)).outcome, "Completed(\"{\\\"k\\\":1}\")"); }
+fn a_json_key_is_a_variable() {
+    assert_eq!(same(|| json_key(1)).outcome, "Completed(\"{\\\"k\\\":1}\")");
+}

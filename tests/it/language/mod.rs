@@ -18,5 +18,7 @@ mod operands;
 mod patterns;
 mod shadowing;
 mod snapshot;
+// Its fibers say which of their lines is which.
+#[rustfmt::skip]
 mod spans;
 mod steps;

@@ -52,10 +52,7 @@ async fn panics(io: Res<Io>, n: u32) -> anyhow::Result<u32> {
     let x = if n == 0 {
         list[n as usize + 2] // 5
     } else if n == 1 {
-        step!("in", {
-            assert!(list.is_empty(), "not empty");
-            1
-        }) // 7
+        step!("in", { assert!(list.is_empty(), "not empty"); 1 }) // 7
     } else {
         step!("other", io.did("other", ()).await?);
         None.unwrap() // 10
@@ -85,13 +82,7 @@ fn panic_places(n: u32) -> Vec<(String, u32, u32)> {
         play(From::Snapshot(snapshot));
     }
     std::panic::set_hook(before);
-    places
-        .into_iter()
-        .map(|(failed, place)| {
-            assert!(failed);
-            place.unwrap()
-        })
-        .collect()
+    places.into_iter().map(|(failed, place)| { assert!(failed); place.unwrap() }).collect()
 }
 
 #[test]
@@ -113,10 +104,7 @@ async fn traced(io: Res<Io>, n: u32) -> anyhow::Result<Vec<String>> {
     let mut out = Vec::new();
     out.push(frames(&Backtrace::force_capture())); // 4
     for _ in 0..n {
-        let text = step!("in", {
-            io.did("in", ()).await?;
-            frames(&Backtrace::force_capture())
-        }); // 6
+        let text = step!("in", { io.did("in", ()).await?; frames(&Backtrace::force_capture()) }); // 6
         out.push(text);
         step!("next", io.did("next", ()).await?);
         if out.len() > 1 {

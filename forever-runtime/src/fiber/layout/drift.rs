@@ -304,7 +304,23 @@ impl Layout {
         // Within a group of one name a literal takes the plain name and the others move up by one.
         let literal = |layout: &Layout| layout.steps.iter().any(|step| step.explicit && step.name == name);
         let same_literal = renamed || now == 1 || literal(self) == literal(old);
-        (now != was.of || !same_literal).then(|| Problem::StepAmbiguous { step: name.to_owned(), now, before: was.of })
+        let exchanged = self.exchanged(old, name);
+        (now != was.of || !same_literal || exchanged).then(|| Problem::StepAmbiguous { step: name.to_owned(), now, before: was.of })
+    }
+}
+
+impl Layout {
+    /// Whether, of the steps that share a derived name, one's body has another number than before: they were exchanged, or
+    /// one was taken out and another put in.
+    fn exchanged(&self, old: &Layout, name: &str) -> bool {
+        let of = |layout: &Layout, body: &str| -> Vec<String> {
+            layout.steps.iter().filter(|s| !s.explicit && s.base() == name && s.body == body).map(|s| s.name.clone()).collect()
+        };
+        let bodies = old.steps.iter().filter(|s| !s.explicit && s.base() == name && !s.body.is_empty()).map(|s| s.body.as_str());
+        bodies.into_iter().any(|body| {
+            let now = of(self, body);
+            !now.is_empty() && now != of(old, body)
+        })
     }
 }
 

@@ -44,7 +44,7 @@ fn cut(line: &str) -> Cut {
     let name = leak(name.trim());
     let plain = name.trim_matches('"');
     let locals: Vec<Local> = locals.split_whitespace().map(local).collect();
-    Cut { name: plain, explicit: plain != name, of: 1, was, kind, locals: locals.leak(), next: &[END], line: 1 }
+    Cut { name: plain, explicit: plain != name, of: 1, body: "", was, kind, locals: locals.leak(), next: &[END], line: 1 }
 }
 
 fn local(word: &str) -> Local {
@@ -61,10 +61,10 @@ fn snapshots(machine: &Machine) -> Vec<Snapshot> {
             let kept = cut.locals.iter().filter(|local| result || !local.result);
             kept.map(|local| (local.name.to_owned(), RawValue::from_string("1".into()).unwrap())).collect()
         };
-        let callee = Snapshot { fiber: Some("child".into()), at: "x".into(), locals: BTreeMap::new(), call: None };
-        all.push(Snapshot { fiber: None, at: cut.name.into(), locals: locals(true), call: None });
+        let callee = Snapshot { fiber: Some("child".into()), at: "x".into(), ..Snapshot::default() };
+        all.push(Snapshot { at: cut.name.into(), locals: locals(true), ..Snapshot::default() });
         if cut.kind == CutKind::Call {
-            all.push(Snapshot { fiber: None, at: cut.name.into(), locals: locals(false), call: Some(Box::new(callee)) });
+            all.push(Snapshot { at: cut.name.into(), locals: locals(false), call: Some(Box::new(callee)), ..Snapshot::default() });
         }
     }
     all
@@ -293,7 +293,7 @@ fn a_snapshot_without_an_old_layout_is_in_the_names_of_the_code() {
     let code = Layout::of(machine("\"find\"<search: a\nsearch: b\nlook<seek: a"));
     let at = |at: &str, local: &str| {
         let locals = BTreeMap::from([(local.to_owned(), RawValue::from_string("1".into()).unwrap())]);
-        let drift = code.check(None, &Snapshot { fiber: None, at: at.into(), locals, call: None }).err();
+        let drift = code.check(None, &Snapshot { at: at.into(), locals, ..Snapshot::default() }).err();
         drift.map(|drift| drift.to_string())
     };
     assert_eq!(at("search", "b"), None);

@@ -56,6 +56,9 @@ struct Step {
     name: String,
     /// Whether the name is written in the source, as against derived from it.
     explicit: bool,
+    /// What tells the bodies of steps apart that share a derived name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    body: String,
     /// How many steps share the name before `#`.
     of: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -104,6 +107,7 @@ impl Layout {
         let step = |cut: &Cut| Step {
             name: cut.name.to_owned(),
             explicit: cut.explicit,
+            body: cut.body.to_owned(),
             of: cut.of,
             was: cut.was.map(str::to_owned),
             kind: cut.kind,
@@ -154,6 +158,7 @@ impl Layout {
         for step in &self.steps {
             text(&mut hash, &step.name);
             hash.update([u8::from(step.explicit)]);
+            hash.update(step.body.as_bytes());
             hash.update(step.of.to_be_bytes());
             number(&mut hash, usize::from(step.was.is_some()));
             text(&mut hash, step.was.as_deref().unwrap_or_default());
