@@ -105,7 +105,7 @@ impl Step {
                 }
                 body if last => step.body = body,
                 Expr::Path(path) if path.path.get_ident().is_some_and(|i| i == "effect") => {
-                    report.over(&path, "`effect` needs the op ledger, which this version does not have: pass `op.id()` to the other side as idempotency key");
+                    report.over(&path, "`effect` is not there yet: pass the step's id to the other side as an idempotency key, `step!(|op| charge(op.id()).await?)`");
                 }
                 other => {
                     let text = crate::lower::compact(&other);

@@ -2,7 +2,7 @@
 
 pub(crate) const FOR_MUTABLE: &str = "a `for` loop with a step in it cannot hold a mutable borrow over the step: loop over an index, `for i in 0..items.len() { let item = &mut items[i]; .. }`";
 pub(crate) const FOR_CLOSURE: &str = "a borrowed iterator with a closure cannot be taken up again after a step: collect first, `let items: Vec<_> = ...collect(); for item in items { .. }`";
-pub(crate) const ASSIGN_PLACE: &str = "the place that is assigned to cannot have a step in it, nor be computed beside one: bind what the step gives first, `let value = step!(..);`, and use `value` here";
+pub(crate) const ASSIGN_PLACE: &str = "a step cannot stand in the place that is assigned to, nor behind one that is computed: bind what the step gives first, `let value = step!(..);`, then assign";
 pub(crate) const UNKNOWN_PLACE: &str = "a step cannot stand in this kind of expression: bind it first, `let value = step!(..);`";
 pub(crate) const HIDDEN_JUMP: &str =
     "`break` and `continue` in the arguments of a macro cannot be followed across a step: write the jump outside of the macro";
@@ -39,7 +39,7 @@ pub(crate) fn macro_rules(name: &str) -> String {
 
 pub(crate) fn guard(name: &str, method: &str, step: &str) -> String {
     format!(
-        "`{name}` is what `{method}()` gave back and is still held at `{step}`: a lock cannot be kept over a stop; end it before the step, `drop({name});`, or lock inside the step"
+        "`{name}` is what `{method}()` gave back and is still held at `{step}`: a lock cannot be kept across a step; end it before, `drop({name});`, or lock inside the step"
     )
 }
 

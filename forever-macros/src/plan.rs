@@ -5,8 +5,10 @@
 //! stays an ordinary variable, set by running or by restoring. Otherwise it is *carried*: between stretches it sits in an
 //! `Option` that is empty where the variable is not needed, and each stretch that mentions it takes it out and puts it back.
 use std::collections::{BTreeMap, BTreeSet};
+#[cfg(test)]
 use std::fmt;
 
+#[cfg(test)]
 use crate::cut::CutKind;
 use crate::flow::{Flow, JumpId, Live, Needed, solve, successors};
 use crate::names::{Table, VarId, VarKind, assign_all};
@@ -441,12 +443,14 @@ fn step_names(body: &Body) -> Vec<(String, usize)> {
 }
 
 /// The plan as a table, for people.
+#[cfg(test)]
 pub(crate) struct Shown<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) body: &'a Body,
     pub(crate) table: &'a Table,
 }
 
+#[cfg(test)]
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (cut, (name, _)) in self.plan.names.iter().enumerate() {

@@ -54,7 +54,7 @@ const ASYNC: Inside = Inside {
 };
 const ITEM: Inside = Inside { place: "a nested function", way_out: "make that function a `#[fiber]` and `call!` it" };
 const GUARD: Inside = Inside { place: "a match guard", way_out: "bind it before the match: `let ok = step!(..);`" };
-const STEP: Inside = Inside { place: "the body of another cut point", way_out: "bind it first: `let r = step!(..);`" };
+const STEP: Inside = Inside { place: "another `step!` or `call!`", way_out: "bind it first: `let r = step!(..);`" };
 const CONST: Inside = Inside { place: "a `const` block", way_out: "bind it outside: `let r = step!(..);`" };
 
 struct Misplaced<'r> {

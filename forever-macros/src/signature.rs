@@ -42,16 +42,16 @@ pub(crate) fn read(item: &ItemFn, report: &mut Report) -> Signature {
         report.over(sig.fn_token, "a fiber is an `async fn`: write `async fn`");
     }
     if let Some(token) = &sig.constness {
-        report.over(token, "a fiber cannot be `const`");
+        report.over(token, "a fiber cannot be `const`: remove `const`");
     }
     if !matches!(sig.safety, syn::Safety::Default) {
         report.over(&sig.safety, "a fiber cannot be `unsafe`: put the unsafe code in a function that a step calls");
     }
     if let Some(abi) = &sig.abi {
-        report.over(abi, "a fiber cannot have an ABI of its own");
+        report.over(abi, "a fiber cannot have an ABI of its own: remove `extern`");
     }
     if let Some(variadic) = &sig.variadic {
-        report.over(variadic, "a fiber cannot be variadic");
+        report.over(variadic, "a fiber cannot take a variable number of arguments: take a `Vec`");
     }
     for param in &sig.generics.params {
         if let GenericParam::Lifetime(lifetime) = param {

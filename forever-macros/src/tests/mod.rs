@@ -1,11 +1,22 @@
 //! Tests of the passes, on tokens.
+mod bodies;
+mod editors;
+mod errors;
+mod expansions;
+mod names;
+mod places;
+mod plans;
+mod soup;
+
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use crate::expand::expand;
+use crate::expand::{Lowered, expand, lowered};
+use crate::report::Report;
+use crate::{plan, signature};
 
 /// The expansion as text, formatted.
-pub(crate) fn expanded(attr: TokenStream, item: TokenStream) -> String {
+fn expanded(attr: TokenStream, item: TokenStream) -> String {
     let tokens = expand(attr, item);
     match syn::parse2::<syn::File>(tokens.clone()) {
         Ok(file) => prettyplease::unparse(&file),
@@ -13,11 +24,48 @@ pub(crate) fn expanded(attr: TokenStream, item: TokenStream) -> String {
     }
 }
 
+/// The tokens of a fiber function, which is written without its attribute.
+fn tokens(source: &str) -> TokenStream {
+    source.parse().unwrap_or_else(|error| panic!("{error}: {source}"))
+}
+
+/// The passes up to the plan, on a function without errors.
+fn analysed(source: &str) -> Lowered {
+    let function: syn::ItemFn = syn::parse2(tokens(source)).unwrap_or_else(|error| panic!("{error}: {source}"));
+    let mut report = Report::default();
+    let signature = signature::read(&function, &mut report);
+    let lowered = lowered(&function, &signature, &syn::parse_quote!(::forever::__private), &mut report);
+    assert_eq!(report.messages(), Vec::<String>::new(), "{source}");
+    lowered
+}
+
+/// The plan as a table.
+fn planned(source: &str) -> String {
+    let Lowered { body, table, plan } = analysed(source);
+    plan::Shown { plan: &plan, body: &body, table: &table }.to_string()
+}
+
+/// What the cut point of that name keeps.
+fn kept(source: &str, step: &str) -> Vec<String> {
+    let plan = analysed(source).plan;
+    let cut = plan.names.iter().position(|(name, _)| name == step).unwrap_or_else(|| panic!("no step `{step}` in {source}"));
+    plan.kept[cut].iter().map(|kept| kept.key.clone()).collect()
+}
+
+/// The messages that the macro gives for an item.
+fn messages(attr: &str, item: &str) -> Vec<String> {
+    let file: syn::File = syn::parse2(expand(tokens(attr), tokens(item))).expect("an expansion is a list of items");
+    let errors = file.items.iter().filter_map(|item| match item {
+        syn::Item::Macro(item) if item.mac.path.segments.last().is_some_and(|s| s.ident == "compile_error") => Some(&item.mac),
+        _ => None,
+    });
+    errors.map(|mac| mac.parse_body::<syn::LitStr>().expect("a message is a text").value()).collect()
+}
+
+/// Prints the expansion of the function in the file that `SHOW` names: `SHOW=body.rs cargo test show -- --ignored --nocapture`.
 #[test]
+#[ignore = "a tool, not a test"]
 fn show() {
-    let text = std::fs::read_to_string(std::env::var("SHOW").unwrap_or_default()).unwrap_or_default();
-    if let Ok(tokens) = text.parse() {
-        let text = expanded(quote!(), tokens);
-        println!("{}", &text[text.find("async fn").unwrap_or(0)..]);
-    }
+    let text = std::fs::read_to_string(std::env::var("SHOW").expect("`SHOW` names a file")).expect("it can be read");
+    println!("{}", expanded(quote!(), tokens(&text)));
 }

@@ -86,15 +86,14 @@ impl Machine {
     /// How a callee's frame begins in its caller's snapshot: which function it is, and what is needed to tell, without its
     /// layout, whether a later version of it is still the same.
     pub(crate) fn heading(&self) -> String {
-        let mut text = format!("\"fiber\":{},", json(self.name));
-        if self.version != 0 {
-            text += &format!("\"version\":{},", self.version);
-        }
+        let version = if self.version == 0 { String::new() } else { format!("\"version\":{},", self.version) };
         let of = self.shared_names();
-        if !of.is_empty() {
-            text += &format!("\"of\":{},", serde_json::to_string(&of).expect("a map of numbers is JSON"));
-        }
-        text
+        let of = if of.is_empty() {
+            String::new()
+        } else {
+            format!("\"of\":{},", serde_json::to_string(&of).expect("a map of numbers is JSON"))
+        };
+        format!("\"fiber\":{},{version}{of}", json(self.name))
     }
 
     /// Names that stand for more than one step or local: how many each.
@@ -138,7 +137,8 @@ impl Machine {
             ));
         }
         cut.locals.iter().find_map(|local| {
-            if !snapshot.locals.contains_key(local.name) && !(local.result && snapshot.call.is_some()) {
+            let value_to_come = local.result && snapshot.call.is_some();
+            if !snapshot.locals.contains_key(local.name) && !value_to_come {
                 return Some(format!("local `{}` of `{name}` is needed after step `{}` but was not kept", local.name, cut.name));
             }
             let bindings = before("local", local.name);

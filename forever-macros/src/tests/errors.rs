@@ -1,0 +1,89 @@
+//! Messages that depend on more than one place; the text of each is shown by `tests/ui/fail`.
+use super::messages;
+
+#[test]
+fn all_errors_of_a_function_are_given_at_once() {
+    let item = "fn f(a: &str, ctx: &FiberContext) { vec![step!(a())]; step!(return); async { step!(b()) }; }";
+    let found = messages("nam = 1", item);
+    for part in [
+        "unknown option `nam`",
+        "`async fn`",
+        "take `String`",
+        "the context comes first",
+        "returns a `Result`",
+        "of `vec!`",
+        "`return`",
+        "`async` block",
+    ] {
+        assert!(found.iter().any(|message| message.contains(part)), "nothing about {part}: {found:#?}");
+    }
+    assert_eq!(found.len(), 8, "{found:#?}");
+}
+
+#[test]
+fn messages_have_the_form_of_the_house() {
+    let head = |body: &str| format!("async fn f(x: u32) -> Result<u32, E> {{ {body} }}");
+    let bodies = [
+        "step!()",
+        "step!(a = 1, b())",
+        "step!(a, b())",
+        "step!(\"#\", b())",
+        "step!(was = a, b())",
+        "step!(let a = 1)",
+        "step!(a; b)",
+        "step!(|| a)",
+        "step!(effect, a())",
+        "step!(return)",
+        "loop { step!(break) }",
+        "loop { step!(continue) }",
+        "call!()",
+        "call!(a)",
+        "step!(step!(a()))",
+        "vec![step!(a())];",
+        "|| step!(a());",
+        "async { step!(a()) };",
+        "match x { _ if step!(a()) => {} }",
+        "const { step!(a()) };",
+        "#[cfg(a)] step!(a());",
+        "fn g() { step!(a()) }",
+        "macro_rules! m { () => { step!(a()) } }",
+        "x[step!(a())] = 1;",
+        "for a in &mut x { step!(a()) }",
+        "for a in x.iter().map(|b| b) { step!(a()) }",
+        "#[fresh] let a;",
+        "#[fresh] let (a, b) = x; step!(a());",
+        "step!(retry = a, retry = b, c())",
+    ];
+    let attrs = ["a = 1", "name", "name = 1", "name = \"\"", "version = 1.5", "version = 99999999999", "name = \"a\", name = \"b\""];
+    let heads = [
+        "fn f() -> R {}",
+        "const async fn f() -> R {}",
+        "async unsafe fn f() -> R {}",
+        "async extern \"C\" fn f() -> R {}",
+        "async fn f<'a>() -> R {}",
+        "async fn f(&self) -> R {}",
+        "async fn f(a: &str) -> R {}",
+        "async fn f(a: impl A) -> R {}",
+        "async fn f(a: u32, c: &FiberContext) -> R {}",
+        "async fn f((a): &FiberContext) -> R {}",
+        "async fn f() {}",
+        "async fn f() -> impl A {}",
+        "async fn f(a: u32, ...) -> R {}",
+    ];
+    let mut all: Vec<(String, String)> = Vec::new();
+    all.extend(bodies.iter().map(|body| (String::new(), head(body))));
+    all.extend(attrs.iter().map(|attr| ((*attr).to_owned(), head("Ok(1)"))));
+    all.extend(heads.iter().map(|head| (String::new(), (*head).to_owned())));
+    for (attr, item) in all {
+        let found = messages(&attr, &item);
+        assert!(!found.is_empty(), "nothing is said of #[fiber({attr})] {item}");
+        for message in found {
+            assert!(!message.ends_with('.') || message.ends_with(".."), "a full stop at the end: {message}");
+            assert!(!message.contains('\n'), "more than one line: {message}");
+            assert!(message.starts_with(|c: char| c.is_lowercase() || c == '`' || c == '#'), "it begins with a capital: {message}");
+            for word in ["cut point", "lower", "stretch", "plan", "__", "forever_key", "carried"] {
+                assert!(!message.contains(word), "`{word}` is a word of ours: {message}");
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What bodies become, one construct each, formatted for reading.
+//!
+//! A snapshot shows the function as it was written, the function that runs in its place, and the table of its cut points.
+use quote::quote;
+use syn::visit_mut::{self, VisitMut};
+
+use super::bodies::CONSTRUCTS;
+use super::{expanded, tokens};
+use crate::expand::expand;
+
+/// The part of an expansion that shows the lowering.
+struct Shown {
+    table: Option<syn::Expr>,
+    items: Vec<syn::Item>,
+}
+
+impl Shown {
+    fn of(source: &str) -> Shown {
+        let mut file: syn::File = syn::parse2(expand(quote!(), tokens(source))).expect("an expansion is a list of items");
+        Short.visit_file_mut(&mut file);
+        let mut shown = Shown { table: None, items: Vec::new() };
+        for item in file.items {
+            let syn::Item::Impl(implementation) = item else { continue };
+            for item in implementation.items {
+                match item {
+                    syn::ImplItem::Const(item) => shown.table = Some(item.expr),
+                    syn::ImplItem::Fn(item) if item.sig.ident == "drive" => shown.drive(item.block),
+                    _ => {}
+                }
+            }
+        }
+        shown
+    }
+
+    /// The local items of `drive`, without the checks that each kept variable can be saved, and the lowered function.
+    fn drive(&mut self, block: syn::Block) {
+        for stmt in block.stmts {
+            match stmt {
+                syn::Stmt::Item(syn::Item::Impl(inner)) => {
+                    let lowered = inner.items.into_iter().find_map(|item| match item {
+                        syn::ImplItem::Fn(item) if !has_attribute(&item.attrs, "(rust_analyzer)") => Some(item),
+                        _ => None,
+                    });
+                    let syn::ImplItemFn { sig, block, .. } = lowered.expect("a machine has its function");
+                    self.items.push(syn::parse_quote!(#sig #block));
+                }
+                syn::Stmt::Item(syn::Item::Mod(_)) => {}
+                syn::Stmt::Item(item) => self.items.push(item),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn has_attribute(attrs: &[syn::Attribute], text: &str) -> bool {
+    attrs.iter().any(|attr| matches!(&attr.meta, syn::Meta::List(list) if format!("({})", list.tokens) == text))
+}
+
+/// Shortens `::forever::__private::x` to `__private::x` and `::core::option::Option::Some` to `Some`.
+struct Short;
+
+impl Short {
+    /// How many segments go.
+    fn shorten(path: &mut syn::Path) -> usize {
+        let skip = match path.segments.first() {
+            Some(first) if path.leading_colon.is_some() && first.ident == "forever" => 1,
+            Some(first) if path.leading_colon.is_some() && first.ident == "core" => path.segments.len() - 1,
+            _ => return 0,
+        };
+        path.leading_colon = None;
+        path.segments = std::mem::take(&mut path.segments).into_iter().skip(skip).collect();
+        skip
+    }
+}
+
+impl VisitMut for Short {
+    fn visit_path_mut(&mut self, path: &mut syn::Path) {
+        visit_mut::visit_path_mut(self, path);
+        Short::shorten(path);
+    }
+
+    fn visit_type_path_mut(&mut self, ty: &mut syn::TypePath) {
+        match &mut ty.qself {
+            // `<Output as ::forever::__private::IsResult>::Err`
+            Some(qself) => {
+                self.visit_type_mut(&mut qself.ty);
+                qself.position -= Short::shorten(&mut ty.path);
+            }
+            None => self.visit_path_mut(&mut ty.path),
+        }
+    }
+}
+
+/// `Machine { .. }`, a line for each cut point.
+fn table(machine: &syn::Expr) -> String {
+    let item: syn::Item = syn::parse_quote!(
+        const MACHINE: &Machine = #machine;
+    );
+    prettyplease::unparse(&syn::File { shebang: None, frontmatter: None, attrs: Vec::new(), items: vec![item] })
+}
+
+fn check(name: &str, source: &str) {
+    let Shown { table: machine, items } = Shown::of(source);
+    let becomes = prettyplease::unparse(&syn::File { shebang: None, frontmatter: None, attrs: Vec::new(), items });
+    let table = table(&machine.expect("a fiber has a table"));
+    let source = source.trim();
+    let text = format!("#[fiber]\n{source}\n\n// becomes\n\n{becomes}\n// with the table\n\n{table}");
+    settings().bind(|| insta::assert_snapshot!(name, text));
+}
+
+fn settings() -> insta::Settings {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings
+}
+
+#[test]
+fn each_construct_becomes_what_its_snapshot_shows() {
+    for (name, source) in CONSTRUCTS {
+        check(name, source);
+    }
+}
+
+#[test]
+fn a_whole_expansion_has_the_function_the_type_and_the_machine() {
+    let source = r"
+/// Researches a topic.
+pub async fn research(ctx: &FiberContext, io: Res<Io>, topic: String) -> anyhow::Result<u32> {
+    let conn = io.connect(ctx);
+    let hits = step!(io.search(&topic).await?);
+    Ok(hits + conn.id)
+}";
+    let text = expanded(quote!(name = "shop.research", version = 2, max_recoveries = 5, migrate = migrations::research), tokens(source));
+    settings().bind(|| insta::assert_snapshot!("whole", text.replace("::forever::__private::", "__private::")));
+}
+
+#[test]
+fn a_refused_function_still_gives_its_item() {
+    let source = r"
+async fn research(topic: &str) -> anyhow::Result<u32> {
+    let late = async { step!(search(topic).await?) };
+    Ok(late.await)
+}";
+    let text = expanded(quote!(nam = "research"), tokens(source));
+    settings().bind(|| insta::assert_snapshot!("refused", text.replace("::forever::__private::", "__private::")));
+}
+
+#[test]
+fn expansions_are_the_same_each_time() {
+    for (name, source) in CONSTRUCTS {
+        assert_eq!(expanded(quote!(), tokens(source)), expanded(quote!(), tokens(source)), "{name}");
+    }
+}

@@ -1,0 +1,10 @@
+use forever::prelude::*;
+
+#[fiber]
+struct Checkout {
+    order: u32,
+}
+
+fn main() {
+    let _ = Checkout { order: 1 };
+}

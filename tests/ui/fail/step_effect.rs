@@ -1,0 +1,12 @@
+use forever::prelude::*;
+
+#[fiber]
+async fn checkout(order: u32) -> anyhow::Result<u32> {
+    Ok(step!("pay", effect, pay(order).await?))
+}
+
+async fn pay(order: u32) -> anyhow::Result<u32> {
+    Ok(order)
+}
+
+fn main() {}
