@@ -27,7 +27,7 @@ fn mend(mut old: Snapshot) -> anyhow::Result<Snapshot> {
     anyhow::ensure!(old.at == "hits", "it stands at `{}`", old.at);
     let hits = old.locals.remove("hits").ok_or_else(|| anyhow::anyhow!("`hits` was not kept"))?;
     old.locals.insert("found".to_owned(), hits);
-    old.at = "find".to_owned();
+    "find".clone_into(&mut old.at);
     Ok(old)
 }
 
@@ -76,11 +76,13 @@ fn panics(_: Snapshot) -> anyhow::Result<Snapshot> {
     panic!("out of ideas")
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "the signature of a `migrate` function")]
 fn nowhere(mut old: Snapshot) -> anyhow::Result<Snapshot> {
-    old.at = "somewhere".to_owned();
+    "somewhere".clone_into(&mut old.at);
     Ok(old)
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "the signature of a `migrate` function")]
 fn forgetful(mut old: Snapshot) -> anyhow::Result<Snapshot> {
     old.locals.clear();
     Ok(old)
