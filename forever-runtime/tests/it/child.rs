@@ -100,10 +100,12 @@ fn role() {
                 for name in ["x.three", "y.three"] {
                     probe.hold(name);
                 }
+                let gate = probe.hold("killer.one");
                 let forever = open(&db, &probe).await;
                 for name in ["killer", "x", "y"] {
                     forever.spawn(three(name)).key(name).await.unwrap();
                 }
+                gate.add_permits(1);
                 std::future::pending::<()>().await;
             }
             "leave nothing behind" => {

@@ -20,6 +20,9 @@ const QUEUE: usize = 1024;
 /// How often the writer looks for the next job before it sleeps.
 const SPINS: u32 = 1000;
 
+/// How often it looks before it lets another thread have its processor, which may be the one it looks out for.
+const YIELD: u32 = 20;
+
 /// What a job changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
@@ -208,10 +211,11 @@ fn serve(conn: &Connection, mut log: Option<Log>, mut jobs: mpsc::Receiver<Box<d
 /// The next job. A fiber whose checkpoint was just stored often comes to the next one at once, sooner than a sleeping thread
 /// wakes: so a writer looks for it for a few microseconds before it sleeps.
 fn next(jobs: &mut mpsc::Receiver<Box<dyn Job>>, writes: bool) -> Option<Box<dyn Job>> {
-    for _ in 0..if writes { SPINS } else { 0 } {
+    for n in 0..if writes { SPINS } else { 0 } {
         match jobs.try_recv() {
             Ok(job) => return Some(job),
             Err(mpsc::error::TryRecvError::Disconnected) => return None,
+            Err(mpsc::error::TryRecvError::Empty) if n % YIELD == YIELD - 1 => std::thread::yield_now(),
             Err(mpsc::error::TryRecvError::Empty) => std::hint::spin_loop(),
         }
     }
