@@ -28,11 +28,11 @@ pub(crate) fn refused(signature: &Signature, private: &syn::Path) -> TokenStream
     });
     quote! {
         #[allow(non_camel_case_types)]
-        #vis struct #name;
+        #vis struct #name {}
 
         #[allow(unused_variables, clippy::all, clippy::pedantic)]
         #vis fn #name #impl_generics (#(#params),*) -> #name #where_clause {
-            #name
+            #name {}
         }
 
         impl #private::Fiber for #name {
@@ -45,7 +45,7 @@ pub(crate) fn refused(signature: &Signature, private: &syn::Path) -> TokenStream
             fn needs(_: &mut #private::Needs<'_>) {}
             fn save(&self, _: &mut #private::Save<'_>) {}
             fn load(_: &mut #private::Locals) -> ::core::result::Result<Self, #private::Unreadable> {
-                ::core::result::Result::Ok(#name)
+                ::core::result::Result::Ok(#name {})
             }
             async fn drive(_: ::core::option::Option<Self>, _: &#private::FiberContext, _: &mut #private::Frame) -> ::core::result::Result<(), ::std::string::String> {
                 ::core::result::Result::Ok(())

@@ -66,7 +66,7 @@ impl Emit<'_> {
     }
 
     fn check_name(&self, var: VarId) -> Ident {
-        format_ident!("keep_{}_{}", self.ident(var).to_string().trim_start_matches("r#"), var.0, span = Span::mixed_site())
+        format_ident!("keep_{}_{}", self.ident(var).to_string().trim_start_matches("r#"), var.0, span = self.place_of(var))
     }
 
     fn message(&self, var: VarId, cut: CutId) -> String {
@@ -93,7 +93,7 @@ pub(super) fn arguments(signature: &Signature, private: &syn::Path) -> (TokenStr
     for argument in &signature.arguments {
         let span = Span::mixed_site().located_at(argument.ty.span());
         let field = &argument.name;
-        let name = format_ident!("save_{}", field.to_string().trim_start_matches("r#"), span = Span::mixed_site());
+        let name = format_ident!("save_{}", field.to_string().trim_start_matches("r#"), span = span);
         let message = format!(
             "argument `{field}` of fiber `{}` is saved when it is spawned, but its type `{{Self}}` cannot be saved",
             signature.name

@@ -18,7 +18,16 @@ pub(crate) enum Ended<T, E> {
 
 /// Runs `frame` until the function returns, stops or panics.
 pub(crate) async fn drive<F: Fiber>(start: Option<F>, ctx: &FiberContext, mut frame: Frame, run: &Arc<Run>) -> Ended<F::Output, F::Error> {
-    let mut future = pin!(F::drive(start, ctx, &mut frame));
+    let ended = run_to_end::<F>(start, ctx, &mut frame, run).await;
+    match (ended, frame.missed()) {
+        // It ran past the place that it was to go on from: whatever it did is not this fiber's end.
+        (Ended::Returned(_) | Ended::Panicked(_), Some(why)) => Ended::Stopped(Stopped::Parked(why)),
+        (ended, _) => ended,
+    }
+}
+
+async fn run_to_end<F: Fiber>(start: Option<F>, ctx: &FiberContext, frame: &mut Frame, run: &Arc<Run>) -> Ended<F::Output, F::Error> {
+    let mut future = pin!(F::drive(start, ctx, frame));
     poll_fn(|cx| {
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
         match polled {

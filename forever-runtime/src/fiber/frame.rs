@@ -190,6 +190,15 @@ impl Frame {
         }
     }
 
+    /// Why a function that has ended never came to the cut point that it was to resume at, if so.
+    pub(crate) fn missed(&self) -> Option<String> {
+        let target = self.target.as_ref()?;
+        let (step, name) = (target.locals.step, self.machine.name);
+        Some(format!(
+            "step `{step}` of `{name}` was not reached: what leads to it (a resource, the items of a borrowed loop) is not as it was"
+        ))
+    }
+
     /// Parks the fiber: what was borrowed before the cut point cannot be borrowed again.
     pub fn lost(&self, why: &str) -> BoxFuture<'static, Infallible> {
         self.run.stop(Stopped::Parked(format!("{why}: the code that took it apart has changed")));
@@ -231,7 +240,16 @@ impl Frame {
                     std::future::pending().await
                 }
             };
-            let value = F::drive(start, ctx, &mut callee).await?;
+            let returned = F::drive(start, ctx, &mut callee).await;
+            let value = match callee.missed() {
+                None => Some(returned?),
+                Some(why) => {
+                    drop(returned);
+                    self.run.stop(Stopped::Parked(why));
+                    None
+                }
+            };
+            let Some(value) = value else { return std::future::pending().await };
             let text = close_call(open, result, &value).map(|text| text + &self.suffix);
             commit(Arc::clone(&self.run), text, self.machine.cuts[cut as usize].name).await;
             Ok(value)
