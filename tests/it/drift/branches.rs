@@ -83,7 +83,6 @@ async fn a_match_on_a_borrow_resumes_in_its_arm_after_arms_are_exchanged() {
 }
 
 #[tokio::test]
-#[ignore = "it fails in place of being parked"]
 async fn a_step_moved_to_an_arm_that_the_value_does_not_match_parks() {
     versions! {
         old(io, mode: Mode, other: Mode) -> u32 {
@@ -109,7 +108,6 @@ async fn a_step_moved_to_an_arm_that_the_value_does_not_match_parks() {
 }
 
 #[tokio::test]
-#[ignore = "it fails in place of being parked"]
 async fn an_if_let_over_another_option_that_is_none_parks() {
     versions! {
         old(io, first: Option<u32>, second: Option<u32>) -> u32 {

@@ -152,11 +152,10 @@ async fn a_local_of_the_callee_renamed_or_of_another_type_parks() {
 }
 
 #[tokio::test]
-#[ignore = "the layout of a callee is not kept"]
 async fn a_derived_step_of_the_same_name_added_to_the_callee_parks() {
     callers! { old calls with_one_did::work; new calls with_another_did::work; }
     let fiber = stopped(old::work(3), "b").await;
-    fiber.parks_naming::<new::work>("`did` stands for 2 steps now and for 1 before").await;
+    fiber.parks_naming::<new::work>("`did` stands for 2 steps of `work` now and for 1 before").await;
     fiber.resumes::<old::work>(7, &["b", "end"]).await;
 }
 
@@ -169,16 +168,14 @@ async fn a_shadowing_local_added_to_the_callee_parks() {
 }
 
 #[tokio::test]
-#[ignore = "the layout of a callee is not kept"]
 async fn the_version_of_the_callee_raised_while_it_is_under_way_parks() {
     callers! { old calls child::work; new calls of_version_2::work; }
     let fiber = stopped(old::work(3), "child b").await;
-    fiber.parks_naming::<new::work>("it has version 2 now and had 0 before").await;
+    fiber.parks_naming::<new::work>("`work` has version 2 now and had 0 when it was stopped").await;
     fiber.resumes::<old::work>(10, &["child b", "end"]).await;
 }
 
 #[tokio::test]
-#[ignore = "it resumes in another function"]
 async fn another_fiber_in_the_place_of_the_callee_parks() {
     callers! { old calls child::work; new calls other::work; }
     let fiber = stopped(old::work(3), "child b").await;
@@ -194,7 +191,6 @@ async fn another_callee_is_called_where_the_old_one_was_not_yet_or_has_ended() {
 }
 
 #[tokio::test]
-#[ignore = "the layout of a callee is not kept"]
 async fn a_migrate_function_of_the_callee_mends_its_part() {
     callers! { old calls child::work; new calls that_migrates::work; }
     stopped(old::work(3), "child b").await.resumes::<new::work>(10, &["child b", "end"]).await;

@@ -120,7 +120,6 @@ work(topic, limit), version 2, begins at 1
 }
 
 #[test]
-#[ignore = "it shows names that are not the user's"]
 fn the_reasons_in_a_table_are_in_the_words_of_the_source() {
     let table = layout::<research::work>().to_string();
     for word in ["__", "forever_key", "::core::", "letmut"] {

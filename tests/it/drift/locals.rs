@@ -318,7 +318,6 @@ async fn operands_exchanged_are_not_mixed_up() {
 }
 
 #[tokio::test]
-#[ignore = "fields are taken by place"]
 async fn a_pair_made_a_struct_with_its_fields_the_other_way_round_parks() {
     versions! {
         old(io, n: u32) -> u32 {

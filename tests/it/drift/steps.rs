@@ -276,7 +276,6 @@ async fn two_derived_steps_of_one_name_kept_in_order_resume() {
 }
 
 #[tokio::test]
-#[ignore = "it resumes at another step"]
 async fn two_derived_steps_of_one_name_exchanged_park() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -296,7 +295,6 @@ async fn two_derived_steps_of_one_name_exchanged_park() {
 }
 
 #[tokio::test]
-#[ignore = "it resumes at another step"]
 async fn one_of_two_derived_steps_of_one_name_removed_and_another_added_parks() {
     versions! {
         old(io, n: u32) -> u32 {
