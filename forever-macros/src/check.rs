@@ -1,5 +1,5 @@
 //! Rulings that need the plan: what cannot be kept though its type might be saved, and names that must differ.
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use syn::{Expr, Item};
 
@@ -19,11 +19,11 @@ pub(crate) fn check(body: &Body, table: &Table, plan: &Plan, report: &mut Report
 }
 
 fn explicit_names(body: &Body, report: &mut Report) {
-    let mut seen = BTreeMap::new();
+    let mut seen = BTreeSet::new();
     for cut in &body.cuts {
         let CutBody::Step(step) = &cut.body else { continue };
         let Some(name) = &step.name else { continue };
-        if seen.insert(name.value(), ()).is_some() {
+        if !seen.insert(name.value()) {
             report.at(name.span(), say::same_name(&name.value()));
         }
     }
@@ -51,7 +51,7 @@ fn taken_apart(table: &Table, report: &mut Report) {
 
 /// Locals whose written type is a reference.
 fn references(body: &Body, table: &Table, plan: &Plan, report: &mut Report) {
-    let mut reported = std::collections::BTreeSet::new();
+    let mut reported = BTreeSet::new();
     for (cut, kept) in plan.kept.iter().enumerate() {
         for kept in kept {
             let var = table.var(kept.var);

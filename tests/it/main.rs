@@ -1,4 +1,5 @@
 //! Integration tests, one binary.
+mod drift;
 mod examples;
 mod language;
 mod ui;

@@ -2,15 +2,18 @@
 //!
 //! A snapshot shows the function as it was written, the function that runs in its place, and the table of its cut points.
 use quote::quote;
+use syn::visit::{self, Visit};
 use syn::visit_mut::{self, VisitMut};
 
 use super::bodies::CONSTRUCTS;
 use super::{expanded, tokens};
 use crate::expand::expand;
 
-/// The part of an expansion that shows the lowering.
+/// The parts of an expansion that show the lowering, wherever they are in it.
+#[derive(Default)]
 struct Shown {
     table: Option<syn::Expr>,
+    /// Local enums and the lowered function; not the checks that each kept variable can be saved.
     items: Vec<syn::Item>,
 }
 
@@ -18,42 +21,35 @@ impl Shown {
     fn of(source: &str) -> Shown {
         let mut file: syn::File = syn::parse2(expand(quote!(), tokens(source))).expect("an expansion is a list of items");
         Short.visit_file_mut(&mut file);
-        let mut shown = Shown { table: None, items: Vec::new() };
-        for item in file.items {
-            let syn::Item::Impl(implementation) = item else { continue };
-            for item in implementation.items {
-                match item {
-                    syn::ImplItem::Const(item) => shown.table = Some(item.expr),
-                    syn::ImplItem::Fn(item) if item.sig.ident == "drive" => shown.drive(item.block),
-                    _ => {}
-                }
-            }
-        }
+        let mut shown = Shown::default();
+        shown.visit_file(&file);
         shown
     }
+}
 
-    /// The local items of `drive`, without the checks that each kept variable can be saved, and the lowered function.
-    fn drive(&mut self, block: syn::Block) {
-        for stmt in block.stmts {
-            match stmt {
-                syn::Stmt::Item(syn::Item::Impl(inner)) => {
-                    let lowered = inner.items.into_iter().find_map(|item| match item {
-                        syn::ImplItem::Fn(item) if !has_attribute(&item.attrs, "(rust_analyzer)") => Some(item),
-                        _ => None,
-                    });
-                    let syn::ImplItemFn { sig, block, .. } = lowered.expect("a machine has its function");
-                    self.items.push(syn::parse_quote!(#sig #block));
-                }
-                syn::Stmt::Item(syn::Item::Mod(_)) => {}
-                syn::Stmt::Item(item) => self.items.push(item),
-                _ => {}
-            }
+impl<'ast> Visit<'ast> for Shown {
+    fn visit_impl_item_const(&mut self, item: &'ast syn::ImplItemConst) {
+        if item.ident == "MACHINE" {
+            self.table = Some(item.expr.clone());
         }
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        let (sig, block) = (&item.sig, &item.block);
+        if has_attribute(&item.attrs, "not (rust_analyzer)") {
+            self.items.push(syn::parse_quote!(#sig #block));
+        } else {
+            visit::visit_impl_item_fn(self, item);
+        }
+    }
+
+    fn visit_item_enum(&mut self, item: &'ast syn::ItemEnum) {
+        self.items.push(syn::Item::Enum(item.clone()));
     }
 }
 
 fn has_attribute(attrs: &[syn::Attribute], text: &str) -> bool {
-    attrs.iter().any(|attr| matches!(&attr.meta, syn::Meta::List(list) if format!("({})", list.tokens) == text))
+    attrs.iter().any(|attr| matches!(&attr.meta, syn::Meta::List(list) if list.tokens.to_string() == text))
 }
 
 /// Shortens `::forever::__private::x` to `__private::x` and `::core::option::Option::Some` to `Some`.

@@ -58,6 +58,20 @@ fn other_text_names_no_variables() {
 }
 
 #[test]
+fn escapes_in_a_text_name_no_variables() {
+    let source = r#"async fn f(c: u32) -> Result<(), E> { step!("s", a().await?); println!("\u{c}"); }"#;
+    assert_eq!(kept(source, "s"), Vec::<String>::new());
+    let source = r#"async fn f(c: u32) -> Result<(), E> { step!("s", a().await?); println!("\u{c}{c}\\{c}"); }"#;
+    assert_eq!(kept(source, "s"), ["c"]);
+}
+
+#[test]
+fn a_format_string_names_a_raw_identifier_without_its_prefix() {
+    let source = r#"async fn f(r#type: u32) -> Result<(), E> { step!("s", a().await?); println!("{type}"); }"#;
+    assert_eq!(kept(source, "s"), ["type"]);
+}
+
+#[test]
 fn variables_in_the_arguments_of_macros_are_uses() {
     for used in [
         "vec![1, x];",

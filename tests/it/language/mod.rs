@@ -1,4 +1,7 @@
 //! Every construct of the language: a body as fiber behaves as the plain function does, killed at every checkpoint.
+// The bodies are odd on purpose: they are what people may write, not what they should.
+#![allow(clippy::all, clippy::pedantic)]
+#![allow(unused_braces, unused_imports, unused_must_use, for_loops_over_fallibles, dropping_copy_types, noop_method_call)]
 mod basic;
 mod harness;
 

@@ -1,0 +1,376 @@
+//! Loops wrapped around steps, unwrapped, and made to go over other things.
+use super::{stopped, versions};
+
+fn words() -> Vec<String> {
+    ["a", "b", "c"].map(str::to_owned).to_vec()
+}
+
+#[tokio::test]
+async fn a_for_loop_wrapped_around_a_step_parks() {
+    versions! {
+        old(io, n: u32) -> u32 {
+            let mut sum = 0;
+            sum += step!("a", io.did("a", n).await?);
+            sum += step!("b", io.did("b", n).await?);
+            Ok(sum)
+        }
+        new(io, n: u32) -> u32 {
+            let mut sum = 0;
+            for _ in 0..3 {
+                sum += step!("a", io.did("a", n).await?);
+                sum += step!("b", io.did("b", n).await?);
+            }
+            Ok(sum)
+        }
+    }
+    let fiber = stopped(old::work(3), "b").await;
+    fiber.parks::<new::work>("local `for _` is needed after step `a` but was not kept").await;
+    fiber.resumes::<old::work>(6, &["b"]).await;
+}
+
+#[tokio::test]
+async fn a_while_loop_over_what_was_kept_wrapped_around_a_step_resumes_in_its_first_round() {
+    versions! {
+        old(io, n: u32) -> u32 {
+            let mut sum = 0;
+            step!("a", io.did("a", ()).await?);
+            sum += step!("b", io.did("b", n).await?);
+            Ok(sum)
+        }
+        new(io, n: u32) -> u32 {
+            let mut sum = 0;
+            while sum < n * 2 {
+                step!("a", io.did("a", ()).await?);
+                sum += step!("b", io.did("b", n).await?);
+            }
+            Ok(sum)
+        }
+    }
+    stopped(old::work(3), "b").await.resumes::<new::work>(6, &["b", "a", "b"]).await;
+}
+
+#[tokio::test]
+async fn a_loop_unwrapped_goes_on_behind_the_step() {
+    versions! {
+        old(io, n: u32) -> u32 {
+            let mut sum = 0;
+            for i in 0..3 {
+                let a = step!("a", io.did(format!("a {i}"), n).await?);
+                sum += step!("b", io.did(format!("b {i}"), a).await?);
+            }
+            Ok(sum)
+        }
+        new(io, n: u32) -> u32 {
+            let mut sum = 0;
+            let a = step!("a", io.did("a", n).await?);
+            sum += step!("b", io.did("b", a).await?);
+            Ok(sum)
+        }
+    }
+    stopped(old::work(3), "b 1").await.resumes::<new::work>(6, &["b"]).await;
+}
+
+#[tokio::test]
+async fn a_loop_by_value_made_one_by_borrow_parks_and_back() {
+    versions! {
+        value(io, list: Vec<String>) -> String {
+            let mut out = String::new();
+            for word in list {
+                let got = step!("say", io.did(format!("say {word}"), word.clone()).await?);
+                out += &got;
+            }
+            Ok(out)
+        }
+        borrow(io, list: Vec<String>) -> String {
+            let mut out = String::new();
+            for word in &list {
+                let got = step!("say", io.did(format!("say {word}"), word.clone()).await?);
+                out += &got;
+            }
+            Ok(out)
+        }
+    }
+    let fiber = stopped(value::work(words()), "say c").await;
+    fiber.parks::<borrow::work>("local `list at` is needed after step `say` but was not kept").await;
+    fiber.resumes::<value::work>("abc".into(), &["say c"]).await;
+    let fiber = stopped(borrow::work(words()), "say c").await;
+    fiber.parks_saying::<value::work>("local `list` saved at step `say` cannot be read as ").await;
+    fiber.resumes::<borrow::work>("abc".into(), &["say c"]).await;
+}
+
+#[tokio::test]
+async fn a_loop_by_value_over_what_a_step_gave_made_one_by_borrow_parks_and_back() {
+    versions! {
+        value(io, n: u32) -> u32 {
+            let list = step!(io.did("list", vec![n, n, n]).await?);
+            let mut sum = 0;
+            for x in list {
+                sum += step!("add", io.did(format!("add {sum}"), x).await?);
+            }
+            Ok(sum)
+        }
+        borrow(io, n: u32) -> u32 {
+            let list = step!(io.did("list", vec![n, n, n]).await?);
+            let mut sum = 0;
+            for x in &list {
+                sum += step!("add", io.did(format!("add {sum}"), *x).await?);
+            }
+            Ok(sum)
+        }
+    }
+    for (at, left) in [("add 1", &["add 1", "add 2"][..]), ("add 2", &["add 2"])] {
+        let fiber = stopped(value::work(1), at).await;
+        fiber.parks_saying::<borrow::work>("`work` cannot resume: local `list` is needed after step `add` but was not kept; ").await;
+        fiber.resumes::<value::work>(3, left).await;
+        let fiber = stopped(borrow::work(1), at).await;
+        fiber.parks::<value::work>("local `list#2` is needed after step `add` but was not kept").await;
+        fiber.resumes::<borrow::work>(3, left).await;
+    }
+    let fiber = stopped(value::work(1), "add 0").await;
+    let why = "`list` stands for 1 variable now and for 2 before: which one was kept cannot be told; give them names of their own";
+    fiber.parks::<borrow::work>(why).await;
+    fiber.resumes::<value::work>(3, &["add 0", "add 1", "add 2"]).await;
+}
+
+#[tokio::test]
+async fn a_loop_whose_bounds_change_keeps_its_ends_where_it_is_under_way() {
+    versions! {
+        old(io, n: u32) -> u32 {
+            let mut sum = 0;
+            for i in 0..n {
+                sum += step!("add", io.did(format!("add {i}"), i).await?);
+            }
+            Ok(sum)
+        }
+        longer(io, n: u32) -> u32 {
+            let mut sum = 0;
+            for i in 0..n + 2 {
+                sum += step!("add", io.did(format!("add {i}"), i).await?);
+            }
+            Ok(sum)
+        }
+    }
+    stopped(old::work(3), "add 1").await.resumes::<longer::work>(3, &["add 1", "add 2"]).await;
+    stopped(old::work(3), "add 0").await.resumes::<longer::work>(10, &["add 0", "add 1", "add 2", "add 3", "add 4"]).await;
+}
+
+#[tokio::test]
+async fn a_range_that_takes_in_its_end_is_another_loop() {
+    versions! {
+        old(io, n: u32) -> u32 {
+            let mut sum = 0;
+            for i in 0..n {
+                sum += step!("add", io.did(format!("add {i}"), i).await?);
+            }
+            Ok(sum)
+        }
+        new(io, n: u32) -> u32 {
+            let mut sum = 0;
+            for i in 0..=n {
+                sum += step!("add", io.did(format!("add {i}"), i).await?);
+            }
+            Ok(sum)
+        }
+    }
+    let fiber = stopped(old::work(3), "add 1").await;
+    fiber.parks_saying::<new::work>("local `for i` saved at step `add` cannot be read as ").await;
+    fiber.resumes::<old::work>(3, &["add 1", "add 2"]).await;
+}
+
+#[tokio::test]
+async fn what_is_left_of_a_loop_is_not_taken_for_the_whole_list() {
+    versions! {
+        old(io, list: Vec<u32>) -> u32 {
+            let mut sum = 0;
+            for x in list {
+                sum += step!("add", io.did(format!("add {x}"), x).await?);
+            }
+            Ok(sum)
+        }
+        new(io, list: Vec<u32>) -> u32 {
+            let mut sum = 0;
+            sum += step!("add", io.did("add", 1).await?);
+            Ok(sum + u32::try_from(list.len())?)
+        }
+    }
+    let fiber = stopped(old::work(vec![1, 2, 3]), "add 2").await;
+    fiber.parks_saying::<new::work>("local `list` saved at step `add` cannot be read as ").await;
+    fiber.resumes::<old::work>(6, &["add 2", "add 3"]).await;
+}
+
+#[tokio::test]
+#[ignore = "it resumes at another item"]
+async fn a_borrowed_loop_turned_round_parks() {
+    versions! {
+        old(io, list: Vec<String>) -> String {
+            let mut out = String::new();
+            for word in &list {
+                out += &step!("say", io.did(format!("say {word}"), word.clone()).await?);
+            }
+            Ok(out)
+        }
+        new(io, list: Vec<String>) -> String {
+            let mut out = String::new();
+            for word in list.iter().rev() {
+                out += &step!("say", io.did(format!("say {word}"), word.clone()).await?);
+            }
+            Ok(out)
+        }
+    }
+    let fiber = stopped(old::work(words()), "say b").await;
+    fiber.parks_saying::<new::work>("`work` cannot resume: ").await;
+    fiber.resumes::<old::work>("abc".into(), &["say b", "say c"]).await;
+}
+
+#[tokio::test]
+async fn a_borrowed_loop_over_the_same_items_written_otherwise_resumes() {
+    versions! {
+        old(io, list: Vec<String>) -> String {
+            let mut out = String::new();
+            for word in &list {
+                out += &step!("say", io.did(format!("say {word}"), word.clone()).await?);
+            }
+            Ok(out)
+        }
+        new(io, list: Vec<String>) -> String {
+            let mut out = String::new();
+            for word in list.iter() {
+                out += &step!("say", io.did(format!("say {word}"), word.clone()).await?);
+            }
+            Ok(out)
+        }
+    }
+    stopped(old::work(words()), "say b").await.resumes::<new::work>("abc".into(), &["say b", "say c"]).await;
+}
+
+#[tokio::test]
+#[ignore = "the reason names a local that has nothing to do with it"]
+async fn a_borrowed_loop_that_has_fewer_items_than_were_done_parks() {
+    versions! {
+        old(io, list: Vec<String>) -> String {
+            let mut out = String::new();
+            for word in &list {
+                out += &step!("say", io.did(format!("say {word}"), word.clone()).await?);
+            }
+            out += &step!("end", io.did("end", "!".to_owned()).await?);
+            Ok(out)
+        }
+        new(io, list: Vec<String>) -> String {
+            let mut out = String::new();
+            for word in list.iter().take(1) {
+                out += &step!("say", io.did(format!("say {word}"), word.clone()).await?);
+            }
+            out += &step!("end", io.did("end", "!".to_owned()).await?);
+            Ok(out)
+        }
+    }
+    let fiber = stopped(old::work(words()), "say c").await;
+    fiber.parks_naming::<new::work>("`list").await;
+    fiber.resumes::<old::work>("abc!".into(), &["say c", "end"]).await;
+}
+
+#[tokio::test]
+async fn two_loops_exchanged_park() {
+    versions! {
+        old(io, n: u32) -> u32 {
+            let mut sum = 0;
+            for i in 0..n {
+                sum += step!("a", io.did(format!("a {i}"), i).await?);
+            }
+            for i in 0..n {
+                sum += step!("b", io.did(format!("b {i}"), i * 10).await?);
+            }
+            Ok(sum)
+        }
+        new(io, n: u32) -> u32 {
+            let mut sum = 0;
+            for i in 0..n {
+                sum += step!("b", io.did(format!("b {i}"), i * 10).await?);
+            }
+            for i in 0..n {
+                sum += step!("a", io.did(format!("a {i}"), i).await?);
+            }
+            Ok(sum)
+        }
+    }
+    let fiber = stopped(old::work(3), "a 1").await;
+    fiber.parks::<new::work>("local `for i#2` is needed after step `a` but was not kept").await;
+    fiber.resumes::<old::work>(33, &["a 1", "a 2", "b 0", "b 1", "b 2"]).await;
+}
+
+#[tokio::test]
+#[ignore = "it resumes at another item"]
+async fn a_borrowed_loop_over_another_list_of_the_same_name_parks() {
+    versions! {
+        old(io, plan: (Vec<String>, Vec<String>)) -> String {
+            #[derive(serde::Serialize, serde::Deserialize)]
+            struct Plan { list: Vec<String> }
+            let (one, two) = (Plan { list: plan.0 }, Plan { list: plan.1 });
+            let mut out = String::new();
+            for word in &one.list {
+                out += &step!("say", io.did(format!("say {word}"), word.clone()).await?);
+            }
+            Ok(out + &two.list.concat())
+        }
+        new(io, plan: (Vec<String>, Vec<String>)) -> String {
+            #[derive(serde::Serialize, serde::Deserialize)]
+            struct Plan { list: Vec<String> }
+            let (one, two) = (Plan { list: plan.0 }, Plan { list: plan.1 });
+            let mut out = String::new();
+            for word in &two.list {
+                out += &step!("say", io.did(format!("say {word}"), word.clone()).await?);
+            }
+            Ok(out + &one.list.concat())
+        }
+    }
+    let fiber = stopped(old::work((words(), vec!["x".to_owned(), "y".to_owned()])), "say b").await;
+    fiber.parks_saying::<new::work>("`work` cannot resume: ").await;
+    fiber.resumes::<old::work>("abcxy".into(), &["say b", "say c"]).await;
+}
+
+#[tokio::test]
+#[ignore = "it completes without the steps that were left"]
+async fn a_borrowed_loop_with_fewer_items_does_not_end_the_function() {
+    versions! {
+        old(io, list: Vec<u32>) -> usize {
+            for word in &list {
+                step!("say", io.did(format!("say {word}"), ()).await?);
+            }
+            step!("end", io.did("end", ()).await?);
+            Ok(list.len())
+        }
+        new(io, list: Vec<u32>) -> usize {
+            for word in list.iter().take(1) {
+                step!("say", io.did(format!("say {word}"), ()).await?);
+            }
+            step!("end", io.did("end", ()).await?);
+            Ok(list.len())
+        }
+    }
+    let fiber = stopped(old::work(vec![1, 2, 3]), "say 3").await;
+    fiber.parks_naming::<new::work>("`list").await;
+    fiber.resumes::<old::work>(3, &["say 3", "end"]).await;
+}
+
+#[tokio::test]
+#[ignore = "it completes without what comes after the loop"]
+async fn a_borrowed_loop_without_items_left_does_not_lose_what_comes_after_it() {
+    versions! {
+        old(io, list: Vec<u32>) -> u32 {
+            for word in &list {
+                step!("say", io.did(format!("say {word}"), ()).await?);
+            }
+            Ok(0)
+        }
+        new(io, list: Vec<u32>) -> u32 {
+            for word in list.iter().take(1) {
+                step!("say", io.did(format!("say {word}"), ()).await?);
+            }
+            io.did("after the loop", ()).await?;
+            Ok(1)
+        }
+    }
+    let fiber = stopped(old::work(vec![1, 2, 3]), "say 3").await;
+    fiber.parks_naming::<new::work>("`list").await;
+    fiber.resumes::<old::work>(0, &["say 3"]).await;
+}

@@ -1,0 +1,144 @@
+//! A fiber that its process has left in the middle, and what other code makes of it.
+use std::fmt::Debug;
+use std::path::PathBuf;
+
+use forever::{Fiber, FiberState, Forever, Layout};
+use tempfile::TempDir;
+
+use super::World;
+
+const ID: &str = "the-fiber";
+
+/// A database file with one fiber in it that has not ended.
+pub(super) struct Stopped {
+    folder: TempDir,
+}
+
+/// The row of a fiber, everything that must not change while it is parked.
+#[derive(Debug, PartialEq, Eq)]
+struct Row {
+    args: String,
+    number: i64,
+    at: Option<String>,
+    data: Option<String>,
+    /// The hash of the layout under which the snapshot was left, and its stored text.
+    layout: Option<(String, String)>,
+}
+
+/// Runs a fiber until the step `before` has begun and drops the runtime there, as a crash would.
+pub(super) async fn stopped<F: Fiber>(call: F, before: &str) -> Stopped {
+    let stopped = Stopped { folder: tempfile::tempdir().unwrap() };
+    let world = World::without(Some(before));
+    let forever = stopped.builder(&world).fiber::<F>().open().await.unwrap();
+    let handle = forever.spawn(call).id(ID).await.unwrap();
+    tokio::select! {
+        biased;
+        () = world.reached() => {}
+        ended = handle.wait() => panic!("it never came to `{before}`: {:?}, {:?}", ended.err(), world.log()),
+    }
+    drop((handle, forever));
+    stopped
+}
+
+impl Stopped {
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("fibers.db")
+    }
+
+    fn builder(&self, world: &World) -> forever::Builder {
+        Forever::builder().sqlite(self.path()).resource(world.clone())
+    }
+
+    fn row(&self) -> Row {
+        let sql = rusqlite::Connection::open(self.path()).unwrap();
+        let query = "SELECT args, number, at, data, hash, layouts.layout FROM fibers JOIN snapshots ON snapshots.fiber = seq \
+                     LEFT JOIN layouts ON hash = snapshots.layout WHERE id = ?1";
+        sql.query_row(query, [ID], |row| {
+            let layout = row.get::<_, Option<String>>(4)?.zip(row.get(5)?);
+            Ok(Row { args: row.get(0)?, number: row.get(1)?, at: row.get(2)?, data: row.get(3)?, layout })
+        })
+        .unwrap()
+    }
+
+    /// The text of the stored snapshot.
+    pub(super) fn snapshot(&self) -> String {
+        self.row().data.expect("it has come past a step")
+    }
+
+    /// Code `F` brings the fiber to its end: this result, and only these steps.
+    pub(super) async fn resumes<F: Fiber<Output: Debug + PartialEq>>(&self, result: F::Output, steps: &[&str]) {
+        let world = World::without(None);
+        let forever = self.builder(&world).fiber::<F>().open().await.unwrap();
+        let ended = forever.handle::<F>(ID).wait().await;
+        assert_eq!((ended, world.log().as_slice()), (Ok(result), steps.iter().map(|&s| s.to_owned()).collect::<Vec<_>>().as_slice()));
+        assert_eq!(forever.handle::<F>(ID).status().await.unwrap().state, FiberState::Completed);
+        forever.close().await.unwrap();
+    }
+
+    /// Code `F` resumes the fiber and comes to the step `before`, where the process dies once more.
+    pub(super) async fn resumes_until<F: Fiber<Output: Debug>>(&self, before: &str, steps: &[&str]) {
+        let world = World::without(Some(before));
+        let forever = self.builder(&world).fiber::<F>().open().await.unwrap();
+        let handle = forever.handle::<F>(ID);
+        tokio::select! {
+            biased;
+            () = world.reached() => {}
+            ended = handle.wait() => panic!("it never came to `{before}`: {ended:?}, {:?}", world.log()),
+        }
+        assert_eq!(world.log(), steps);
+    }
+
+    /// Code `F` cannot go on: the fiber is parked for this reason, in which both layouts are named, and nothing of it has changed.
+    pub(super) async fn parks<F: Fiber<Output: Debug>>(&self, why: &str) {
+        let before = self.row();
+        let (hash, text) = before.layout.clone().expect("it has come past a step");
+        let old: Layout = serde_json::from_str(&text).unwrap();
+        assert_eq!(old.hash(), hash, "the layout that is kept is the one the snapshot was left under");
+        let now = forever::layout::<F>();
+        let reason = self.parked::<F>().await;
+        let name = now.fiber();
+        assert_eq!(reason, format!("`{name}` cannot resume: {why} (layout {hash} before, {} now)", now.hash()));
+    }
+
+    /// Code `F` cannot read what is kept: the fiber is parked for a reason that begins so, and nothing of it has changed.
+    pub(super) async fn parks_saying<F: Fiber<Output: Debug>>(&self, why: &str) {
+        let reason = self.parked::<F>().await;
+        assert!(reason.starts_with(why), "{reason}");
+    }
+
+    /// Code `F` cannot go on: the fiber is parked for a reason that has `what` in it, and nothing of it has changed.
+    pub(super) async fn parks_naming<F: Fiber<Output: Debug>>(&self, what: &str) {
+        let reason = self.parked::<F>().await;
+        assert!(reason.contains(what), "{reason}");
+    }
+
+    async fn parked<F: Fiber<Output: Debug>>(&self) -> String {
+        let before = self.row();
+        let world = World::without(None);
+        let forever = self.builder(&world).fiber::<F>().open().await.unwrap();
+        let handle = forever.handle::<F>(ID);
+        let ended = handle.wait().await;
+        let Err(error) = &ended else { panic!("it went on: {ended:?} after {:?}; it stood at {before:?}", world.log()) };
+        assert!(error.is_parked(), "{error}; it stood at {before:?}");
+        let status = handle.status().await.unwrap();
+        assert_eq!((status.state, status.reason.as_deref()), (FiberState::Parked, Some(error.reason())));
+        assert_eq!(world.log(), [""; 0], "no step runs");
+        drop(handle);
+        forever.close().await.unwrap();
+        assert_eq!(self.row(), before, "nothing is lost");
+        error.reason().to_owned()
+    }
+
+    /// Code of other fibers alone leaves the fiber parked, whose handle is of type `F`.
+    pub(super) async fn parks_unknown<F: Fiber<Output: Debug>, Other: Fiber>(&self) {
+        let before = self.row();
+        let world = World::without(None);
+        let forever = self.builder(&world).fiber::<Other>().open().await.unwrap();
+        let error = forever.handle::<F>(ID).wait().await.unwrap_err();
+        assert!(error.is_parked(), "{error}");
+        assert_eq!(error.reason(), format!("fiber `{}` is not registered", forever::layout::<F>().fiber()));
+        assert_eq!(world.log(), [""; 0], "no step runs");
+        forever.close().await.unwrap();
+        assert_eq!(self.row(), before, "nothing is lost");
+    }
+}
