@@ -4,11 +4,12 @@
 //! one fiber is found in its own task and never keeps the others.
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::core::Core;
 use super::live::{Alive, Stop};
-use super::runner::FiberTask;
+use super::runner::{FiberTask, Turn};
 use crate::error::{Result, chain};
 use crate::store::{Aside, Seq};
 
@@ -19,6 +20,7 @@ const PAGE: u32 = 512;
 pub(crate) async fn recover(core: &Arc<Core>) -> Result<()> {
     core.store.recover(core.now_ms()).await?;
     let (mut after, mut found) = (Seq::MIN, 0_usize);
+    let mut before = None;
     loop {
         let page = core.store.unfinished(after, PAGE).await?;
         found += page.len();
@@ -29,7 +31,9 @@ pub(crate) async fn recover(core: &Arc<Core>) -> Result<()> {
             let core_of_task = Arc::clone(core);
             match core.registry.get(&fiber.name) {
                 Some(known) => {
-                    let task = FiberTask { core: core_of_task, known, seq: fiber.seq, alive };
+                    let (through, next) = oneshot::channel();
+                    let turn = Turn { before: before.replace(next), after: Some(through) };
+                    let task = FiberTask { core: core_of_task, known, seq: fiber.seq, alive, turn };
                     core.start(task.recover(fiber.deaths))?;
                 }
                 None => core.start(park_unknown(core_of_task, fiber.seq, fiber.name, alive))?,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tracing::{Instrument, debug, info_span, warn};
 
 use super::FiberContext;
@@ -36,6 +36,36 @@ pub(crate) struct FiberTask {
     pub(crate) known: Arc<dyn Known>,
     pub(crate) seq: Seq,
     pub(crate) alive: Alive,
+    pub(crate) turn: Turn,
+}
+
+/// A fiber's place among those that are recovered: entered after the one before, and before the one after.
+///
+/// All of them are looked up at once; only the moment at which their code begins is in order.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    pub(crate) before: Option<oneshot::Receiver<()>>,
+    /// Its drop is the signal.
+    pub(crate) after: Option<oneshot::Sender<()>>,
+}
+
+impl Turn {
+    /// Waits until it is this fiber's turn, and lets the next one in.
+    async fn pass(&mut self) {
+        if let Some(before) = self.before.take() {
+            // That the other one is gone says as much as that it is through.
+            let _ = before.await;
+        }
+        self.after.take();
+    }
+}
+
+/// A fiber whose code may begin.
+struct Entered {
+    driven: BoxFuture<'static, Outcome>,
+    sink: Arc<StoreSink>,
+    run: Arc<Run>,
+    resuming: bool,
 }
 
 impl FiberTask {
@@ -45,9 +75,10 @@ impl FiberTask {
     }
 
     /// Runs a fiber that an earlier process has left, `deaths` of which it has seen since its last checkpoint.
-    pub(crate) async fn recover(self, deaths: u32) {
+    pub(crate) async fn recover(mut self, deaths: u32) {
         let limit = self.known.machine().max_recoveries.unwrap_or(MAX_RECOVERIES);
         if deaths > limit {
+            self.turn.pass().await;
             let why =
                 format!("the process died {deaths} times while it ran, without a checkpoint in between; {limit} recoveries are allowed");
             let stored = self.core.store.end(self.seq, End::Failed(why.clone()), self.core.now_ms()).await;
@@ -57,7 +88,7 @@ impl FiberTask {
         self.run(None, deaths).await;
     }
 
-    async fn run(self, mut begin: Option<Begin>, deaths: u32) {
+    async fn run(mut self, mut begin: Option<Begin>, deaths: u32) {
         let mut failed = 0;
         loop {
             let (progress, outcome) = self.once(begin.take(), deaths).await;
@@ -86,14 +117,34 @@ impl FiberTask {
     }
 
     /// One run, from the invocation or from what is stored; says whether it has made a checkpoint.
-    async fn once(&self, begin: Option<Begin>, deaths: u32) -> (bool, Outcome) {
+    async fn once(&mut self, begin: Option<Begin>, deaths: u32) -> (bool, Outcome) {
+        let entered = self.enter(begin, deaths).await;
+        self.turn.pass().await;
+        let Entered { driven, sink, run, resuming } = match entered {
+            Ok(entered) => entered,
+            Err(outcome) => return (false, outcome),
+        };
+        let name = self.known.machine().name;
+        let span = info_span!("fiber", fiber.id = %self.alive.id, fiber.name = name, forever.resuming = resuming);
+        let mut driven = std::pin::pin!(sink.let_others_in(driven.instrument(span)));
+        let outcome = if let Some(outcome) = race(driven.as_mut(), self.core.closing()).await {
+            outcome
+        } else {
+            run.ops.ask_to_stop();
+            driven.await
+        };
+        (sink.progress.load(Ordering::Relaxed), outcome)
+    }
+
+    /// Makes a run ready and stores that the fiber is entered; `Err` when it cannot be.
+    async fn enter(&mut self, begin: Option<Begin>, deaths: u32) -> Result<Entered, Outcome> {
         let stored_before = begin.is_none();
         let begin = match begin {
             Some(call) => call,
             None => match self.core.store.load(self.seq).await {
                 Ok(stored) => Begin::Stored(stored),
-                Err(error) if error.kind() == ErrorKind::Value => return (false, Outcome::Parked(chain(&error))),
-                Err(error) => return (false, Outcome::Interrupted(error)),
+                Err(error) if error.kind() == ErrorKind::Value => return Err(Outcome::Parked(chain(&error))),
+                Err(error) => return Err(Outcome::Interrupted(error)),
             },
         };
         let (number, resuming, same_layout) = match &begin {
@@ -113,38 +164,26 @@ impl FiberTask {
         });
         let (id, to_store) = (&self.alive.id, Arc::clone(&sink) as Arc<dyn Sink>);
         let run = if stored_before { Run::again(id, to_store, number) } else { Run::first(id, to_store) };
-        let name = self.known.machine().name;
         let ctx = FiberContext {
             id: self.alive.id.clone(),
-            name,
+            name: self.known.machine().name,
             resuming,
             resources: self.core.resources.clone(),
             clock: Arc::clone(&self.core.clock),
         };
-        let driven = match self.known.prepare(begin, ctx, Arc::clone(&run)) {
-            Ok(driven) => driven,
-            Err(why) => return (false, Outcome::Parked(why)),
-        };
+        let driven = self.known.prepare(begin, ctx, Arc::clone(&run)).map_err(Outcome::Parked)?;
         if stored_before {
             if deaths >= SUSPECT {
+                // It may wait long, and nobody behind it should.
+                self.turn.pass().await;
                 *sink.suspect() = race(Arc::clone(&self.core.suspects).acquire_owned(), self.core.closing()).await.and_then(Result::ok);
             }
             if self.core.is_closing() {
-                return (false, Outcome::Interrupted(Error::closed()));
+                return Err(Outcome::Interrupted(Error::closed()));
             }
-            if let Err(error) = self.core.store.enter(self.seq, self.core.now_ms()).await {
-                return (false, Outcome::Interrupted(error));
-            }
+            self.core.store.enter(self.seq, self.core.now_ms()).await.map_err(Outcome::Interrupted)?;
         }
-        let span = info_span!("fiber", fiber.id = %self.alive.id, fiber.name = name, forever.resuming = resuming);
-        let mut driven = std::pin::pin!(sink.let_others_in(driven.instrument(span)));
-        let outcome = if let Some(outcome) = race(driven.as_mut(), self.core.closing()).await {
-            outcome
-        } else {
-            run.ops.ask_to_stop();
-            driven.await
-        };
-        (sink.progress.load(Ordering::Relaxed), outcome)
+        Ok(Entered { driven, sink, run, resuming })
     }
 
     /// Stores how a run ended; `Err` when it is to be tried again.

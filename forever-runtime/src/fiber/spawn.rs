@@ -10,7 +10,7 @@ use super::Fiber;
 use super::core::{Core, Owner};
 use super::frame::save_arguments;
 use super::handle::FiberHandle;
-use super::runner::FiberTask;
+use super::runner::{FiberTask, Turn};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
 use crate::store::{Accepted, FiberRow, NewFiber};
@@ -77,7 +77,7 @@ impl<F: Fiber> Spawn<F> {
             };
             let alive = task_core.live.enter(&task_id, name);
             drop(tell.send(Ok(None)));
-            FiberTask { core: task_core, known, seq, alive }.begin(Box::new(call)).await;
+            FiberTask { core: task_core, known, seq, alive, turn: Turn::default() }.begin(Box::new(call)).await;
         })?;
         let there = told.await.unwrap_or_else(|_| Err(Error::closed())).map_err(|e| {
             let kind = e.kind();

@@ -38,8 +38,10 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // So that nobody is told of an owner that has let go; the lock itself goes with the file handle, whatever happens here.
+        // So that nobody is told of an owner that has let go.
         let _ = self.file.set_len(0);
+        // Closing the file would not do: a process that another thread is starting has its own copy of it for a moment.
+        let _ = self.file.unlock();
     }
 }
 
