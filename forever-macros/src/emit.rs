@@ -290,7 +290,7 @@ impl Emit<'_> {
     fn place(&self, var: VarId) -> Ident {
         let ident = self.ident(var);
         let name = ident.to_string();
-        let name = if name.starts_with("__") { name.trim_start_matches('_') } else { &name };
+        // Nothing is taken off the name: two variables must not share a place.
         let shared = self.cx.table.vars.iter().take(var.0).filter(|v| v.ident == *ident).count();
         let span = Span::mixed_site().located_at(ident.span());
         match shared {
