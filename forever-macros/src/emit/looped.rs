@@ -5,7 +5,7 @@ use proc_macro2::TokenStream;
 use syn::Label;
 use syn::spanned::Spanned;
 
-use super::{Emit, Target, number};
+use super::{Emit, Target};
 use crate::flow::JumpId;
 use crate::names::{VarId, VarKind};
 use crate::place;
@@ -123,6 +123,3 @@ impl Emit<'_> {
         tokens
     }
 }
-
-#[allow(unused_imports)]
-use number as _;

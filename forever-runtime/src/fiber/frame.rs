@@ -343,7 +343,8 @@ async fn commit(run: Arc<Run>, text: Result<String, String>, at: &'static str) {
     std::future::pending::<()>().await;
 }
 
-fn json_string(text: &str) -> String {
+/// A text as JSON, quotes and all.
+pub(super) fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 

@@ -1,8 +1,9 @@
 //! The static description of a fiber function, written by the macro: its cut points and what each of them keeps.
-use serde::{Deserialize, Serialize};
-
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
+use super::frame::json_string;
 use super::snapshot::Snapshot;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -93,7 +94,7 @@ impl Machine {
         } else {
             format!("\"of\":{},", serde_json::to_string(&of).expect("a map of numbers is JSON"))
         };
-        format!("\"fiber\":{},{version}{of}", json(self.name))
+        format!("\"fiber\":{},{version}{of}", json_string(self.name))
     }
 
     /// Names that stand for more than one step or local: how many each.
@@ -156,8 +157,4 @@ impl Machine {
 /// The name before `#`.
 fn base(name: &str) -> &str {
     name.split('#').next().unwrap_or(name)
-}
-
-fn json(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }
