@@ -29,7 +29,9 @@ pub mod __private {
     pub use crate::fiber::keeps_order::{in_order, in_order_value};
     pub use crate::fiber::machine::{Cut, CutKind, END, Local, Machine};
     pub use crate::fiber::saved::{Saved, carried, none_like};
+    pub use crate::fiber::side::{Each, Side, item, places};
     pub use crate::fiber::step::{Attempt, Attempts};
+    pub use crate::fiber::waits::Deadline;
     pub use crate::fiber::{Fiber, FiberContext, IsResult, Needs};
     pub use std::marker::PhantomData;
 

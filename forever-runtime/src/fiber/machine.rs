@@ -61,6 +61,18 @@ pub enum CutKind {
     Step,
     /// `call!`
     Call,
+    /// What a waiting cut point keeps before it waits, under the name of that one and ` pending`.
+    Pending,
+    /// `steps!`
+    Steps,
+    /// `sleep!`, `sleep_until!`
+    Sleep,
+    /// `recv!`
+    Recv,
+    /// `spawn!`
+    Spawn,
+    /// `wait!`, `wait_all!`
+    Wait,
 }
 
 /// One value kept at a cut point.

@@ -18,9 +18,11 @@ pub(crate) mod registry;
 pub(crate) mod retry;
 mod runner;
 pub(crate) mod saved;
+pub(crate) mod side;
 mod snapshot;
 pub(crate) mod spawn;
 pub(crate) mod step;
+pub(crate) mod waits;
 
 use std::any::Any;
 use std::future::Future;

@@ -188,6 +188,12 @@ impl CutKind {
         match self {
             CutKind::Step => "step",
             CutKind::Call => "call",
+            CutKind::Pending => "pending",
+            CutKind::Steps => "steps",
+            CutKind::Sleep => "sleep",
+            CutKind::Recv => "recv",
+            CutKind::Spawn => "spawn",
+            CutKind::Wait => "wait",
         }
     }
 }

@@ -55,7 +55,7 @@ fn title(step: &Step) -> String {
 }
 
 impl Layout {
-    /// The steps as a [Mermaid](https://mermaid.js.org/syntax/flowchart.html) flowchart: calls have a double frame.
+    /// The steps as a [Mermaid](https://mermaid.js.org/syntax/flowchart.html) flowchart: calls have a double frame, waits are rounded.
     pub fn mermaid(&self) -> String {
         let mut nodes = format!("flowchart TD\n    start([\"{}\"])\n", label(&self.fiber));
         let mut edges = self.edges("start", &self.first);
@@ -63,8 +63,9 @@ impl Layout {
             let name = label(&step.name);
             let number = place + 1;
             let node = match step.kind {
-                CutKind::Step => format!("    s{number}[\"{name}\"]\n"),
-                CutKind::Call => format!("    s{number}[[\"{name}\"]]\n"),
+                CutKind::Step | CutKind::Steps | CutKind::Pending => format!("    s{number}[\"{name}\"]\n"),
+                CutKind::Call | CutKind::Spawn => format!("    s{number}[[\"{name}\"]]\n"),
+                CutKind::Sleep | CutKind::Recv | CutKind::Wait => format!("    s{number}(\"{name}\")\n"),
             };
             nodes += &node;
             edges += &self.edges(&format!("s{number}"), &step.next);

@@ -235,8 +235,8 @@ mod tests {
     fn what_is_done_often_uses_an_index() {
         let conn = in_memory().unwrap();
         for (sql, index) in [
-            ("SELECT seq FROM fibers WHERE finished_ms IS NULL AND seq > 1 ORDER BY seq LIMIT 9", "fibers_unfinished"),
-            ("SELECT seq FROM fibers WHERE finished_ms IS NULL AND state = 'running'", "fibers_unfinished"),
+            ("SELECT seq FROM fibers WHERE state <> 'completed' AND state IN ('pending', 'running') AND seq > 1", "fibers_open"),
+            ("SELECT seq FROM fibers WHERE state <> 'completed' AND state = 'running'", "fibers_open"),
             ("SELECT seq FROM fibers WHERE id = ''", "sqlite_autoindex_fibers_1"),
             ("SELECT seq FROM fibers WHERE key = ''", "sqlite_autoindex_fibers_2"),
             ("UPDATE snapshots SET data = '' WHERE fiber = 1 AND number = 1", "INTEGER PRIMARY KEY"),

@@ -64,8 +64,9 @@ fn count(row: &Row<'_>) -> rusqlite::Result<u64> {
 pub(super) fn unfinished(conn: &Connection, after: Seq, limit: u32) -> rusqlite::Result<Vec<Unfinished>> {
     conn.prepare_cached(
         "SELECT f.seq, f.id, f.name, coalesce(s.deaths, 0) AS deaths
-         FROM fibers f INDEXED BY fibers_unfinished LEFT JOIN snapshots s ON s.fiber = f.seq
-         WHERE f.finished_ms IS NULL AND f.seq > ?1 ORDER BY f.seq LIMIT ?2",
+         FROM fibers f INDEXED BY fibers_open LEFT JOIN snapshots s ON s.fiber = f.seq
+         WHERE f.state <> 'completed' AND f.state IN ('pending', 'running', 'interrupted', 'parked') AND f.seq > ?1
+         ORDER BY f.seq LIMIT ?2",
     )?
     .query_map(params![after, limit], |row| {
         // A row that somebody has damaged must not keep the others from being found.
