@@ -15,6 +15,8 @@ pub mod testing;
 pub use clock::{Clock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
 pub use fiber::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus};
+pub use fiber::owner::{EndedFiber, RecoveredFiber, Recovery};
+pub use fiber::retention::Retention;
 pub use fiber::spawn::Spawn;
 pub use fiber::{Backoff, Drift, Fiber, FiberContext, KeepsOrder, Layout, Op, Problem, Res, Retry, Snapshot, layout};
 pub use forever::{Builder, Close, Forever};

@@ -1,6 +1,6 @@
 //! What all fibers of one runtime share, and what owns it.
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -9,9 +9,12 @@ use tokio::task::JoinSet;
 
 use super::Resources;
 use super::live::Live;
+use super::owner::Owners;
 use super::registry::Registry;
+use super::retention::Retention;
+use super::timer::Timer;
 use crate::clock::{self, Clock};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
 
 /// How long tasks that were told to stop at once may take to be dropped; one that blocks its thread is not waited for longer.
@@ -25,6 +28,10 @@ pub(crate) struct Core {
     pub(crate) resources: Resources,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) live: Arc<Live>,
+    pub(crate) timer: Timer,
+    /// The agents, who own fibers and say what becomes of them.
+    pub(crate) owners: Arc<dyn Owners>,
+    pub(crate) settings: Settings,
     /// Lets fibers that died often in one at a time.
     pub(crate) suspects: Arc<Semaphore>,
     async_runtime: Handle,
@@ -34,19 +41,45 @@ pub(crate) struct Core {
     closed: tokio::sync::Mutex<bool>,
 }
 
+/// What a runtime is made of, for [`Core::new`].
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) registry: Registry,
+    pub(crate) resources: Resources,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) timer: Timer,
+    pub(crate) owners: Arc<dyn Owners>,
+    pub(crate) settings: Settings,
+}
+
+/// What the builder lets its user choose.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) retention: Retention,
+    /// How long a fiber that is cancelled may go on before its future is dropped.
+    pub(crate) cancel_grace: Duration,
+    /// How long an agent's recovery hook may take.
+    pub(crate) hook_timeout: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { retention: Retention::default(), cancel_grace: Duration::from_secs(5), hook_timeout: Duration::from_secs(10) }
+    }
+}
+
 impl Core {
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        registry: Registry,
-        resources: Resources,
-        clock: Arc<dyn Clock>,
-        async_runtime: Handle,
-    ) -> Self {
+    pub(crate) fn new(parts: Parts, async_runtime: Handle) -> Self {
+        let Parts { store, registry, resources, clock, timer, owners, settings } = parts;
         Core {
             store,
             registry,
             resources,
             clock,
+            timer,
+            owners,
+            settings,
             live: Arc::default(),
             suspects: Arc::new(Semaphore::new(1)),
             async_runtime,
@@ -104,6 +137,7 @@ impl Core {
             self.closing.send_replace(true);
             std::mem::take(&mut *tasks)
         };
+        self.live.close();
         if race(drain(&mut tasks), self.clock.sleep(deadline)).await.is_none() {
             tasks.abort_all();
             race(drain(&mut tasks), tokio::time::sleep(DROP_TIME)).await;
@@ -134,6 +168,32 @@ pub(crate) async fn race<T>(first: impl Future<Output = T>, second: impl Future<
     .await
 }
 
+/// A way to a runtime: one that keeps it open, or, for what the runtime itself holds, one that does not.
+#[derive(Debug, Clone)]
+pub(crate) enum Link {
+    Owner(Arc<Owner>),
+    Core(Weak<Core>),
+    /// Read outside a runtime.
+    None,
+}
+
+impl Link {
+    /// The runtime, if it is still there.
+    pub(crate) fn core(&self) -> Result<Arc<Core>> {
+        match self {
+            Link::Owner(owner) => Ok(Arc::clone(&owner.core)),
+            Link::Core(core) => core.upgrade().ok_or_else(Error::closed),
+            Link::None => Err(Error::new(ErrorKind::Setup, "it was read outside a runtime: ask the runtime for it")),
+        }
+    }
+}
+
+impl From<&Arc<Core>> for Link {
+    fn from(core: &Arc<Core>) -> Self {
+        Link::Core(Arc::downgrade(core))
+    }
+}
+
 /// Keeps a runtime open: held by `Forever` and by every handle, not by tasks.
 ///
 /// Without a `close` before, its drop is like the death of the process: tasks are dropped where they are, and the database is
@@ -146,6 +206,7 @@ pub(crate) struct Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         self.core.closing.send_replace(true);
+        self.core.live.close();
         self.core.tasks().abort_all();
         self.core.store.abandon();
     }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
+use super::core::Link;
 use super::machine::{CutKind, Machine};
 use super::op::Ops;
 use super::saved::Saved;
@@ -23,6 +24,11 @@ pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Where checkpoints go.
 pub(crate) trait Sink: Send + Sync {
+    /// The way to the runtime behind it.
+    fn link(&self) -> Link {
+        Link::None
+    }
+
     /// Stores a checkpoint; it is durable when the future is ready.
     fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>>;
 

@@ -1,4 +1,5 @@
 //! Asking for a fiber: its result, its state, and why it has none.
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -7,8 +8,9 @@ use std::time::SystemTime;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::core::Owner;
+use super::core::Link;
 use super::live::{Phase, Stop};
+use super::within;
 use crate::clock::from_ms;
 use crate::error::{Error, chain};
 use crate::exact;
@@ -16,18 +18,19 @@ use crate::store::{FiberRow, FiberState, Find};
 
 /// A fiber, wherever it runs or ended, that gives a `T`.
 ///
-/// A handle keeps its runtime open.
+/// A handle keeps its runtime open, except in a fiber or an agent, which end with the runtime. It can be saved: a fiber may keep the
+/// handles of its children.
 pub struct FiberHandle<T> {
-    owner: Arc<Owner>,
+    link: Link,
     id: Arc<str>,
-    name: &'static str,
+    name: Arc<str>,
     accepted: bool,
     output: PhantomData<fn() -> T>,
 }
 
 impl<T> FiberHandle<T> {
-    pub(crate) fn new(owner: Arc<Owner>, id: impl Into<Arc<str>>, name: &'static str, accepted: bool) -> Self {
-        FiberHandle { owner, id: id.into(), name, accepted, output: PhantomData }
+    pub(crate) fn new(link: Link, id: impl Into<Arc<str>>, name: impl Into<Arc<str>>, accepted: bool) -> Self {
+        FiberHandle { link, id: id.into(), name: name.into(), accepted, output: PhantomData }
     }
 
     /// The fiber's id.
@@ -45,9 +48,11 @@ impl<T> FiberHandle<T> {
     /// # Errors
     /// When there is no fiber with this id, or the store cannot be read.
     pub async fn status(&self) -> Result<FiberStatus, FiberError> {
+        let core = self.link.core().map_err(|e| self.store_error(&e))?;
         let mut status = FiberStatus::of(self.find().await?);
-        if let Some(live) = self.owner.core.live.get(&self.id)
-            && let Phase::Stopped(Stop::Interrupted(why)) = &*live.phase.borrow()
+        if let Some(entry) = core.live.get(&self.id)
+            && entry.control().is_some()
+            && let Phase::Stopped(Stop::Interrupted(why)) = &*entry.watch().borrow()
         {
             // The store that failed may not have been able to keep even this.
             status.state = FiberState::Interrupted;
@@ -57,21 +62,22 @@ impl<T> FiberHandle<T> {
     }
 
     async fn find(&self) -> Result<FiberRow, FiberError> {
-        let row = self.owner.core.store.find(Find::Id(self.id.to_string())).await.map_err(|e| self.store_error(&e))?;
+        let core = self.link.core().map_err(|e| self.store_error(&e))?;
+        let row = core.store.find(Find::Id(self.id.to_string())).await.map_err(|e| self.store_error(&e))?;
         let row = row.ok_or_else(|| self.error(FiberErrorKind::NotFound, ""))?;
         self.check_name(&row.name)?;
         Ok(row)
     }
 
     fn check_name(&self, name: &str) -> Result<(), FiberError> {
-        if name == self.name {
+        if *name == *self.name {
             return Ok(());
         }
         Err(self.error(FiberErrorKind::OtherFiber, format!("it is a fiber `{name}`, not `{}`", self.name)))
     }
 
     fn error(&self, kind: FiberErrorKind, reason: impl Into<String>) -> FiberError {
-        FiberError { id: self.id.to_string(), name: self.name.to_owned(), kind, reason: reason.into() }
+        FiberError { id: self.id.to_string(), name: self.name.to_string(), kind, reason: reason.into() }
     }
 
     fn store_error(&self, error: &Error) -> FiberError {
@@ -87,36 +93,35 @@ impl<T: DeserializeOwned> FiberHandle<T> {
     /// When the fiber failed or was cancelled; when it stopped without ending (parked, or interrupted and not about to be tried
     /// again); when there is no such fiber; when the runtime is closed meanwhile.
     pub async fn wait(&self) -> Result<T, FiberError> {
-        let core = &self.owner.core;
+        let core = self.link.core().map_err(|e| self.store_error(&e))?;
+        let entry = core.live.entry(&self.id);
+        let mut phase = entry.watch();
         loop {
-            let entered = core.live.entered.notified();
-            let mut entered = std::pin::pin!(entered);
-            entered.as_mut().enable();
-            if let Some(mut live) = core.live.get(&self.id) {
-                self.check_name(&live.name)?;
-                if let Ok(phase) = live.phase.wait_for(|p| matches!(p, Phase::Stopped(_))).await
-                    && let Phase::Stopped(stop) = phase.clone()
-                {
-                    drop(phase);
-                    return self.stopped(stop);
+            if let Some(control) = entry.control() {
+                self.check_name(&control.name)?;
+            }
+            let seen = phase.borrow_and_update().clone();
+            match seen {
+                Phase::Stopped(stop) => return self.stopped(stop),
+                Phase::Running => {}
+                Phase::Away => {
+                    let row = self.find().await?;
+                    let reason = row.reason.unwrap_or_default();
+                    match row.state {
+                        FiberState::Completed => return self.value(&row.result.unwrap_or_default()),
+                        FiberState::Failed => return Err(self.error(FiberErrorKind::Failed, reason)),
+                        FiberState::Cancelled => return Err(self.error(FiberErrorKind::Cancelled, reason)),
+                        FiberState::Parked => return Err(self.error(FiberErrorKind::Parked, reason)),
+                        FiberState::Interrupted => return Err(self.error(FiberErrorKind::Interrupted, reason)),
+                        FiberState::Pending | FiberState::Running | FiberState::Waiting => {}
+                    }
+                    if core.is_closing() {
+                        return self.stopped(Stop::Closed);
+                    }
                 }
-                continue;
             }
-            let row = self.find().await?;
-            let reason = row.reason.unwrap_or_default();
-            match row.state {
-                FiberState::Completed => return self.value(&row.result.unwrap_or_default()),
-                FiberState::Failed => return Err(self.error(FiberErrorKind::Failed, reason)),
-                FiberState::Cancelled => return Err(self.error(FiberErrorKind::Cancelled, reason)),
-                FiberState::Parked => return Err(self.error(FiberErrorKind::Parked, reason)),
-                FiberState::Interrupted => return Err(self.error(FiberErrorKind::Interrupted, reason)),
-                FiberState::Pending | FiberState::Running | FiberState::Waiting => {}
-            }
-            if core.is_closing() {
-                return self.stopped(Stop::Closed);
-            }
-            // Accepted, and its task is about to say so.
-            entered.await;
+            // The sender is in `entry`, so the wait cannot fail.
+            let _ = phase.changed().await;
         }
     }
 
@@ -124,6 +129,7 @@ impl<T: DeserializeOwned> FiberHandle<T> {
         match stop {
             Stop::Completed(text) => self.value(&text),
             Stop::Failed(why) => Err(self.error(FiberErrorKind::Failed, &*why)),
+            Stop::Cancelled(why) => Err(self.error(FiberErrorKind::Cancelled, &*why)),
             Stop::Parked(why) => Err(self.error(FiberErrorKind::Parked, &*why)),
             Stop::Interrupted(why) => Err(self.error(FiberErrorKind::Interrupted, &*why)),
             Stop::Closed => Err(self.error(FiberErrorKind::Closed, "the runtime was closed; the fiber goes on when it is opened again")),
@@ -138,7 +144,7 @@ impl<T: DeserializeOwned> FiberHandle<T> {
 
 impl<T> Clone for FiberHandle<T> {
     fn clone(&self) -> Self {
-        FiberHandle { owner: Arc::clone(&self.owner), id: Arc::clone(&self.id), output: PhantomData, ..*self }
+        FiberHandle { link: self.link.clone(), id: Arc::clone(&self.id), name: Arc::clone(&self.name), ..*self }
     }
 }
 
@@ -149,6 +155,27 @@ impl<T> fmt::Debug for FiberHandle<T> {
             .field("fiber", &self.name)
             .field("accepted", &self.accepted)
             .finish_non_exhaustive()
+    }
+}
+
+/// What is saved of a handle.
+#[derive(Serialize, Deserialize)]
+struct SavedHandle<'a> {
+    id: Cow<'a, str>,
+    fiber: Cow<'a, str>,
+}
+
+impl<T> Serialize for FiberHandle<T> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        SavedHandle { id: Cow::Borrowed(&self.id), fiber: Cow::Borrowed(&self.name) }.serialize(serializer)
+    }
+}
+
+/// In a fiber the handle is one of its runtime; read anywhere else it only knows its id.
+impl<'de, T> Deserialize<'de> for FiberHandle<T> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let SavedHandle { id, fiber } = SavedHandle::deserialize(deserializer)?;
+        Ok(FiberHandle::new(within::link(), id, fiber, false))
     }
 }
 

@@ -1,14 +1,17 @@
 //! The fibers that this process runs, and how those who wait for one hear of its end.
 //!
-//! A fiber is live from before it is entered until after its end is stored: one that is not live stands in the store as it is.
+//! A fiber is live from before it is entered until after its end, or that it waits, is stored: one that is not live stands in the store
+//! as it is. A fiber that somebody waits for has an entry here too, so that a thousand waiters hear of theirs and of no other.
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
-/// Where a live fiber stands.
+/// Where a fiber stands, as far as this process knows.
 #[derive(Debug, Clone)]
 pub(crate) enum Phase {
+    /// Not live: the store knows.
+    Away,
     Running,
     Stopped(Stop),
 }
@@ -19,40 +22,144 @@ pub(crate) enum Stop {
     /// With its result, JSON.
     Completed(Arc<str>),
     Failed(Arc<str>),
+    Cancelled(Arc<str>),
     Parked(Arc<str>),
     Interrupted(Arc<str>),
     Closed,
 }
 
-/// One live fiber, for those who wait.
-#[derive(Debug, Clone)]
-pub(crate) struct Watched {
-    pub(crate) name: String,
-    pub(crate) phase: watch::Receiver<Phase>,
+/// What is known of one fiber, for as long as it is live or watched.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    live: Weak<Live>,
+    id: Arc<str>,
+    phase: watch::Sender<Phase>,
+    control: Mutex<Option<Arc<Control>>>,
 }
 
-/// All live fibers by id.
+/// How a live fiber is told to end.
+#[derive(Debug)]
+pub(crate) struct Control {
+    pub(crate) name: String,
+    cancelled: watch::Sender<Option<Arc<str>>>,
+}
+
+impl Control {
+    /// Asks the fiber to end, with a reason.
+    pub(crate) fn cancel(&self, reason: &str) {
+        self.cancelled.send_if_modified(|asked| {
+            let first = asked.is_none();
+            if first {
+                *asked = Some(reason.into());
+            }
+            first
+        });
+    }
+
+    /// The reason with which it was asked to end.
+    pub(crate) fn reason(&self) -> Option<Arc<str>> {
+        self.cancelled.borrow().clone()
+    }
+
+    /// Ready when the fiber is asked to end.
+    pub(crate) async fn asked(&self) -> Arc<str> {
+        let mut asked = self.cancelled.subscribe();
+        loop {
+            if let Some(reason) = asked.borrow_and_update().clone() {
+                return reason;
+            }
+            // The sender is in `self`, so the wait cannot fail.
+            let _ = asked.changed().await;
+        }
+    }
+}
+
+impl Entry {
+    pub(crate) fn watch(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    /// What the live fiber is called and how it is told to end; `None` if it is not live.
+    pub(crate) fn control(&self) -> Option<Arc<Control>> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_control(&self, control: Option<Arc<Control>>) {
+        *self.control.lock().unwrap_or_else(PoisonError::into_inner) = control;
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if let Some(live) = self.live.upgrade() {
+            let mut fibers = live.fibers();
+            if fibers.get(&self.id).is_some_and(|there| there.strong_count() == 0) {
+                fibers.remove(&self.id);
+            }
+        }
+    }
+}
+
+/// All live or watched fibers by id.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
-    fibers: Mutex<HashMap<String, Watched>>,
-    /// Told each time a fiber becomes live.
-    pub(crate) entered: Notify,
+    fibers: Mutex<HashMap<Arc<str>, Weak<Entry>>>,
 }
 
 impl Live {
     /// Makes a fiber live until the guard goes.
     pub(crate) fn enter(self: &Arc<Self>, id: &str, name: &str) -> Alive {
-        let (sender, phase) = watch::channel(Phase::Running);
-        self.fibers().insert(id.to_owned(), Watched { name: name.to_owned(), phase });
-        self.entered.notify_waiters();
-        Alive { live: Arc::clone(self), id: id.to_owned(), phase: sender }
+        let entry = self.entry(id);
+        let control = Arc::new(Control { name: name.to_owned(), cancelled: watch::Sender::new(None) });
+        entry.set_control(Some(Arc::clone(&control)));
+        entry.phase.send_replace(Phase::Running);
+        Alive { entry, control, id: id.to_owned() }
     }
 
-    pub(crate) fn get(&self, id: &str) -> Option<Watched> {
-        self.fibers().get(id).cloned()
+    /// The entry of a fiber, made if there is none.
+    pub(crate) fn entry(self: &Arc<Self>, id: &str) -> Arc<Entry> {
+        let mut fibers = self.fibers();
+        if let Some(there) = fibers.get(id).and_then(Weak::upgrade) {
+            return there;
+        }
+        let id: Arc<str> = id.into();
+        let entry = Arc::new(Entry {
+            live: Arc::downgrade(self),
+            id: Arc::clone(&id),
+            phase: watch::Sender::new(Phase::Away),
+            control: Mutex::default(),
+        });
+        fibers.insert(id, Arc::downgrade(&entry));
+        entry
     }
 
-    fn fibers(&self) -> MutexGuard<'_, HashMap<String, Watched>> {
+    /// The entry of a fiber that is live or watched.
+    pub(crate) fn get(&self, id: &str) -> Option<Arc<Entry>> {
+        self.fibers().get(id).and_then(Weak::upgrade)
+    }
+
+    /// Tells those who wait for a fiber that the store knows something new of it.
+    pub(crate) fn tell(&self, id: &str) {
+        if let Some(entry) = self.get(id) {
+            entry.phase.send_if_modified(|phase| !matches!(phase, Phase::Running));
+        }
+    }
+
+    /// Tells everybody who waits that the runtime is gone.
+    pub(crate) fn close(&self) {
+        let entries: Vec<_> = self.fibers().values().filter_map(Weak::upgrade).collect();
+        for entry in entries {
+            entry.phase.send_if_modified(|phase| {
+                let away = matches!(phase, Phase::Away);
+                if away {
+                    *phase = Phase::Stopped(Stop::Closed);
+                }
+                away
+            });
+        }
+    }
+
+    fn fibers(&self) -> MutexGuard<'_, HashMap<Arc<str>, Weak<Entry>>> {
         self.fibers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -60,30 +167,40 @@ impl Live {
 /// Keeps a fiber live; held by its task.
 #[derive(Debug)]
 pub(crate) struct Alive {
-    live: Arc<Live>,
+    entry: Arc<Entry>,
+    pub(crate) control: Arc<Control>,
     pub(crate) id: String,
-    phase: watch::Sender<Phase>,
 }
 
 impl Alive {
     /// Says where the fiber stands.
     pub(crate) fn set(&self, phase: Phase) {
-        self.phase.send_replace(phase);
+        self.entry.phase.send_replace(phase);
     }
 
     /// The fiber has stopped, and the store knows it.
     pub(crate) fn stop(self, stop: Stop) {
-        self.set(Phase::Stopped(stop));
+        self.leave(Phase::Stopped(stop));
+    }
+
+    /// The fiber waits, and the store knows it.
+    pub(crate) fn away(self) {
+        self.leave(Phase::Away);
+    }
+
+    /// The fiber is not live any more, unless it was entered again meanwhile.
+    fn leave(&self, phase: Phase) {
+        let mut control = self.entry.control.lock().unwrap_or_else(PoisonError::into_inner);
+        if control.as_ref().is_some_and(|there| Arc::ptr_eq(there, &self.control)) {
+            *control = None;
+            self.entry.phase.send_replace(phase);
+        }
     }
 }
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        if matches!(*self.phase.borrow(), Phase::Running) {
-            // The task was dropped under way. The fiber stays in the list, so that nobody waits for it in vain.
-            self.set(Phase::Stopped(Stop::Closed));
-        } else {
-            self.live.fibers().remove(&self.id);
-        }
+        // Without effect unless the task was dropped under way.
+        self.leave(Phase::Stopped(Stop::Closed));
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::Fiber;
-use super::core::{Core, Owner};
+use super::core::{Core, Link, Owner};
 use super::frame::save_arguments;
 use super::handle::FiberHandle;
 use super::runner::{FiberTask, Turn};
@@ -83,9 +83,9 @@ impl<F: Fiber> Spawn<F> {
             let kind = e.kind();
             refused(kind, "it could not be stored".into()).because(e)
         })?;
-        let Some(there) = there else { return Ok(FiberHandle::new(owner, id, name, true)) };
+        let Some(there) = there else { return Ok(FiberHandle::new(Link::Owner(owner), id, name, true)) };
         joins(&there, name, &args, asked_id.as_deref(), key.as_deref()).map_err(|why| refused(ErrorKind::Conflict, why))?;
-        Ok(FiberHandle::new(owner, there.id, name, false))
+        Ok(FiberHandle::new(Link::Owner(owner), there.id, name, false))
     }
 }
 
@@ -132,5 +132,5 @@ pub(crate) async fn by_key<F: Fiber>(owner: &Arc<Owner>, key: &str) -> Result<Fi
     if row.name != name {
         return Err(Error::new(ErrorKind::Conflict, format!("key `{key}` belongs to a fiber `{}`, not `{name}`", row.name)));
     }
-    Ok(FiberHandle::new(Arc::clone(owner), row.id, name, false))
+    Ok(FiberHandle::new(Link::Owner(Arc::clone(owner)), row.id, name, false))
 }

@@ -6,8 +6,11 @@ use std::time::Duration;
 use super::Forever;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fiber::core::{Core, Owner};
+use crate::fiber::core::{Core, Owner, Parts, Settings};
+use crate::fiber::owner::NoOwners;
 use crate::fiber::registry::Registry;
+use crate::fiber::retention::Retention;
+use crate::fiber::timer::{self, Timer};
 use crate::fiber::{Fiber, Resources, recovery};
 use crate::store::Store;
 use crate::store::sqlite::{Durability, Sqlite};
@@ -22,6 +25,7 @@ pub struct Builder {
     registry: Result<Registry>,
     resources: Resources,
     clock: Arc<dyn Clock>,
+    settings: Settings,
 }
 
 #[derive(Debug)]
@@ -39,6 +43,7 @@ impl Builder {
             registry: Ok(Registry::default()),
             resources: Resources::default(),
             clock: Arc::new(SystemClock::new()),
+            settings: Settings::default(),
         }
     }
 
@@ -85,6 +90,25 @@ impl Builder {
         self
     }
 
+    /// How long fibers that have ended are kept; 24 hours and 7 days unless this is called.
+    pub fn retention(mut self, retention: Retention) -> Self {
+        self.settings.retention = retention;
+        self
+    }
+
+    /// How long a fiber that was cancelled may go on, from its next look at [`Op::cancelled`](crate::Op::cancelled) on, before it is
+    /// dropped where it is; 5 s unless this is called.
+    pub fn cancel_grace(mut self, grace: Duration) -> Self {
+        self.settings.cancel_grace = grace;
+        self
+    }
+
+    /// How long an agent's recovery hook may take before it counts as failed; 10 s unless this is called.
+    pub fn hook_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.hook_timeout = timeout;
+        self
+    }
+
     /// Opens the runtime and starts every fiber that was left unfinished.
     ///
     /// # Errors
@@ -101,9 +125,20 @@ impl Builder {
             Some(Place::Memory) => Arc::new(Sqlite::in_memory().await?),
             None => return Err(Error::new(ErrorKind::Setup, "no database was named: call `.sqlite(path)` or `.in_memory()`")),
         };
-        let core = Arc::new(Core::new(store, registry, self.resources, self.clock, tokio::runtime::Handle::current()));
+        let parts = Parts {
+            store,
+            registry,
+            resources: self.resources,
+            clock: self.clock,
+            timer: Timer::default(),
+            owners: Arc::new(NoOwners),
+            settings: self.settings,
+        };
+        let core = Arc::new(Core::new(parts, tokio::runtime::Handle::current()));
         let forever = Forever { owner: Arc::new(Owner { core }) };
-        recovery::recover(&forever.owner.core).await?;
+        let core = &forever.owner.core;
+        core.start(timer::run(Arc::clone(core)))?;
+        recovery::recover(core).await?;
         Ok(forever)
     }
 }

@@ -11,7 +11,7 @@ pub use builder::Builder;
 
 use crate::error::Result;
 use crate::fiber::Fiber;
-use crate::fiber::core::Owner;
+use crate::fiber::core::{Link, Owner};
 use crate::fiber::handle::{FiberError, FiberHandle};
 use crate::fiber::spawn::{self, Spawn};
 
@@ -69,7 +69,7 @@ impl Forever {
 
     /// The handle of a fiber by its id. That there is none is told by the handle's `wait` and `status`.
     pub fn handle<F: Fiber>(&self, id: &str) -> FiberHandle<F::Output> {
-        FiberHandle::new(Arc::clone(&self.owner), id, F::MACHINE.name, false)
+        FiberHandle::new(Link::Owner(Arc::clone(&self.owner)), id, F::MACHINE.name, false)
     }
 
     /// The handle of the fiber that was spawned with a key.

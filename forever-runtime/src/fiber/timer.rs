@@ -1,0 +1,159 @@
+//! One timer for everything that is due: waits, schedules, heartbeats, retention.
+//!
+//! Whoever has something due sets an alarm; there is one task that sleeps until the earliest and rings it. What is rung runs in
+//! a task of its own, so that nothing that is due waits for something slow.
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::core::{Core, race};
+use super::frame::BoxFuture;
+
+/// The timer looks at the time at least so often, so that a system clock that was set does not leave it asleep.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+/// What an alarm is for: the kind of thing, and which one of it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Alarm {
+    pub(crate) what: &'static str,
+    pub(crate) of: Arc<str>,
+}
+
+impl Alarm {
+    /// The alarm of something of which there is one.
+    pub(crate) fn the(what: &'static str) -> Self {
+        Alarm { what, of: "".into() }
+    }
+}
+
+/// What to do when an alarm of one kind is due.
+pub(crate) type Ring = Arc<dyn Fn(Arc<Core>, Arc<str>) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// The alarms that are set.
+#[derive(Default)]
+pub(crate) struct Timer {
+    alarms: Mutex<Alarms>,
+    changed: Notify,
+    rings: HashMap<&'static str, Ring>,
+}
+
+#[derive(Default)]
+struct Alarms {
+    at: HashMap<Alarm, i64>,
+    in_order: BTreeSet<(i64, Alarm)>,
+}
+
+impl Alarms {
+    fn remove(&mut self, alarm: &Alarm) {
+        if let Some(at) = self.at.remove(alarm) {
+            self.in_order.remove(&(at, alarm.clone()));
+        }
+    }
+
+    fn insert(&mut self, alarm: Alarm, at_ms: i64) {
+        self.remove(&alarm);
+        self.at.insert(alarm.clone(), at_ms);
+        self.in_order.insert((at_ms, alarm));
+    }
+}
+
+impl fmt::Debug for Timer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.alarms().in_order.iter()).finish()
+    }
+}
+
+impl Timer {
+    /// Says what to do when an alarm of a kind is due.
+    pub(crate) fn on(&mut self, what: &'static str, ring: Ring) {
+        self.rings.insert(what, ring);
+    }
+
+    /// Sets an alarm, in place of the time that it was set to.
+    pub(crate) fn set(&self, alarm: Alarm, at_ms: i64) {
+        self.alarms().insert(alarm, at_ms);
+        self.changed.notify_one();
+    }
+
+    /// Sets an alarm unless it is set to an earlier time.
+    pub(crate) fn set_earlier(&self, alarm: Alarm, at_ms: i64) {
+        let mut alarms = self.alarms();
+        if alarms.at.get(&alarm).is_some_and(|at| *at <= at_ms) {
+            return;
+        }
+        alarms.insert(alarm, at_ms);
+        drop(alarms);
+        self.changed.notify_one();
+    }
+
+    /// Takes an alarm back.
+    pub(crate) fn clear(&self, alarm: &Alarm) {
+        self.alarms().remove(alarm);
+    }
+
+    /// When an alarm is set to ring.
+    pub(crate) fn at(&self, alarm: &Alarm) -> Option<i64> {
+        self.alarms().at.get(alarm).copied()
+    }
+
+    fn alarms(&self) -> MutexGuard<'_, Alarms> {
+        self.alarms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self) -> Option<i64> {
+        self.alarms().in_order.first().map(|(at, _)| *at)
+    }
+
+    /// Takes out one alarm that is due.
+    fn take_due(&self, now_ms: i64) -> Option<Alarm> {
+        let mut alarms = self.alarms();
+        let (_, alarm) = alarms.in_order.first().filter(|(at, _)| *at <= now_ms).cloned()?;
+        alarms.remove(&alarm);
+        Some(alarm)
+    }
+}
+
+/// Rings what is due until the runtime closes.
+pub(crate) async fn run(core: Arc<Core>) {
+    while !core.is_closing() {
+        while let Some(alarm) = core.timer.take_due(core.now_ms()) {
+            let Some(ring) = core.timer.rings.get(alarm.what) else { continue };
+            // A runtime that closes leaves what is due for the next one.
+            let _ = core.start(ring(Arc::clone(&core), alarm.of));
+        }
+        let sleep = core.timer.next().map_or(LONGEST_SLEEP, |at| {
+            let left = at.saturating_sub(core.now_ms()).max(0);
+            Duration::from_millis(left.unsigned_abs()).min(LONGEST_SLEEP)
+        });
+        let woken = race(core.timer.changed.notified(), core.clock.sleep(sleep));
+        race(woken, core.closing()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alarms_come_out_in_the_order_of_their_times_and_not_before() {
+        let timer = Timer::default();
+        let alarm = |of: &str| Alarm { what: "test", of: of.into() };
+        timer.set(alarm("late"), 30);
+        timer.set(alarm("early"), 10);
+        timer.set(alarm("moved"), 5);
+        timer.set(alarm("moved"), 20);
+        timer.set_earlier(alarm("early"), 15);
+        timer.set_earlier(alarm("late"), 25);
+        timer.set(alarm("gone"), 1);
+        timer.clear(&alarm("gone"));
+        let due = |now| std::iter::from_fn(|| timer.take_due(now)).map(|a| a.of.to_string()).collect::<Vec<_>>();
+        assert_eq!(due(9), [""; 0]);
+        assert_eq!(due(20), ["early", "moved"]);
+        assert_eq!(timer.next(), Some(25));
+        assert_eq!(due(25), ["late"]);
+        assert_eq!(timer.next(), None);
+    }
+}

@@ -1,0 +1,124 @@
+//! Time that stands still until a test moves it.
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::oneshot;
+
+use crate::clock::Clock;
+
+/// A clock that a test drives: sleeps, timeouts, schedules and retention end when the test says so, in no time.
+///
+/// It starts at 2024-01-01 00:00:00 UTC. Clones are the same clock, so a runtime that is opened again goes on where the last one
+/// stopped.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use std::time::Duration;
+/// use forever::{Clock, testing::VirtualClock};
+///
+/// let clock = VirtualClock::new();
+/// let begun = clock.now();
+/// clock.advance(Duration::from_secs(3600));
+/// assert_eq!(clock.now().duration_since(begun).unwrap(), Duration::from_secs(3600));
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct VirtualClock {
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    passed: Duration,
+    /// Who sleeps until when; the second number tells sleepers of one time apart.
+    sleepers: BTreeMap<(Duration, u64), oneshot::Sender<()>>,
+    made: u64,
+}
+
+/// 2024-01-01 00:00:00 UTC.
+const START: Duration = Duration::from_secs(1_704_067_200);
+
+impl VirtualClock {
+    /// A clock at its start.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets time pass, and wakes whoever sleeps until then or less, the earliest first.
+    pub fn advance(&self, by: Duration) {
+        let mut shared = self.shared();
+        shared.passed += by;
+        let passed = shared.passed;
+        while let Some(sleeper) = shared.sleepers.first_entry()
+            && sleeper.key().0 <= passed
+        {
+            // A sleeper that is gone needs no waking.
+            let _ = sleeper.remove().send(());
+        }
+    }
+
+    /// How long it is until the next sleeper wakes, if anybody sleeps.
+    pub fn next_sleeper(&self) -> Option<Duration> {
+        let mut shared = self.shared();
+        shared.sleepers.retain(|_, wake| !wake.is_closed());
+        let (at, _) = *shared.sleepers.first_key_value()?.0;
+        Some(at.saturating_sub(shared.passed))
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Clock for VirtualClock {
+    fn now(&self) -> SystemTime {
+        UNIX_EPOCH + START + self.shared().passed
+    }
+
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let (wake, woken) = oneshot::channel();
+        let mut shared = self.shared();
+        if duration.is_zero() {
+            return Box::pin(async {});
+        }
+        shared.made += 1;
+        let key = (shared.passed.saturating_add(duration), shared.made);
+        shared.sleepers.insert(key, wake);
+        drop(shared);
+        let clock = self.clone();
+        Box::pin(async move {
+            // The clock has the sender, so the wait ends when its time has come and not before.
+            let _ = woken.await;
+            drop(clock);
+        })
+    }
+
+    fn id(&self) -> String {
+        let mut shared = self.shared();
+        shared.made += 1;
+        format!("virtual-{:012}", shared.made)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn sleepers_wake_when_their_time_has_come_and_not_before() {
+        let clock = VirtualClock::new();
+        let mut short = clock.sleep(Duration::from_secs(1));
+        let mut long = clock.sleep(Duration::from_secs(10));
+        assert_eq!(clock.next_sleeper(), Some(Duration::from_secs(1)));
+        clock.advance(Duration::from_millis(999));
+        assert!(crate::fiber::core::race(&mut short, async {}).await.is_none());
+        clock.advance(Duration::from_millis(1));
+        short.await;
+        assert!(crate::fiber::core::race(&mut long, async {}).await.is_none());
+        assert_eq!(clock.next_sleeper(), Some(Duration::from_secs(9)));
+        drop(long);
+        assert_eq!(clock.next_sleeper(), None);
+    }
+}
