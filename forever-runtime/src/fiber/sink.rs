@@ -205,7 +205,15 @@ impl Sink for StoreSink {
     }
 
     fn save_op(&self, record: OpRecord) -> BoxFuture<'_, Result<(), Error>> {
-        self.core.store.save_op(self.seq, record, self.core.now_ms())
+        Box::pin(async move {
+            let stashed = record.stash.is_some();
+            self.core.store.save_op(self.seq, record, self.core.now_ms()).await?;
+            if stashed {
+                self.progress.store(true, Ordering::Relaxed);
+                self.suspect(None);
+            }
+            Ok(())
+        })
     }
 
     fn load_op<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<OpRecord>, Error>> {

@@ -11,7 +11,7 @@ pub use builder::Builder;
 
 use serde::Serialize;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::Fiber;
 use crate::fiber::closure::RunFiber;
 use crate::fiber::core::{Link, Owner};
@@ -21,7 +21,7 @@ use crate::fiber::managed::{self, FiberFilter, Fibers};
 use crate::fiber::messages;
 use crate::fiber::owner::Recovery;
 use crate::fiber::spawn::{self, Spawn};
-use crate::store::Again;
+use crate::store::{Again, Find};
 
 /// How long [`Forever::close`] lets steps in flight go on.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
@@ -78,6 +78,16 @@ impl Forever {
     /// The handle of a fiber by its id. That there is none is told by the handle's `wait` and `status`.
     pub fn handle<F: Fiber>(&self, id: &str) -> FiberHandle<F::Output> {
         FiberHandle::new(self.link(), id, F::MACHINE.name, false)
+    }
+
+    /// The handle of any fiber by its id, closures too; the caller says what it gives.
+    ///
+    /// # Errors
+    /// When there is none, or the store cannot be read.
+    pub async fn find<T>(&self, id: &str) -> Result<FiberHandle<T>> {
+        let row = self.owner.core.store.find(Find::Id(id.to_owned())).await?;
+        let row = row.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no fiber with id `{id}`")))?;
+        Ok(FiberHandle::new(self.link(), row.id, row.name, false))
     }
 
     /// The handle of the fiber that was spawned with a key.

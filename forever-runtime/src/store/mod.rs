@@ -270,10 +270,12 @@ pub(crate) struct Which {
     pub(crate) class: Option<String>,
     pub(crate) agent: Option<String>,
     pub(crate) ended_before_ms: Option<i64>,
+    /// Not those whose parent has not ended: it may still ask for their results.
+    pub(crate) not_needed: bool,
 }
 
 /// How a fiber ended.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
     /// With this result, JSON.
     Completed(String),

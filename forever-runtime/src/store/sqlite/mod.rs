@@ -153,13 +153,17 @@ impl Store for Sqlite {
     }
 
     fn save_op(&self, seq: Seq, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write("store the record of a step", Scope::One, move |c| {
+        Box::pin(self.write("store the record of a step", Scope::Many, move |c| {
             c.prepare_cached(
                 "INSERT INTO ops (fiber, id, step, failed, stash, changed_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                  ON CONFLICT DO UPDATE SET step = ?3, failed = ?4, stash = ?5, changed_ms = ?6",
             )?
-            .execute(params![seq, record.id, record.step, record.failed, record.stash, now_ms])
-            .map(drop)
+            .execute(params![seq, record.id, record.step, record.failed, record.stash, now_ms])?;
+            if record.stash.is_some() {
+                // It has come further, as with a checkpoint.
+                c.prepare_cached("UPDATE snapshots SET deaths = 0 WHERE fiber = ?1 AND deaths > 0")?.execute([seq])?;
+            }
+            Ok(())
         }))
     }
 

@@ -108,6 +108,9 @@ fn condition(which: &Which) -> (String, Vec<Box<dyn ToSql>>) {
         sql += " AND f.finished_ms < ?";
         values.push(Box::new(before));
     }
+    if which.not_needed {
+        sql += " AND NOT EXISTS (SELECT 1 FROM fibers p WHERE p.seq = f.parent AND p.finished_ms IS NULL)";
+    }
     (sql, values)
 }
 
