@@ -12,7 +12,6 @@ pub use builder::Builder;
 use serde::Serialize;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::fiber::Fiber;
 use crate::fiber::closure::RunFiber;
 use crate::fiber::core::{Link, Owner};
 use crate::fiber::events::Events;
@@ -21,6 +20,7 @@ use crate::fiber::managed::{self, FiberFilter, Fibers};
 use crate::fiber::messages;
 use crate::fiber::owner::Recovery;
 use crate::fiber::spawn::{self, Spawn};
+use crate::fiber::{Failure, Fiber, FiberContext, Value};
 use crate::store::{Again, Find};
 
 /// How long [`Forever::close`] lets steps in flight go on.
@@ -179,7 +179,13 @@ impl Forever {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn run_fiber<C>(&self, name: impl Into<String>, closure: C) -> RunFiber<C> {
+    pub fn run_fiber<C, F, T, E>(&self, name: impl Into<String>, closure: C) -> RunFiber<C>
+    where
+        C: FnOnce(FiberContext) -> F + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+        T: Value,
+        E: Failure + 'static,
+    {
         RunFiber::new(self.link(), name.into(), closure)
     }
 
