@@ -57,7 +57,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[doc(inline)]
-pub use forever_macros::{call, fiber, step};
+pub use forever_macros::{call, fiber, recv, sleep, sleep_until, spawn, step, steps, wait, wait_all};
 #[doc(inline)]
 pub use forever_runtime::*;
 
@@ -66,7 +66,8 @@ pub use forever_runtime::__private;
 
 /// The names that an agent's file needs: `use forever::prelude::*;`.
 pub mod prelude {
-    pub use crate::{Backoff, FiberContext, FiberHandle, Forever, Op, Res, Retry, call, fiber, step};
+    pub use crate::{Backoff, FiberContext, FiberHandle, Forever, Op, Res, Retry};
+    pub use crate::{call, fiber, recv, sleep, sleep_until, spawn, step, steps, wait, wait_all};
 }
 
 /// The code of the README is compiled with the tests.

@@ -54,6 +54,48 @@ pub fn call(_: TokenStream) -> TokenStream {
     outside("call!")
 }
 
+/// Starts another fiber, exactly once.
+#[proc_macro]
+pub fn spawn(_: TokenStream) -> TokenStream {
+    outside("spawn!")
+}
+
+/// Waits for some time.
+#[proc_macro]
+pub fn sleep(_: TokenStream) -> TokenStream {
+    outside("sleep!")
+}
+
+/// Waits until some time.
+#[proc_macro]
+pub fn sleep_until(_: TokenStream) -> TokenStream {
+    outside("sleep_until!")
+}
+
+/// Waits for a message.
+#[proc_macro]
+pub fn recv(_: TokenStream) -> TokenStream {
+    outside("recv!")
+}
+
+/// Waits for another fiber.
+#[proc_macro]
+pub fn wait(_: TokenStream) -> TokenStream {
+    outside("wait!")
+}
+
+/// Waits for several fibers.
+#[proc_macro]
+pub fn wait_all(_: TokenStream) -> TokenStream {
+    outside("wait_all!")
+}
+
+/// Steps side by side.
+#[proc_macro]
+pub fn steps(_: TokenStream) -> TokenStream {
+    outside("steps!")
+}
+
 fn outside(name: &str) -> TokenStream {
     let message = format!("`{name}` can be used only in the body of a `#[fiber]` function");
     quote!(::core::compile_error!(#message)).into()

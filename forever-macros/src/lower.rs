@@ -10,13 +10,14 @@ use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{Expr, Label, Local, Pat, Stmt as SynStmt, parse_quote, parse_quote_spanned};
 
-use crate::cut::{self, CutBody};
 use crate::flow::{Flow, JumpId, PointId};
 use crate::messages as say;
 use crate::place;
 use crate::report::Report;
-use crate::scan::{as_cut, block_has_cut, has_cut, parse_cut, simple_name, stmt_has_cut};
+use crate::scan::{as_cut, block_has_cut, has_cut, simple_name, stmt_has_cut};
 use crate::tree::{Arm, Bind, Block, Body, Branch, Control, Cut, For, Head, Stmt, StmtKind};
+
+mod cut;
 
 /// Lowers a body; `private` is the path of the runtime's private names.
 pub(crate) fn lower(block: syn::Block, private: &syn::Path, report: &mut Report) -> Body {
@@ -109,23 +110,8 @@ impl Lower<'_> {
     /// Lowers an expression with a cut point and puts its value where `bind` says.
     fn into_bind(&mut self, expr: Expr, bind: Bind, hint: Option<String>, out: &mut Vec<Stmt>) {
         if let Some((kind, mac, question)) = as_cut(&expr) {
-            let (mac, span) = (mac.clone(), mac.path.segments.last().map_or_else(Span::call_site, |s| s.ident.span()));
-            let Some(mut body) = parse_cut(kind, &mac, question, self.report) else { return };
-            if let (CutBody::Call { .. }, Bind::Let { pat, .. }) = (&body, &bind) {
-                // A callee's value is kept whole, under one name.
-                if simple_name(pat).is_none() || matches!(pat, Pat::Type(_)) {
-                    let value = self.operand(expr, out);
-                    return self.into_bind_plain(value, bind, out);
-                }
-            }
-            if let CutBody::Call { invocation, .. } = &mut body {
-                *invocation = if has_cut(invocation) { self.operand(invocation.clone(), out) } else { invocation.clone() };
-            }
-            let (base, explicit) = step_name(&body, hint);
-            let cut = self.cuts.len();
-            self.cuts.push(Cut { body, base, explicit, span });
-            out.push(Stmt { cuts: Some(cut..=cut), ..stmt(StmtKind::Cut { bind, cut }) });
-            return;
+            let mac = mac.clone();
+            return self.cut(&expr, kind, &mac, question, bind, hint, out);
         }
         match expr {
             Expr::Paren(e) => self.into_bind(*e.expr, bind, hint, out),
@@ -370,7 +356,7 @@ impl Lower<'_> {
                     };
                     return self.operand(both, out);
                 }
-                op if is_assignment(op) => {
+                op if place::is_assignment(op) => {
                     if has_cut(&e.left) || !place::is_place(&e.left) {
                         self.report.over(&e.left, say::ASSIGN_PLACE);
                     }
@@ -643,39 +629,9 @@ fn strip(expr: &Expr) -> &Expr {
     }
 }
 
-fn is_assignment(op: syn::BinOp) -> bool {
-    use syn::BinOp::{
-        AddAssign, BitAndAssign, BitOrAssign, BitXorAssign, DivAssign, MulAssign, RemAssign, ShlAssign, ShrAssign, SubAssign,
-    };
-    matches!(
-        op,
-        AddAssign(_)
-            | SubAssign(_)
-            | MulAssign(_)
-            | DivAssign(_)
-            | RemAssign(_)
-            | BitXorAssign(_)
-            | BitAndAssign(_)
-            | BitOrAssign(_)
-            | ShlAssign(_)
-            | ShrAssign(_)
-    )
-}
-
 /// Whether the text of tokens holds `name` as a word.
 fn mentions(text: &str, name: &str) -> bool {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name)
-}
-
-/// The name of a step: its literal, the variable it initialises, what it calls, or `step`.
-fn step_name(body: &CutBody, hint: Option<String>) -> (String, bool) {
-    match body {
-        CutBody::Step(step) => match &step.name {
-            Some(name) => (name.value(), true),
-            None => (hint.or_else(|| cut::callee(&step.body)).unwrap_or_else(|| "step".to_owned()), false),
-        },
-        CutBody::Call { invocation, .. } => (hint.or_else(|| cut::callee(invocation)).unwrap_or_else(|| "call".to_owned()), false),
-    }
 }
 
 /// What the remaining items of a loop are called in a snapshot: the last name of what is gone over, else the loop variable's.

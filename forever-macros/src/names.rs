@@ -17,6 +17,7 @@ use crate::place;
 use crate::report::Report;
 use crate::tree::{Bind, Block, Body, Branch, Control, For, Head, Stmt, StmtKind};
 
+mod cut;
 mod expr;
 mod macros;
 
@@ -129,6 +130,7 @@ pub(crate) fn resolve(body: &mut Body, given: &[Ident], renames: &Renames, repor
         next_point: 0,
         borrowed_loops: Vec::new(),
         hidden_jump: None,
+        branch: None,
     };
     for ident in given {
         let mut ident = ident.clone();
@@ -151,6 +153,8 @@ struct Names<'a> {
     next_point: u32,
     borrowed_loops: Vec<VarId>,
     hidden_jump: Option<proc_macro2::Span>,
+    /// In a branch of `steps!`: the first variable that is declared in it.
+    branch: Option<VarId>,
     /// What the statement being walked is, for people.
     by: Rc<str>,
 }
@@ -182,7 +186,7 @@ impl Names<'_> {
                 stmt.before = PointId::UNSET;
             }
             StmtKind::Cut { bind, cut } => {
-                self.by = format!("used by `{}`", cuts[*cut].base).into();
+                self.by = format!("used by `{}`", cuts[*cut].title()).into();
                 stmt.flow = self.cut(&mut cuts[*cut].body);
                 stmt.before = self.point();
                 self.table.uses_before[*cut] = self.table.uses.len();
@@ -648,6 +652,9 @@ fn described(stmt: &syn::Stmt) -> String {
     if matches!(stmt, syn::Stmt::Local(local) if key_of(&local.attrs).is_some()) {
         return "used before a step in the same expression, or gone over by a `for` loop".to_owned();
     }
+    if is_wait(stmt) {
+        return "when a `sleep!` ends".to_owned();
+    }
     let text = crate::lower::compact(stmt);
     if text.starts_with("let::core::option::Option::Some(") {
         return "gone over by a `for` loop".to_owned();
@@ -660,6 +667,16 @@ fn described(stmt: &syn::Stmt) -> String {
         shown.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
     }
     format!("used in `{shown}`")
+}
+
+/// Whether a statement is the waiting of a `sleep!`: a call on the frame, which is no variable.
+fn is_wait(stmt: &syn::Stmt) -> bool {
+    let expr = match stmt {
+        syn::Stmt::Expr(expr, _) => expr,
+        syn::Stmt::Local(syn::Local { init: Some(init), .. }) => &*init.expr,
+        _ => return false,
+    };
+    matches!(expr, Expr::Await(e) if matches!(&*e.base, Expr::MethodCall(call) if matches!(&*call.receiver, Expr::Verbatim(_))))
 }
 
 pub(crate) fn assign_all(vars: &[VarId]) -> Flow {
