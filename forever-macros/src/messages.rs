@@ -24,6 +24,12 @@ pub(crate) fn changed_in_a_branch(name: &str) -> String {
     )
 }
 
+pub(crate) fn exclusive_in_a_branch(name: &str) -> String {
+    format!(
+        "`{name}` borrows exclusively, and what a branch of `steps!` changes is not changed again when its result is stored already: give the branch a value, and change `{name}` after it"
+    )
+}
+
 pub(crate) fn same_name(name: &str) -> String {
     format!("two steps are named `{name}`: a step is found by its name when the fiber resumes, so give this one another")
 }

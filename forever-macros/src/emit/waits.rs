@@ -3,8 +3,8 @@ use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 use syn::Expr;
 
-use super::{Emit, number};
-use crate::cut::{CutBody, Each, End, Items, Pending, Steps};
+use super::Emit;
+use crate::cut::{CutBody, End, Pending};
 use crate::tree::{CutId, Stmt};
 
 impl Emit<'_> {
@@ -36,61 +36,13 @@ impl Emit<'_> {
                 quote_spanned!(span=> #fiber.join(&#awaited).await #question)
             }
             CutBody::WaitAll { awaited } => quote_spanned!(span=> #fiber.join_all(&#awaited).await),
-            CutBody::Steps(steps) => match &**steps {
-                Steps::Branches(branches) => self.branches(cut, branches),
-                Steps::Each(each) => self.each(cut, each),
-            },
+            CutBody::Steps(steps) => self.steps(stmt, cut, steps),
         }
     }
 
     /// `of`, in which `it` is the value of the user's expression, whose temporaries live as long.
     fn given(&self, span: Span, value: &Expr, of: TokenStream) -> TokenStream {
         let value = self.rewrite_expr(value);
-        quote_spanned!(span=> match #value { it => #of })
-    }
-
-    /// `steps!(a, b, ..)`.
-    fn branches(&self, cut: CutId, branches: &[Expr]) -> TokenStream {
-        let (fiber, error, number, span) = (&self.fiber, self.cx.error, number(cut), self.cut_span(cut));
-        let branches = branches.iter().map(|branch| emit!(async { ::core::result::Result::Ok::<_, #error>(#branch) }));
-        quote_spanned! {span=> {
-            let side = #fiber.side(#number).await;
-            match side.all((#(#branches,)*)).await {
-                ::core::result::Result::Ok(values) => values,
-                ::core::result::Result::Err(error) => return ::core::result::Result::Err(error),
-            }
-        }}
-    }
-
-    /// `steps!(for pat in items, limit = .., body)`.
-    fn each(&self, cut: CutId, each: &Each) -> TokenStream {
-        let (fiber, private, error, number, span) = (&self.fiber, self.cx.private, self.cx.error, number(cut), self.cut_span(cut));
-        let Each { pat, body, .. } = each;
-        let items = match &each.items {
-            Items::Kept(items) => quote_spanned!(span=> #items),
-            Items::Borrowed(items) => {
-                let items = self.in_order(items);
-                quote_spanned!(span=> #private::collected(#items))
-            }
-        };
-        let limit = match &each.limit {
-            Some(limit) => emit!(::core::option::Option::Some(#limit)),
-            None => emit!(::core::option::Option::None),
-        };
-        quote_spanned! {span=> {
-            let side = #fiber.side(#number).await;
-            let mut places = #private::places(#items);
-            let mut each = side.each(#limit);
-            for place in places.iter_mut() {
-                each.push(async {
-                    let #pat = #private::item(place);
-                    ::core::result::Result::Ok::<_, #error>(#body)
-                });
-            }
-            match each.run().await {
-                ::core::result::Result::Ok(values) => values,
-                ::core::result::Result::Err(error) => return ::core::result::Result::Err(error),
-            }
-        }}
+        quote_spanned!(span=> match (#value) { it => #of })
     }
 }

@@ -63,7 +63,17 @@ impl Names<'_> {
         self.scopes.pop();
         self.jumps = jumps;
         self.branch = outer;
-        self.captures(&flow)
+        let flow = self.captures(&flow);
+        let mut mentioned = std::collections::BTreeSet::new();
+        flow.mentioned(&mut mentioned);
+        for var in mentioned {
+            if matches!(self.table.var(var).kind, VarKind::Again(again) if self.table.agains[again.0].mutable) {
+                let span = self.table.uses.iter().rev().find(|u| u.var == var).map(|u| u.span);
+                let ident = &self.table.var(var).ident;
+                self.report.at(span.unwrap_or_else(|| ident.span()), say::exclusive_in_a_branch(&ident.to_string()));
+            }
+        }
+        flow
     }
 
     /// A place is assigned to or borrowed mutably.
