@@ -69,13 +69,13 @@ fn each(input: ParseStream<'_>) -> syn::Result<Written> {
     input.parse::<Token![in]>()?;
     let items = Expr::parse_without_eager_brace(input)?;
     if !input.peek(Token![,]) {
-        return Err(input.error(EACH));
+        return Err(syn::Error::new(input.span(), EACH));
     }
     input.parse::<Token![,]>()?;
     let mut limit = None;
     loop {
         if input.is_empty() {
-            return Err(input.error(EACH));
+            return Err(syn::Error::new(input.span(), EACH));
         }
         let part: Expr = input.parse()?;
         match part {

@@ -16,7 +16,8 @@ impl Emit<'_> {
     /// A branch does not run again once its result is stored, so it must not change what is outside of it: there, variables are
     /// bound anew without `mut`.
     pub(super) fn steps(&self, stmt: &Stmt, cut: CutId, steps: &Steps) -> TokenStream {
-        let (fiber, number, span) = (&self.fiber, number(cut), self.cut_span(cut));
+        let (number, span) = (number(cut), self.cut_span(cut));
+        let fiber = self.fiber_at(span);
         let (setup, all) = match steps {
             Steps::Branches(branches) => self.branches(cut, branches),
             Steps::Each(each) => self.each(cut, each),
@@ -76,12 +77,14 @@ impl Emit<'_> {
             Some(limit) => emit!(::core::option::Option::Some(#limit)),
             None => emit!(::core::option::Option::None),
         };
+        let place = Ident::new("place", span);
+        let taken = emit!(let #pat = #private::item(#place););
         let setup = quote_spanned! {span=>
             let mut places = #private::places(#items);
             let mut each = side.each(#limit);
-            for place in places.iter_mut() {
+            for #place in places.iter_mut() {
                 each.push(async {
-                    let #pat = #private::item(place);
+                    #taken
                     ::core::result::Result::Ok::<_, #error>(#body)
                 });
             }
