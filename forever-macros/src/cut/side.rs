@@ -77,8 +77,8 @@ fn each(input: ParseStream<'_>) -> syn::Result<Written> {
         if input.is_empty() {
             return Err(syn::Error::new(input.span(), EACH));
         }
-        let part: Expr = input.parse()?;
-        match part {
+        let next: Expr = input.parse()?;
+        match next {
             Expr::Assign(option) if is_word(&option.left, "limit") && limit.is_none() => {
                 limit = Some(*option.right);
                 input.parse::<Option<Token![,]>>()?;

@@ -60,7 +60,7 @@ impl Step {
                     report.over(&path, "`effect` is not there yet: pass the step's id to the other side as an idempotency key, `step!(|op| charge(op.id()).await?)`");
                 }
                 other => {
-                    let text = crate::lower::compact(&other);
+                    let text = crate::text::compact(&other);
                     report.over(
                         &other,
                         format!("`{text}` is no option of `step!`; known options: {OPTIONS}; the name comes first and the body last"),

@@ -78,7 +78,7 @@ pub(super) fn recv(mac: &Macro, report: &mut Report) -> Option<Written> {
                 }
             }
             other => {
-                let text = crate::lower::compact(&other);
+                let text = crate::text::compact(&other);
                 report.over(&other, format!("`{text}` is no option of `recv!`; known options: `timeout`"));
             }
         }

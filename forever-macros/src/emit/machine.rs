@@ -212,8 +212,8 @@ fn cut_entry(body: &Body, plan: &Plan, cut: usize, private: &syn::Path) -> Token
     );
     let body_text = match &source.body {
         _ if plan.names[cut].1 <= 1 => String::new(),
-        CutBody::Step(step) => fingerprint(&crate::lower::whole(&step.body)),
-        CutBody::Call { invocation, .. } => fingerprint(&crate::lower::whole(invocation)),
+        CutBody::Step(step) => fingerprint(&crate::text::whole(&step.body)),
+        CutBody::Call { invocation, .. } => fingerprint(&crate::text::whole(invocation)),
         _ => fingerprint(&source.text),
     };
     let locals = plan.kept[cut].iter().map(|kept| {

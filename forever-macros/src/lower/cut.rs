@@ -3,11 +3,12 @@ use proc_macro2::Span;
 use quote::{ToTokens, format_ident};
 use syn::{Expr, Ident, Macro, Pat, parse_quote, parse_quote_spanned};
 
-use super::{Lower, parse_stmt, stmt, whole};
+use super::{Lower, parse_stmt, stmt};
 use crate::cut::{self, CutBody, CutKind, Each, End, Items, Pending, SideBySide, Steps, Written};
 use crate::messages as say;
 use crate::place;
 use crate::scan::simple_name;
+use crate::text::whole;
 use crate::tree::{Bind, Cut, PENDING, Stmt, StmtKind};
 
 /// What all cut points of one macro share.

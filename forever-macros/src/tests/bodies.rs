@@ -448,7 +448,7 @@ async fn research(io: Res<Io>, fiber: String, due: SystemTime) -> anyhow::Result
     ),
     (
         "recv",
-        r##"
+        r#"
 async fn research(io: Res<Io>, mut topic: String) -> anyhow::Result<String> {
     let wanted: bool = recv!("approval");
     if wanted && recv!("sure") {
@@ -458,11 +458,11 @@ async fn research(io: Res<Io>, mut topic: String) -> anyhow::Result<String> {
     }
     let () = recv!("go # 1");
     Ok(topic)
-}"##,
+}"#,
     ),
     (
         "spawn_and_wait",
-        r#"
+        r"
 async fn research(io: Res<Io>, topics: Vec<String>) -> anyhow::Result<u32> {
     let first = spawn!(search(step!(io.first().await?)));
     let mut handles = Vec::new();
@@ -473,27 +473,27 @@ async fn research(io: Res<Io>, topics: Vec<String>) -> anyhow::Result<u32> {
     let again = wait!(first);
     let all = wait_all!(handles);
     Ok(found + again.unwrap_or(0) + all.len() as u32)
-}"#,
+}",
     ),
     (
         "steps",
-        r#"
+        r"
 async fn research(io: Res<Io>, topic: String) -> anyhow::Result<u32> {
     let mut found = Vec::new();
     let (web, library) = steps!(io.web(&topic).await?, { let shelf = io.shelf(&found).await?; io.library(&topic, shelf).await? });
     found.push(web);
     found.push(library);
     Ok(found.len() as u32)
-}"#,
+}",
     ),
     (
         "steps_for_each",
-        r#"
+        r"
 async fn research(io: Res<Io>, topics: Vec<String>, limit: usize) -> anyhow::Result<Vec<u32>> {
     let pages = steps!(for topic in &topics, limit = limit, io.search(topic).await?);
     let ranks = steps!(for (topic, page) in topics.into_iter().zip(pages), io.rank(topic, page).await?);
     Ok(ranks)
-}"#,
+}",
     ),
 ];
 
