@@ -194,6 +194,8 @@ pub(crate) fn table(options: &Options, signature: &Signature, private: &syn::Pat
             arguments: &[#(#arguments),*],
             cuts: &[#(#cuts),*],
             first: #first,
+            // The topics of its `recv!`s, each once.
+            topics: &[],
             migrate: #migrate,
         }
     }

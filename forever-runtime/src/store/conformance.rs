@@ -40,6 +40,9 @@ fn new(id: &str, key: Option<&str>) -> NewFiber {
         id: id.to_owned(),
         name: "work".to_owned(),
         key: key.map(str::to_owned),
+        closure: false,
+        agent: None,
+        parent: None,
         args: r#"{"n":1}"#.to_owned(),
         metadata: Some(r#"{"by":"test"}"#.to_owned()),
         now_ms: 1000,
@@ -47,7 +50,17 @@ fn new(id: &str, key: Option<&str>) -> NewFiber {
 }
 
 fn snapshot(number: u64) -> NewSnapshot {
-    NewSnapshot { number, at: "step", data: format!("{{\"n\":{number}}}"), now_ms: 2000, layout: None, finished_op: None }
+    NewSnapshot {
+        number,
+        at: "step",
+        data: format!("{{\"n\":{number}}}"),
+        now_ms: 2000,
+        layout: None,
+        finished_op: None,
+        received: None,
+        joined: false,
+        children: Vec::new(),
+    }
 }
 
 async fn accept(store: &impl Store, id: &str) -> Seq {
