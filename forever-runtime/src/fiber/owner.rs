@@ -27,7 +27,7 @@ impl fmt::Display for AgentId {
 }
 
 /// The agents of a runtime, as fibers see them. The layer above implements it.
-pub(crate) trait Owners: Send + Sync + fmt::Debug {
+pub(crate) trait Owners: Any + Send + Sync + fmt::Debug {
     /// Whether there is a class of this name.
     fn knows(&self, class: &str) -> bool;
 

@@ -9,10 +9,12 @@ use std::time::Duration;
 
 pub use builder::Builder;
 
+use crate::agent::{Agent, AgentHandle};
 use crate::error::Result;
 use crate::fiber::Fiber;
 use crate::fiber::core::{Link, Owner};
 use crate::fiber::handle::{FiberError, FiberHandle};
+use crate::fiber::owner::AgentId;
 use crate::fiber::spawn::{self, Spawn};
 
 /// How long [`Forever::close`] lets steps in flight go on.
@@ -78,6 +80,12 @@ impl Forever {
     /// When there is none, it is of another function, or the store cannot be read.
     pub async fn by_key<F: Fiber>(&self, key: &str) -> Result<FiberHandle<F::Output>> {
         spawn::by_key::<F>(&self.owner, key).await
+    }
+
+    /// The agent of class `A` with a name. It need not be made, and nothing happens until it is asked for something; that its class is not
+    /// registered, or its name empty or longer than 256 bytes, is told then.
+    pub fn agent<A: Agent>(&self, name: impl Into<String>) -> AgentHandle<A> {
+        AgentHandle::new(Link::Owner(Arc::clone(&self.owner)), AgentId { class: A::CLASS.to_owned(), name: name.into() })
     }
 
     /// Closes the runtime: each fiber stops at its next checkpoint, and then the database is let go of. Fibers that have not
