@@ -67,7 +67,7 @@ impl<A: Agent> AgentHandle<A> {
     /// Whether the agent is in memory.
     pub fn is_awake(&self) -> bool {
         let Ok(core) = self.core() else { return false };
-        Agents::of(&core).is_ok_and(|agents| agents.is_awake(&self.id))
+        !core.is_closing() && Agents::of(&core).is_ok_and(|agents| agents.is_awake(&self.id))
     }
 
     /// The agent's state as it was last set, or its default.

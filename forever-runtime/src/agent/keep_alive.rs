@@ -48,7 +48,7 @@ pub struct KeepAlive {
 impl KeepAlive {
     pub(super) async fn take(link: Link, hold: Hold) -> Result<Self> {
         let core = hold.core().ok_or_else(Error::closed)?;
-        let agents = Agents::of(&core)?;
+        let (agents, now_ms) = (Agents::of(&core)?, core.now_ms());
         // Whatever becomes of this call, the guard sees to it that nothing is left behind.
         let guard = KeepAlive { _link: link, kept: Some(Kept::new(hold)) };
         if let Some(kept) = &guard.kept {
@@ -56,11 +56,11 @@ impl KeepAlive {
             let mut heart = slot.heart.lock().await;
             if *heart != Heart::Beats {
                 *heart = Heart::Perhaps;
-                core.store.keep_awake(slot.id.clone(), core.now_ms()).await?;
+                core.store.keep_awake(slot.id.clone(), now_ms).await?;
                 *heart = Heart::Beats;
             }
         }
-        core.timer.set_earlier(Alarm::the(BEAT), later(core.now_ms(), agents.settings.keep_alive_interval));
+        core.timer.set_earlier(Alarm::the(BEAT), later(now_ms, agents.settings.keep_alive_interval));
         Ok(guard)
     }
 
@@ -129,10 +129,11 @@ async fn beat(agents: &Agents, core: &Core) {
     if kept.is_empty() {
         return;
     }
-    if let Err(why) = core.store.still_awake(kept, core.now_ms()).await {
+    let now_ms = core.now_ms();
+    if let Err(why) = core.store.still_awake(kept, now_ms).await {
         warn!(error = %chain(&why), "heartbeats could not be stored");
     }
-    core.timer.set_earlier(Alarm::the(BEAT), later(core.now_ms(), agents.settings.keep_alive_interval));
+    core.timer.set_earlier(Alarm::the(BEAT), later(now_ms, agents.settings.keep_alive_interval));
 }
 
 /// Wakes the agents that an earlier process has left awake. Those that it may have died of come one at a time, after the others.
