@@ -190,13 +190,27 @@ impl std::fmt::Debug for Run {
 impl Run {
     /// The first run of a fiber.
     pub(crate) fn first(fiber: &str, sink: Arc<dyn Sink>) -> Arc<Self> {
-        Arc::new(Run { sink, checkpoints: AtomicU64::new(0), ops: Ops::first(fiber), outbox: Mutex::default(), step: StepSpan::default(), stopped: Mutex::new(None) })
+        Arc::new(Run {
+            sink,
+            checkpoints: AtomicU64::new(0),
+            ops: Ops::first(fiber),
+            outbox: Mutex::default(),
+            step: StepSpan::default(),
+            stopped: Mutex::new(None),
+        })
     }
 
     /// A later run, from its start or from a snapshot, after `checkpoints` in all earlier ones.
     pub(crate) fn again(fiber: &str, sink: Arc<dyn Sink>, checkpoints: u64) -> Arc<Self> {
         let ops = Ops::again(fiber, checkpoints);
-        Arc::new(Run { sink, checkpoints: AtomicU64::new(checkpoints), ops, outbox: Mutex::default(), step: StepSpan::default(), stopped: Mutex::new(None) })
+        Arc::new(Run {
+            sink,
+            checkpoints: AtomicU64::new(checkpoints),
+            ops,
+            outbox: Mutex::default(),
+            step: StepSpan::default(),
+            stopped: Mutex::new(None),
+        })
     }
 
     /// What the next checkpoint takes along.
