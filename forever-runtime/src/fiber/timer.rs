@@ -94,11 +94,6 @@ impl Timer {
         self.alarms().remove(alarm);
     }
 
-    /// When an alarm is set to ring.
-    pub(crate) fn at(&self, alarm: &Alarm) -> Option<i64> {
-        self.alarms().at.get(alarm).copied()
-    }
-
     fn alarms(&self) -> MutexGuard<'_, Alarms> {
         self.alarms.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -124,11 +119,12 @@ pub(crate) async fn run(core: Arc<Core>) {
             // A runtime that closes leaves what is due for the next one.
             let _ = core.start(ring(Arc::clone(&core), alarm.of));
         }
-        let sleep = core.timer.next().map_or(LONGEST_SLEEP, |at| {
-            let left = at.saturating_sub(core.now_ms()).max(0);
-            Duration::from_millis(left.unsigned_abs()).min(LONGEST_SLEEP)
-        });
-        let woken = race(core.timer.changed.notified(), core.clock.sleep(sleep));
+        let Some(next) = core.timer.next() else {
+            race(core.timer.changed.notified(), core.closing()).await;
+            continue;
+        };
+        let left = Duration::from_millis(next.saturating_sub(core.now_ms()).max(0).unsigned_abs());
+        let woken = race(core.timer.changed.notified(), core.clock.sleep(left.min(LONGEST_SLEEP)));
         race(woken, core.closing()).await;
     }
 }

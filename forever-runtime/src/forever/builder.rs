@@ -9,9 +9,9 @@ use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::core::{Core, Owner, Parts, Settings};
 use crate::fiber::registry::Registry;
-use crate::fiber::retention::Retention;
+use crate::fiber::retention::{self, Retention};
 use crate::fiber::timer::{self, Timer};
-use crate::fiber::{Fiber, Resources, recovery};
+use crate::fiber::{Fiber, Resources, recovery, waking};
 use crate::store::Store;
 use crate::store::sqlite::{Durability, Sqlite};
 
@@ -151,13 +151,15 @@ impl Builder {
         let registry = self.registry?;
         registry.check_needs(&self.resources)?;
         let agents = Arc::new(Agents::new(self.classes?, self.agents));
-        let mut timer = Timer::default();
-        Agents::listen(&mut timer);
         let store: Arc<dyn Store> = match self.place {
             Some(Place::File(path)) => Arc::new(Sqlite::open(&path, self.durability, self.wait_for_lock).await?),
             Some(Place::Memory) => Arc::new(Sqlite::in_memory().await?),
             None => return Err(Error::new(ErrorKind::Setup, "no database was named: call `.sqlite(path)` or `.in_memory()`")),
         };
+        let mut timer = Timer::default();
+        timer.on(waking::WAITS, waking::ring());
+        timer.on(retention::RETENTION, retention::ring());
+        Agents::listen(&mut timer);
         let parts = Parts {
             store,
             registry,
@@ -173,6 +175,7 @@ impl Builder {
         core.start(timer::run(Arc::clone(core)))?;
         recovery::recover(core).await?;
         agents.recover(core).await?;
+        retention::set_alarm(core);
         Ok(forever)
     }
 }
