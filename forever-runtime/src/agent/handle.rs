@@ -14,8 +14,11 @@ use super::schedule::{NewSchedule, Schedule, When};
 use super::{Agent, KeepAlive, state};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
+use crate::fiber::closure::RunFiber;
 use crate::fiber::core::{Core, Link};
 use crate::fiber::owner::AgentId;
+use crate::fiber::spawn::Spawn;
+use crate::fiber::{Failure, Fiber, FiberContext, Value};
 
 /// An agent by its name; made by [`Forever::agent`](crate::Forever::agent), or given to the agent itself when it is made.
 ///
@@ -139,6 +142,23 @@ impl<A: Agent> AgentHandle<A> {
         // What is left of a heartbeat wakes the agent once more, which is no reason to lose the value.
         let _ = guard.release().await;
         Ok(value)
+    }
+
+    /// Starts a fiber of this agent: as [`Forever::spawn`](crate::Forever::spawn) does, with [`Spawn::agent`]. While it runs the agent, if it is
+    /// awake, stays so; if it is interrupted the agent says what becomes of it, and when it has ended the agent hears of it.
+    pub fn spawn<F: Fiber>(&self, call: F) -> Spawn<F> {
+        Spawn::new(self.link.clone(), call).agent(&*self.id.class, &*self.id.name)
+    }
+
+    /// Runs a closure as a fiber of this agent, as [`Forever::run_fiber`](crate::Forever::run_fiber) does.
+    pub fn run_fiber<C, F, T, E>(&self, name: impl Into<String>, closure: C) -> RunFiber<C>
+    where
+        C: FnOnce(FiberContext) -> F + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+        T: Value,
+        E: Failure + 'static,
+    {
+        RunFiber::new(self.link.clone(), name.into(), closure).agent(&*self.id.class, &*self.id.name)
     }
 
     /// Has the agent's [`on_schedule`](Agent::on_schedule) run with this name and payload: once after a [`Duration`] or at a

@@ -4,16 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 
-use super::registry::check_name;
+use futures_util::FutureExt;
+
 use super::{Agent, AgentHandle, BoxError, Due};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::drive::panic_message;
 use crate::fiber::frame::BoxFuture;
-use crate::fiber::owner::{EndedFiber, RecoveredFiber, Recovery};
+use crate::fiber::owner::{EndedFiber, RecoveredFiber, Recovery, check_name};
 
 /// An agent in memory.
 pub(crate) trait Hooks: Send + Sync {
@@ -54,12 +53,8 @@ impl<A: Agent> Hooks for A {
 /// What a hook gives; its panic is its failure.
 async fn caught<T, F: Future<Output = Result<T, BoxError>>>(hook: impl FnOnce() -> F) -> Result<T, BoxError> {
     let panicked = |payload: Box<dyn Any + Send>| BoxError::from(format!("panicked: {}", panic_message(payload.as_ref())));
-    let mut future = pin!(catch_unwind(AssertUnwindSafe(hook)).map_err(panicked)?);
-    std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-        Ok(polled) => polled,
-        Err(payload) => Poll::Ready(Err(panicked(payload))),
-    })
-    .await
+    let hook = catch_unwind(AssertUnwindSafe(hook)).map_err(panicked)?;
+    AssertUnwindSafe(hook).catch_unwind().await.unwrap_or_else(|payload| Err(panicked(payload)))
 }
 
 /// How agents of a class are made.

@@ -14,8 +14,6 @@ mod registry;
 mod runs;
 mod schedule;
 mod state;
-#[cfg(test)]
-mod tests;
 
 use std::future::Future;
 

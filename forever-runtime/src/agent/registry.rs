@@ -12,11 +12,8 @@ use super::keep_alive::Heart;
 use super::{AgentHandle, BoxError, Pushed};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::fiber::core::{Core, Link};
-use crate::fiber::owner::{AgentId, Owners};
+use crate::fiber::owner::{AgentId, Owners, check_name};
 use crate::fiber::timer::{Alarm, Timer};
-
-/// The longest name of a class, an agent or a schedule, in bytes.
-const LONGEST_NAME: usize = 256;
 
 /// The alarm of an agent that nothing holds.
 const IDLE: &str = "agent idle";
@@ -188,15 +185,6 @@ pub(super) fn is_within_start(id: &AgentId) -> bool {
     WAKING.try_with(|waking| waking.contains(id)).unwrap_or(false)
 }
 
-/// What is wrong with a name, if anything is.
-pub(super) fn check_name(name: &str) -> Result<(), String> {
-    match name.len() {
-        0 => Err("must not be empty".to_owned()),
-        n if n > LONGEST_NAME => Err(format!("must not be longer than {LONGEST_NAME} bytes, and has {n}")),
-        _ => Ok(()),
-    }
-}
-
 impl Agents {
     pub(crate) fn new(classes: Classes, settings: Settings) -> Self {
         Agents { classes, settings, slots: Mutex::default() }
@@ -255,7 +243,12 @@ impl Agents {
                 slots.insert(id.clone(), Arc::clone(&slot));
                 slot
             };
-            slot.inner().holds += 1;
+            let mut inner = slot.inner();
+            inner.holds += 1;
+            if inner.holds == 1 && matches!(inner.phase, Phase::Awake(_)) {
+                core.timer.clear(&idle_alarm(id));
+            }
+            drop(inner);
             slot
         };
         Hold { core: Arc::downgrade(core), slot }

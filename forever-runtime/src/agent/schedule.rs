@@ -7,13 +7,13 @@ use std::time::{Duration, SystemTime};
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
-use super::registry::{Agents, check_name};
+use super::registry::Agents;
 use super::{cron, runs};
 use crate::clock::{from_ms, ms};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
 use crate::fiber::core::{Core, Link};
-use crate::fiber::owner::AgentId;
+use crate::fiber::owner::{AgentId, check_name};
 use crate::store::{self, ScheduleRow, Timing};
 
 /// 9999-12-31T23:59:59.999Z: what is later is a mistake.

@@ -26,6 +26,18 @@ impl fmt::Display for AgentId {
     }
 }
 
+/// The longest name of a class, an agent or a schedule, in bytes.
+const LONGEST_NAME: usize = 256;
+
+/// What is wrong with a name, if anything is.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    match name.len() {
+        0 => Err("must not be empty".to_owned()),
+        n if n > LONGEST_NAME => Err(format!("must not be longer than {LONGEST_NAME} bytes, and has {n}")),
+        _ => Ok(()),
+    }
+}
+
 /// The agents of a runtime, as fibers see them. The layer above implements it.
 pub(crate) trait Owners: Any + Send + Sync + fmt::Debug {
     /// Whether there is a class of this name.

@@ -151,8 +151,6 @@ impl Builder {
         let registry = self.registry?;
         registry.check_needs(&self.resources)?;
         let agents = Arc::new(Agents::new(self.classes?, self.agents));
-        let mut timer = Timer::default();
-        Agents::listen(&mut timer);
         let store: Arc<dyn Store> = match self.place {
             Some(Place::File(path)) => Arc::new(Sqlite::open(&path, self.durability, self.wait_for_lock).await?),
             Some(Place::Memory) => Arc::new(Sqlite::in_memory().await?),
@@ -161,6 +159,7 @@ impl Builder {
         let mut timer = Timer::default();
         timer.on(waking::WAITS, waking::ring());
         timer.on(retention::RETENTION, retention::ring());
+        Agents::listen(&mut timer);
         let parts = Parts {
             store,
             registry,
@@ -175,8 +174,8 @@ impl Builder {
         let core = &forever.owner.core;
         core.start(timer::run(Arc::clone(core)))?;
         recovery::recover(core).await?;
-        retention::set_alarm(core);
         agents.recover(core).await?;
+        retention::set_alarm(core);
         Ok(forever)
     }
 }

@@ -99,6 +99,12 @@ impl Forever {
         spawn::by_key::<F>(&self.owner, key).await
     }
 
+    /// The agent of class `A` with a name. It need not be made, and nothing happens until it is asked for something; that its class is not
+    /// registered, or its name empty or longer than 256 bytes, is told then.
+    pub fn agent<A: Agent>(&self, name: impl Into<String>) -> AgentHandle<A> {
+        AgentHandle::new(self.link(), AgentId { class: A::CLASS.to_owned(), name: name.into() })
+    }
+
     /// Sends `value` to a fiber, which takes it with `recv!(topic)`. When this returns it is stored, and it is received once, in the order
     /// of the sends.
     ///
@@ -192,12 +198,6 @@ impl Forever {
 
     fn link(&self) -> Link {
         Link::Owner(Arc::clone(&self.owner))
-    }
-
-    /// The agent of class `A` with a name. It need not be made, and nothing happens until it is asked for something; that its class is not
-    /// registered, or its name empty or longer than 256 bytes, is told then.
-    pub fn agent<A: Agent>(&self, name: impl Into<String>) -> AgentHandle<A> {
-        AgentHandle::new(self.link(), AgentId { class: A::CLASS.to_owned(), name: name.into() })
     }
 
     /// Closes the runtime: each fiber stops at its next checkpoint, and then the database is let go of. Fibers that have not

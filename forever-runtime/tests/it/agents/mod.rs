@@ -1,5 +1,6 @@
 //! Agents: waking and leaving, state, keep-alive, schedules. Time is virtual.
 mod dying;
+mod fibers;
 mod keep_alive;
 mod listing;
 mod schedules;
