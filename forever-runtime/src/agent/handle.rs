@@ -64,7 +64,7 @@ impl<A: Agent> AgentHandle<A> {
             let why = format!("agent class `{}` is registered for another type than `{}`", A::CLASS, std::any::type_name::<A>());
             Error::new(ErrorKind::NotRegistered, why)
         })?;
-        Ok(Awake { _link: self.link.clone(), agent, _woken: woken })
+        Ok(Awake { _link: self.link.clone(), agent, woken })
     }
 
     /// Whether the agent is in memory.
@@ -222,7 +222,7 @@ pub struct Awake<A> {
     /// Keeps the runtime open, if the handle did.
     _link: Link,
     agent: Arc<A>,
-    _woken: Woken,
+    woken: Woken,
 }
 
 impl<A> Deref for Awake<A> {
@@ -235,6 +235,6 @@ impl<A> Deref for Awake<A> {
 
 impl<A> fmt::Debug for Awake<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Awake").field("agent", &self._woken.hold.slot.id).finish_non_exhaustive()
+        f.debug_struct("Awake").field("agent", &self.woken.hold.slot.id).finish_non_exhaustive()
     }
 }

@@ -9,6 +9,7 @@ use tracing::debug;
 
 use super::hooks::{Class, Classes, Hooks};
 use super::keep_alive::Heart;
+use super::state::Known;
 use super::{AgentHandle, BoxError, Pushed};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::fiber::core::{Core, Link};
@@ -51,7 +52,7 @@ pub(super) struct Slot {
     inner: Mutex<Inner>,
     pub(super) heart: tokio::sync::Mutex<Heart>,
     /// The stored state, as far as it is known; held while it is written, so that it is pushed in the order of storing.
-    pub(super) state: Arc<tokio::sync::Mutex<Option<Option<Arc<str>>>>>,
+    pub(super) state: Arc<tokio::sync::Mutex<Known>>,
     /// To the connections; made with the first of them.
     pub(super) pushes: OnceLock<broadcast::Sender<Pushed>>,
 }
@@ -105,7 +106,7 @@ impl fmt::Debug for Slot {
 impl Slot {
     fn new(id: AgentId) -> Self {
         let inner = Inner { phase: Phase::Asleep, holds: 0, kept: 0, idle_since_ms: 0 };
-        Slot { id, inner: Mutex::new(inner), heart: Default::default(), state: Arc::default(), pushes: OnceLock::new() }
+        Slot { id, inner: Mutex::new(inner), heart: tokio::sync::Mutex::default(), state: Arc::default(), pushes: OnceLock::new() }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

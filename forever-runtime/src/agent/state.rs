@@ -9,6 +9,15 @@ use crate::error::{Error, Result};
 use crate::fiber::core::Core;
 use crate::fiber::owner::AgentId;
 
+/// What is known in memory of the stored state.
+#[derive(Debug, Default)]
+pub(super) enum Known {
+    #[default]
+    Nothing,
+    /// The text, if it was ever set.
+    Stored(Option<Arc<str>>),
+}
+
 /// The state as text, if it was ever set.
 pub(super) async fn load(core: &Arc<Core>, id: &AgentId) -> Result<Option<Arc<str>>> {
     let agents = Agents::of(core)?;
@@ -19,12 +28,12 @@ pub(super) async fn load(core: &Arc<Core>, id: &AgentId) -> Result<Option<Arc<st
 }
 
 /// The state, read if it is not known.
-pub(super) async fn known(core: &Core, slot: &Slot, state: &mut Option<Option<Arc<str>>>) -> Result<Option<Arc<str>>> {
-    if let Some(known) = state {
+pub(super) async fn known(core: &Core, slot: &Slot, state: &mut Known) -> Result<Option<Arc<str>>> {
+    if let Known::Stored(known) = state {
         return Ok(known.clone());
     }
     let read: Option<Arc<str>> = core.store.load_state(slot.id.clone()).await?.map(Into::into);
-    *state = Some(read.clone());
+    *state = Known::Stored(read.clone());
     Ok(read)
 }
 
@@ -38,12 +47,12 @@ pub(super) async fn save(core: &Arc<Core>, id: &AgentId, text: String) -> Result
     let task_core = Arc::clone(core);
     core.start(async move {
         // Until it is known whether it was stored.
-        *state = None;
+        *state = Known::Nothing;
         let slot = &hold.slot;
         let text: Arc<str> = text.into();
         let stored = task_core.store.save_state(slot.id.clone(), text.to_string(), task_core.now_ms()).await;
         if stored.is_ok() {
-            *state = Some(Some(Arc::clone(&text)));
+            *state = Known::Stored(Some(Arc::clone(&text)));
             slot.push(Pushed::State(Message(text)));
         }
         let _ = tell.send(stored);

@@ -45,7 +45,7 @@ async fn keep_alive_while_cleans_up_when_the_work_fails_or_panics() {
     assert_eq!(world.heartbeats(), 0);
 
     let inside = agent.clone();
-    let panicked = tokio::spawn(async move { inside.keep_alive_while(async { panic!("on purpose") }).await.map(|()| ()) }).await;
+    let panicked = tokio::spawn(async move { inside.keep_alive_while(async { panic!("on purpose") }).await }).await;
     assert!(panicked.unwrap_err().is_panic());
     world.until("SELECT count(*) FROM agents", 0).await;
     assert_eq!(agent.keep_alive_while(async { 5 }).await.unwrap(), 5);

@@ -94,7 +94,10 @@ async fn a_caller_that_goes_away_does_not_stop_the_waking() {
 #[tokio::test]
 async fn an_agent_that_wakes_itself_while_it_starts_is_told_so() {
     let world = World::new();
-    world.on_start(|me| async move { Ok(drop(me.wake().await?)) });
+    world.on_start(|me| async move {
+        me.wake().await?;
+        Ok(())
+    });
     let forever = world.open().await;
     let error = forever.agent::<Clerk>("a").wake().await.unwrap_err();
     let why = std::error::Error::source(&error).unwrap().to_string();
