@@ -253,9 +253,16 @@ impl StoreSink {
 impl Sink for StoreSink {
     fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>> {
         let layout = (!self.layout_stored.load(Ordering::Relaxed)).then(|| self.known.row().clone());
-        let (at, number, bytes) = (checkpoint.at, checkpoint.number, checkpoint.snapshot.len());
-        let new =
-            NewSnapshot { number, at, data: checkpoint.snapshot, now_ms: self.core.now_ms(), layout, finished_op: checkpoint.finished_op };
+        let (at, number, bytes) = (checkpoint.at, checkpoint.number, checkpoint.snapshot.len() + checkpoint.changes.bytes());
+        let new = NewSnapshot {
+            number,
+            at,
+            data: checkpoint.snapshot,
+            now_ms: self.core.now_ms(),
+            layout,
+            finished_op: checkpoint.finished_op,
+            changes: checkpoint.changes,
+        };
         Box::pin(async move {
             self.core.store.checkpoint(self.seq, new).await?;
             self.layout_stored.store(true, Ordering::Relaxed);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::sqlite::{Durability, Sqlite};
 use super::{Accepted, Aside, End, FiberRow, FiberState, Find, NewFiber, NewSnapshot, Seq, Store, StoredLayout};
 use crate::fiber::frame::OpRecord;
+use crate::fiber::parts::Changes;
 
 /// Runs every test over a store made by `make`, a new one for each.
 async fn conforms<S: Store + 'static, M: Future<Output = S>>(make: impl Fn() -> M) {
@@ -47,7 +48,15 @@ fn new(id: &str, key: Option<&str>) -> NewFiber {
 }
 
 fn snapshot(number: u64) -> NewSnapshot {
-    NewSnapshot { number, at: "step", data: format!("{{\"n\":{number}}}"), now_ms: 2000, layout: None, finished_op: None }
+    NewSnapshot {
+        number,
+        at: "step",
+        data: format!("{{\"n\":{number}}}"),
+        now_ms: 2000,
+        layout: None,
+        finished_op: None,
+        changes: Changes::default(),
+    }
 }
 
 async fn accept(store: &impl Store, id: &str) -> Seq {

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::fiber::frame::{BoxFuture, OpRecord};
+use crate::fiber::parts::{Beside, Changes};
 
 /// The store's own number of a fiber: counts up in the order of acceptance.
 pub(crate) type Seq = i64;
@@ -152,6 +153,8 @@ pub(crate) struct Stored {
     pub(crate) args: String,
     /// The last checkpoint's snapshot, JSON; none before the first.
     pub(crate) snapshot: Option<String>,
+    /// What is stored beside it.
+    pub(crate) beside: Beside,
     /// Checkpoints made.
     pub(crate) number: u64,
     /// The layout the snapshot was written under.
@@ -178,6 +181,8 @@ pub(crate) struct NewSnapshot {
     pub(crate) layout: Option<StoredLayout>,
     /// The op whose record ends with this checkpoint.
     pub(crate) finished_op: Option<String>,
+    /// What changes beside `data`.
+    pub(crate) changes: Changes,
 }
 
 /// How a fiber ended.

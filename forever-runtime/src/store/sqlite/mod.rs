@@ -1,4 +1,5 @@
 //! The store on SQLite: one file, or a database in memory that works the same.
+mod beside;
 mod lock;
 mod log;
 mod open;
@@ -134,7 +135,7 @@ impl Store for Sqlite {
     }
 
     fn checkpoint(&self, seq: Seq, new: NewSnapshot) -> BoxFuture<'_, Result<()>> {
-        let scope = if new.layout.is_none() && new.finished_op.is_none() { Scope::One } else { Scope::Many };
+        let scope = if new.layout.is_none() && new.finished_op.is_none() && new.changes.is_empty() { Scope::One } else { Scope::Many };
         Box::pin(self.write("store a checkpoint", scope, move |c| rows::checkpoint(c, seq, &new)))
     }
 

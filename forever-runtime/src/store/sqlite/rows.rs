@@ -2,7 +2,9 @@
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::beside;
 use super::{Accepted, End, FiberRow, NewFiber, NewSnapshot, Seq, Stored, StoredLayout, Unfinished};
+use crate::fiber::parts::Beside;
 use crate::store::FiberState;
 
 pub(super) fn accept(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Accepted> {
@@ -76,7 +78,18 @@ pub(super) fn unfinished(conn: &Connection, after: Seq, limit: u32) -> rusqlite:
     .collect()
 }
 
+/// All of it from one moment, whoever writes meanwhile.
 pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
+    conn.prepare_cached("SAVEPOINT load")?.execute(())?;
+    let loaded = stored(conn, seq).and_then(|stored| match stored.snapshot {
+        Some(_) => Ok(Stored { beside: beside::load(conn, seq)?, ..stored }),
+        None => Ok(stored),
+    });
+    let released = conn.prepare_cached("RELEASE load").and_then(|mut release| release.execute(()));
+    loaded.and_then(|stored| released.map(|_| stored))
+}
+
+fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
     conn.prepare_cached(
         "SELECT f.args, s.data, s.number, l.hash, l.fiber, l.layout
          FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq LEFT JOIN layouts l ON l.hash = s.layout WHERE f.seq = ?1",
@@ -86,7 +99,7 @@ pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
             Some(hash) => Some(StoredLayout { hash, fiber: row.get("fiber")?, layout: row.get("layout")? }),
             None => None,
         };
-        Ok(Stored { args: row.get("args")?, snapshot: row.get("data")?, number: count(row)?, layout })
+        Ok(Stored { args: row.get("args")?, snapshot: row.get("data")?, beside: Beside::default(), number: count(row)?, layout })
     })
 }
 
@@ -111,7 +124,7 @@ pub(super) fn checkpoint(conn: &Connection, seq: Seq, new: &NewSnapshot) -> rusq
     if let Some(op) = &new.finished_op {
         conn.prepare_cached("DELETE FROM ops WHERE fiber = ?1 AND id = ?2")?.execute(params![seq, op])?;
     }
-    Ok(())
+    beside::change(conn, seq, &new.changes)
 }
 
 pub(super) fn end(conn: &Connection, seq: Seq, end: &End, now_ms: i64) -> rusqlite::Result<()> {

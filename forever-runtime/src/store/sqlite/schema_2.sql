@@ -49,3 +49,63 @@ CREATE TABLE arrived (
     data   TEXT NOT NULL,
     PRIMARY KEY (fiber, number, n)
 ) STRICT, WITHOUT ROWID;
+
+-- What stands beside the main text of a snapshot. A checkpoint writes only the rows that are new or have changed.
+
+-- Locals whose text is long; `{"$part":"name"}` stands for them in the snapshot.
+CREATE TABLE parts (
+    fiber INTEGER NOT NULL REFERENCES snapshots (fiber) ON DELETE CASCADE,
+    name  TEXT NOT NULL,
+    data  TEXT NOT NULL,
+    PRIMARY KEY (fiber, name)
+) STRICT;
+
+-- The items of append-only lists; `{"$log":log,"len":L}` stands for the first L of them in the snapshot.
+CREATE TABLE log_items (
+    fiber INTEGER NOT NULL REFERENCES snapshots (fiber) ON DELETE CASCADE,
+    log   INTEGER NOT NULL,
+    n     INTEGER NOT NULL,
+    data  TEXT NOT NULL,
+    PRIMARY KEY (fiber, log, n)
+) STRICT;
+
+-- Each snapshot as one JSON document, with its parts and the items of its logs put back. No value of a program can hold the
+-- text that stands for a part or a log, because keys that begin with `$` are escaped.
+CREATE VIEW snapshot_documents AS
+SELECT f.id, f.name, s.at, s.number, (
+    WITH RECURSIVE
+    part (k, placeholder, data) AS (
+        SELECT row_number() OVER (ORDER BY p.name), '{"$part":' || json_quote(p.name) || '}', p.data FROM parts p WHERE p.fiber = s.fiber
+    ),
+    -- With the first k parts put back.
+    with_parts (k, text) AS (
+        SELECT 0, s.data
+        UNION ALL
+        SELECT part.k, replace(w.text, part.placeholder, part.data) FROM with_parts w JOIN part ON part.k = w.k + 1
+    ),
+    -- With the items of all logs before `rest` put back.
+    with_logs (done, rest) AS (
+        SELECT '', text FROM (SELECT text FROM with_parts ORDER BY k DESC LIMIT 1)
+        UNION ALL
+        SELECT
+            done || substr(rest, 1, start - 1) || coalesce(
+                (SELECT '[' || group_concat(data, ',') || ']' FROM
+                    (SELECT i.data FROM log_items i WHERE i.fiber = s.fiber AND i.log = found.log AND i.n < found.len ORDER BY i.n)
+                 HAVING count(*) = found.len),
+                CASE found.len WHEN 0 THEN '[]' ELSE found.placeholder END
+            ),
+            substr(rest, start + length(found.placeholder))
+        FROM (
+            SELECT done, rest, start, log, len, '{"$log":' || log || ',"len":' || len || '}' AS placeholder FROM (
+                SELECT done, rest, start, log,
+                    CAST(substr(rest, start + 8 + length(log) + 7, 20) AS INTEGER) AS len FROM (
+                    SELECT done, rest, start, CAST(substr(rest, start + 8, 20) AS INTEGER) AS log FROM (
+                        SELECT done, rest, instr(rest, '{"$log":') AS start FROM with_logs
+                    ) WHERE start > 0
+                )
+            )
+        ) found
+    )
+    SELECT done || rest FROM with_logs WHERE instr(rest, '{"$log":') = 0
+) AS document
+FROM fibers f JOIN snapshots s ON s.fiber = f.seq;
