@@ -66,7 +66,7 @@ pub use forever_runtime::__private;
 
 /// The names that an agent's file needs: `use forever::prelude::*;`.
 pub mod prelude {
-    pub use crate::{Backoff, FiberContext, FiberHandle, Forever, Op, Res, Retry, call, fiber, step};
+    pub use crate::{Backoff, FiberContext, FiberHandle, Forever, Log, Op, Res, Retry, call, fiber, step};
 }
 
 /// The code of the README is compiled with the tests.

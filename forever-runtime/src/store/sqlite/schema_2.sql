@@ -83,29 +83,30 @@ SELECT f.id, f.name, s.at, s.number, (
         UNION ALL
         SELECT part.k, replace(w.text, part.placeholder, part.data) FROM with_parts w JOIN part ON part.k = w.k + 1
     ),
-    -- With the items of all logs before `rest` put back.
-    with_logs (done, rest) AS (
-        SELECT '', text FROM (SELECT text FROM with_parts ORDER BY k DESC LIMIT 1)
+    -- With the items of all logs before `rest` put back. By turns `rest` is what is still to be searched, and what follows a
+    -- `{"$log":` that was found in it.
+    with_logs (done, rest, found) AS (
+        SELECT '', text, 0 FROM (SELECT text FROM with_parts ORDER BY k DESC LIMIT 1)
         UNION ALL
         SELECT
-            done || substr(rest, 1, start - 1) || coalesce(
-                (SELECT '[' || group_concat(data, ',') || ']' FROM
-                    (SELECT i.data FROM log_items i WHERE i.fiber = s.fiber AND i.log = found.log AND i.n < found.len ORDER BY i.n)
-                 HAVING count(*) = found.len),
-                CASE found.len WHEN 0 THEN '[]' ELSE found.placeholder END
-            ),
-            substr(rest, start + length(found.placeholder))
-        FROM (
-            SELECT done, rest, start, log, len, '{"$log":' || log || ',"len":' || len || '}' AS placeholder FROM (
-                SELECT done, rest, start, log,
-                    CAST(substr(rest, start + 8 + length(log) + 7, 20) AS INTEGER) AS len FROM (
-                    SELECT done, rest, start, CAST(substr(rest, start + 8, 20) AS INTEGER) AS log FROM (
-                        SELECT done, rest, instr(rest, '{"$log":') AS start FROM with_logs
-                    ) WHERE start > 0
+            done || CASE found
+                WHEN 0 THEN substr(rest, 1, instr(rest, '{"$log":') - 1)
+                ELSE (
+                    SELECT CASE count(*)
+                        WHEN CAST(substr(rest, instr(rest, ':') + 1, 20) AS INTEGER) THEN '[' || coalesce(group_concat(data, ','), '') || ']'
+                        ELSE '{"$log":' || substr(rest, 1, instr(rest, '}'))
+                    END FROM (
+                        SELECT i.data FROM log_items i
+                        WHERE i.fiber = s.fiber AND i.log = CAST(substr(rest, 1, 20) AS INTEGER)
+                        AND i.n < CAST(substr(rest, instr(rest, ':') + 1, 20) AS INTEGER)
+                        ORDER BY i.n
+                    )
                 )
-            )
-        ) found
+            END,
+            substr(rest, CASE found WHEN 0 THEN instr(rest, '{"$log":') + 8 ELSE instr(rest, '}') + 1 END),
+            1 - found
+        FROM with_logs WHERE found OR instr(rest, '{"$log":') > 0
     )
-    SELECT done || rest FROM with_logs WHERE instr(rest, '{"$log":') = 0
+    SELECT done || rest FROM with_logs WHERE NOT found AND instr(rest, '{"$log":') = 0
 ) AS document
 FROM fibers f JOIN snapshots s ON s.fiber = f.seq;
