@@ -87,7 +87,7 @@ async fn nested(world: Res<World>, rounds: usize) -> anyhow::Result<(Agent, Log<
 async fn logs_may_stand_anywhere_in_a_local() {
     let seen = same(|| nested(5)).await;
     assert_eq!(seen.value.0.notes.iter().map(|log| log.len()).collect::<Vec<_>>(), [10, 6, 2]);
-    assert_eq!(seen.documents[4]["locals"]["agent"]["transcript"].as_array().unwrap().len(), 5);
+    assert_eq!(seen.documents[3]["locals"]["agent"]["transcript"].as_array().unwrap().len(), 4);
 
     let (place, world) = (Place::new(), World::new(5));
     let _forever = place.open::<nested>(&world).await;
