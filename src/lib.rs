@@ -1,7 +1,8 @@
 //! Durable, resumable agent workflows: an ordinary `async fn` that carries on **in the middle** after its process is gone.
 //!
-//! A function marked [`#[fiber]`](macro@fiber) is a *fiber*. In its body [`step!`] marks what must not be done twice, and
-//! [`call!`] runs another fiber inline. After each of them the runtime replaces the fiber's snapshot in an SQLite file: which
+//! A function marked [`#[fiber]`](macro@fiber) is a *fiber*. In its body [`step!`] marks what must not be done twice, [`steps!`] does
+//! several things side by side, [`call!`] runs another fiber inline and [`spawn!`] starts one, and [`sleep!`], [`recv!`] and
+//! [`wait!`] wait. After each of them the runtime replaces the fiber's snapshot in an SQLite file: which
 //! step was last, and the local variables that the rest of the function still needs. When the file is opened again, every
 //! fiber that is not done goes on from there. Nothing is replayed, so the code between steps need not be deterministic, and
 //! how long recovery takes does not depend on how many steps are done.
@@ -36,7 +37,8 @@
 //!
 //! # Where to look
 //!
-//! - [`#[fiber]`](macro@fiber): what the function may look like, and its options. [`step!`] and [`call!`]: the cut points.
+//! - [`#[fiber]`](macro@fiber): what the function may look like, and its options. [`step!`], [`steps!`], [`call!`], [`spawn!`],
+//!   [`wait!`], [`wait_all!`], [`sleep!`], [`sleep_until!`] and [`recv!`]: the cut points.
 //! - [`Forever::builder`]: opening a database, with resources ([`Res`]) and a [`Durability`].
 //! - [`Forever::spawn`] and [`Forever::run`]: starting fibers; [`FiberHandle`]: asking for them, also after a restart.
 //! - [`Retry`], [`Backoff`] and [`Op`]: steps that fail, and steps whose effect is outside.
@@ -56,17 +58,20 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[doc(inline)]
-pub use forever_macros::{call, fiber, step};
+mod language;
+
 #[doc(inline)]
 pub use forever_runtime::*;
+#[doc(inline)]
+pub use language::{call, fiber, recv, sleep, sleep_until, spawn, step, steps, wait, wait_all};
 
 #[doc(hidden)]
 pub use forever_runtime::__private;
 
 /// The names that an agent's file needs: `use forever::prelude::*;`.
 pub mod prelude {
-    pub use crate::{Backoff, FiberContext, FiberHandle, Forever, Log, Op, Res, Retry, call, fiber, step};
+    pub use crate::{Backoff, FiberContext, FiberHandle, Forever, Log, Op, Res, Retry};
+    pub use crate::{call, fiber, recv, sleep, sleep_until, spawn, step, steps, wait, wait_all};
 }
 
 /// The code of the README is compiled with the tests.

@@ -67,11 +67,7 @@ fn references(body: &Body, table: &Table, plan: &Plan, report: &mut Report) {
 }
 
 fn step_text(body: &Body, plan: &Plan, cut: CutId) -> String {
-    let kind = match body.cuts[cut].body {
-        CutBody::Step(_) => "step!",
-        CutBody::Call { .. } => "call!",
-    };
-    format!("{kind}({})", plan.names[cut].0)
+    body.cuts[cut].shown(&plan.names[cut].0)
 }
 
 struct Blocks<'a> {

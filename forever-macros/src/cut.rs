@@ -1,18 +1,46 @@
-//! The arguments of the cut-point macros: `step!([ "name", ] [ option, ]* body)` and `call!(child(args))`.
+//! The cut-point macros: what they are called, and what each of them becomes.
+//!
+//! Comes in: the tokens between a macro's parentheses. Goes out: [`Written`], the user's expressions by what they mean. Lowering
+//! makes of it one or two cut points, whose bodies are [`CutBody`].
 use proc_macro2::{Span, TokenStream, TokenTree};
-use syn::parse::{Parse, ParseStream};
-use syn::{Expr, ExprLit, Ident, Lit, LitStr, Macro, Pat, Token};
+use syn::{Expr, Ident, LitStr, Macro, Pat};
 
 use crate::report::Report;
+
+mod side;
+mod step;
+mod waits;
+
+pub(crate) use side::Written as SideBySide;
+pub(crate) use step::Step;
 
 /// The cut-point macros there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CutKind {
     Step,
     Call,
+    Spawn,
+    Sleep,
+    SleepUntil,
+    Recv,
+    Wait,
+    WaitAll,
+    Steps,
 }
 
 impl CutKind {
+    pub(crate) const ALL: [CutKind; 9] = [
+        CutKind::Step,
+        CutKind::Call,
+        CutKind::Spawn,
+        CutKind::Sleep,
+        CutKind::SleepUntil,
+        CutKind::Recv,
+        CutKind::Wait,
+        CutKind::WaitAll,
+        CutKind::Steps,
+    ];
+
     /// Which cut-point macro a path names, if any: `step!`, `forever::step!`, `::forever::step!`.
     pub(crate) fn of(mac: &Macro) -> Option<CutKind> {
         let segments = &mac.path.segments;
@@ -24,11 +52,12 @@ impl CutKind {
     }
 
     pub(crate) fn named(ident: &Ident) -> Option<CutKind> {
-        match ident.to_string().as_str() {
-            "step" => Some(CutKind::Step),
-            "call" => Some(CutKind::Call),
-            _ => None,
-        }
+        CutKind::ALL.into_iter().find(|kind| ident == kind.name())
+    }
+
+    /// The macro's name.
+    pub(crate) fn name(self) -> &'static str {
+        self.written().trim_end_matches('!')
     }
 
     /// As written, for messages.
@@ -36,7 +65,62 @@ impl CutKind {
         match self {
             CutKind::Step => "step!",
             CutKind::Call => "call!",
+            CutKind::Spawn => "spawn!",
+            CutKind::Sleep => "sleep!",
+            CutKind::SleepUntil => "sleep_until!",
+            CutKind::Recv => "recv!",
+            CutKind::Wait => "wait!",
+            CutKind::WaitAll => "wait_all!",
+            CutKind::Steps => "steps!",
         }
+    }
+
+    /// Whether `?` behind the macro is part of it: then what is kept is the value, and an error leaves nothing behind.
+    pub(crate) fn takes_question(self) -> bool {
+        matches!(self, CutKind::Call | CutKind::Wait)
+    }
+}
+
+/// The names of all cut-point macros, to be imported.
+pub(crate) fn names() -> impl Iterator<Item = Ident> {
+    CutKind::ALL.into_iter().map(|kind| Ident::new(kind.name(), Span::call_site()))
+}
+
+/// A cut-point macro as the user wrote it.
+pub(crate) enum Written {
+    Step(Box<Step>),
+    /// `call!(child(args))`
+    Call(Expr),
+    /// `spawn!(child(args))`
+    Spawn(Expr),
+    /// `sleep!(duration)`
+    Sleep(Expr),
+    /// `sleep_until!(time)`
+    SleepUntil(Expr),
+    /// `recv!("topic", timeout = duration)`
+    Recv {
+        topic: LitStr,
+        timeout: Option<Expr>,
+    },
+    /// `wait!(handle)`
+    Wait(Expr),
+    /// `wait_all!(handles)`
+    WaitAll(Expr),
+    Steps(SideBySide),
+}
+
+/// Parses the macro's arguments; what is wrong goes to `report`.
+pub(crate) fn parse(kind: CutKind, mac: &Macro, report: &mut Report) -> Option<Written> {
+    match kind {
+        CutKind::Step => Step::parse(mac, report).map(|step| Written::Step(Box::new(step))),
+        CutKind::Call => waits::invocation(kind, mac, report).map(Written::Call),
+        CutKind::Spawn => waits::invocation(kind, mac, report).map(Written::Spawn),
+        CutKind::Sleep => waits::one(kind, mac, report).map(Written::Sleep),
+        CutKind::SleepUntil => waits::one(kind, mac, report).map(Written::SleepUntil),
+        CutKind::Recv => waits::recv(mac, report),
+        CutKind::Wait => waits::one(kind, mac, report).map(Written::Wait),
+        CutKind::WaitAll => waits::one(kind, mac, report).map(Written::WaitAll),
+        CutKind::Steps => SideBySide::parse(mac, report).map(Written::Steps),
     }
 }
 
@@ -50,147 +134,72 @@ pub(crate) enum CutBody {
         /// The place of the `?` of `call!(..)?`: the value that is kept is then the callee's `Ok`.
         question: Option<Span>,
     },
+    Spawn(Expr),
+    /// `sleep!`: its value is when it ends. The waiting is plain code behind it.
+    Sleep(End),
+    /// What is kept before a wait begins.
+    Pending(Pending),
+    /// `recv!`, with the variable that holds its end if it has a timeout.
+    Recv {
+        topic: LitStr,
+        until: Option<Expr>,
+    },
+    /// `wait!`, with the variable that holds the handle, and the `?` that follows it, if one does.
+    Wait {
+        awaited: Expr,
+        question: Option<Span>,
+    },
+    /// `wait_all!`, with the variable that holds the handles.
+    WaitAll {
+        awaited: Expr,
+    },
+    Steps(Box<Steps>),
 }
 
-/// A step with its options.
+/// When a `sleep!` ends.
 #[derive(Clone)]
-pub(crate) struct Step {
-    pub(crate) name: Option<LitStr>,
-    pub(crate) was: Option<LitStr>,
-    pub(crate) retry: Option<Expr>,
-    pub(crate) timeout: Option<Expr>,
-    /// The pattern of `|op| ..`.
-    pub(crate) op: Option<Pat>,
+pub(crate) enum End {
+    In(Expr),
+    At(Expr),
+}
+
+/// What is kept before a wait begins, besides the locals.
+#[derive(Clone)]
+pub(crate) enum Pending {
+    Nothing,
+    /// When a `recv!` gives up: its timeout.
+    Until(Expr),
+    Handle(Expr),
+    Handles(Expr),
+    /// What a `steps!(for ..)` goes over.
+    Items(Expr),
+}
+
+/// What runs side by side.
+#[derive(Clone)]
+pub(crate) enum Steps {
+    /// `steps!(a, b, ..)`
+    Branches(Vec<Expr>),
+    /// `steps!(for pat in items, limit = .., body)`
+    Each(Box<Each>),
+}
+
+/// One body for many items.
+#[derive(Clone)]
+pub(crate) struct Each {
+    pub(crate) pat: Pat,
+    pub(crate) items: Items,
+    pub(crate) limit: Option<Expr>,
     pub(crate) body: Expr,
 }
 
-const OPTIONS: &str = "`retry`, `timeout`, `was`";
-
-impl Step {
-    /// Parses the arguments; what is wrong goes to `report` and a step with what could be read comes back.
-    pub(crate) fn parse(mac: &Macro, report: &mut Report) -> Option<Step> {
-        let items = match mac.parse_body_with(parse_items) {
-            Ok(items) => items,
-            Err(error) => {
-                report.push(error);
-                return None;
-            }
-        };
-        let mut step = Step { name: None, was: None, retry: None, timeout: None, op: None, body: empty() };
-        let count = items.len();
-        if count == 0 {
-            report.over(&mac.path, "`step!` needs a body: `step!(fetch(&url).await?)`");
-            return None;
-        }
-        if let [Expr::Lit(ExprLit { lit: Lit::Str(name), .. })] = items.as_slice() {
-            report.at(name.span(), format!("`step!` needs a body after its name: `step!({}, fetch(&url).await?)`", name.token()));
-            return None;
-        }
-        for (place, item) in items.into_iter().enumerate() {
-            let last = place + 1 == count;
-            match item {
-                Expr::Lit(ExprLit { lit: Lit::Str(name), .. }) if place == 0 && !last => {
-                    if name.value().trim().is_empty() || name.value().contains('#') {
-                        report.at(name.span(), "a step's name is text without `#` that is not empty");
-                    }
-                    step.name = Some(name);
-                }
-                Expr::Assign(option) if !last => step.option(&option, report),
-                Expr::Closure(closure) if last => {
-                    if closure.inputs.len() != 1 || closure.asyncness.is_some() {
-                        report.over(&closure, "a step's body is an expression, a block, or `|op| expression`: `step!(\"charge\", |op| charge(op.id()).await?)`");
-                    }
-                    step.op = closure.inputs.first().cloned();
-                    step.body = *closure.body;
-                }
-                body if last => step.body = body,
-                Expr::Path(path) if path.path.get_ident().is_some_and(|i| i == "effect") => {
-                    report.over(&path, "`effect` is not there yet: pass the step's id to the other side as an idempotency key, `step!(|op| charge(op.id()).await?)`");
-                }
-                other => {
-                    let text = crate::lower::compact(&other);
-                    report.over(
-                        &other,
-                        format!("`{text}` is no option of `step!`; known options: {OPTIONS}; the name comes first and the body last"),
-                    );
-                }
-            }
-        }
-        Some(step)
-    }
-
-    fn option(&mut self, option: &syn::ExprAssign, report: &mut Report) {
-        let Expr::Path(path) = &*option.left else {
-            report.over(&option.left, format!("unknown option of `step!`; known options: {OPTIONS}"));
-            return;
-        };
-        let key = path.path.get_ident().map(ToString::to_string).unwrap_or_default();
-        let value = (*option.right).clone();
-        let twice = match key.as_str() {
-            "retry" => self.retry.replace(value).is_some(),
-            "timeout" => self.timeout.replace(value).is_some(),
-            "was" => {
-                if let Expr::Lit(ExprLit { lit: Lit::Str(old), .. }) = value {
-                    self.was.replace(old).is_some()
-                } else {
-                    report.over(&option.right, "`was` takes the old name as a literal: `was = \"search\"`");
-                    false
-                }
-            }
-            _ => {
-                report.over(&option.left, format!("unknown option `{key}` of `step!`; known options: {OPTIONS}"));
-                false
-            }
-        };
-        if twice {
-            report.over(&option.left, format!("option `{key}` is given twice"));
-        }
-    }
-}
-
-/// Expressions separated by commas; syn takes `name = value` for an assignment.
-fn parse_items(input: ParseStream<'_>) -> syn::Result<Vec<Expr>> {
-    let mut items = Vec::new();
-    while !input.is_empty() {
-        items.push(input.parse::<Body>()?.0);
-        if input.is_empty() {
-            break;
-        }
-        input.parse::<Token![,]>()?;
-    }
-    Ok(items)
-}
-
-/// An expression; `let` statements in a step's body need braces, and the message says so.
-struct Body(Expr);
-
-impl Parse for Body {
-    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        if input.peek(Token![let]) {
-            return Err(input.error("a step's body is an expression: put statements in a block, `step!({ let x = ..; f(x).await? })`"));
-        }
-        let body = input.parse()?;
-        if input.peek(Token![;]) {
-            return Err(input.error("a step's body is an expression: put statements in a block, `step!({ a().await?; b().await? })`"));
-        }
-        Ok(Body(body))
-    }
-}
-
-/// Parses `call!(child(args))`.
-pub(crate) fn parse_call(mac: &Macro, report: &mut Report) -> Option<Expr> {
-    const SHAPE: &str = "`call!` takes the invocation of a fiber: `call!(child(args))`";
-    match mac.parse_body::<Expr>() {
-        Ok(call @ Expr::Call(_)) => Some(call),
-        Ok(other) => {
-            report.over(&other, SHAPE);
-            None
-        }
-        Err(error) => {
-            report.push(if mac.tokens.is_empty() { syn::Error::new_spanned(&mac.path, SHAPE) } else { error });
-            None
-        }
-    }
+/// Where the items come from.
+#[derive(Clone)]
+pub(crate) enum Items {
+    /// The variable that holds them since the wait began.
+    Kept(Expr),
+    /// A borrow that is taken again.
+    Borrowed(Expr),
 }
 
 /// The function or method that an expression calls: what a step is named after when nothing else names it.
@@ -237,8 +246,4 @@ pub(crate) fn find_in_tokens(tokens: &TokenStream) -> Option<(CutKind, Span)> {
         TokenTree::Group(group) => find_in_tokens(&group.stream()),
         _ => None,
     })
-}
-
-fn empty() -> Expr {
-    syn::parse_quote!(())
 }

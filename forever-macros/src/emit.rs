@@ -27,7 +27,9 @@ mod jumps;
 mod looped;
 pub(crate) mod machine;
 mod savable;
+mod side;
 mod stretch;
+mod waits;
 
 /// What the emitter needs to know of the function.
 pub(crate) struct Context<'a> {
@@ -178,8 +180,8 @@ impl Emit<'_> {
         match &stmt.kind {
             StmtKind::Plain(_) => unreachable!("plain statements start nothing"),
             StmtKind::Cut { bind, cut } => match &self.cx.body.cuts[*cut].body {
-                CutBody::Step(step) => self.start_step(plain, stmt, bind, *cut, step),
                 CutBody::Call { invocation, .. } => self.start_call(plain, stmt, *cut, invocation),
+                body => self.start_cut(plain, stmt, bind, *cut, body),
             },
             StmtKind::Control { control: Control::Branch(branch), bind } => self.start_branch(plain, stmt, bind, branch, later_cuts),
             StmtKind::Control { .. } => self.start_plain(plain, stmt),
@@ -192,8 +194,8 @@ impl Emit<'_> {
         match &stmt.kind {
             StmtKind::Plain(_) => TokenStream::new(),
             StmtKind::Cut { bind, cut } => match &self.cx.body.cuts[*cut].body {
-                CutBody::Step(_) => TokenStream::new(),
                 CutBody::Call { question, .. } => self.rest_call(stmt, bind, *cut, *question),
+                _ => TokenStream::new(),
             },
             StmtKind::Control { control, bind } => {
                 let (before, value, after) = match control {

@@ -8,11 +8,12 @@ use crate::signature::Signature;
 /// A function whose head was refused stays as it is, its cut points standing for their bodies.
 pub(crate) fn function(item: &ItemFn, private: &syn::Path) -> TokenStream {
     let (attrs, vis, sig, stmts) = (&item.attrs, &item.vis, &item.sig, &item.block.stmts);
+    let macros = crate::cut::names();
     quote! {
         #(#attrs)*
         #[allow(unused_imports)]
         #vis #sig {
-            use #private::ide::{call, step};
+            use #private::ide::{#(#macros),*};
             #(#stmts)*
         }
     }

@@ -31,27 +31,72 @@ mod scan;
 mod signature;
 #[cfg(test)]
 mod tests;
+mod text;
 mod tree;
 
 use proc_macro::TokenStream;
 use quote::quote;
 
-/// Makes an `async fn` durable: it carries on in the middle after its process is gone.
+// What they mean is written down where they are exported, in `src/language.rs` of the facade, with examples that are compiled.
+
+#[allow(missing_docs)]
 #[proc_macro_attribute]
 pub fn fiber(attr: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(attr.into(), item.into()).into()
 }
 
-/// One piece of work that is not repeated once it has finished.
+#[allow(missing_docs)]
 #[proc_macro]
 pub fn step(_: TokenStream) -> TokenStream {
     outside("step!")
 }
 
-/// Runs another fiber inline, its place kept in this one's snapshot.
+#[allow(missing_docs)]
 #[proc_macro]
 pub fn call(_: TokenStream) -> TokenStream {
     outside("call!")
+}
+
+#[allow(missing_docs)]
+#[proc_macro]
+pub fn spawn(_: TokenStream) -> TokenStream {
+    outside("spawn!")
+}
+
+#[allow(missing_docs)]
+#[proc_macro]
+pub fn sleep(_: TokenStream) -> TokenStream {
+    outside("sleep!")
+}
+
+#[allow(missing_docs)]
+#[proc_macro]
+pub fn sleep_until(_: TokenStream) -> TokenStream {
+    outside("sleep_until!")
+}
+
+#[allow(missing_docs)]
+#[proc_macro]
+pub fn recv(_: TokenStream) -> TokenStream {
+    outside("recv!")
+}
+
+#[allow(missing_docs)]
+#[proc_macro]
+pub fn wait(_: TokenStream) -> TokenStream {
+    outside("wait!")
+}
+
+#[allow(missing_docs)]
+#[proc_macro]
+pub fn wait_all(_: TokenStream) -> TokenStream {
+    outside("wait_all!")
+}
+
+#[allow(missing_docs)]
+#[proc_macro]
+pub fn steps(_: TokenStream) -> TokenStream {
+    outside("steps!")
 }
 
 fn outside(name: &str) -> TokenStream {

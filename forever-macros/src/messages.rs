@@ -8,6 +8,27 @@ pub(crate) const HIDDEN_JUMP: &str =
     "`break` and `continue` in the arguments of a macro cannot be followed across a step: write the jump outside of the macro";
 pub(crate) const CFG_LOCAL: &str = "`#[cfg]` on a local that is kept across a step would change what can be resumed: move the condition into the value, `if cfg!(..) { a } else { b }`";
 pub(crate) const BY_REF: &str = "a `for` loop with a step in it keeps the items that are left, which would empty the iterator behind `by_ref()`: collect the items first";
+pub(crate) const STEPS_MUTABLE: &str =
+    "`steps!` cannot hold a mutable borrow while it waits: go over the items by value, or over their indices, and change them after";
+pub(crate) const STEPS_CLOSURE: &str = "a borrowed iterator with a closure cannot be taken up again after a step: collect first, `let items: Vec<_> = ...collect();`, then `steps!(for item in items, ..)`";
+
+pub(crate) fn received_nowhere(topic: &str) -> String {
+    format!(
+        "nothing says what `recv!` receives: bind it by its type, `let answer: Answer = recv!(\"{topic}\");`, or `let () = recv!(\"{topic}\");`"
+    )
+}
+
+pub(crate) fn changed_in_a_branch(name: &str) -> String {
+    format!(
+        "`{name}` is changed in a branch of `steps!`, which does not run again once its result is stored: give the branch a value, and change `{name}` after it"
+    )
+}
+
+pub(crate) fn exclusive_in_a_branch(name: &str) -> String {
+    format!(
+        "`{name}` borrows exclusively, and what a branch of `steps!` changes is not changed again when its result is stored already: give the branch a value, and change `{name}` after it"
+    )
+}
 
 pub(crate) fn same_name(name: &str) -> String {
     format!("two steps are named `{name}`: a step is found by its name when the fiber resumes, so give this one another")

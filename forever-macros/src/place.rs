@@ -257,3 +257,23 @@ pub(crate) fn is_chosen_text(expr: &Expr) -> bool {
 fn is_text(expr: &Expr) -> bool {
     matches!(expr, Expr::Lit(lit) if matches!(lit.lit, Lit::Str(_))) || is_chosen_text(expr)
 }
+
+/// `+=` and its like.
+pub(crate) fn is_assignment(op: syn::BinOp) -> bool {
+    use syn::BinOp::{
+        AddAssign, BitAndAssign, BitOrAssign, BitXorAssign, DivAssign, MulAssign, RemAssign, ShlAssign, ShrAssign, SubAssign,
+    };
+    matches!(
+        op,
+        AddAssign(_)
+            | SubAssign(_)
+            | MulAssign(_)
+            | DivAssign(_)
+            | RemAssign(_)
+            | BitXorAssign(_)
+            | BitAndAssign(_)
+            | BitOrAssign(_)
+            | ShlAssign(_)
+            | ShrAssign(_)
+    )
+}

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 #[cfg(test)]
-use crate::cut::CutKind;
+use crate::cut::CutBody;
 use crate::flow::{Flow, JumpId, Live, Needed, solve, successors};
 use crate::names::{Table, VarId, VarKind, assign_all};
 use crate::tree::{Block, Body, Branch, Control, CutId, Head, Stmt, StmtKind};
@@ -454,11 +454,12 @@ pub(crate) struct Shown<'a> {
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (cut, (name, _)) in self.plan.names.iter().enumerate() {
-            let kind = match self.body.cuts[cut].body {
-                crate::cut::CutBody::Step(_) => CutKind::Step,
-                crate::cut::CutBody::Call { .. } => CutKind::Call,
+            let cut_point = &self.body.cuts[cut];
+            let kind = match cut_point.body {
+                CutBody::Pending(_) => format!("before {}", cut_point.kind.written()),
+                _ => cut_point.kind.written().to_owned(),
             };
-            writeln!(f, "{cut} {name} ({})", kind.written())?;
+            writeln!(f, "{cut} {name} ({kind})")?;
             for kept in &self.plan.kept[cut] {
                 let how = match self.plan.storage.get(&kept.var) {
                     Some(Storage::Plain) => "plain",

@@ -3,7 +3,7 @@ use proc_macro2::Span;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ImplItem, Item, Macro, Pat, Stmt};
 
-use crate::cut::{self, CutBody, CutKind, Step};
+use crate::cut::{self, CutKind, SideBySide, Step, Written};
 use crate::report::Report;
 
 /// Whether a cut point is part of this expression's own flow: closures, `async` blocks and items have their own.
@@ -55,6 +55,11 @@ const ASYNC: Inside = Inside {
 const ITEM: Inside = Inside { place: "a nested function", way_out: "make that function a `#[fiber]` and `call!` it" };
 const GUARD: Inside = Inside { place: "a match guard", way_out: "bind it before the match: `let ok = step!(..);`" };
 const STEP: Inside = Inside { place: "another `step!` or `call!`", way_out: "bind it first: `let r = step!(..);`" };
+const BRANCH: Inside = Inside {
+    place: "a branch of `steps!`",
+    way_out: "a branch is one step by itself; what has several is a `#[fiber]` of its own: `spawn!` each and `wait_all!` for them",
+};
+const LIMIT: Inside = Inside { place: "the `limit` of a `steps!`", way_out: "bind it first: `let limit = step!(..);`" };
 const CONST: Inside = Inside { place: "a `const` block", way_out: "bind it outside: `let r = step!(..);`" };
 
 struct Misplaced<'r> {
@@ -92,17 +97,19 @@ impl<'ast> Visit<'ast> for Misplaced<'_> {
             self.cut(kind, span);
             // The body is parsed again, with its errors reported, when the function is lowered.
             let mut unreported = Report::default();
-            match kind {
-                CutKind::Step => {
-                    if let Some(step) = Step::parse(mac, &mut unreported) {
-                        self.within(STEP, |v| v.step(&step));
-                    }
-                }
-                CutKind::Call => {
-                    if let Some(call) = cut::parse_call(mac, &mut unreported) {
-                        self.visit_expr(&call);
-                    }
-                }
+            match cut::parse(kind, mac, &mut unreported) {
+                Some(Written::Step(step)) => self.within(STEP, |v| v.step(&step)),
+                Some(Written::Steps(steps)) => self.steps(&steps),
+                Some(
+                    Written::Call(value)
+                    | Written::Spawn(value)
+                    | Written::Sleep(value)
+                    | Written::SleepUntil(value)
+                    | Written::Wait(value)
+                    | Written::WaitAll(value),
+                ) => self.visit_expr(&value),
+                Some(Written::Recv { timeout, .. }) => timeout.iter().for_each(|t| self.visit_expr(t)),
+                None => {}
             }
         } else if let Some((kind, span)) = cut::find_in_tokens(&mac.tokens) {
             let name = mac.path.segments.last().map_or_else(String::new, |s| s.ident.to_string());
@@ -172,7 +179,31 @@ impl Misplaced<'_> {
             self.visit_expr(expr);
         }
         self.visit_expr(&step.body);
-        Leaves { report: self.report, loops: Vec::new(), any_loop: false }.visit_expr(&step.body);
+        self.stays(&step.body);
+    }
+
+    fn steps(&mut self, steps: &SideBySide) {
+        match steps {
+            SideBySide::Branches(branches) => {
+                for branch in branches {
+                    self.within(BRANCH, |v| v.visit_expr(branch));
+                    self.stays(branch);
+                }
+            }
+            SideBySide::Each { items, limit, body, .. } => {
+                self.visit_expr(items);
+                if let Some(limit) = limit {
+                    self.within(LIMIT, |v| v.visit_expr(limit));
+                }
+                self.within(BRANCH, |v| v.visit_expr(body));
+                self.stays(body);
+            }
+        }
+    }
+
+    /// Reports what would leave the body of a step.
+    fn stays(&mut self, body: &Expr) {
+        Leaves { report: self.report, loops: Vec::new(), any_loop: false }.visit_expr(body);
     }
 }
 
@@ -266,24 +297,16 @@ pub(crate) fn simple_name(pat: &Pat) -> Option<String> {
     .filter(|name| !name.is_empty())
 }
 
-/// The cut point that an expression is, through parentheses and, for `call!`, a following `?`.
+/// The cut point that an expression is, through parentheses and, where it belongs to it, a following `?`.
 pub(crate) fn as_cut(expr: &Expr) -> Option<(CutKind, &Macro, Option<Span>)> {
     match expr {
         Expr::Macro(e) => CutKind::of(&e.mac).map(|kind| (kind, &e.mac, None)),
         Expr::Paren(e) => as_cut(&e.expr),
         Expr::Group(e) => as_cut(&e.expr),
         Expr::Try(e) => match as_cut(&e.expr)? {
-            (CutKind::Call, mac, None) => Some((CutKind::Call, mac, Some(e.question_token.span))),
+            (kind, mac, None) if kind.takes_question() => Some((kind, mac, Some(e.question_token.span))),
             _ => None,
         },
         _ => None,
-    }
-}
-
-/// Parses the macro's arguments into the body of a cut point.
-pub(crate) fn parse_cut(kind: CutKind, mac: &Macro, question: Option<Span>, report: &mut Report) -> Option<CutBody> {
-    match kind {
-        CutKind::Step => Step::parse(mac, report).map(|step| CutBody::Step(Box::new(step))),
-        CutKind::Call => cut::parse_call(mac, report).map(|invocation| CutBody::Call { invocation, question }),
     }
 }

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use proc_macro2::Span;
 use syn::{Attribute, Expr, Ident, Label, Pat};
 
-use crate::cut::CutBody;
+use crate::cut::{CutBody, CutKind};
 use crate::flow::{Flow, JumpId, PointId};
 use crate::names::VarId;
 
@@ -26,8 +26,34 @@ pub(crate) struct Cut {
     /// Name without number: literal, `let` name, callee or `step`.
     pub(crate) base: String,
     pub(crate) explicit: bool,
+    /// Which macro it is, or is part of.
+    pub(crate) kind: CutKind,
+    /// What tells it apart from another one of the same derived name.
+    pub(crate) text: String,
     /// Where the macro stands.
     pub(crate) span: Span,
+}
+
+/// What the cut point that comes before a wait is called, behind the name of the wait.
+pub(crate) const PENDING: &str = " pending";
+
+impl Cut {
+    /// The name without number, for people: that of the macro as a whole.
+    pub(crate) fn title(&self) -> &str {
+        match self.body {
+            CutBody::Pending(_) => self.base.strip_suffix(PENDING).unwrap_or(&self.base),
+            _ => &self.base,
+        }
+    }
+
+    /// `step!(search)`, for people; `name` is the stored name.
+    pub(crate) fn shown(&self, name: &str) -> String {
+        let name = match self.body {
+            CutBody::Pending(_) => name.replacen(PENDING, "", 1),
+            _ => name.to_owned(),
+        };
+        format!("{}({name})", self.kind.written())
+    }
 }
 
 pub(crate) struct Block {

@@ -8,14 +8,18 @@ mod error;
 mod exact;
 mod fiber;
 mod forever;
+mod ide;
 mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
 
 pub use clock::{Clock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
+pub use fiber::closure::{RunFiber, stash};
+pub use fiber::events::{Event, EventKind, Events, Told};
 pub use fiber::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus};
 pub use fiber::log::Log;
+pub use fiber::managed::{Cursor, FiberFilter, Fibers, Page};
 pub use fiber::owner::{EndedFiber, RecoveredFiber, Recovery};
 pub use fiber::retention::Retention;
 pub use fiber::spawn::Spawn;
@@ -24,11 +28,14 @@ pub use forever::{Builder, Close, Forever};
 pub use store::FiberState;
 pub use store::sqlite::Durability;
 
+#[doc(hidden)]
+pub use ide::{__forever_ide_call, __forever_ide_recv, __forever_ide_spawn, __forever_ide_wait, __forever_ide_wait_all};
+
 /// What the code written by `#[fiber]` names. Not for people; it changes without notice.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::fiber::frame::{Frame, Locals, Save, Unreadable};
-    pub use crate::fiber::iter::Source;
+    pub use crate::fiber::iter::{Source, collected};
     pub use crate::fiber::keeps_order::{in_order, in_order_value};
     pub use crate::fiber::machine::{Cut, CutKind, END, Local, Machine};
     pub use crate::fiber::saved::{Saved, carried, none_like};
@@ -41,29 +48,13 @@ pub mod __private {
     /// What the cut-point macros are to editors, which see the body as it was written.
     pub mod ide {
         pub use crate::__forever_ide_call as call;
+        pub use crate::__forever_ide_recv as recv;
+        pub use crate::__forever_ide_sleep as sleep;
+        pub use crate::__forever_ide_sleep_until as sleep_until;
+        pub use crate::__forever_ide_spawn as spawn;
         pub use crate::__forever_ide_step as step;
+        pub use crate::__forever_ide_steps as steps;
+        pub use crate::__forever_ide_wait as wait;
+        pub use crate::__forever_ide_wait_all as wait_all;
     }
-}
-
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __forever_ide_step {
-    ($name:literal, $($rest:tt)+) => { $crate::__forever_ide_step!($($rest)+) };
-    ($option:ident = $value:expr, $($rest:tt)+) => {{ let _ = $value; $crate::__forever_ide_step!($($rest)+) }};
-    (|$op:pat_param| $body:expr) => {{ let $op: &$crate::Op = ::core::unimplemented!(); $body }};
-    ($body:expr) => { $body };
-}
-
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __forever_ide_call {
-    ($call:expr) => {
-        $crate::__forever_ide_call($call).await
-    };
-}
-
-/// The type of a `call!` for editors.
-#[doc(hidden)]
-pub async fn __forever_ide_call<F: Fiber>(_: F) -> std::result::Result<F::Output, F::Error> {
-    unimplemented!("only editors see this")
 }

@@ -21,7 +21,10 @@ async fn parks(damage: &str, why: &str, mend: &str) {
     world.held().await;
     drop(forever);
     world.died();
-    place.sql().execute_batch("CREATE TABLE parts_before AS SELECT * FROM parts; CREATE TABLE items_before AS SELECT * FROM log_items").unwrap();
+    place
+        .sql()
+        .execute_batch("CREATE TABLE parts_before AS SELECT * FROM parts; CREATE TABLE items_before AS SELECT * FROM log_items")
+        .unwrap();
     assert_eq!(place.change(damage), 1, "{damage}");
     let all = "SELECT group_concat(name || data) || (SELECT coalesce(group_concat(n || data), '') FROM log_items) FROM
                (SELECT name, data FROM parts UNION ALL SELECT 'main', data FROM snapshots)";

@@ -52,7 +52,10 @@ async fn a_checkpoint_writes_the_new_items_of_a_log_only() {
     world.open(2);
     world.held().await;
     let changed = Message { role: "user".into(), text: "kept".into() };
-    assert_eq!(place.document()["locals"]["transcript"], json!([message(0), changed, message(2), message(3), message(4), message(5), message(6)]));
+    assert_eq!(
+        place.document()["locals"]["transcript"],
+        json!([message(0), changed, message(2), message(3), message(4), message(5), message(6)])
+    );
 }
 
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,9 +1,12 @@
 //! `if`, `match` and `let .. else` with cut points in their arms.
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident};
+use syn::{Pat, PatType as Typed};
 
 use super::{Emit, Start, number};
 use crate::names::VarId;
+use crate::pattern;
+use crate::place;
 use crate::plan::{Storage, diverges};
 use crate::tree::{Arm, Bind, Branch, Head, Stmt, StmtKind};
 
@@ -187,7 +190,15 @@ impl Emit<'_> {
             }
             Head::LetElse { pat, init } => {
                 let (bound, otherwise) = (&arms[0], &arms[1]);
+                // A `match` takes no type; a place of the user's has one, and is not to be moved as a whole.
+                let is_ours = place::root(init).is_some_and(|root| root.to_string().starts_with("__value_"));
+                let stays = place::is_place(init) && !is_ours || pattern::bindings(pat).iter().any(|b| b.by_ref);
                 let init = self.rewrite_expr(init);
+                let (pat, init) = match pat {
+                    Pat::Type(typed) if stays => (&*typed.pat, init),
+                    Pat::Type(Typed { pat, ty, .. }) => (&**pat, emit!({ let init: #ty = #init; init })),
+                    pat => (pat, init),
+                };
                 emit!(match (#init) { #pat => #bound #[allow(unreachable_patterns)] _ => #otherwise })
             }
         }
@@ -235,12 +246,12 @@ impl Emit<'_> {
 
     /// The pattern that `start` gives for a statement, without emitting it again.
     fn start_pattern(&mut self, plain: &[Stmt], stmt: &Stmt) -> TokenStream {
-        let is_step =
-            matches!(&stmt.kind, StmtKind::Cut { cut, .. } if matches!(self.cx.body.cuts[*cut].body, crate::cut::CutBody::Step(_)));
-        let exports = self.exports(plain, is_step.then_some(stmt));
+        let is_call = |cut: usize| matches!(self.cx.body.cuts[cut].body, crate::cut::CutBody::Call { .. });
+        let cut = if let StmtKind::Cut { cut, .. } = &stmt.kind { Some(*cut) } else { None };
+        let exports = self.exports(plain, cut.is_some_and(|cut| !is_call(cut)).then_some(stmt));
         let names: Vec<_> = exports.iter().map(|v| self.export_name(*v)).collect();
         let last = match &stmt.kind {
-            StmtKind::Cut { .. } if !is_step => Some(emit!(invocation)),
+            StmtKind::Cut { .. } if cut.is_some_and(is_call) => Some(emit!(invocation)),
             StmtKind::Control { control: crate::tree::Control::Branch(_), .. } => Some(entry_var(stmt).to_token_stream()),
             _ => None,
         };

@@ -4,18 +4,22 @@ use quote::{ToTokens, quote_spanned};
 use syn::Expr;
 
 use super::{Emit, Start, number};
-use crate::cut::Step;
+use crate::cut::{CutBody, Step};
 use crate::names::{VarId, is_ours};
 use crate::plan::Storage;
 use crate::tree::{Bind, CutId, Stmt};
 
 impl Emit<'_> {
-    pub(super) fn start_step(&mut self, plain: &[Stmt], stmt: &Stmt, bind: &Bind, cut: CutId, step: &Step) -> Start {
+    /// Plain statements, a cut point's body, and the checkpoint behind it.
+    pub(super) fn start_cut(&mut self, plain: &[Stmt], stmt: &Stmt, bind: &Bind, cut: CutId, body: &CutBody) -> Start {
         let exports = self.exports(plain, Some(stmt));
         let live = self.cx.plan.needed.at_cut.get(&cut).cloned().unwrap_or_default();
         let witnessed = self.witness(&exports, &live);
         let code = self.plain(plain);
-        let body = self.step_body(cut, step);
+        let body = match body {
+            CutBody::Step(step) => self.step_body(cut, step),
+            other => self.body(stmt, cut, other),
+        };
         self.open.extend(plain.iter().chain([stmt]).flat_map(|s| &s.declares));
         let bound = match bind {
             Bind::Let { attrs, pat } => {
@@ -23,6 +27,7 @@ impl Emit<'_> {
                 let witness = self.witness_of(&stmt.declares);
                 emit!(#(#attrs)* let #pat = #body; #witness)
             }
+            Bind::Discard | Bind::Tail if body.is_empty() => TokenStream::new(),
             Bind::Discard | Bind::Tail => emit!(#body;),
         };
         let checkpoint = self.checkpoint(cut);
@@ -102,7 +107,7 @@ impl Emit<'_> {
     }
 
     /// Where errors about a cut point as a whole point.
-    fn cut_span(&self, cut: CutId) -> Span {
+    pub(super) fn cut_span(&self, cut: CutId) -> Span {
         Span::mixed_site().located_at(self.cx.body.cuts[cut].span)
     }
 

@@ -72,7 +72,7 @@ impl Emit<'_> {
     }
 
     /// The items of a borrowed loop, with the check that what they come from keeps its order.
-    fn in_order(&self, items: &syn::Expr) -> syn::Expr {
+    pub(super) fn in_order(&self, items: &syn::Expr) -> syn::Expr {
         let private = self.cx.private;
         if place::is_place(items) {
             return syn::parse_quote_spanned!(items.span()=> #private::in_order_value(#items));

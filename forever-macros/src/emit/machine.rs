@@ -6,6 +6,7 @@ use syn::{GenericParam, Ident};
 
 use super::savable;
 
+use crate::cut::CutBody;
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::signature::Signature;
@@ -118,6 +119,7 @@ impl Machine<'_> {
         });
         let resources: Vec<_> = resources.collect();
         let fiber = Ident::new("fiber", Span::mixed_site());
+        let macros = crate::cut::names();
         let params = sig.arguments.iter().map(|a| {
             let (pat, ty) = (&a.pat, &a.ty);
             emit!(let #pat: #ty = ::core::unimplemented!();)
@@ -149,7 +151,7 @@ impl Machine<'_> {
                 }
                 #[cfg(rust_analyzer)]
                 #head {
-                    use #private::ide::{call, step};
+                    use #private::ide::{#(#macros),*};
                     #(#resources)*
                     #(#params)*
                     #original
@@ -192,6 +194,8 @@ pub(crate) fn table(options: &Options, signature: &Signature, private: &syn::Pat
             arguments: &[#(#arguments),*],
             cuts: &[#(#cuts),*],
             first: #first,
+            // The topics of its `recv!`s, each once.
+            topics: &[],
             migrate: #migrate,
         }
     }
@@ -201,14 +205,18 @@ fn cut_entry(body: &Body, plan: &Plan, cut: usize, private: &syn::Path) -> Token
     let source = &body.cuts[cut];
     let (name, of) = (&plan.names[cut].0, number32(plan.names[cut].1));
     let (explicit, next) = (source.explicit, numbers(&plan.next[cut], private));
-    let (kind, was) = match &source.body {
-        crate::cut::CutBody::Step(step) => (emit!(Step), optional(step.was.as_ref())),
-        crate::cut::CutBody::Call { .. } => (emit!(Call), emit!(::core::option::Option::None)),
-    };
+    let (kind, was) = (
+        kind(source),
+        match &source.body {
+            CutBody::Step(step) => optional(step.was.as_ref()),
+            _ => emit!(::core::option::Option::None),
+        },
+    );
     let body_text = match &source.body {
-        crate::cut::CutBody::Step(step) if plan.names[cut].1 > 1 => fingerprint(&step.body),
-        crate::cut::CutBody::Call { invocation, .. } if plan.names[cut].1 > 1 => fingerprint(invocation),
-        _ => String::new(),
+        _ if plan.names[cut].1 <= 1 => String::new(),
+        CutBody::Step(step) => fingerprint(&crate::text::whole(&step.body)),
+        CutBody::Call { invocation, .. } => fingerprint(&crate::text::whole(invocation)),
+        _ => fingerprint(&source.text),
     };
     let locals = plan.kept[cut].iter().map(|kept| {
         let (key, of, result) = (&kept.key, number32(kept.of), kept.result);
@@ -225,9 +233,22 @@ fn cut_entry(body: &Body, plan: &Plan, cut: usize, private: &syn::Path) -> Token
     }
 }
 
-/// A short text that differs where the tokens do (FNV-1a, the same in every build).
-fn fingerprint(tokens: &impl ToTokens) -> String {
-    let text = crate::lower::whole(tokens);
+/// What the runtime calls a kind of cut point.
+fn kind(cut: &crate::tree::Cut) -> TokenStream {
+    match &cut.body {
+        CutBody::Step(_) => emit!(Step),
+        CutBody::Call { .. } => emit!(Call),
+        CutBody::Spawn(_) => emit!(Spawn),
+        CutBody::Sleep(_) => emit!(Sleep),
+        CutBody::Pending(_) => emit!(Pending),
+        CutBody::Recv { .. } => emit!(Recv),
+        CutBody::Wait { .. } | CutBody::WaitAll { .. } => emit!(Wait),
+        CutBody::Steps(_) => emit!(Steps),
+    }
+}
+
+/// A short text that differs where the text does (FNV-1a, the same in every build).
+fn fingerprint(text: &str) -> String {
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     format!("{hash:016x}")
 }

@@ -75,14 +75,12 @@ impl Emit<'_> {
         let what = match &info.key {
             Some(key) if name.starts_with("__rest_") => format!("what is left of the loop over `{key}`"),
             Some(key) if name.starts_with("__value_") => format!("the value of `{key}`"),
+            Some(key) if name.starts_with("__items_") => format!("what `{}` goes over", key.trim_end_matches(" items")),
             Some(key) => format!("`{key}`"),
             None => format!("`{name}`"),
         };
-        let kind = match self.cx.body.cuts[cut].body {
-            crate::cut::CutBody::Step(_) => "step!",
-            crate::cut::CutBody::Call { .. } => "call!",
-        };
-        format!("{what} is kept across `{kind}({})`, but its type `{{Self}}` cannot be saved", self.cx.plan.names[cut].0)
+        let shown = self.cx.body.cuts[cut].shown(&self.cx.plan.names[cut].0);
+        format!("{what} is kept across `{shown}`, but its type `{{Self}}` cannot be saved")
     }
 }
 

@@ -4,30 +4,9 @@ use std::collections::BTreeSet;
 use syn::{Expr, Stmt};
 
 use super::{Names, VarId, VarKind, assign_all};
-use crate::cut::CutBody;
 use crate::flow::{Flow, JumpId};
 
 impl Names<'_> {
-    /// The body of a cut point.
-    pub(super) fn cut(&mut self, body: &mut CutBody) -> Flow {
-        match body {
-            CutBody::Call { invocation, .. } => self.expr(invocation),
-            CutBody::Step(step) => {
-                let mut flow = Flow::Nothing;
-                for option in [&mut step.retry, &mut step.timeout].into_iter().flatten() {
-                    flow.push(self.expr(option));
-                }
-                self.scopes.push(Vec::new());
-                if let Some(op) = &mut step.op {
-                    self.pattern(op, &VarKind::Given);
-                }
-                flow.push(self.expr(&mut step.body));
-                self.scopes.pop();
-                flow
-            }
-        }
-    }
-
     pub(super) fn expr(&mut self, expr: &mut Expr) -> Flow {
         match expr {
             Expr::Path(path) => match path.path.get_ident().map(ToString::to_string).and_then(|name| self.lookup(&name)) {
@@ -44,6 +23,7 @@ impl Names<'_> {
             },
             Expr::Macro(e) => self.macro_call(&mut e.mac),
             Expr::Assign(e) => {
+                self.changed(&e.left);
                 let mut flow = self.expr(&mut e.right);
                 flow.push(self.assignee(&mut e.left));
                 flow
@@ -64,12 +44,21 @@ impl Names<'_> {
                     flow.push(Flow::Either(vec![Flow::Nothing, self.expr(&mut e.right)]));
                     flow
                 }
-                _ => {
+                op => {
+                    if crate::place::is_assignment(op) {
+                        self.changed(&e.left);
+                    }
                     let mut flow = self.expr(&mut e.left);
                     flow.push(self.expr(&mut e.right));
                     flow
                 }
             },
+            Expr::Reference(e) => {
+                if e.mutability.is_some() {
+                    self.changed(&e.expr);
+                }
+                self.expr(&mut e.expr)
+            }
             Expr::Block(e) => {
                 let Some(label) = &e.label else { return self.stmts(&mut e.block.stmts) };
                 let (id, name) = (self.fresh_jump(), label.name.ident.to_string());
@@ -251,7 +240,7 @@ impl Names<'_> {
     }
 
     /// What a closure or `async` block takes from outside: everything it mentions, when it is made.
-    fn captures(&self, body: &Flow) -> Flow {
+    pub(super) fn captures(&self, body: &Flow) -> Flow {
         let mut mentioned = BTreeSet::new();
         body.mentioned(&mut mentioned);
         let outer: BTreeSet<VarId> = self.scopes.iter().flatten().map(|(_, id)| *id).collect();
@@ -296,7 +285,6 @@ fn parts(expr: &mut Expr) -> Vec<&mut Expr> {
         Expr::Paren(e) => vec![&mut e.expr],
         Expr::Range(e) => [e.start.as_deref_mut(), e.end.as_deref_mut()].into_iter().flatten().collect(),
         Expr::RawAddr(e) => vec![&mut e.expr],
-        Expr::Reference(e) => vec![&mut e.expr],
         Expr::Repeat(e) => vec![&mut e.expr, &mut e.len],
         Expr::Try(e) => vec![&mut e.expr],
         Expr::Tuple(e) => e.elems.iter_mut().collect(),

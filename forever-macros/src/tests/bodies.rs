@@ -434,6 +434,67 @@ async fn research(io: Res<Io>, plan: Plan) -> anyhow::Result<Vec<String>> {
     Ok(notes)
 }"#,
     ),
+    (
+        "sleep",
+        r#"
+async fn research(io: Res<Io>, fiber: String, due: SystemTime) -> anyhow::Result<String> {
+    let days = step!(io.days(&fiber).await?);
+    sleep!(Duration::from_secs(86_400 * days));
+    while step!("more", io.more().await?) {
+        sleep_until!(due);
+    }
+    Ok(fiber)
+}"#,
+    ),
+    (
+        "recv",
+        r#"
+async fn research(io: Res<Io>, mut topic: String) -> anyhow::Result<String> {
+    let wanted: bool = recv!("approval");
+    if wanted && recv!("sure") {
+        while let Some(line) = recv!("line", timeout = Duration::from_secs(60)) {
+            topic.push_str(line);
+        }
+    }
+    let () = recv!("go # 1");
+    Ok(topic)
+}"#,
+    ),
+    (
+        "spawn_and_wait",
+        r"
+async fn research(io: Res<Io>, topics: Vec<String>) -> anyhow::Result<u32> {
+    let first = spawn!(search(step!(io.first().await?)));
+    let mut handles = Vec::new();
+    for topic in topics {
+        handles.push(spawn!(search(topic)));
+    }
+    let found = wait!(&first)?;
+    let again = wait!(first);
+    let all = wait_all!(handles);
+    Ok(found + again.unwrap_or(0) + all.len() as u32)
+}",
+    ),
+    (
+        "steps",
+        r"
+async fn research(io: Res<Io>, topic: String) -> anyhow::Result<u32> {
+    let mut found = Vec::new();
+    let (web, library) = steps!(io.web(&topic).await?, { let shelf = io.shelf(&found).await?; io.library(&topic, shelf).await? });
+    found.push(web);
+    found.push(library);
+    Ok(found.len() as u32)
+}",
+    ),
+    (
+        "steps_for_each",
+        r"
+async fn research(io: Res<Io>, topics: Vec<String>, limit: usize) -> anyhow::Result<Vec<u32>> {
+    let pages = steps!(for topic in &topics, limit = limit, io.search(topic).await?);
+    let ranks = steps!(for (topic, page) in topics.into_iter().zip(pages), io.rank(topic, page).await?);
+    Ok(ranks)
+}",
+    ),
 ];
 
 /// Much of the language in one function.
@@ -484,6 +545,15 @@ where
             break Point { x: step!(io.x().await?), y: -weigh(a, step!({ io.y().await? })) as i64 };
         }
     };
+    sleep!(Duration::from_secs(notes.len() as u64));
+    while let Some(note) = recv!("note", timeout = Duration::from_secs(60)) {
+        notes.push(note);
+    }
+    let helper = spawn!(count(title.clone(), n_of(recv!("helpers"))));
+    let (lengths, first) = steps!(io.lengths(&notes).await?, io.first(&title).await?);
+    notes.extend(steps!(for (n, note) in lengths.iter().zip(&notes), limit = 2 * LIMIT, { io.cut(note, *n).await? }));
+    let helped = wait!(&helper)? + wait_all!([helper]).len() as u32 + first;
+    sleep_until!(io.due(helped));
     let total = (a + 1) * step!("price", io.price().await?) + last.x[step!("at", io.at().await?)];
     let names = { let title = title.len(); step!("names", async { io.names(title).await }.await?) };
     unsafe { step!("raw", io.raw().await?) };

@@ -34,6 +34,16 @@ const WORDS: &[&str] = &[
     "call",
     "step !",
     "call !",
+    "sleep !",
+    "sleep_until !",
+    "recv !",
+    "recv ! (\"topic\")",
+    "spawn !",
+    "wait !",
+    "wait_all !",
+    "steps !",
+    "for x in y ,",
+    "limit =",
     "x",
     "y",
     "plan",
@@ -183,6 +193,16 @@ fn no_tokens_make_the_macro_panic() {
         survives(&a, &b, seed);
         survives(&quote!(), &quote!(async fn #name(#a) -> Result<(), E> { #b }), seed);
         survives(&quote!(), &quote!(async fn #name(x: u32, plan: Plan) -> Result<(), E> { let y = step!(#a); #b; step!(#c); Ok(x) }), seed);
+        survives(
+            &quote!(),
+            &quote!(async fn #name(x: u32, plan: Plan) -> Result<(), E> { let y = steps!(#a, #c); recv!(#b); wait!(#c) }),
+            seed,
+        );
+        survives(
+            &quote!(),
+            &quote!(async fn #name(x: u32, plan: Plan) -> Result<(), E> { steps!(for #a in #b, #c); sleep!(#c); spawn!(x(#c)) }),
+            seed,
+        );
         survives(
             &quote!(),
             &quote!(async fn #name(x: u32) -> Result<(), E> { if #a { step!(y) } for plan in #b { step!(plan); } match x { #c => step!(y) } }),

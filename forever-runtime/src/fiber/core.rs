@@ -8,7 +8,9 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::Resources;
+use super::events::{Event, EventKind, Listeners};
 use super::live::Live;
+use super::messages::Topics;
 use super::owner::Owners;
 use super::registry::Registry;
 use super::retention::Retention;
@@ -19,6 +21,9 @@ use crate::store::Store;
 
 /// How long tasks that were told to stop at once may take to be dropped; one that blocks its thread is not waited for longer.
 const DROP_TIME: Duration = Duration::from_secs(1);
+
+/// How many fibers may be on their way from the store into memory at a time.
+const ENTERING: usize = 512;
 
 /// One open runtime. Tasks hold it; it does not keep them alive.
 #[derive(Debug)]
@@ -32,6 +37,10 @@ pub(crate) struct Core {
     /// The agents, who own fibers and say what becomes of them.
     pub(crate) owners: Arc<dyn Owners>,
     pub(crate) settings: Settings,
+    pub(crate) listeners: Listeners,
+    pub(crate) topics: Topics,
+    /// Lets so many fibers be on their way from the store into memory at a time.
+    pub(crate) entering: Arc<Semaphore>,
     /// Lets fibers that died often in one at a time.
     pub(crate) suspects: Arc<Semaphore>,
     async_runtime: Handle,
@@ -81,6 +90,9 @@ impl Core {
             owners,
             settings,
             live: Arc::default(),
+            listeners: Listeners::default(),
+            topics: Topics::default(),
+            entering: Arc::new(Semaphore::new(ENTERING)),
             suspects: Arc::new(Semaphore::new(1)),
             async_runtime,
             tasks: Mutex::default(),
@@ -91,6 +103,11 @@ impl Core {
 
     pub(crate) fn now_ms(&self) -> i64 {
         clock::ms(self.clock.now())
+    }
+
+    /// Tells whoever listens what has happened to a fiber.
+    pub(crate) fn tell(&self, fiber: &str, name: &str, what: impl FnOnce() -> EventKind) {
+        self.listeners.tell(|| Event { fiber: fiber.into(), name: name.into(), time: self.clock.now(), kind: what() });
     }
 
     pub(crate) fn is_closing(&self) -> bool {
@@ -142,6 +159,7 @@ impl Core {
             tasks.abort_all();
             race(drain(&mut tasks), tokio::time::sleep(DROP_TIME)).await;
         }
+        self.listeners.close();
         let stored = self.store.close(self.now_ms()).await;
         *closed = true;
         stored
@@ -207,6 +225,7 @@ impl Drop for Owner {
     fn drop(&mut self) {
         self.core.closing.send_replace(true);
         self.core.live.close();
+        self.core.listeners.close();
         self.core.tasks().abort_all();
         self.core.store.abandon();
     }

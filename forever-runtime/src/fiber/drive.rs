@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use super::frame::{Frame, Run, Stopped};
+use super::within;
 use super::{Fiber, FiberContext};
 
 /// How a run ended.
@@ -29,7 +30,9 @@ pub(crate) async fn drive<F: Fiber>(start: Option<F>, ctx: &FiberContext, mut fr
 async fn run_to_end<F: Fiber>(start: Option<F>, ctx: &FiberContext, frame: &mut Frame, run: &Arc<Run>) -> Ended<F::Output, F::Error> {
     let mut future = pin!(F::drive(start, ctx, frame));
     poll_fn(|cx| {
+        let within = within::enter(run);
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
+        drop(within);
         match polled {
             Err(payload) => Poll::Ready(Ended::Panicked(panic_message(payload.as_ref()))),
             Ok(Poll::Ready(result)) => Poll::Ready(Ended::Returned(result)),

@@ -4,6 +4,7 @@
 //! or on its way to the cut point it resumes into; on the way only restores happen. What cannot go on (a local that cannot
 //! be read, a checkpoint that cannot be written) is put down in `Stop`, and the future never becomes ready: the driver sees
 //! the reason and drops it, so no error type of the user's is needed.
+use std::any::{Any, TypeId};
 use std::convert::Infallible;
 use std::future::Future;
 use std::ops::RangeInclusive;
@@ -11,16 +12,20 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use super::core::Link;
+use super::events::EventKind;
+use super::handle::FiberErrorKind;
 use super::machine::{CutKind, Machine};
 use super::op::Ops;
 use super::parts::{Changes, Kept, Named};
 use super::saved::Saved;
 use super::snapshot::Snapshot;
 use super::{Fiber, FiberContext};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::exact::logs::StoredLogs;
+use crate::store::{Message, NewFiber, Wait};
 
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -33,6 +38,63 @@ pub(crate) trait Sink: Send + Sync {
 
     /// Stores a checkpoint; it is durable when the future is ready.
     fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// The time on the runtime's clock. Without a runtime everything that can be waited for by time is over.
+    fn now_ms(&self) -> i64 {
+        i64::MAX
+    }
+
+    /// Ready when `duration` has passed on the runtime's clock.
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(duration))
+    }
+
+    /// Tells what happens to the fiber.
+    fn tell(&self, what: EventKind) {
+        let _ = what;
+    }
+
+    /// The oldest message of a topic.
+    fn message(&self, topic: &'static str) -> BoxFuture<'_, Result<Option<Message>, Error>> {
+        let _ = topic;
+        Box::pin(async { Ok(None) })
+    }
+
+    /// Says what the function takes on a topic: `Err` says why a text is not it.
+    fn takes(&self, topic: &'static str, check: fn(&str) -> Result<(), String>) {
+        let _ = (topic, check);
+    }
+
+    /// What became of another fiber; `None` while it has not ended.
+    fn ended<'a>(&'a self, fiber: &'a str) -> BoxFuture<'a, Result<Option<FiberEnd>, Error>> {
+        let _ = fiber;
+        Box::pin(async { Err(Error::new(ErrorKind::Setup, "other fibers need a runtime")) })
+    }
+
+    /// Makes a child of an invocation, to be stored with the next checkpoint.
+    fn child(&self, name: &'static str, function: TypeId, args: String) -> Result<NewFiber, Error> {
+        let _ = (name, function, args);
+        Err(Error::new(ErrorKind::Setup, "other fibers need a runtime"))
+    }
+
+    /// Stores what one of several steps side by side has given.
+    fn arrive(&self, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// What [`Sink::arrive`] stored since checkpoint `number`.
+    fn arrived(&self, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>, Error>>;
+
+    /// Stores what a closure fiber keeps.
+    fn stash(&self, data: String) -> BoxFuture<'_, Result<(), Error>> {
+        let _ = data;
+        Box::pin(async {
+            Err(Error::new(ErrorKind::Setup, "a `#[fiber]` keeps its locals by itself; in a step, stash with `|op| op.stash(..)`"))
+        })
+    }
+
+    /// What [`Sink::stash`] stored last.
+    fn stashed(&self) -> Option<String> {
+        None
+    }
 
     /// Stores what is known of a step that has not finished; durable when the future is ready. Replaces the op's last record.
     fn save_op(&self, record: OpRecord) -> BoxFuture<'_, Result<(), Error>>;
@@ -67,6 +129,35 @@ pub(crate) struct Checkpoint {
     pub(crate) finished_op: Option<String>,
     /// What changes beside `snapshot`, in the same transaction.
     pub(crate) changes: Changes,
+    /// What else is to happen in the same transaction.
+    pub(crate) outbox: Outbox,
+}
+
+/// What a cut point puts down for the checkpoint that follows.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    /// The message that was received, and goes.
+    pub(crate) received: Option<i64>,
+    /// Whether what steps side by side have left is taken up.
+    pub(crate) joined: bool,
+    /// Children, with their invocations.
+    pub(crate) children: Vec<(NewFiber, Box<dyn Any + Send>)>,
+}
+
+impl std::fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Outbox { received, joined, children } = self;
+        write!(f, "received {received:?}, joined {joined}, {} children", children.len())
+    }
+}
+
+/// How another fiber ended.
+#[derive(Debug)]
+pub(crate) enum FiberEnd {
+    /// With this result, text of [`crate::exact`].
+    Completed(String),
+    /// Without one.
+    Not(FiberErrorKind, String),
 }
 
 /// Why a fiber stopped without returning.
@@ -78,6 +169,8 @@ pub(crate) enum Stopped {
     Failed(String),
     /// The store failed: nobody's fault, try again.
     Interrupted(Error),
+    /// There is nothing to do until something happens.
+    Waiting(Wait),
 }
 
 /// What all frames of one run share.
@@ -88,27 +181,51 @@ pub(crate) struct Run {
     pub(crate) ops: Ops,
     /// What is stored beside the snapshot.
     kept: Mutex<Kept>,
+    outbox: Mutex<Outbox>,
     stopped: Mutex<Option<Stopped>>,
+}
+
+impl std::fmt::Debug for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Run").field("checkpoints", &self.checkpoints).finish_non_exhaustive()
+    }
 }
 
 impl Run {
     /// The first run of a fiber.
     pub(crate) fn first(fiber: &str, sink: Arc<dyn Sink>) -> Arc<Self> {
-        Arc::new(Run { sink, checkpoints: AtomicU64::new(0), ops: Ops::first(fiber), kept: Mutex::default(), stopped: Mutex::new(None) })
+        Run::at(sink, 0, Ops::first(fiber))
     }
 
     /// A later run, from its start or from a snapshot, after `checkpoints` in all earlier ones.
     pub(crate) fn again(fiber: &str, sink: Arc<dyn Sink>, checkpoints: u64) -> Arc<Self> {
         let ops = Ops::again(fiber, checkpoints);
-        Arc::new(Run { sink, checkpoints: AtomicU64::new(checkpoints), ops, kept: Mutex::default(), stopped: Mutex::new(None) })
+        Run::at(sink, checkpoints, ops)
     }
 
+    fn at(sink: Arc<dyn Sink>, checkpoints: u64, ops: Ops) -> Arc<Self> {
+        let checkpoints = AtomicU64::new(checkpoints);
+        Arc::new(Run { sink, checkpoints, ops, outbox: Mutex::default(), kept: Mutex::default(), stopped: Mutex::new(None) })
+    }
+
+    /// What is stored beside the snapshot.
     pub(crate) fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What the next checkpoint takes along.
+    pub(crate) fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn stop(&self, why: Stopped) {
         self.stopped.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+    }
+
+    /// Puts down why the run does not go on, and is never ready: the driver drops it at its next look.
+    pub(crate) async fn halt<T>(&self, why: Stopped) -> T {
+        self.stop(why);
+        std::future::pending().await
     }
 
     pub(crate) fn take_stopped(&self) -> Option<Stopped> {
@@ -371,7 +488,8 @@ async fn commit(run: Arc<Run>, written: Result<Written, String>, at: &'static st
             let changes = run.kept().commit(named);
             let number = run.checkpoints.fetch_add(1, Ordering::Relaxed) + 1;
             let finished_op = run.ops.take_finished();
-            match run.sink.commit(Checkpoint { snapshot, at, number, finished_op, changes }).await {
+            let outbox = std::mem::take(&mut *run.outbox());
+            match run.sink.commit(Checkpoint { snapshot, at, number, finished_op, changes, outbox }).await {
                 Ok(()) => return,
                 Err(error) => Stopped::Interrupted(error),
             }
@@ -424,7 +542,7 @@ impl Locals {
     /// The value of a local that only some cut points keep.
     pub fn maybe<T: Saved>(&mut self, name: &str) -> Result<Option<T>, Unreadable> {
         let Some(text) = self.values.remove(name) else { return Ok(None) };
-        match T::restore(text.get(), &self.logs) {
+        match T::restore_with(text.get(), &self.logs) {
             Ok(value) => Ok(Some(value)),
             Err(why) => {
                 let what = match self.step {

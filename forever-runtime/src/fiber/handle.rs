@@ -9,8 +9,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::core::Link;
+use super::frame::FiberEnd;
 use super::live::{Phase, Stop};
-use super::within;
+use super::{managed, within};
 use crate::clock::from_ms;
 use crate::error::{Error, chain};
 use crate::exact;
@@ -59,6 +60,19 @@ impl<T> FiberHandle<T> {
             status.reason = Some(why.to_string());
         }
         Ok(status)
+    }
+
+    /// Tells the fiber, and every fiber that it has spawned, to end.
+    ///
+    /// When this returns the wish is stored: the fiber will be `cancelled`, whatever happens to the process. One that does not run
+    /// has ended by then. One that runs is asked first ([`Op::cancelled`](crate::Op::cancelled),
+    /// [`FiberContext::cancelled`](crate::FiberContext::cancelled)), stops at its next checkpoint, and is dropped where it is after
+    /// the [grace](crate::Builder::cancel_grace).
+    ///
+    /// # Errors
+    /// When there is no such fiber, it has ended, or the store fails.
+    pub async fn cancel(&self, reason: &str) -> Result<(), Error> {
+        managed::cancel(&self.link.core()?, &self.id, reason).await
     }
 
     async fn find(&self) -> Result<FiberRow, FiberError> {
@@ -122,6 +136,14 @@ impl<T: DeserializeOwned> FiberHandle<T> {
             }
             // The sender is in `entry`, so the wait cannot fail.
             let _ = phase.changed().await;
+        }
+    }
+
+    /// What the fiber's end, as it is stored, gives.
+    pub(crate) fn ended(&self, end: FiberEnd) -> Result<T, FiberError> {
+        match end {
+            FiberEnd::Completed(text) => self.value(&text),
+            FiberEnd::Not(kind, reason) => Err(self.error(kind, reason)),
         }
     }
 
@@ -189,6 +211,12 @@ pub struct FiberStatus {
     pub name: String,
     /// Its idempotency key.
     pub key: Option<String>,
+    /// Whether it is a closure.
+    pub is_closure: bool,
+    /// The agent that it belongs to: its class and its name.
+    pub agent: Option<(String, String)>,
+    /// The id of the fiber that spawned it, while that is there.
+    pub parent: Option<String>,
     /// Where it stands.
     pub state: FiberState,
     /// Why it failed, was cancelled, interrupted or parked.
@@ -208,11 +236,14 @@ pub struct FiberStatus {
 }
 
 impl FiberStatus {
-    fn of(row: FiberRow) -> Self {
+    pub(crate) fn of(row: FiberRow) -> Self {
         FiberStatus {
             id: row.id,
             name: row.name,
             key: row.key,
+            is_closure: row.closure,
+            agent: row.agent.map(|agent| (agent.class, agent.name)),
+            parent: row.parent,
             state: row.state,
             reason: row.reason,
             metadata: row.metadata.and_then(|text| serde_json::from_str(&text).ok()),

@@ -81,17 +81,32 @@ impl<I> AnySource<I> {
     where
         I: IntoIterator<Item = T>,
     {
-        let items = AnySource(self.0.take()).into_inner().into_iter();
-        let (at_least, at_most) = items.size_hint();
-        let items: VecDeque<T> = if at_least > LIMIT {
-            too_many()
-        } else if at_most.is_some_and(|most| most <= LIMIT) {
-            items.collect()
-        } else {
-            items.take(LIMIT + 1).collect()
-        };
-        if items.len() > LIMIT { too_many() } else { Items::Rest(items) }
+        Items::Rest(all(AnySource(self.0.take()).into_inner()))
     }
+}
+
+/// What a `steps!(for ..)` goes over.
+///
+/// # Panics
+/// When there are more items than a snapshot should hold.
+#[doc(hidden)]
+#[track_caller]
+pub fn collected<I: IntoIterator>(items: I) -> Vec<I::Item> {
+    all(items).into()
+}
+
+#[track_caller]
+fn all<I: IntoIterator>(items: I) -> VecDeque<I::Item> {
+    let items = items.into_iter();
+    let (at_least, at_most) = items.size_hint();
+    let items: VecDeque<I::Item> = if at_least > LIMIT {
+        too_many()
+    } else if at_most.is_some_and(|most| most <= LIMIT) {
+        items.collect()
+    } else {
+        items.take(LIMIT + 1).collect()
+    };
+    if items.len() > LIMIT { too_many() } else { items }
 }
 
 /// Implemented by nothing: says why `for x in iterator.by_ref()` is refused.

@@ -104,6 +104,8 @@ impl Drop for Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     fibers: Mutex<HashMap<Arc<str>, Weak<Entry>>>,
+    /// Fibers whose tasks were dropped under way, kept so that nobody waits for one in vain.
+    dropped: Mutex<Vec<Arc<Entry>>>,
 }
 
 impl Live {
@@ -189,18 +191,22 @@ impl Alive {
     }
 
     /// The fiber is not live any more, unless it was entered again meanwhile.
-    fn leave(&self, phase: Phase) {
+    fn leave(&self, phase: Phase) -> bool {
         let mut control = self.entry.control.lock().unwrap_or_else(PoisonError::into_inner);
-        if control.as_ref().is_some_and(|there| Arc::ptr_eq(there, &self.control)) {
+        let mine = control.as_ref().is_some_and(|there| Arc::ptr_eq(there, &self.control));
+        if mine {
             *control = None;
             self.entry.phase.send_replace(phase);
         }
+        mine
     }
 }
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        // Without effect unless the task was dropped under way.
-        self.leave(Phase::Stopped(Stop::Closed));
+        let under_way = self.leave(Phase::Stopped(Stop::Closed));
+        if let Some(live) = self.entry.live.upgrade().filter(|_| under_way) {
+            live.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&self.entry));
+        }
     }
 }

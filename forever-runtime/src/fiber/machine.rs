@@ -26,6 +26,8 @@ pub struct Machine {
     pub cuts: &'static [Cut],
     /// The cuts that may come first; [`END`] if the function may end without one.
     pub first: &'static [u32],
+    /// What it receives on: the topics of its `recv!`s, each once.
+    pub topics: &'static [&'static str],
     /// `migrate = path`.
     pub migrate: Option<fn(Snapshot) -> Result<Snapshot, BoxError>>,
 }

@@ -3,8 +3,10 @@
 //! `machine` is the static description that the macro writes; `frame` is one activation of a machine, the only thing
 //! generated code talks to; `saved` and `iter` say what can be kept across a cut point.
 
+pub(crate) mod closure;
 pub(crate) mod core;
 pub(crate) mod drive;
+pub(crate) mod events;
 pub(crate) mod frame;
 pub(crate) mod handle;
 pub(crate) mod iter;
@@ -13,6 +15,8 @@ pub(crate) mod layout;
 mod live;
 pub(crate) mod log;
 pub(crate) mod machine;
+pub(crate) mod managed;
+pub(crate) mod messages;
 pub(crate) mod op;
 pub(crate) mod owner;
 pub(crate) mod parts;
@@ -23,11 +27,13 @@ pub(crate) mod retry;
 mod runner;
 pub(crate) mod saved;
 pub(crate) mod side;
+mod sink;
 mod snapshot;
 pub(crate) mod spawn;
 pub(crate) mod step;
 pub(crate) mod timer;
 pub(crate) mod waits;
+pub(crate) mod waking;
 pub(crate) mod within;
 
 use std::any::Any;
@@ -39,7 +45,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::clock::{Clock, SystemClock};
-use frame::{Frame, Locals, Save, Unreadable};
+use frame::{Frame, Locals, Run, Save, Unreadable};
 pub use keeps_order::KeepsOrder;
 pub use layout::{Drift, Layout, Problem, layout};
 use machine::Machine;
@@ -84,7 +90,7 @@ pub trait Fiber: Send + Sized + 'static {
 
 /// What a fiber can give back: anything that serde can write and read again, and that can be sent to another thread.
 #[diagnostic::on_unimplemented(
-    message = "the value of a fiber is stored, but its type `{Self}` cannot be saved",
+    message = "the value of a fiber, of a branch of `steps!` and of a `recv!` is stored, but its type `{Self}` cannot be saved",
     label = "cannot be saved",
     note = "derive `serde::Serialize` and `serde::Deserialize` for it; it must also be `Send` and hold no references"
 )]
@@ -125,17 +131,18 @@ impl<T, E> IsResult for Result<T, E> {
 #[derive(Debug)]
 pub struct FiberContext {
     id: String,
-    name: &'static str,
+    name: Arc<str>,
     resuming: bool,
     resources: Resources,
     clock: Arc<dyn Clock>,
+    run: Option<Arc<Run>>,
 }
 
 impl FiberContext {
     /// A context without a runtime behind it.
     #[cfg_attr(not(feature = "testing"), allow(dead_code, reason = "for the testing kit"))]
     pub(crate) fn new(id: String, resources: Resources) -> Self {
-        FiberContext { id, name: "", resuming: false, resources, clock: Arc::new(SystemClock::new()) }
+        FiberContext { id, name: "".into(), resuming: false, resources, clock: Arc::new(SystemClock::new()), run: None }
     }
 
     /// The fiber's id.
@@ -145,7 +152,7 @@ impl FiberContext {
 
     /// The stored name of the fiber's function.
     pub fn name(&self) -> &str {
-        self.name
+        &self.name
     }
 
     /// Whether this run began in the middle, from a snapshot.
@@ -156,6 +163,19 @@ impl FiberContext {
     /// The runtime's clock.
     pub fn clock(&self) -> &dyn Clock {
         &*self.clock
+    }
+
+    /// Ready when the fiber is asked to stop, because it is cancelled or because the runtime closes.
+    pub async fn cancelled(&self) {
+        match &self.run {
+            Some(run) => run.ops.asked_to_stop().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Whether the fiber is asked to stop.
+    pub fn is_cancelled(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.ops.is_asked_to_stop())
     }
 
     /// # Panics

@@ -13,7 +13,8 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
-use super::frame::{Frame, OpRecord, Run, Stopped};
+use super::events::EventKind;
+use super::frame::{Frame, OpRecord, Run, Sink, Stopped};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
 
@@ -48,6 +49,11 @@ impl Ops {
         }
     }
 
+    /// Whether the store may have something of what began after so many checkpoints.
+    pub(crate) fn may_be_recorded(&self, checkpoints: u64) -> bool {
+        self.recorded_at.load(Ordering::Relaxed) == checkpoints
+    }
+
     /// The op that ends with the checkpoint that is being written.
     pub(crate) fn take_finished(&self) -> Option<String> {
         locked(&self.finished).take()
@@ -55,6 +61,16 @@ impl Ops {
 
     fn finish_later(&self, id: &str) {
         *locked(&self.finished) = Some(id.to_owned());
+    }
+
+    /// Ready when the fiber is asked to stop.
+    pub(crate) async fn asked_to_stop(&self) {
+        // The sender is in `self`, so the wait cannot fail.
+        let _ = self.stop.subscribe().wait_for(|asked| *asked).await;
+    }
+
+    pub(crate) fn is_asked_to_stop(&self) -> bool {
+        *self.stop.borrow()
     }
 
     /// Asks the fiber to stop: every [`Op::cancelled`] becomes ready.
@@ -109,7 +125,7 @@ impl Op {
         let checkpoints = run.checkpoints.load(Ordering::Relaxed);
         let id = stable_id(&run.ops.fiber, function, step, checkpoints);
         let mut state = State::default();
-        if run.ops.recorded_at.load(Ordering::Relaxed) == checkpoints {
+        if run.ops.may_be_recorded(checkpoints) {
             match run.sink.load_op(&id).await {
                 Ok(None) => {}
                 Ok(Some(record)) => {
@@ -147,6 +163,7 @@ impl Op {
     pub async fn stash<V: Serialize + ?Sized>(&self, value: &V) -> Result<()> {
         let text = self.text_of(value)?;
         self.shared.write(|state| state.stash = Some(text)).await;
+        self.sink().tell(EventKind::Stashed);
         Ok(())
     }
 
@@ -167,13 +184,12 @@ impl Op {
     ///
     /// A body that watches it can end early and keep what it has; one that does not is dropped in the end.
     pub async fn cancelled(&self) {
-        // The sender lives as long as the run, which the op holds.
-        let _ = self.shared.run.ops.stop.subscribe().wait_for(|asked| *asked).await;
+        self.shared.run.ops.asked_to_stop().await;
     }
 
     /// Whether the fiber is asked to stop.
     pub fn is_cancelled(&self) -> bool {
-        *self.shared.run.ops.stop.borrow()
+        self.shared.run.ops.is_asked_to_stop()
     }
 
     /// The op of the attempt that comes now.
@@ -189,6 +205,10 @@ impl Op {
     /// Stores how many attempts have failed; never ready if that cannot be stored.
     pub(crate) async fn record_failed(&self, failed: u32) {
         self.shared.write(|state| state.failed = failed).await;
+    }
+
+    pub(crate) fn sink(&self) -> &dyn Sink {
+        &*self.shared.run.sink
     }
 
     pub(crate) fn step(&self) -> &'static str {
@@ -301,6 +321,7 @@ pub(crate) mod tests {
         arguments: &[],
         cuts: &[cut("first"), cut("second")],
         first: &[0],
+        topics: &[],
         migrate: None,
     };
 
@@ -330,6 +351,14 @@ pub(crate) mod tests {
     }
 
     impl Sink for Store {
+        fn arrive(&self, _: u64, _: u32, _: String) -> BoxFuture<'_, Result<(), Error>> {
+            self.answer("arrive".to_owned(), ())
+        }
+
+        fn arrived(&self, _: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>, Error>> {
+            self.answer("arrived".to_owned(), Vec::new())
+        }
+
         fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>> {
             let finished = checkpoint.finished_op.and_then(|id| locked(&self.ops).remove(&id));
             self.answer(format!("commit {} ends {}", checkpoint.at, finished.map_or("nothing".to_owned(), |op| op.step)), ())

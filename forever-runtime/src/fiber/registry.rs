@@ -10,10 +10,10 @@ use super::drive::{Ended, drive, panic_message};
 use super::frame::{BoxFuture, Frame, Run, Stopped, load_arguments};
 use super::machine::Machine;
 use super::snapshot::Snapshot;
-use super::{Fiber, FiberContext, Layout, Needs};
+use super::{Failure, Fiber, FiberContext, Layout, Needs, Value};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exact;
-use crate::store::{Stored, StoredLayout};
+use crate::store::{Stored, StoredLayout, Wait};
 
 /// What a run came to.
 #[derive(Debug)]
@@ -23,6 +23,9 @@ pub(crate) enum Outcome {
     Failed(String),
     Parked(String),
     Interrupted(Error),
+    Waiting(Wait),
+    /// It was not entered: it has ended, or is told to.
+    Over,
 }
 
 /// Where a run begins.
@@ -74,8 +77,12 @@ impl Registry {
 
     /// The entry of `F` itself.
     pub(crate) fn of<F: Fiber>(&self) -> Result<Arc<dyn Known>> {
-        let name = F::MACHINE.name;
-        self.get(name).filter(|k| k.function() == TypeId::of::<F>()).ok_or_else(|| {
+        self.of_function(F::MACHINE.name, TypeId::of::<F>())
+    }
+
+    /// The entry of a function itself, and not of another one of its name.
+    pub(crate) fn of_function(&self, name: &str, function: TypeId) -> Result<Arc<dyn Known>> {
+        self.get(name).filter(|k| k.function() == function).ok_or_else(|| {
             Error::new(ErrorKind::NotRegistered, format!("fiber `{name}` is not registered: add `.fiber::<{name}>()` before `.open()`"))
         })
     }
@@ -201,6 +208,11 @@ async fn from_start<F: Fiber>(call: F, ctx: FiberContext, run: Arc<Run>) -> Outc
 }
 
 fn settle<F: Fiber>(ended: Ended<F::Output, F::Error>) -> Outcome {
+    settle_value(ended)
+}
+
+/// What a run came to, without its types.
+pub(crate) fn settle_value<T: Value, E: Failure>(ended: Ended<T, E>) -> Outcome {
     match ended {
         Ended::Returned(Ok(value)) => match guarded(|| exact::to_string(&value).map_err(|e| e.to_string())) {
             Ok(text) => Outcome::Completed(text),
@@ -213,6 +225,7 @@ fn settle<F: Fiber>(ended: Ended<F::Output, F::Error>) -> Outcome {
         // What is stored cannot be read: to try again is no help.
         Ended::Stopped(Stopped::Interrupted(error)) if error.kind() == ErrorKind::Value => Outcome::Parked(chain(&error)),
         Ended::Stopped(Stopped::Interrupted(error)) => Outcome::Interrupted(error),
+        Ended::Stopped(Stopped::Waiting(wait)) => Outcome::Waiting(wait),
     }
 }
 

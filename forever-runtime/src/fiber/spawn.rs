@@ -8,27 +8,31 @@ use tokio::sync::oneshot;
 
 use super::Fiber;
 use super::core::{Core, Link, Owner};
-use super::frame::save_arguments;
+use super::events::EventKind;
+use super::frame::{BoxFuture, save_arguments};
 use super::handle::FiberHandle;
+use super::live::Alive;
+use super::owner::AgentId;
 use super::runner::{FiberTask, Turn};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
-use crate::store::{Accepted, FiberRow, NewFiber};
+use crate::store::{Accepted, FiberRow, NewFiber, Seq};
 
 /// A fiber about to be started; made by [`Forever::spawn`](crate::Forever::spawn), started by `.await`.
 #[derive(Debug)]
 #[must_use = "a fiber is started when this is awaited"]
 pub struct Spawn<F> {
-    owner: Arc<Owner>,
+    link: Link,
     call: F,
     id: Option<String>,
     key: Option<String>,
     metadata: Option<Result<String, String>>,
+    agent: Option<AgentId>,
 }
 
 impl<F: Fiber> Spawn<F> {
-    pub(crate) fn new(owner: Arc<Owner>, call: F) -> Self {
-        Spawn { owner, call, id: None, key: None, metadata: None }
+    pub(crate) fn new(link: Link, call: F) -> Self {
+        Spawn { link, call, id: None, key: None, metadata: None, agent: None }
     }
 
     /// Gives the fiber this id, in place of one made by the runtime. If there is a fiber with it, that one is joined.
@@ -50,47 +54,104 @@ impl<F: Fiber> Spawn<F> {
         self
     }
 
+    /// Makes it a fiber of an agent, which stays in memory while it runs, and says what becomes of it when it was interrupted. A joined
+    /// fiber keeps its own.
+    pub fn agent(mut self, class: impl Into<String>, name: impl Into<String>) -> Self {
+        self.agent = Some(AgentId { class: class.into(), name: name.into() });
+        self
+    }
+
     async fn start(self) -> Result<FiberHandle<F::Output>> {
-        let Spawn { owner, call, id, key, metadata } = self;
-        let core = &owner.core;
+        let Spawn { link, call, id, key, metadata, agent } = self;
+        let core = &link.core()?;
         let name = F::MACHINE.name;
         let refused = |kind, why: String| Error::new(kind, format!("failed to start fiber `{name}`: {why}"));
         let known = core.registry.of::<F>()?;
-        if [&id, &key].into_iter().flatten().any(String::is_empty) {
-            return Err(refused(ErrorKind::Value, "an id or key must not be empty".into()));
-        }
+        check_ids(id.as_deref(), key.as_deref()).map_err(|why| refused(ErrorKind::Value, why))?;
+        check_agent(core, agent.as_ref()).map_err(|why| refused(ErrorKind::Setup, why))?;
         let args = save_arguments(&call).map_err(|why| refused(ErrorKind::Value, why))?;
         let metadata = metadata.transpose().map_err(|why| refused(ErrorKind::Value, format!("its metadata cannot be saved: {why}")))?;
         let asked_id = id.clone();
         let id = id.unwrap_or_else(|| core.clock.id());
-        let new = NewFiber { id: id.clone(), name: name.to_owned(), key: key.clone(), args: args.clone(), metadata, now_ms: core.now_ms() };
-
-        // The task that will run the fiber also stores it: a caller that goes away in between leaves nothing half done.
-        let (tell, told) = oneshot::channel();
-        let task_core = Arc::clone(core);
-        let task_id = id.clone();
-        core.start(async move {
-            let seq = match task_core.store.accept(new).await {
-                Ok(Accepted::New(seq)) => seq,
-                Ok(Accepted::Existing(row)) => return drop(tell.send(Ok(Some(row)))),
-                Err(error) => return drop(tell.send(Err(error))),
-            };
-            let alive = task_core.live.enter(&task_id, name);
-            drop(tell.send(Ok(None)));
-            FiberTask { core: task_core, known, seq, alive, turn: Turn::default() }.begin(Box::new(call)).await;
-        })?;
-        let there = told.await.unwrap_or_else(|_| Err(Error::closed())).map_err(|e| {
+        let new = NewFiber {
+            id: id.clone(),
+            name: name.to_owned(),
+            key: key.clone(),
+            closure: false,
+            args: args.clone(),
+            metadata,
+            agent: agent.clone(),
+            parent: None,
+            now_ms: core.now_ms(),
+        };
+        let of_task = Arc::clone(core);
+        let there = accept(core, new, move |seq, alive| {
+            let task = FiberTask { core: of_task, known, seq, agent, alive, turn: Turn::default(), entering: None };
+            Box::pin(task.begin(Box::new(call)))
+        });
+        let there = there.await.map_err(|e| {
             let kind = e.kind();
             refused(kind, "it could not be stored".into()).because(e)
         })?;
-        let Some(there) = there else { return Ok(FiberHandle::new(Link::Owner(owner), id, name, true)) };
+        let Some(there) = there else { return Ok(FiberHandle::new(link, id, name, true)) };
         joins(&there, name, &args, asked_id.as_deref(), key.as_deref()).map_err(|why| refused(ErrorKind::Conflict, why))?;
-        Ok(FiberHandle::new(Link::Owner(owner), there.id, name, false))
+        Ok(FiberHandle::new(link, there.id, name, false))
     }
 }
 
+/// The longest id or key, in bytes.
+const LONGEST_ID: usize = 512;
+
+/// Whether an id and a key can be those of a fiber; says why not.
+pub(crate) fn check_ids(id: Option<&str>, key: Option<&str>) -> Result<(), String> {
+    for (what, text) in [("id", id), ("key", key)].into_iter().filter_map(|(what, text)| Some((what, text?))) {
+        if text.trim().is_empty() {
+            return Err(format!("an {what} must not be empty or blank").replace("an key", "a key"));
+        }
+        if text.len() > LONGEST_ID {
+            return Err(format!("its {what} has {} bytes, more than the {LONGEST_ID} that are allowed", text.len()));
+        }
+    }
+    Ok(())
+}
+
+/// Whether there can be such an agent; says why not.
+pub(crate) fn check_agent(core: &Core, agent: Option<&AgentId>) -> Result<(), String> {
+    match agent {
+        Some(agent) if !core.owners.knows(&agent.class) => {
+            Err(format!("agent class `{}` is not registered: add it with `.agent::<..>(..)` before `.open()`", agent.class))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Stores a fiber and runs it; gives the one that has its id or key, if there is one.
+///
+/// The task that will run the fiber also stores it: a caller that goes away in between leaves nothing half done.
+pub(crate) async fn accept(
+    core: &Arc<Core>,
+    new: NewFiber,
+    run: impl FnOnce(Seq, Alive) -> BoxFuture<'static, ()> + Send + 'static,
+) -> Result<Option<Box<FiberRow>>> {
+    let (tell, told) = oneshot::channel();
+    let of_task = Arc::clone(core);
+    core.start(async move {
+        let (id, name) = (new.id.clone(), new.name.clone());
+        let seq = match of_task.store.accept(new).await {
+            Ok(Accepted::New(seq)) => seq,
+            Ok(Accepted::Existing(row)) => return drop(tell.send(Ok(Some(row)))),
+            Err(error) => return drop(tell.send(Err(error))),
+        };
+        let alive = of_task.live.enter(&id, &name);
+        of_task.tell(&id, &name, || EventKind::Spawned);
+        drop(tell.send(Ok(None)));
+        run(seq, alive).await;
+    })?;
+    told.await.unwrap_or_else(|_| Err(Error::closed()))
+}
+
 /// Whether a spawn that found `there` meant it; says why not.
-fn joins(there: &FiberRow, name: &str, args: &str, id: Option<&str>, key: Option<&str>) -> Result<(), String> {
+pub(crate) fn joins(there: &FiberRow, name: &str, args: &str, id: Option<&str>, key: Option<&str>) -> Result<(), String> {
     let what = match (id, key) {
         (Some(id), _) if id == there.id => format!("id `{id}`"),
         (_, Some(key)) => format!("key `{key}`"),

@@ -6,6 +6,8 @@
 use std::future::Future;
 use std::time::Duration;
 
+use super::core::race;
+use super::events::EventKind;
 use super::frame::Frame;
 use super::op::Op;
 use super::retry::Retry;
@@ -65,9 +67,9 @@ impl<E> Attempts<E> {
         E: From<Error>,
     {
         let Some(limit) = self.timeout else { return self.run(body).await };
-        let step = self.op.step();
+        let (step, over) = (self.op.step(), self.op.sink().sleep(limit));
         self.run(async move {
-            tokio::time::timeout(limit, body).await.unwrap_or_else(|_| {
+            race(body, over).await.unwrap_or_else(|| {
                 let message = format!("step `{step}` took longer than {limit:?}");
                 Err(Error::new(ErrorKind::Timeout, message).into())
             })
@@ -89,7 +91,8 @@ impl<E> Attempts<E> {
         };
         drop(error);
         self.op.record_failed(failed).await;
-        tokio::time::sleep(wait).await;
+        self.op.sink().tell(EventKind::StepRetried { step: self.op.step(), failed });
+        self.op.sink().sleep(wait).await;
         None
     }
 }

@@ -124,11 +124,12 @@ pub(crate) async fn run(core: Arc<Core>) {
             // A runtime that closes leaves what is due for the next one.
             let _ = core.start(ring(Arc::clone(&core), alarm.of));
         }
-        let sleep = core.timer.next().map_or(LONGEST_SLEEP, |at| {
-            let left = at.saturating_sub(core.now_ms()).max(0);
-            Duration::from_millis(left.unsigned_abs()).min(LONGEST_SLEEP)
-        });
-        let woken = race(core.timer.changed.notified(), core.clock.sleep(sleep));
+        let Some(next) = core.timer.next() else {
+            race(core.timer.changed.notified(), core.closing()).await;
+            continue;
+        };
+        let left = Duration::from_millis(next.saturating_sub(core.now_ms()).max(0).unsigned_abs());
+        let woken = race(core.timer.changed.notified(), core.clock.sleep(left.min(LONGEST_SLEEP)));
         race(woken, core.closing()).await;
     }
 }

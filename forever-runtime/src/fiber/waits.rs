@@ -3,15 +3,20 @@
 //! Each is two cut points to the macro: one that keeps what is waited for (a deadline, a handle), and one with what came of it.
 //! In between the fiber leaves memory: the second one's future is never ready while there is nothing for it, and the driver
 //! drops the run. It is entered again at the first one.
+use std::any::TypeId;
 use std::borrow::Borrow;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::frame::Frame;
+use super::frame::{Frame, Run, Stopped, save_arguments};
 use super::handle::{FiberError, FiberHandle};
 use super::{Fiber, Value};
+use crate::error::{Error, ErrorKind, chain};
+use crate::store::Wait;
+use crate::{clock, exact};
 
 /// When a wait ends, kept in the snapshot so that it is fixed once.
 #[doc(hidden)]
@@ -19,47 +24,92 @@ use super::{Fiber, Value};
 #[serde(transparent)]
 pub struct Deadline(Option<i64>);
 
+impl Deadline {
+    fn after(now_ms: i64, duration: Duration) -> Self {
+        Deadline(Some(now_ms.saturating_add(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))))
+    }
+}
+
 impl Frame {
     /// The end of a `sleep!` that begins now.
     pub fn deadline_in(&self, duration: Duration) -> Deadline {
-        let _ = duration;
-        todo!()
+        Deadline::after(self.run.sink.now_ms(), duration)
     }
 
     /// The end of a `sleep_until!`.
     pub fn deadline_at(&self, time: impl Into<SystemTime>) -> Deadline {
-        let _ = time.into();
-        todo!()
+        Deadline(Some(clock::ms(time.into())))
     }
 
     /// The end of a `recv!` that begins now; never without a timeout.
     pub fn deadline_of(&self, timeout: Option<Duration>) -> Deadline {
-        let _ = timeout;
-        todo!()
+        timeout.map_or(Deadline(None), |timeout| self.deadline_in(timeout))
     }
 
     /// Ready when the deadline has passed.
     pub fn until(&self, deadline: Deadline) -> impl Future<Output = ()> + Send + use<> {
-        let _ = deadline;
-        async { todo!() }
+        let run = Arc::clone(&self.run);
+        async move {
+            if !run.has_passed(deadline) {
+                run.leave::<()>(Wait { due_ms: deadline.0, ..Wait::default() }).await;
+            }
+        }
     }
 
     /// The next message of a topic; its consumption is part of the next checkpoint.
     pub fn receive<T: Value>(&self, topic: &'static str) -> impl Future<Output = T> + Send + use<T> {
-        let _ = topic;
-        async { todo!() }
+        let received = self.receive_until(topic, Deadline(None));
+        async move {
+            match received.await {
+                Some(value) => value,
+                None => unreachable!("without a deadline there is nothing but a message"),
+            }
+        }
     }
 
     /// The next message of a topic, or `None` when the deadline has passed.
     pub fn receive_until<T: Value>(&self, topic: &'static str, deadline: Deadline) -> impl Future<Output = Option<T>> + Send + use<T> {
-        let _ = (topic, deadline);
-        async { todo!() }
+        let (run, name) = (Arc::clone(&self.run), self.machine.name);
+        async move {
+            run.sink.takes(topic, |text| exact::from_str::<T>(text).map(drop).map_err(|e| unreadable::<T>(&e)));
+            let message = match run.sink.message(topic).await {
+                Ok(message) => message,
+                Err(error) => run.halt(Stopped::Interrupted(error)).await,
+            };
+            let Some(message) = message else {
+                if run.has_passed(deadline) {
+                    return None;
+                }
+                return run.leave(Wait { due_ms: deadline.0, topic: Some(topic.to_owned()), ..Wait::default() }).await;
+            };
+            match exact::from_str(&message.data) {
+                Ok(value) => {
+                    run.outbox().received = Some(message.seq);
+                    Some(value)
+                }
+                Err(why) => {
+                    let why = unreadable::<T>(&why);
+                    run.halt(Stopped::Parked(format!("a message to `{name}` on topic `{topic}` {why}; it is kept"))).await
+                }
+            }
+        }
     }
 
     /// Makes a child; it is stored and started with the next checkpoint.
     pub fn spawn<F: Fiber>(&self, call: F) -> impl Future<Output = FiberHandle<F::Output>> + Send + use<F> {
-        let _ = call;
-        async { todo!() }
+        let (run, parent) = (Arc::clone(&self.run), self.machine.name);
+        async move {
+            let name = F::MACHINE.name;
+            let child = save_arguments(&call).map_err(|why| Error::new(ErrorKind::Value, why));
+            match child.and_then(|args| run.sink.child(name, TypeId::of::<F>(), args)) {
+                Ok(child) => {
+                    let handle = FiberHandle::new(run.sink.link(), child.id.as_str(), name, true);
+                    run.outbox().children.push((child, Box::new(call)));
+                    handle
+                }
+                Err(error) => run.halt(Stopped::Failed(format!("`{parent}` cannot spawn `{name}`: {}", chain(&error)))).await,
+            }
+        }
     }
 
     /// What a `wait!` waits for.
@@ -74,13 +124,39 @@ impl Frame {
 
     /// What came of a fiber.
     pub fn join<T: Value>(&self, handle: &FiberHandle<T>) -> impl Future<Output = Result<T, FiberError>> + Send + use<T> {
-        let _ = handle;
-        async { todo!() }
+        let joined = self.join_all(std::slice::from_ref(handle));
+        async move { joined.await.pop().expect("one handle, one result") }
     }
 
     /// What came of several fibers, in their order.
     pub fn join_all<T: Value>(&self, handles: &[FiberHandle<T>]) -> impl Future<Output = Vec<Result<T, FiberError>>> + Send + use<T> {
-        let _ = handles;
-        async { todo!() }
+        let (run, handles) = (Arc::clone(&self.run), handles.to_vec());
+        async move {
+            let mut ends = Vec::with_capacity(handles.len());
+            let mut open = Vec::new();
+            for handle in &handles {
+                match run.sink.ended(handle.id()).await {
+                    Ok(Some(end)) => ends.push(handle.ended(end)),
+                    Ok(None) => open.push(handle.id().to_owned()),
+                    Err(error) => run.halt(Stopped::Interrupted(error)).await,
+                }
+            }
+            if open.is_empty() { ends } else { run.leave(Wait { fibers: open, ..Wait::default() }).await }
+        }
+    }
+}
+
+fn unreadable<T>(why: &impl std::fmt::Display) -> String {
+    format!("cannot be read as `{}`: {why}", std::any::type_name::<T>())
+}
+
+impl Run {
+    fn has_passed(&self, deadline: Deadline) -> bool {
+        deadline.0.is_some_and(|due| due <= self.sink.now_ms())
+    }
+
+    /// Lets the fiber leave memory until something happens.
+    async fn leave<T>(&self, wait: Wait) -> T {
+        self.halt(Stopped::Waiting(wait)).await
     }
 }

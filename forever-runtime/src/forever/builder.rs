@@ -9,9 +9,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::core::{Core, Owner, Parts, Settings};
 use crate::fiber::owner::NoOwners;
 use crate::fiber::registry::Registry;
-use crate::fiber::retention::Retention;
+use crate::fiber::retention::{self, Retention};
 use crate::fiber::timer::{self, Timer};
-use crate::fiber::{Fiber, Resources, recovery};
+use crate::fiber::{Fiber, Resources, recovery, waking};
 use crate::store::Store;
 use crate::store::sqlite::{Durability, Sqlite};
 
@@ -125,12 +125,15 @@ impl Builder {
             Some(Place::Memory) => Arc::new(Sqlite::in_memory().await?),
             None => return Err(Error::new(ErrorKind::Setup, "no database was named: call `.sqlite(path)` or `.in_memory()`")),
         };
+        let mut timer = Timer::default();
+        timer.on(waking::WAITS, waking::ring());
+        timer.on(retention::RETENTION, retention::ring());
         let parts = Parts {
             store,
             registry,
             resources: self.resources,
             clock: self.clock,
-            timer: Timer::default(),
+            timer,
             owners: Arc::new(NoOwners),
             settings: self.settings,
         };
@@ -139,6 +142,7 @@ impl Builder {
         let core = &forever.owner.core;
         core.start(timer::run(Arc::clone(core)))?;
         recovery::recover(core).await?;
+        retention::set_alarm(core);
         Ok(forever)
     }
 }

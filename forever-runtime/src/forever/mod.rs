@@ -9,11 +9,19 @@ use std::time::Duration;
 
 pub use builder::Builder;
 
-use crate::error::Result;
-use crate::fiber::Fiber;
+use serde::Serialize;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::fiber::closure::RunFiber;
 use crate::fiber::core::{Link, Owner};
+use crate::fiber::events::Events;
 use crate::fiber::handle::{FiberError, FiberHandle};
+use crate::fiber::managed::{self, FiberFilter, Fibers};
+use crate::fiber::messages;
+use crate::fiber::owner::Recovery;
 use crate::fiber::spawn::{self, Spawn};
+use crate::fiber::{Failure, Fiber, FiberContext, Value};
+use crate::store::{Again, Find};
 
 /// How long [`Forever::close`] lets steps in flight go on.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
@@ -55,7 +63,7 @@ impl Forever {
     /// When its function is not registered, an argument cannot be saved, the id or key belongs to a fiber with another function
     /// or other arguments, the store fails, or the runtime is closed.
     pub fn spawn<F: Fiber>(&self, call: F) -> Spawn<F> {
-        Spawn::new(Arc::clone(&self.owner), call)
+        Spawn::new(self.link(), call)
     }
 
     /// Starts a fiber and waits for its result.
@@ -69,7 +77,17 @@ impl Forever {
 
     /// The handle of a fiber by its id. That there is none is told by the handle's `wait` and `status`.
     pub fn handle<F: Fiber>(&self, id: &str) -> FiberHandle<F::Output> {
-        FiberHandle::new(Link::Owner(Arc::clone(&self.owner)), id, F::MACHINE.name, false)
+        FiberHandle::new(self.link(), id, F::MACHINE.name, false)
+    }
+
+    /// The handle of any fiber by its id, closures too; the caller says what it gives.
+    ///
+    /// # Errors
+    /// When there is none, or the store cannot be read.
+    pub async fn find<T>(&self, id: &str) -> Result<FiberHandle<T>> {
+        let row = self.owner.core.store.find(Find::Id(id.to_owned())).await?;
+        let row = row.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no fiber with id `{id}`")))?;
+        Ok(FiberHandle::new(self.link(), row.id, row.name, false))
     }
 
     /// The handle of the fiber that was spawned with a key.
@@ -78,6 +96,101 @@ impl Forever {
     /// When there is none, it is of another function, or the store cannot be read.
     pub async fn by_key<F: Fiber>(&self, key: &str) -> Result<FiberHandle<F::Output>> {
         spawn::by_key::<F>(&self.owner, key).await
+    }
+
+    /// Sends `value` to a fiber, which takes it with `recv!(topic)`. When this returns it is stored, and it is received once, in the order
+    /// of the sends.
+    ///
+    /// # Errors
+    /// When there is no such fiber, it has ended, its function receives nothing on this topic or something else, or the store fails.
+    pub async fn send<V: Serialize + ?Sized>(&self, id: &str, topic: &str, value: &V) -> Result<()> {
+        messages::send(&self.owner.core, id, topic, value).await
+    }
+
+    /// The fibers, by page: `forever.fibers().state(FiberState::Failed).limit(20).await?`.
+    pub fn fibers(&self) -> Fibers {
+        Fibers::new(self.link())
+    }
+
+    /// Tells a fiber, and every fiber that it has spawned, to end; see [`FiberHandle::cancel`].
+    ///
+    /// # Errors
+    /// When there is no such fiber, it has ended, or the store fails.
+    pub async fn cancel(&self, id: &str, reason: &str) -> Result<()> {
+        managed::cancel(&self.owner.core, id, reason).await
+    }
+
+    /// Lets a fiber that failed, is parked or interrupted go on from its last checkpoint.
+    ///
+    /// # Errors
+    /// When there is no such fiber, it stands otherwise, it is a closure, or the store fails.
+    pub async fn resume(&self, id: &str) -> Result<()> {
+        managed::again(&self.owner.core, id, Again::FromSnapshot).await
+    }
+
+    /// Lets a fiber that failed, was cancelled, is parked or interrupted begin anew, with its arguments. Its snapshot goes.
+    ///
+    /// # Errors
+    /// When there is no such fiber, it stands otherwise, it is a closure, or the store fails.
+    pub async fn restart(&self, id: &str) -> Result<()> {
+        managed::again(&self.owner.core, id, Again::FromStart).await
+    }
+
+    /// Says by hand what becomes of a fiber that is interrupted or parked: `forever.resolve(id, Recovery::complete(&report)?)`.
+    ///
+    /// # Errors
+    /// When there is no such fiber, it stands otherwise, or the store fails.
+    pub async fn resolve(&self, id: &str, how: Recovery) -> Result<()> {
+        managed::resolve(&self.owner.core, id, how).await
+    }
+
+    /// Deletes fibers that have ended, with everything that is stored of them; says how many.
+    ///
+    /// # Errors
+    /// When the filter asks for fibers that have not ended, or the store fails.
+    pub async fn delete(&self, filter: FiberFilter) -> Result<u64> {
+        managed::delete(&self.owner.core, filter).await
+    }
+
+    /// What happens to fibers from now on.
+    pub fn events(&self) -> Events {
+        self.owner.core.listeners.listen()
+    }
+
+    /// Runs a closure as a fiber: no macro, no arguments, no resume in the middle. What it keeps by hand with
+    /// [`FiberContext::stash`](crate::FiberContext::stash) outlives the process, and its agent's recovery hook gets it.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let forever = forever::Forever::builder().in_memory().open().await?;
+    /// let imported: u64 = forever
+    ///     .run_fiber("import", |ctx| async move {
+    ///         let mut done = 0;
+    ///         while done < 3 {
+    ///             done += 1;
+    ///             ctx.stash(&done).await?;
+    ///         }
+    ///         Ok::<_, forever::Error>(done)
+    ///     })
+    ///     .await?;
+    /// assert_eq!(imported, 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn run_fiber<C, F, T, E>(&self, name: impl Into<String>, closure: C) -> RunFiber<C>
+    where
+        C: FnOnce(FiberContext) -> F + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+        T: Value,
+        E: Failure + 'static,
+    {
+        RunFiber::new(self.link(), name.into(), closure)
+    }
+
+    fn link(&self) -> Link {
+        Link::Owner(Arc::clone(&self.owner))
     }
 
     /// Closes the runtime: each fiber stops at its next checkpoint, and then the database is let go of. Fibers that have not

@@ -3,7 +3,10 @@ use std::future::Future;
 use std::sync::Arc;
 
 use super::sqlite::{Durability, Sqlite};
-use super::{Accepted, Aside, End, FiberRow, FiberState, Find, NewFiber, NewSnapshot, Seq, Store, StoredLayout};
+use super::{
+    Accepted, Again, Aside, Asked, End, FiberRow, FiberState, Find, NewFiber, NewMessage, NewSnapshot, Seq, Store, StoredLayout,
+    Unfinished, Wait, Waits, Which,
+};
 use crate::fiber::frame::OpRecord;
 use crate::fiber::parts::Changes;
 
@@ -16,6 +19,16 @@ async fn conforms<S: Store + 'static, M: Future<Output = S>>(make: impl Fn() -> 
     ends_with_a_result_or_an_error(&make().await).await;
     counts_deaths_of_running_fibers_only(&make().await).await;
     keeps_records_of_steps_until_they_finish(&make().await).await;
+    wakes_what_is_due_and_nothing_else(&make().await).await;
+    keeps_messages_until_they_are_received(&make().await).await;
+    wakes_a_parent_when_all_its_children_have_ended(&make().await).await;
+    makes_children_with_the_checkpoint_or_not_at_all(&make().await).await;
+    cancels_a_fiber_and_all_below_it(&make().await).await;
+    lets_a_stopped_fiber_run_again(&make().await).await;
+    resolves_only_what_has_stopped(&make().await).await;
+    keeps_what_has_arrived_until_it_is_joined(&make().await).await;
+    keeps_the_last_stash(&make().await).await;
+    lists_by_page_and_deletes_what_has_ended(&make().await).await;
     keeps_what_others_do_together_apart(Arc::new(make().await)).await;
     refuses_everything_when_closed(&make().await).await;
 }
@@ -41,6 +54,9 @@ fn new(id: &str, key: Option<&str>) -> NewFiber {
         id: id.to_owned(),
         name: "work".to_owned(),
         key: key.map(str::to_owned),
+        closure: false,
+        agent: None,
+        parent: None,
         args: r#"{"n":1}"#.to_owned(),
         metadata: Some(r#"{"by":"test"}"#.to_owned()),
         now_ms: 1000,
@@ -56,6 +72,9 @@ fn snapshot(number: u64) -> NewSnapshot {
         layout: None,
         finished_op: None,
         changes: Changes::default(),
+        received: None,
+        joined: false,
+        children: Vec::new(),
     }
 }
 
@@ -216,4 +235,202 @@ async fn refuses_everything_when_closed(store: &impl Store) {
     assert!(store.find(Find::Id("a".into())).await.unwrap_err().is_closed());
     assert!(store.close(10).await.unwrap_err().is_closed());
     store.abandon();
+}
+
+fn ids(fibers: &[Unfinished]) -> Vec<&str> {
+    fibers.iter().map(|f| f.id.as_str()).collect()
+}
+
+async fn wakes_what_is_due_and_nothing_else(store: &impl Store) {
+    let until = |due_ms| Wait { due_ms: Some(due_ms), ..Wait::default() };
+    let (a, b, c) = (accept(store, "a").await, accept(store, "b").await, accept(store, "c").await);
+    assert_eq!(store.next_due().await.unwrap(), None);
+    assert_eq!(store.wait(a, until(30), 10).await.unwrap(), Waits::Yes);
+    assert_eq!(store.wait(b, until(20), 10).await.unwrap(), Waits::Yes);
+    assert_eq!(store.wait(c, until(10), 10).await.unwrap(), Waits::No);
+    assert_eq!(row(store, "a").await.state, FiberState::Waiting);
+    assert_eq!(row(store, "c").await.state, FiberState::Running);
+    assert_eq!(unfinished(store).await, [("c".to_owned(), 0)]);
+
+    assert_eq!(store.next_due().await.unwrap(), Some(20));
+    assert!(store.take_due(19, 9).await.unwrap().is_empty());
+    assert_eq!(ids(&store.take_due(30, 1).await.unwrap()), ["b"]);
+    assert_eq!(ids(&store.take_due(30, 9).await.unwrap()), ["a"]);
+    assert!(store.take_due(99, 9).await.unwrap().is_empty());
+    assert_eq!(row(store, "a").await.state, FiberState::Pending);
+    assert_eq!(store.next_due().await.unwrap(), None);
+
+    // A death of the process while it waited or was about to be entered is no death of the fiber.
+    store.recover(40).await.unwrap();
+    assert_eq!((row(store, "a").await.deaths, row(store, "a").await.state), (0, FiberState::Pending));
+}
+
+fn message(to: &str, topic: &str, data: &str) -> NewMessage {
+    NewMessage { to: to.to_owned(), topic: topic.to_owned(), data: data.to_owned(), now_ms: 50 }
+}
+
+async fn sent(store: &impl Store, to: &str, topic: &str, data: &str) -> Vec<String> {
+    match store.send(message(to, topic, data)).await.unwrap() {
+        Asked::Done(woken) => woken.into_iter().map(|f| f.id).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn keeps_messages_until_they_are_received(store: &impl Store) {
+    let seq = accept(store, "a").await;
+    let on = |topic: &str| Wait { topic: Some(topic.to_owned()), ..Wait::default() };
+    assert_eq!(sent(store, "a", "yes", "1").await, [""; 0]);
+    assert_eq!(store.wait(seq, on("yes"), 10).await.unwrap(), Waits::No);
+    assert_eq!(store.wait(seq, on("no"), 10).await.unwrap(), Waits::Yes);
+    assert_eq!(sent(store, "a", "yes", "2").await, [""; 0]);
+    assert_eq!(sent(store, "a", "no", "3").await, ["a"]);
+    assert_eq!(sent(store, "a", "no", "4").await, [""; 0]);
+
+    let first = store.message(seq, "yes").await.unwrap().unwrap();
+    assert_eq!(first.data, "1");
+    assert_eq!(store.message(seq, "yes").await.unwrap().unwrap(), first);
+    store.checkpoint(seq, NewSnapshot { received: Some(first.seq), ..snapshot(1) }).await.unwrap();
+    assert_eq!(store.message(seq, "yes").await.unwrap().unwrap().data, "2");
+    let refused = store.checkpoint(seq, NewSnapshot { received: Some(first.seq + 1), ..snapshot(9) }).await;
+    assert!(refused.is_err());
+    assert_eq!(store.message(seq, "yes").await.unwrap().unwrap().data, "2");
+    assert_eq!(store.message(seq, "maybe").await.unwrap(), None);
+
+    assert!(matches!(store.send(message("b", "yes", "1")).await.unwrap(), Asked::Unknown));
+    store.end(seq, End::Failed("no".into()), 60).await.unwrap();
+    assert!(matches!(store.send(message("a", "yes", "1")).await.unwrap(), Asked::Not(FiberState::Failed)));
+    assert_eq!(store.message(seq, "yes").await.unwrap(), None);
+}
+
+async fn wakes_a_parent_when_all_its_children_have_ended(store: &impl Store) {
+    let (parent, one, two) = (accept(store, "p").await, accept(store, "1").await, accept(store, "2").await);
+    let both = Wait { fibers: vec!["1".into(), "2".into(), "unknown".into()], ..Wait::default() };
+    assert_eq!(store.wait(parent, both.clone(), 10).await.unwrap(), Waits::Yes);
+    assert!(store.end(two, End::Completed("2".into()), 20).await.unwrap().woken.is_empty());
+    assert_eq!(ids(&store.end(one, End::Failed("1".into()), 30).await.unwrap().woken), ["p"]);
+    assert_eq!(store.wait(parent, both, 40).await.unwrap(), Waits::No);
+}
+
+async fn makes_children_with_the_checkpoint_or_not_at_all(store: &impl Store) {
+    let parent = accept(store, "p").await;
+    let child = |id: &str| NewFiber { parent: Some(parent), ..new(id, None) };
+    let refused = store.checkpoint(parent, NewSnapshot { children: vec![child("c")], ..snapshot(7) }).await;
+    assert!(refused.is_err());
+    assert!(store.find(Find::Id("c".into())).await.unwrap().is_none());
+    let taken = store.checkpoint(parent, NewSnapshot { children: vec![child("c"), child("p")], ..snapshot(1) }).await;
+    assert!(taken.is_err());
+    assert!(store.find(Find::Id("c".into())).await.unwrap().is_none());
+    assert_eq!(row(store, "p").await.checkpoints, 0);
+
+    let made = store.checkpoint(parent, NewSnapshot { children: vec![child("c"), child("d")], ..snapshot(1) }).await.unwrap();
+    let stored = row(store, "c").await;
+    assert_eq!((made.len(), made[0], stored.parent.as_deref(), stored.state), (2, stored.seq, Some("p"), FiberState::Running));
+}
+
+async fn cancels_a_fiber_and_all_below_it(store: &impl Store) {
+    let top = accept(store, "top").await;
+    let child = |id: &str, parent| NewFiber { parent: Some(parent), ..new(id, None) };
+    let made = store.checkpoint(top, NewSnapshot { children: vec![child("mid", top)], ..snapshot(1) }).await.unwrap();
+    let low = store.checkpoint(made[0], NewSnapshot { children: vec![child("low", made[0])], ..snapshot(1) }).await.unwrap();
+    let (done, aside) = (accept(store, "aside").await, low[0]);
+    store.wait(top, Wait { fibers: vec!["mid".into()], ..Wait::default() }, 10).await.unwrap();
+    store.wait(aside, Wait { due_ms: Some(99), ..Wait::default() }, 10).await.unwrap();
+    store.wait(done, Wait { fibers: vec!["low".into()], ..Wait::default() }, 10).await.unwrap();
+
+    let Asked::Done(cancelled) = store.cancel("top".into(), "enough".into(), 20).await.unwrap() else { panic!() };
+    assert_eq!(cancelled.ids, ["top", "mid", "low"]);
+    assert_eq!(ids(&cancelled.woken), ["aside"]);
+    for (id, state) in [("top", FiberState::Cancelled), ("mid", FiberState::Running), ("low", FiberState::Cancelled)] {
+        assert_eq!(row(store, id).await.state, state, "{id}");
+    }
+    assert_eq!(row(store, "low").await.reason.as_deref(), Some("enough"));
+    assert_eq!(store.next_due().await.unwrap(), None);
+    // Whatever comes of one that runs, it has been cancelled.
+    assert!(!store.enter(made[0], 30).await.unwrap());
+    let ended = store.end(made[0], End::Completed("1".into()), 30).await.unwrap();
+    assert_eq!(ended.end, End::Cancelled("enough".into()));
+    assert!(matches!(store.cancel("mid".into(), "again".into(), 40).await.unwrap(), Asked::Not(FiberState::Cancelled)));
+    assert!(matches!(store.cancel("nobody".into(), "x".into(), 40).await.unwrap(), Asked::Unknown));
+}
+
+async fn lets_a_stopped_fiber_run_again(store: &impl Store) {
+    let seq = accept(store, "a").await;
+    assert!(matches!(store.again("a".into(), Again::FromSnapshot, 10).await.unwrap(), Asked::Not(FiberState::Running)));
+    store.checkpoint(seq, snapshot(1)).await.unwrap();
+    store.end(seq, End::Failed("no".into()), 20).await.unwrap();
+    let Asked::Done(again) = store.again("a".into(), Again::FromSnapshot, 30).await.unwrap() else { panic!() };
+    assert_eq!((again.id.as_str(), again.state), ("a", FiberState::Pending));
+    let stored = row(store, "a").await;
+    assert_eq!((stored.state, stored.reason, stored.finished_ms, stored.checkpoints), (FiberState::Pending, None, None, 1));
+    assert!(store.load(seq).await.unwrap().snapshot.is_some());
+
+    store.set_aside(seq, Aside::Parked("no".into()), 40).await.unwrap();
+    assert!(matches!(store.again("a".into(), Again::FromStart, 50).await.unwrap(), Asked::Done(_)));
+    let loaded = store.load(seq).await.unwrap();
+    // Operations of the new life have other ids, because the count goes on.
+    assert_eq!((loaded.snapshot, loaded.layout, loaded.number), (None, None, 2));
+    store.end(seq, End::Completed("1".into()), 60).await.unwrap();
+    assert!(matches!(store.again("a".into(), Again::FromStart, 70).await.unwrap(), Asked::Not(FiberState::Completed)));
+}
+
+async fn resolves_only_what_has_stopped(store: &impl Store) {
+    let seq = accept(store, "a").await;
+    let end = End::Completed("1".into());
+    assert!(matches!(store.resolve("a".into(), end.clone(), 10).await.unwrap(), Asked::Not(FiberState::Running)));
+    assert!(matches!(store.resolve("b".into(), end.clone(), 10).await.unwrap(), Asked::Unknown));
+    store.set_aside(seq, Aside::Interrupted("x".into()), 20).await.unwrap();
+    assert!(matches!(store.resolve("a".into(), end.clone(), 30).await.unwrap(), Asked::Done(_)));
+    assert!(matches!(store.resolve("a".into(), end, 40).await.unwrap(), Asked::Not(FiberState::Completed)));
+    assert_eq!(row(store, "a").await.result.as_deref(), Some("1"));
+}
+
+async fn keeps_what_has_arrived_until_it_is_joined(store: &impl Store) {
+    let seq = accept(store, "a").await;
+    store.checkpoint(seq, snapshot(1)).await.unwrap();
+    store.arrive(seq, 1, 2, "c".into()).await.unwrap();
+    store.arrive(seq, 1, 0, "a".into()).await.unwrap();
+    assert_eq!(store.arrived(seq, 1).await.unwrap(), [(0, "a".to_owned()), (2, "c".to_owned())]);
+    assert_eq!(store.arrived(seq, 0).await.unwrap(), []);
+    store.checkpoint(seq, NewSnapshot { joined: true, ..snapshot(2) }).await.unwrap();
+    assert_eq!(store.arrived(seq, 1).await.unwrap(), []);
+}
+
+async fn keeps_the_last_stash(store: &impl Store) {
+    let seq = accept(store, "a").await;
+    store.recover(10).await.unwrap();
+    assert_eq!(row(store, "a").await.deaths, 1);
+    for stash in ["1", "2"] {
+        store.stash(seq, stash.to_owned(), 20).await.unwrap();
+    }
+    assert_eq!(store.load(seq).await.unwrap().snapshot.as_deref(), Some("2"));
+    assert_eq!(row(store, "a").await.deaths, 0);
+}
+
+async fn lists_by_page_and_deletes_what_has_ended(store: &impl Store) {
+    for id in ["a", "b", "c", "d", "e"] {
+        let seq = accept(store, id).await;
+        match id {
+            "a" | "c" => drop(store.end(seq, End::Completed("1".into()), 100).await.unwrap()),
+            "d" => drop(store.end(seq, End::Failed("no".into()), 200).await.unwrap()),
+            _ => {}
+        }
+    }
+    let list = async |which: Which, after, limit| {
+        let rows = store.list(which, after, limit).await.unwrap();
+        (rows.iter().map(|r| r.id.clone()).collect::<Vec<_>>().join(""), rows.last().map_or(0, |r| r.seq))
+    };
+    let (first, after) = list(Which::default(), Seq::MIN, 3).await;
+    assert_eq!((first.as_str(), list(Which::default(), after, 3).await.0.as_str()), ("abc", "de"));
+    let states = |states: &[FiberState]| Which { states: states.to_vec(), ..Which::default() };
+    assert_eq!(list(states(&[FiberState::Completed]), Seq::MIN, 9).await.0, "ac");
+    assert_eq!(list(states(&[FiberState::Running, FiberState::Failed]), Seq::MIN, 9).await.0, "bde");
+    assert_eq!(list(Which { name: Some("other".into()), ..Which::default() }, Seq::MIN, 9).await.0, "");
+
+    let ended = Which { ended_before_ms: Some(150), ..states(&[FiberState::Completed, FiberState::Failed]) };
+    assert_eq!(store.delete(ended.clone(), 1).await.unwrap(), 1);
+    assert_eq!(store.delete(ended.clone(), 9).await.unwrap(), 1);
+    assert_eq!(store.delete(ended, 9).await.unwrap(), 0);
+    assert_eq!(list(Which::default(), Seq::MIN, 9).await.0, "bde");
+    // What has not ended stays, whatever is asked.
+    assert_eq!(store.delete(states(&[FiberState::Running]), 9).await.unwrap(), 0);
 }

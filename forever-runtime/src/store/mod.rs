@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::fiber::frame::{BoxFuture, OpRecord};
+use crate::fiber::owner::AgentId;
 use crate::fiber::parts::{Beside, Changes};
 
 /// The store's own number of a fiber: counts up in the order of acceptance.
@@ -93,10 +94,15 @@ pub(crate) struct NewFiber {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) key: Option<String>,
+    /// Whether it is a closure, of which only the stash outlives the process.
+    pub(crate) closure: bool,
     /// JSON object of the arguments by name.
     pub(crate) args: String,
     /// JSON.
     pub(crate) metadata: Option<String>,
+    pub(crate) agent: Option<AgentId>,
+    /// The fiber that spawned it.
+    pub(crate) parent: Option<Seq>,
     pub(crate) now_ms: i64,
 }
 
@@ -112,8 +118,13 @@ pub(crate) enum Accepted {
 /// A fiber as it is stored, without its snapshot.
 #[derive(Debug, Clone)]
 pub(crate) struct FiberRow {
+    pub(crate) seq: Seq,
     pub(crate) id: String,
     pub(crate) name: String,
+    pub(crate) closure: bool,
+    pub(crate) agent: Option<AgentId>,
+    /// The id of the fiber that spawned it.
+    pub(crate) parent: Option<String>,
     pub(crate) key: Option<String>,
     pub(crate) state: FiberState,
     /// Why it failed, was cancelled, interrupted or parked.
@@ -135,14 +146,18 @@ pub(crate) struct FiberRow {
 pub(crate) enum Find {
     Id(String),
     Key(String),
+    Seq(Seq),
 }
 
-/// A fiber that has not ended.
-#[derive(Debug)]
+/// A fiber that has not ended and is to be entered.
+#[derive(Debug, Clone)]
 pub(crate) struct Unfinished {
     pub(crate) seq: Seq,
     pub(crate) id: String,
     pub(crate) name: String,
+    pub(crate) closure: bool,
+    pub(crate) agent: Option<AgentId>,
+    pub(crate) state: FiberState,
     /// How often the process died with it since its last checkpoint.
     pub(crate) deaths: u32,
 }
@@ -183,14 +198,103 @@ pub(crate) struct NewSnapshot {
     pub(crate) finished_op: Option<String>,
     /// What changes beside `data`.
     pub(crate) changes: Changes,
+    /// The message that was received, and goes.
+    pub(crate) received: Option<i64>,
+    /// Whether what steps side by side have left is taken up in this snapshot.
+    pub(crate) joined: bool,
+    /// The fibers that are made with it.
+    pub(crate) children: Vec<NewFiber>,
+}
+
+/// What wakes a waiting fiber: whatever comes first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Wait {
+    pub(crate) due_ms: Option<i64>,
+    pub(crate) topic: Option<String>,
+    /// The ids of other fibers, all of which have to end.
+    pub(crate) fibers: Vec<String>,
+}
+
+/// What became of a fiber that was to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// It waits.
+    Yes,
+    /// What it was to wait for is there already.
+    No,
+}
+
+/// A message to a fiber.
+#[derive(Debug, Clone)]
+pub(crate) struct NewMessage {
+    pub(crate) to: String,
+    pub(crate) topic: String,
+    /// Text of [`crate::exact`].
+    pub(crate) data: String,
+    pub(crate) now_ms: i64,
+}
+
+/// A message that was sent to a fiber and not yet received.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) seq: i64,
+    pub(crate) data: String,
+}
+
+/// What became of something that was asked of a fiber by id.
+#[derive(Debug)]
+pub(crate) enum Asked<T> {
+    Done(T),
+    /// There is no such fiber.
+    Unknown,
+    /// The fiber stands where this cannot be asked of it.
+    Not(FiberState),
+}
+
+/// How a fiber that stopped is made to run again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    FromSnapshot,
+    FromStart,
+}
+
+/// Fibers that were told to end.
+#[derive(Debug, Default)]
+pub(crate) struct Cancelled {
+    /// All of them, by id; those that are live end in their own time.
+    pub(crate) ids: Vec<String>,
+    /// Fibers that waited for one that has ended with this.
+    pub(crate) woken: Vec<Unfinished>,
+}
+
+/// Which fibers: all that agree with everything that is said here.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Which {
+    pub(crate) states: Vec<FiberState>,
+    pub(crate) name: Option<String>,
+    pub(crate) class: Option<String>,
+    pub(crate) agent: Option<String>,
+    pub(crate) ended_before_ms: Option<i64>,
+    /// Not those whose parent has not ended: it may still ask for their results.
+    pub(crate) not_needed: bool,
 }
 
 /// How a fiber ended.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
     /// With this result, JSON.
     Completed(String),
     Failed(String),
+    Cancelled(String),
+}
+
+/// How the end of a fiber was stored.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Cancelled, if that was asked before.
+    pub(crate) end: End,
+    /// Fibers that waited for this one.
+    pub(crate) woken: Vec<Unfinished>,
 }
 
 /// Why a fiber that has not ended does not run.
@@ -208,17 +312,20 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
     /// Counts a death for every fiber left running, and calls it interrupted. Done once, when a runtime opens.
     fn recover(&self, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 
-    /// The fibers after `after` that have not ended, oldest first.
+    /// The fibers after `after` that have not ended and do not wait, oldest first.
     fn unfinished(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Unfinished>>>;
 
     /// What is needed to enter a fiber.
     fn load(&self, seq: Seq) -> BoxFuture<'_, Result<Stored>>;
 
-    /// Calls a fiber running: from now on the death of the process counts as one of the fiber.
-    fn enter(&self, seq: Seq, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+    /// Calls a fiber running: from now on the death of the process counts as one of the fiber. `false` if it has ended or is told to.
+    fn enter(&self, seq: Seq, now_ms: i64) -> BoxFuture<'_, Result<bool>>;
 
-    /// Replaces a fiber's snapshot; it has come further, so its deaths are forgotten.
-    fn checkpoint(&self, seq: Seq, snapshot: NewSnapshot) -> BoxFuture<'_, Result<()>>;
+    /// Replaces a fiber's snapshot; it has come further, so its deaths are forgotten. Gives the numbers of the children made with it.
+    fn checkpoint(&self, seq: Seq, snapshot: NewSnapshot) -> BoxFuture<'_, Result<Vec<Seq>>>;
+
+    /// Replaces a closure fiber's stash; its deaths are forgotten.
+    fn stash(&self, seq: Seq, data: String, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 
     /// Stores an op's record in place of its last one.
     fn save_op(&self, seq: Seq, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>>;
@@ -226,14 +333,50 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
     /// An op's record.
     fn load_op(&self, seq: Seq, id: String) -> BoxFuture<'_, Result<Option<OpRecord>>>;
 
-    /// Ends a fiber. Its op records go, and so does its snapshot when it has completed.
-    fn end(&self, seq: Seq, end: End, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+    /// Keeps what one of several steps side by side has given, those that begin after checkpoint `number`.
+    fn arrive(&self, seq: Seq, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<()>>;
+
+    /// What [`Store::arrive`] kept.
+    fn arrived(&self, seq: Seq, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>>>;
+
+    /// Lets a fiber wait, unless what it is to wait for is there.
+    fn wait(&self, seq: Seq, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<Waits>>;
+
+    /// Wakes the waiting fibers whose time has come, the earliest first.
+    fn take_due(&self, now_ms: i64, limit: u32) -> BoxFuture<'_, Result<Vec<Unfinished>>>;
+
+    /// When the next waiting fiber is due.
+    fn next_due(&self) -> BoxFuture<'_, Result<Option<i64>>>;
+
+    /// Stores a message, and wakes the fiber if it waits for it.
+    fn send(&self, message: NewMessage) -> BoxFuture<'_, Result<Asked<Option<Unfinished>>>>;
+
+    /// The oldest message of a topic.
+    fn message(&self, seq: Seq, topic: &'static str) -> BoxFuture<'_, Result<Option<Message>>>;
+
+    /// Ends a fiber. Its op records and messages go, and so does its snapshot when it has completed.
+    fn end(&self, seq: Seq, end: End, now_ms: i64) -> BoxFuture<'_, Result<Ended>>;
+
+    /// Ends a fiber that is interrupted or parked.
+    fn resolve(&self, id: String, end: End, now_ms: i64) -> BoxFuture<'_, Result<Asked<(FiberRow, Ended)>>>;
+
+    /// Tells a fiber and all fibers below it to end: those that do not run have ended when this is ready.
+    fn cancel(&self, id: String, reason: String, now_ms: i64) -> BoxFuture<'_, Result<Asked<Cancelled>>>;
+
+    /// Makes a fiber that stopped pending again.
+    fn again(&self, id: String, again: Again, now_ms: i64) -> BoxFuture<'_, Result<Asked<Unfinished>>>;
 
     /// Takes a fiber out of the running ones without ending it.
     fn set_aside(&self, seq: Seq, aside: Aside, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 
     /// A fiber by id or key.
     fn find(&self, which: Find) -> BoxFuture<'_, Result<Option<FiberRow>>>;
+
+    /// Fibers in the order of acceptance, after `after`.
+    fn list(&self, which: Which, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<FiberRow>>>;
+
+    /// Deletes fibers that have ended, the oldest first, at most `limit`; says how many.
+    fn delete(&self, which: Which, limit: u32) -> BoxFuture<'_, Result<u64>>;
 
     /// Calls every running fiber interrupted, without counting a death, and lets go of the database.
     fn close(&self, now_ms: i64) -> BoxFuture<'_, Result<()>>;

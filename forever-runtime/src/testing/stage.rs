@@ -6,11 +6,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde::Serialize;
+
 use crate::fiber::drive::{Ended, drive};
 use crate::fiber::frame::{BoxFuture, Checkpoint, Frame, OpRecord, Run, Sink, Stopped};
 use crate::fiber::parts::Beside;
 use crate::fiber::{Fiber, FiberContext, Needs, Resources, Snapshot};
-use crate::{Error, ErrorKind};
+use crate::store::Message;
+use crate::{Error, ErrorKind, exact};
 
 /// Where a fiber is played: its resources.
 ///
@@ -27,6 +30,10 @@ struct Kept {
     /// What a database would hold of each snapshot.
     made: BTreeMap<String, Made>,
     ops: BTreeMap<String, OpRecord>,
+    /// Results of steps side by side, by the checkpoint before them and their number.
+    arrived: BTreeMap<(u64, u32), String>,
+    /// What was sent, with its number and its topic.
+    messages: Vec<(i64, String, String)>,
 }
 
 /// A snapshot as a database would hold it.
@@ -70,6 +77,8 @@ pub enum Outcome<T> {
     Parked(String),
     /// It was killed after the checkpoint that was asked for.
     Killed,
+    /// It waits for a message that was not sent.
+    Waiting,
 }
 
 impl Stage {
@@ -84,6 +93,17 @@ impl Stage {
         self
     }
 
+    /// Sends a message, as `forever.send` does. It is there for every play from now on, until one has received it.
+    ///
+    /// # Panics
+    /// When the value cannot be saved.
+    pub fn send<V: Serialize + ?Sized>(&self, topic: &str, value: &V) {
+        let data = exact::to_string(value).expect("a message can be saved");
+        let mut kept = locked(&self.kept);
+        let seq = kept.messages.last().map_or(1, |(seq, ..)| seq + 1);
+        kept.messages.push((seq, topic.to_owned(), data));
+    }
+
     /// Runs a fiber until it ends or, with `kill_after = Some(k)`, until its `k`-th checkpoint of this play (from 1) is stored.
     ///
     /// # Panics
@@ -94,7 +114,8 @@ impl Stage {
         assert!(needs.missing.is_empty(), "missing resources: {:?}", needs.missing);
         let made = match &from {
             From::Start(_) => {
-                *locked(&self.kept) = Kept::default();
+                let messages = std::mem::take(&mut locked(&self.kept).messages);
+                *locked(&self.kept) = Kept { messages, ..Kept::default() };
                 None
             }
             From::Snapshot(text) => {
@@ -129,6 +150,7 @@ impl Stage {
                 Ended::Stopped(Stopped::Failed(why)) => Outcome::Failed(why),
                 Ended::Stopped(Stopped::Parked(why)) => Outcome::Parked(why),
                 Ended::Stopped(Stopped::Interrupted(_)) => Outcome::Killed,
+                Ended::Stopped(Stopped::Waiting(_)) => Outcome::Waiting,
             },
         };
         let snapshots = std::mem::take(&mut *locked(&tape.snapshots));
@@ -159,10 +181,33 @@ impl Sink for Tape {
         if let Some(op) = &checkpoint.finished_op {
             kept.ops.remove(op);
         }
+        if checkpoint.outbox.joined {
+            kept.arrived.clear();
+        }
+        if let Some(received) = checkpoint.outbox.received {
+            kept.messages.retain(|(seq, ..)| *seq != received);
+        }
         let mut snapshots = locked(&self.snapshots);
         snapshots.push(whole);
         let killed = self.kill_after.is_some_and(|k| snapshots.len() >= k);
         Box::pin(async move { if killed { Err(Error::new(ErrorKind::Store, "killed by the test")) } else { Ok(()) } })
+    }
+
+    fn arrive(&self, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<(), Error>> {
+        locked(&self.kept).arrived.insert((number, n), data);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn arrived(&self, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>, Error>> {
+        let arrived =
+            locked(&self.kept).arrived.iter().filter(|((at, _), _)| *at == number).map(|((_, n), data)| (*n, data.clone())).collect();
+        Box::pin(async move { Ok(arrived) })
+    }
+
+    fn message(&self, topic: &'static str) -> BoxFuture<'_, Result<Option<Message>, Error>> {
+        let message =
+            locked(&self.kept).messages.iter().find(|(_, t, _)| t == topic).map(|(seq, _, data)| Message { seq: *seq, data: data.clone() });
+        Box::pin(async move { Ok(message) })
     }
 
     fn save_op(&self, record: OpRecord) -> BoxFuture<'_, Result<(), Error>> {

@@ -4,11 +4,13 @@
 
 mod child;
 mod closing;
+mod closures;
 mod crashing;
 mod disk;
 mod drift;
 mod ending;
 mod fibers;
+mod managed;
 mod opening;
 mod recovery;
 mod spawning;

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use forever_runtime::{Builder, Clock, Forever};
+use forever_runtime::{Builder, Clock, Forever, Retention};
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, watch};
 
@@ -111,7 +111,8 @@ impl Place {
 }
 
 pub fn usual(probe: &Probe) -> Builder {
-    Forever::builder().resource(probe.clone()).fiber::<Three>().fiber::<Outer>().fiber::<Big>()
+    // Without retention there is nothing that a runtime waits for by itself.
+    Forever::builder().retention(Retention::forever()).resource(probe.clone()).fiber::<Three>().fiber::<Outer>().fiber::<Big>()
 }
 
 /// A clock that stands still: sleeps end when the test says so, ids count up.

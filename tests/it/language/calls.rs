@@ -226,3 +226,47 @@ fn a_fiber_calls_itself() {
     assert_eq!(seen.outcome, "Completed(24)");
     assert_eq!(seen.log, ["enter 4", "enter 3", "enter 2", "enter 1", "leave 2", "leave 3", "leave 4"]);
 }
+
+twin! {
+    async fn factors(io, n: u32, from: u32) -> anyhow::Result<Vec<u32>> {
+        let mut found = vec![from];
+        for f in from..=n {
+            if f > 1 && n % f == 0 {
+                let own = step!(io.did(format!("{f} of {n}"), f).await?);
+                if n == f {
+                    return Ok(vec![own]);
+                }
+                found = call!(factors(n / f, f))?;
+                let rest = call!(factors(own, own))?;
+                found.extend(rest);
+                break;
+            }
+        }
+        Ok(found)
+    }
+}
+
+twin! {
+    async fn even(io, n: u32) -> anyhow::Result<bool> {
+        if n == 0 { return Ok(true); }
+        step!(io.did(format!("even {n}"), ()).await?);
+        Ok(call!(odd(n - 1))?)
+    }
+}
+
+twin! {
+    async fn odd(io, n: u32) -> anyhow::Result<bool> {
+        if n == 0 { return Ok(false); }
+        let found = call!(even(n - 1))?;
+        step!(io.did(format!("odd {n}"), ()).await?);
+        Ok(found)
+    }
+}
+
+#[test]
+fn fibers_call_themselves_in_loops_and_each_other() {
+    assert_eq!(same(|| factors(12, 2)).outcome, "Completed([3, 2, 2])");
+    let seen = same(|| even(5));
+    assert_eq!(seen.outcome, "Completed(false)");
+    assert!(seen.snapshots.iter().any(|s| s.matches(r#""call":{"#).count() == 4), "{:#?}", seen.snapshots);
+}

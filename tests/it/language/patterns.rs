@@ -283,3 +283,32 @@ fn ref_bindings_are_borrows_that_are_taken_again() {
     assert_eq!(same(|| refs(Some("a".into()), ("b".into(), 3))).outcome, r#"Completed("ab3b")"#);
     assert_eq!(same(|| refs(Some("a".into()), ("b".into(), 4))).outcome, r#"Completed("ab4")"#);
 }
+
+twin! {
+    async fn typed(io, text: String, list: Option<Vec<u32>>) -> anyhow::Result<u32> {
+        let Some(first): Option<u32> = step!("first", io.did("first", text.parse().ok()).await?) else {
+            step!("none", io.did("none", ()).await?);
+            return Ok(0);
+        };
+        let Ok(second): Result<u32, std::num::ParseIntError> = text.repeat(2).parse() else {
+            return Ok(step!("too long", io.did("too long", 1).await?));
+        };
+        let Some(ref all): Option<Vec<u32>> = list else {
+            return Ok(step!("no list", io.did("no list", first).await?));
+        };
+        let [a, ..]: &[u32] = &all[..] else {
+            return Ok(step!("empty", io.did("empty", second).await?));
+        };
+        step!("last", io.did(format!("{a} {all:?}"), ()).await?);
+        Ok(first + second + *a)
+    }
+}
+
+#[test]
+fn a_let_else_may_say_its_type() {
+    assert_eq!(same(|| typed("x".into(), None)).outcome, "Completed(0)");
+    assert_eq!(same(|| typed("123456".into(), None)).outcome, "Completed(1)");
+    assert_eq!(same(|| typed("7".into(), None)).outcome, "Completed(7)");
+    assert_eq!(same(|| typed("7".into(), Some(vec![]))).outcome, "Completed(77)");
+    assert_eq!(same(|| typed("7".into(), Some(vec![1]))).outcome, "Completed(85)");
+}

@@ -153,6 +153,7 @@ mod tests {
             },
         ],
         first: &[0],
+        topics: &[],
         migrate: None,
     };
 

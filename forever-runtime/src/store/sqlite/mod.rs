@@ -13,10 +13,12 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, params};
 
 pub use open::Durability;
-use rows::{accept, end, find};
 use worker::{Held, Opened, Scope, Worker};
 
-use super::{Accepted, Aside, End, FiberRow, Find, NewFiber, NewSnapshot, Seq, Store, Stored, StoredLayout, Unfinished};
+use super::{
+    Accepted, Again, Aside, Asked, Cancelled, End, Ended, FiberRow, Find, Message, NewFiber, NewMessage, NewSnapshot, Seq, Store, Stored,
+    Unfinished, Wait, Waits, Which,
+};
 use crate::error::{Error, Result};
 use crate::fiber::frame::{BoxFuture, OpRecord};
 
@@ -103,7 +105,7 @@ async fn take_lock(path: &Path, wait: Duration) -> Result<lock::Lock> {
 
 impl Store for Sqlite {
     fn accept(&self, fiber: NewFiber) -> BoxFuture<'_, Result<Accepted>> {
-        Box::pin(self.write("store a fiber", Scope::Many, move |c| accept(c, &fiber)))
+        Box::pin(self.write("store a fiber", Scope::Many, move |c| rows::accept(c, &fiber)))
     }
 
     fn recover(&self, now_ms: i64) -> BoxFuture<'_, Result<()>> {
@@ -126,27 +128,48 @@ impl Store for Sqlite {
         Box::pin(self.read("load a fiber", move |c| rows::load(c, seq)))
     }
 
-    fn enter(&self, seq: Seq, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+    fn enter(&self, seq: Seq, now_ms: i64) -> BoxFuture<'_, Result<bool>> {
         Box::pin(self.write("store that a fiber runs", Scope::One, move |c| {
-            c.prepare_cached("UPDATE fibers SET state = 'running', reason = NULL, changed_ms = ?2 WHERE seq = ?1")?
-                .execute(params![seq, now_ms])
+            c.prepare_cached(
+                "UPDATE fibers SET state = 'running', reason = NULL, changed_ms = ?2
+                 WHERE seq = ?1 AND finished_ms IS NULL AND cancel IS NULL",
+            )?
+            .execute(params![seq, now_ms])
+            .map(|entered| entered == 1)
+        }))
+    }
+
+    fn checkpoint(&self, seq: Seq, new: NewSnapshot) -> BoxFuture<'_, Result<Vec<Seq>>> {
+        let alone = new.changes.is_empty()
+            && new.layout.is_none()
+            && new.finished_op.is_none()
+            && new.received.is_none()
+            && !new.joined
+            && new.children.is_empty();
+        let scope = if alone { Scope::One } else { Scope::Many };
+        Box::pin(self.write("store a checkpoint", scope, move |c| rows::checkpoint(c, seq, &new)))
+    }
+
+    fn stash(&self, seq: Seq, data: String, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write("store a stash", Scope::One, move |c| {
+            c.prepare_cached("UPDATE snapshots SET number = number + 1, deaths = 0, saved_ms = ?2, data = ?3 WHERE fiber = ?1")?
+                .execute(params![seq, now_ms, data])
                 .map(drop)
         }))
     }
 
-    fn checkpoint(&self, seq: Seq, new: NewSnapshot) -> BoxFuture<'_, Result<()>> {
-        let scope = if new.layout.is_none() && new.finished_op.is_none() && new.changes.is_empty() { Scope::One } else { Scope::Many };
-        Box::pin(self.write("store a checkpoint", scope, move |c| rows::checkpoint(c, seq, &new)))
-    }
-
     fn save_op(&self, seq: Seq, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write("store the record of a step", Scope::One, move |c| {
+        Box::pin(self.write("store the record of a step", Scope::Many, move |c| {
             c.prepare_cached(
                 "INSERT INTO ops (fiber, id, step, failed, stash, changed_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                  ON CONFLICT DO UPDATE SET step = ?3, failed = ?4, stash = ?5, changed_ms = ?6",
             )?
-            .execute(params![seq, record.id, record.step, record.failed, record.stash, now_ms])
-            .map(drop)
+            .execute(params![seq, record.id, record.step, record.failed, record.stash, now_ms])?;
+            if record.stash.is_some() {
+                // It has come further, as with a checkpoint.
+                c.prepare_cached("UPDATE snapshots SET deaths = 0 WHERE fiber = ?1 AND deaths > 0")?.execute([seq])?;
+            }
+            Ok(())
         }))
     }
 
@@ -160,8 +183,58 @@ impl Store for Sqlite {
         }))
     }
 
-    fn end(&self, seq: Seq, how: End, now_ms: i64) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write("store how a fiber ended", Scope::Many, move |c| end(c, seq, &how, now_ms)))
+    fn arrive(&self, seq: Seq, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write("store what a step has given", Scope::One, move |c| {
+            c.prepare_cached("INSERT INTO arrived (fiber, number, n, data) VALUES (?1, ?2, ?3, ?4)")?
+                .execute(params![seq, number.cast_signed(), n, data])
+                .map(drop)
+        }))
+    }
+
+    fn arrived(&self, seq: Seq, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>>> {
+        Box::pin(self.read("load what steps have given", move |c| {
+            c.prepare_cached("SELECT n, data FROM arrived WHERE fiber = ?1 AND number = ?2")?
+                .query_map(params![seq, number.cast_signed()], |r| Ok((r.get(0)?, r.get(1)?)))?
+                .collect()
+        }))
+    }
+
+    fn wait(&self, seq: Seq, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<Waits>> {
+        Box::pin(self.write("store what a fiber waits for", Scope::Many, move |c| rows::wait(c, seq, &wait, now_ms)))
+    }
+
+    fn take_due(&self, now_ms: i64, limit: u32) -> BoxFuture<'_, Result<Vec<Unfinished>>> {
+        Box::pin(self.write("wake fibers that are due", Scope::Many, move |c| rows::take_due(c, now_ms, limit)))
+    }
+
+    fn next_due(&self) -> BoxFuture<'_, Result<Option<i64>>> {
+        Box::pin(self.read("find what is due next", |c| {
+            c.prepare_cached("SELECT min(due_ms) FROM waits WHERE due_ms IS NOT NULL")?.query_row((), |r| r.get(0))
+        }))
+    }
+
+    fn send(&self, message: NewMessage) -> BoxFuture<'_, Result<Asked<Option<Unfinished>>>> {
+        Box::pin(self.write("store a message", Scope::Many, move |c| rows::send(c, &message)))
+    }
+
+    fn message(&self, seq: Seq, topic: &'static str) -> BoxFuture<'_, Result<Option<Message>>> {
+        Box::pin(self.read("load a message", move |c| rows::message(c, seq, topic)))
+    }
+
+    fn end(&self, seq: Seq, how: End, now_ms: i64) -> BoxFuture<'_, Result<Ended>> {
+        Box::pin(self.write("store how a fiber ended", Scope::Many, move |c| rows::end(c, seq, &how, now_ms)))
+    }
+
+    fn resolve(&self, id: String, how: End, now_ms: i64) -> BoxFuture<'_, Result<Asked<(FiberRow, Ended)>>> {
+        Box::pin(self.write("store how a fiber ended", Scope::Many, move |c| rows::resolve(c, &id, &how, now_ms)))
+    }
+
+    fn cancel(&self, id: String, reason: String, now_ms: i64) -> BoxFuture<'_, Result<Asked<Cancelled>>> {
+        Box::pin(self.write("cancel a fiber", Scope::Many, move |c| rows::cancel(c, &id, &reason, now_ms)))
+    }
+
+    fn again(&self, id: String, again: Again, now_ms: i64) -> BoxFuture<'_, Result<Asked<Unfinished>>> {
+        Box::pin(self.write("let a fiber run again", Scope::Many, move |c| rows::again(c, &id, again, now_ms)))
     }
 
     fn set_aside(&self, seq: Seq, aside: Aside, now_ms: i64) -> BoxFuture<'_, Result<()>> {
@@ -181,10 +254,15 @@ impl Store for Sqlite {
     }
 
     fn find(&self, which: Find) -> BoxFuture<'_, Result<Option<FiberRow>>> {
-        Box::pin(self.read("find a fiber", move |c| match &which {
-            Find::Id(id) => find(c, "id", id),
-            Find::Key(key) => find(c, "key", key),
-        }))
+        Box::pin(self.read("find a fiber", move |c| rows::find(c, &which)))
+    }
+
+    fn list(&self, which: Which, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<FiberRow>>> {
+        Box::pin(self.read("list fibers", move |c| rows::list(c, &which, after, limit)))
+    }
+
+    fn delete(&self, which: Which, limit: u32) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(self.write("delete fibers", Scope::One, move |c| rows::delete(c, &which, limit)))
     }
 
     fn close(&self, now_ms: i64) -> BoxFuture<'_, Result<()>> {

@@ -1,50 +1,131 @@
 //! The statements behind the store's operations, and the rows they give.
 use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
 
 use super::beside;
-use super::{Accepted, End, FiberRow, NewFiber, NewSnapshot, Seq, Stored, StoredLayout, Unfinished};
+use crate::fiber::owner::AgentId;
 use crate::fiber::parts::Beside;
-use crate::store::FiberState;
+use crate::store::{
+    Accepted, Again, Asked, Cancelled, End, Ended, FiberRow, FiberState, Find, Message, NewFiber, NewMessage, NewSnapshot, Seq, Stored,
+    StoredLayout, Unfinished, Wait, Waits, Which,
+};
 
 pub(super) fn accept(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Accepted> {
-    let inserted = conn
-        .prepare_cached(
-            "INSERT INTO fibers (id, name, key, state, args, metadata, created_ms, changed_ms)
-             VALUES (?1, ?2, ?3, 'running', ?4, ?5, ?6, ?6) ON CONFLICT DO NOTHING",
-        )?
-        .execute(params![new.id, new.name, new.key, new.args, new.metadata, new.now_ms])?;
-    if inserted == 1 {
-        let seq = conn.last_insert_rowid();
-        conn.prepare_cached("INSERT INTO snapshots (fiber) VALUES (?1)")?.execute([seq])?;
+    if let Some(seq) = insert(conn, new)? {
         return Ok(Accepted::New(seq));
     }
-    let by_id = find(conn, "id", &new.id)?;
+    let by_id = find(conn, &Find::Id(new.id.clone()))?;
     let there = match (by_id, &new.key) {
         (Some(row), _) => Some(row),
-        (None, Some(key)) => find(conn, "key", key)?,
+        (None, Some(key)) => find(conn, &Find::Key(key.clone()))?,
         (None, None) => None,
     };
     there.map(|row| Accepted::Existing(Box::new(row))).ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
-/// A fiber by the value of a unique column.
-pub(super) fn find(conn: &Connection, column: &'static str, value: &str) -> rusqlite::Result<Option<FiberRow>> {
+/// Stores a fiber as running; `None` if its id or key is taken.
+fn insert(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Option<Seq>> {
+    let (class, agent) = new.agent.as_ref().map(|a| (&a.class, &a.name)).unzip();
+    let inserted = conn
+        .prepare_cached(
+            "INSERT INTO fibers (id, name, key, state, kind, class, agent, parent, args, metadata, created_ms, changed_ms)
+             VALUES (?1, ?2, ?3, 'running', ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10) ON CONFLICT DO NOTHING",
+        )?
+        .execute(params![
+            new.id,
+            new.name,
+            new.key,
+            if new.closure { "closure" } else { "function" },
+            class,
+            agent,
+            new.parent,
+            new.args,
+            new.metadata,
+            new.now_ms
+        ])?;
+    if inserted == 0 {
+        return Ok(None);
+    }
+    let seq = conn.last_insert_rowid();
+    conn.prepare_cached("INSERT INTO snapshots (fiber) VALUES (?1)")?.execute([seq])?;
+    Ok(Some(seq))
+}
+
+const ROW: &str = "SELECT f.seq, f.id, f.name, f.key, f.state, f.kind, f.class, f.agent, p.id AS parent, f.reason, f.args, f.metadata,
+                          f.result, f.created_ms, f.finished_ms, s.number, s.at, s.deaths
+                   FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq LEFT JOIN fibers p ON p.seq = f.parent";
+
+/// A fiber by something of which there is one.
+pub(super) fn find(conn: &Connection, which: &Find) -> rusqlite::Result<Option<FiberRow>> {
+    let (column, value): (_, &dyn ToSql) = match which {
+        Find::Id(id) => ("id", id),
+        Find::Key(key) => ("key", key),
+        Find::Seq(seq) => ("seq", seq),
+    };
+    conn.prepare_cached(&format!("{ROW} WHERE f.{column} = ?1"))?.query_row([value], fiber_row).optional()
+}
+
+pub(super) fn list(conn: &Connection, which: &Which, after: Seq, limit: u32) -> rusqlite::Result<Vec<FiberRow>> {
+    let (condition, mut values) = condition(which);
+    values.push(Box::new(after));
+    values.push(Box::new(limit));
+    let sql = format!("{ROW} WHERE {condition} AND f.seq > ? ORDER BY f.seq LIMIT ?");
+    conn.prepare_cached(&sql)?.query_map(params_from_iter(values), fiber_row)?.collect()
+}
+
+pub(super) fn delete(conn: &Connection, which: &Which, limit: u32) -> rusqlite::Result<u64> {
+    let (condition, mut values) = condition(which);
+    values.push(Box::new(limit));
+    // The order is that of the index, so that each batch finds its rows at the index's beginning.
     let sql = format!(
-        "SELECT f.id, f.name, f.key, f.state, f.reason, f.args, f.metadata, f.result, f.created_ms, f.finished_ms,
-                s.number, s.at, s.deaths
-         FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq WHERE f.{column} = ?1"
+        "DELETE FROM fibers WHERE seq IN (SELECT f.seq FROM fibers f WHERE f.finished_ms IS NOT NULL AND {condition}
+         ORDER BY f.state, f.finished_ms LIMIT ?)"
     );
-    conn.prepare_cached(&sql)?.query_row([value], fiber_row).optional()
+    let deleted = conn.prepare_cached(&sql)?.execute(params_from_iter(values))?;
+    Ok(deleted as u64)
+}
+
+/// The `WHERE` of a filter, with its values in order.
+fn condition(which: &Which) -> (String, Vec<Box<dyn ToSql>>) {
+    let mut sql = String::from("1");
+    let mut values: Vec<Box<dyn ToSql>> = Vec::new();
+    if !which.states.is_empty() {
+        // Words of ours, so they can stand in the text; where all are of the index, SQLite has to be told so.
+        let words: Vec<_> = which.states.iter().map(|s| format!("'{s}'")).collect();
+        sql += &format!(" AND f.state IN ({})", words.join(", "));
+        if !which.states.contains(&FiberState::Completed) {
+            sql += " AND f.state <> 'completed'";
+        }
+    }
+    for (column, value) in [("name", &which.name), ("class", &which.class), ("agent", &which.agent)] {
+        if let Some(value) = value {
+            sql += &format!(" AND f.{column} = ?");
+            values.push(Box::new(value.clone()));
+        }
+    }
+    if which.agent.is_some() {
+        sql += " AND f.agent IS NOT NULL";
+    }
+    if let Some(before) = which.ended_before_ms {
+        sql += " AND f.finished_ms < ?";
+        values.push(Box::new(before));
+    }
+    if which.not_needed {
+        sql += " AND NOT EXISTS (SELECT 1 FROM fibers p WHERE p.seq = f.parent AND p.finished_ms IS NULL)";
+    }
+    (sql, values)
 }
 
 fn fiber_row(row: &Row<'_>) -> rusqlite::Result<FiberRow> {
-    let state: String = row.get("state")?;
     Ok(FiberRow {
+        seq: row.get("seq")?,
         id: row.get("id")?,
         name: row.get("name")?,
+        closure: row.get_ref("kind")?.as_str()? == "closure",
+        agent: agent(row)?,
+        parent: row.get("parent")?,
         key: row.get("key")?,
-        state: state.parse().map_err(|why: String| rusqlite::Error::FromSqlConversionFailure(0, Type::Text, why.into()))?,
+        state: state(row)?,
         reason: row.get("reason")?,
         args: row.get("args")?,
         metadata: row.get("metadata")?,
@@ -57,25 +138,45 @@ fn fiber_row(row: &Row<'_>) -> rusqlite::Result<FiberRow> {
     })
 }
 
+fn state(row: &Row<'_>) -> rusqlite::Result<FiberState> {
+    let state = row.get_ref("state")?.as_str()?;
+    state.parse().map_err(|why: String| rusqlite::Error::FromSqlConversionFailure(0, Type::Text, why.into()))
+}
+
+fn agent(row: &Row<'_>) -> rusqlite::Result<Option<AgentId>> {
+    let (class, name) = (row.get("class")?, row.get("agent")?);
+    Ok(Option::zip(class, name).map(|(class, name)| AgentId { class, name }))
+}
+
 /// Checkpoints made; a fiber that has completed has no snapshot row any more.
 fn count(row: &Row<'_>) -> rusqlite::Result<u64> {
     let number: Option<i64> = row.get("number")?;
     Ok(number.and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
 }
 
+const UNFINISHED: &str = "SELECT f.seq, f.id, f.name, f.kind, f.class, f.agent, f.state, coalesce(s.deaths, 0) AS deaths
+                          FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq";
+
 pub(super) fn unfinished(conn: &Connection, after: Seq, limit: u32) -> rusqlite::Result<Vec<Unfinished>> {
-    conn.prepare_cached(
-        "SELECT f.seq, f.id, f.name, coalesce(s.deaths, 0) AS deaths
-         FROM fibers f INDEXED BY fibers_open LEFT JOIN snapshots s ON s.fiber = f.seq
-         WHERE f.state <> 'completed' AND f.state IN ('pending', 'running', 'interrupted', 'parked') AND f.seq > ?1
-         ORDER BY f.seq LIMIT ?2",
-    )?
-    .query_map(params![after, limit], |row| {
-        // A row that somebody has damaged must not keep the others from being found.
-        let text = |column| row.get_ref(column).map(|v| String::from_utf8_lossy(v.as_bytes().unwrap_or_default()).into_owned());
-        Ok(Unfinished { seq: row.get("seq")?, id: text("id")?, name: text("name")?, deaths: row.get("deaths").unwrap_or(0) })
-    })?
-    .collect()
+    let sql = format!(
+        "{UNFINISHED} WHERE f.state <> 'completed' AND f.state IN ('pending', 'running', 'interrupted', 'parked') AND f.seq > ?1
+         ORDER BY f.seq LIMIT ?2"
+    );
+    conn.prepare_cached(&sql)?.query_map(params![after, limit], unfinished_row)?.collect()
+}
+
+fn unfinished_row(row: &Row<'_>) -> rusqlite::Result<Unfinished> {
+    // A row that somebody has damaged must not keep the others from being found.
+    let text = |column| row.get_ref(column).map(|v| String::from_utf8_lossy(v.as_bytes().unwrap_or_default()).into_owned());
+    Ok(Unfinished {
+        seq: row.get("seq")?,
+        id: text("id")?,
+        name: text("name")?,
+        closure: text("kind")? == "closure",
+        agent: agent(row).unwrap_or_default(),
+        state: state(row)?,
+        deaths: row.get("deaths").unwrap_or(0),
+    })
 }
 
 /// All of it from one moment, whoever writes meanwhile.
@@ -103,7 +204,7 @@ fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
     })
 }
 
-pub(super) fn checkpoint(conn: &Connection, seq: Seq, new: &NewSnapshot) -> rusqlite::Result<()> {
+pub(super) fn checkpoint(conn: &Connection, seq: Seq, new: &NewSnapshot) -> rusqlite::Result<Vec<Seq>> {
     if let Some(layout) = &new.layout {
         conn.prepare_cached("INSERT INTO layouts (hash, fiber, layout) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?.execute(params![
             layout.hash,
@@ -124,19 +225,180 @@ pub(super) fn checkpoint(conn: &Connection, seq: Seq, new: &NewSnapshot) -> rusq
     if let Some(op) = &new.finished_op {
         conn.prepare_cached("DELETE FROM ops WHERE fiber = ?1 AND id = ?2")?.execute(params![seq, op])?;
     }
-    beside::change(conn, seq, &new.changes)
+    beside::change(conn, seq, &new.changes)?;
+    if let Some(message) = new.received {
+        conn.prepare_cached("DELETE FROM messages WHERE seq = ?1")?.execute([message])?;
+    }
+    if new.joined {
+        conn.prepare_cached("DELETE FROM arrived WHERE fiber = ?1")?.execute([seq])?;
+    }
+    let child = |new: &NewFiber| {
+        let taken = || rusqlite::Error::ToSqlConversionFailure(format!("there is a fiber with id `{}` already", new.id).into());
+        insert(conn, new)?.ok_or_else(taken)
+    };
+    new.children.iter().map(child).collect()
 }
 
-pub(super) fn end(conn: &Connection, seq: Seq, end: &End, now_ms: i64) -> rusqlite::Result<()> {
-    let (state, reason, result) = match end {
+/// Ends a fiber and wakes those that have waited for it alone.
+pub(super) fn end(conn: &Connection, seq: Seq, end: &End, now_ms: i64) -> rusqlite::Result<Ended> {
+    let asked: Option<String> = conn.prepare_cached("SELECT cancel FROM fibers WHERE seq = ?1")?.query_row([seq], |r| r.get(0))?;
+    let end = match asked {
+        Some(reason) => End::Cancelled(reason),
+        None => end.clone(),
+    };
+    let (state, reason, result) = match &end {
         End::Completed(result) => (FiberState::Completed, None, Some(result)),
         End::Failed(why) => (FiberState::Failed, Some(why), None),
+        End::Cancelled(why) => (FiberState::Cancelled, Some(why), None),
     };
     conn.prepare_cached("UPDATE fibers SET state = ?2, reason = ?3, result = ?4, changed_ms = ?5, finished_ms = ?5 WHERE seq = ?1")?
         .execute(params![seq, state.as_str(), reason, result, now_ms])?;
-    conn.prepare_cached("DELETE FROM ops WHERE fiber = ?1")?.execute([seq])?;
+    for table in ["ops", "messages", "waits", "joins", "arrived"] {
+        conn.prepare_cached(&format!("DELETE FROM {table} WHERE fiber = ?1"))?.execute([seq])?;
+    }
     if state == FiberState::Completed {
         conn.prepare_cached("DELETE FROM snapshots WHERE fiber = ?1")?.execute([seq])?;
     }
-    Ok(())
+    let waiting: Vec<Seq> = conn
+        .prepare_cached("DELETE FROM joins WHERE child = ?1 RETURNING fiber")?
+        .query_map([seq], |r| r.get(0))?
+        .collect::<Result<_, _>>()?;
+    let mut woken = Vec::new();
+    for fiber in waiting {
+        let others: bool = conn.prepare_cached("SELECT EXISTS (SELECT 1 FROM joins WHERE fiber = ?1)")?.query_row([fiber], |r| r.get(0))?;
+        if !others {
+            woken.extend(wake(conn, fiber, now_ms)?);
+        }
+    }
+    Ok(Ended { end, woken })
+}
+
+/// Makes a waiting fiber pending.
+fn wake(conn: &Connection, seq: Seq, now_ms: i64) -> rusqlite::Result<Option<Unfinished>> {
+    conn.prepare_cached("DELETE FROM waits WHERE fiber = ?1")?.execute([seq])?;
+    conn.prepare_cached("DELETE FROM joins WHERE fiber = ?1")?.execute([seq])?;
+    let woken = conn
+        .prepare_cached("UPDATE fibers SET state = 'pending', changed_ms = ?2 WHERE seq = ?1 AND state = 'waiting'")?
+        .execute(params![seq, now_ms])?;
+    if woken == 0 {
+        return Ok(None);
+    }
+    conn.prepare_cached(&format!("{UNFINISHED} WHERE f.seq = ?1"))?.query_row([seq], unfinished_row).map(Some)
+}
+
+pub(super) fn wait(conn: &Connection, seq: Seq, wait: &Wait, now_ms: i64) -> rusqlite::Result<Waits> {
+    if wait.due_ms.is_some_and(|due| due <= now_ms) {
+        return Ok(Waits::No);
+    }
+    if let Some(topic) = &wait.topic
+        && message(conn, seq, topic)?.is_some()
+    {
+        return Ok(Waits::No);
+    }
+    let mut open = 0;
+    for id in &wait.fibers {
+        open += conn
+            .prepare_cached(
+                "INSERT INTO joins (child, fiber) SELECT seq, ?2 FROM fibers WHERE id = ?1 AND finished_ms IS NULL ON CONFLICT DO NOTHING",
+            )?
+            .execute(params![id, seq])?;
+    }
+    if !wait.fibers.is_empty() && open == 0 {
+        return Ok(Waits::No);
+    }
+    conn.prepare_cached("INSERT OR REPLACE INTO waits (fiber, due_ms, topic) VALUES (?1, ?2, ?3)")?.execute(params![
+        seq,
+        wait.due_ms,
+        wait.topic
+    ])?;
+    let waits = conn
+        .prepare_cached(
+            "UPDATE fibers SET state = 'waiting', reason = NULL, changed_ms = ?2
+             WHERE seq = ?1 AND finished_ms IS NULL AND cancel IS NULL",
+        )?
+        .execute(params![seq, now_ms])?;
+    // One that was told to end meanwhile does not wait, and what was put down for it goes with its end.
+    Ok(if waits == 0 { Waits::No } else { Waits::Yes })
+}
+
+pub(super) fn take_due(conn: &Connection, now_ms: i64, limit: u32) -> rusqlite::Result<Vec<Unfinished>> {
+    let due: Vec<Seq> = conn
+        .prepare_cached("SELECT fiber FROM waits WHERE due_ms <= ?1 ORDER BY due_ms LIMIT ?2")?
+        .query_map(params![now_ms, limit], |r| r.get(0))?
+        .collect::<Result<_, _>>()?;
+    due.into_iter().filter_map(|seq| wake(conn, seq, now_ms).transpose()).collect()
+}
+
+pub(super) fn message(conn: &Connection, seq: Seq, topic: &str) -> rusqlite::Result<Option<Message>> {
+    conn.prepare_cached("SELECT seq, data FROM messages WHERE fiber = ?1 AND topic = ?2 ORDER BY seq LIMIT 1")?
+        .query_row(params![seq, topic], |r| Ok(Message { seq: r.get(0)?, data: r.get(1)? }))
+        .optional()
+}
+
+pub(super) fn send(conn: &Connection, new: &NewMessage) -> rusqlite::Result<Asked<Option<Unfinished>>> {
+    let Some(row) = find(conn, &Find::Id(new.to.clone()))? else { return Ok(Asked::Unknown) };
+    if row.state.is_final() {
+        return Ok(Asked::Not(row.state));
+    }
+    conn.prepare_cached("INSERT INTO messages (fiber, topic, data, sent_ms) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![row.seq, new.topic, new.data, new.now_ms])?;
+    let waits: bool = conn
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM waits WHERE fiber = ?1 AND topic = ?2)")?
+        .query_row(params![row.seq, new.topic], |r| r.get(0))?;
+    Ok(Asked::Done(if waits { wake(conn, row.seq, new.now_ms)? } else { None }))
+}
+
+pub(super) fn resolve(conn: &Connection, id: &str, how: &End, now_ms: i64) -> rusqlite::Result<Asked<(FiberRow, Ended)>> {
+    let Some(row) = find(conn, &Find::Id(id.to_owned()))? else { return Ok(Asked::Unknown) };
+    if !matches!(row.state, FiberState::Interrupted | FiberState::Parked) {
+        return Ok(Asked::Not(row.state));
+    }
+    let ended = end(conn, row.seq, how, now_ms)?;
+    Ok(Asked::Done((row, ended)))
+}
+
+pub(super) fn cancel(conn: &Connection, id: &str, reason: &str, now_ms: i64) -> rusqlite::Result<Asked<Cancelled>> {
+    let Some(row) = find(conn, &Find::Id(id.to_owned()))? else { return Ok(Asked::Unknown) };
+    if row.state.is_final() {
+        return Ok(Asked::Not(row.state));
+    }
+    let below: Vec<(Seq, String, FiberState)> = conn
+        .prepare_cached(
+            "WITH RECURSIVE below (seq) AS (
+                 SELECT ?1 UNION SELECT f.seq FROM below b JOIN fibers f ON f.parent = b.seq AND f.parent IS NOT NULL)
+             SELECT f.seq, f.id, f.state FROM below b JOIN fibers f ON f.seq = b.seq WHERE f.finished_ms IS NULL ORDER BY f.seq",
+        )?
+        .query_map([row.seq], |r| Ok((r.get(0)?, r.get(1)?, state(r)?)))?
+        .collect::<Result<_, _>>()?;
+    let mut cancelled = Cancelled::default();
+    for (seq, id, state) in below {
+        conn.prepare_cached("UPDATE fibers SET cancel = coalesce(cancel, ?2) WHERE seq = ?1")?.execute(params![seq, reason])?;
+        if state != FiberState::Running {
+            cancelled.woken.extend(end(conn, seq, &End::Cancelled(reason.to_owned()), now_ms)?.woken);
+        }
+        cancelled.ids.push(id);
+    }
+    Ok(Asked::Done(cancelled))
+}
+
+pub(super) fn again(conn: &Connection, id: &str, how: Again, now_ms: i64) -> rusqlite::Result<Asked<Unfinished>> {
+    let Some(row) = find(conn, &Find::Id(id.to_owned()))? else { return Ok(Asked::Unknown) };
+    let stopped = matches!(row.state, FiberState::Failed | FiberState::Parked | FiberState::Interrupted);
+    if !stopped && !(row.state == FiberState::Cancelled && how == Again::FromStart) {
+        return Ok(Asked::Not(row.state));
+    }
+    conn.prepare_cached(
+        "UPDATE fibers SET state = 'pending', reason = NULL, cancel = NULL, changed_ms = ?2, finished_ms = NULL WHERE seq = ?1",
+    )?
+    .execute(params![row.seq, now_ms])?;
+    conn.prepare_cached("UPDATE snapshots SET deaths = 0 WHERE fiber = ?1")?.execute([row.seq])?;
+    if how == Again::FromStart {
+        // The count goes on, so that the operations of the new life are other ones.
+        conn.prepare_cached("UPDATE snapshots SET data = NULL, at = NULL, layout = NULL, number = number + 1 WHERE fiber = ?1")?
+            .execute([row.seq])?;
+        for table in ["ops", "arrived", "parts", "log_items"] {
+            conn.prepare_cached(&format!("DELETE FROM {table} WHERE fiber = ?1"))?.execute([row.seq])?;
+        }
+    }
+    conn.prepare_cached(&format!("{UNFINISHED} WHERE f.seq = ?1"))?.query_row([row.seq], unfinished_row).map(Asked::Done)
 }

@@ -1,0 +1,134 @@
+//! The arguments of `step!`: `step!([ "name", ] [ option, ]* body)`.
+use syn::parse::{Parse, ParseStream};
+use syn::{Expr, ExprLit, Lit, LitStr, Macro, Pat, Token};
+
+use crate::report::Report;
+
+/// A step with its options.
+#[derive(Clone)]
+pub(crate) struct Step {
+    pub(crate) name: Option<LitStr>,
+    pub(crate) was: Option<LitStr>,
+    pub(crate) retry: Option<Expr>,
+    pub(crate) timeout: Option<Expr>,
+    /// The pattern of `|op| ..`.
+    pub(crate) op: Option<Pat>,
+    pub(crate) body: Expr,
+}
+
+const OPTIONS: &str = "`retry`, `timeout`, `was`";
+
+impl Step {
+    /// Parses the arguments; what is wrong goes to `report` and a step with what could be read comes back.
+    pub(crate) fn parse(mac: &Macro, report: &mut Report) -> Option<Step> {
+        let items = match mac.parse_body_with(parse_items) {
+            Ok(items) => items,
+            Err(error) => {
+                report.push(error);
+                return None;
+            }
+        };
+        let mut step = Step { name: None, was: None, retry: None, timeout: None, op: None, body: empty() };
+        let count = items.len();
+        if count == 0 {
+            report.over(&mac.path, "`step!` needs a body: `step!(fetch(&url).await?)`");
+            return None;
+        }
+        if let [Expr::Lit(ExprLit { lit: Lit::Str(name), .. })] = items.as_slice() {
+            report.at(name.span(), format!("`step!` needs a body after its name: `step!({}, fetch(&url).await?)`", name.token()));
+            return None;
+        }
+        for (place, item) in items.into_iter().enumerate() {
+            let last = place + 1 == count;
+            match item {
+                Expr::Lit(ExprLit { lit: Lit::Str(name), .. }) if place == 0 && !last => {
+                    if name.value().trim().is_empty() || name.value().contains('#') {
+                        report.at(name.span(), "a step's name is text without `#` that is not empty");
+                    }
+                    step.name = Some(name);
+                }
+                Expr::Assign(option) if !last => step.option(&option, report),
+                Expr::Closure(closure) if last => {
+                    if closure.inputs.len() != 1 || closure.asyncness.is_some() {
+                        report.over(&closure, "a step's body is an expression, a block, or `|op| expression`: `step!(\"charge\", |op| charge(op.id()).await?)`");
+                    }
+                    step.op = closure.inputs.first().cloned();
+                    step.body = *closure.body;
+                }
+                body if last => step.body = body,
+                Expr::Path(path) if path.path.get_ident().is_some_and(|i| i == "effect") => {
+                    report.over(&path, "`effect` is not there yet: pass the step's id to the other side as an idempotency key, `step!(|op| charge(op.id()).await?)`");
+                }
+                other => {
+                    let text = crate::text::compact(&other);
+                    report.over(
+                        &other,
+                        format!("`{text}` is no option of `step!`; known options: {OPTIONS}; the name comes first and the body last"),
+                    );
+                }
+            }
+        }
+        Some(step)
+    }
+
+    fn option(&mut self, option: &syn::ExprAssign, report: &mut Report) {
+        let Expr::Path(path) = &*option.left else {
+            report.over(&option.left, format!("unknown option of `step!`; known options: {OPTIONS}"));
+            return;
+        };
+        let key = path.path.get_ident().map(ToString::to_string).unwrap_or_default();
+        let value = (*option.right).clone();
+        let twice = match key.as_str() {
+            "retry" => self.retry.replace(value).is_some(),
+            "timeout" => self.timeout.replace(value).is_some(),
+            "was" => {
+                if let Expr::Lit(ExprLit { lit: Lit::Str(old), .. }) = value {
+                    self.was.replace(old).is_some()
+                } else {
+                    report.over(&option.right, "`was` takes the old name as a literal: `was = \"search\"`");
+                    false
+                }
+            }
+            _ => {
+                report.over(&option.left, format!("unknown option `{key}` of `step!`; known options: {OPTIONS}"));
+                false
+            }
+        };
+        if twice {
+            report.over(&option.left, format!("option `{key}` is given twice"));
+        }
+    }
+}
+
+/// Expressions separated by commas; syn takes `name = value` for an assignment.
+fn parse_items(input: ParseStream<'_>) -> syn::Result<Vec<Expr>> {
+    let mut items = Vec::new();
+    while !input.is_empty() {
+        items.push(input.parse::<Body>()?.0);
+        if input.is_empty() {
+            break;
+        }
+        input.parse::<Token![,]>()?;
+    }
+    Ok(items)
+}
+
+/// An expression; `let` statements in a step's body need braces, and the message says so.
+struct Body(Expr);
+
+impl Parse for Body {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        if input.peek(Token![let]) {
+            return Err(input.error("a step's body is an expression: put statements in a block, `step!({ let x = ..; f(x).await? })`"));
+        }
+        let body = input.parse()?;
+        if input.peek(Token![;]) {
+            return Err(input.error("a step's body is an expression: put statements in a block, `step!({ a().await?; b().await? })`"));
+        }
+        Ok(Body(body))
+    }
+}
+
+fn empty() -> Expr {
+    syn::parse_quote!(())
+}

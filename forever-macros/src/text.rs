@@ -1,0 +1,44 @@
+//! Tokens as text, for stored names and for people.
+use quote::ToTokens;
+
+/// Tokens as text with only the spaces that it needs, cut short: the stored name of an unnamed value. Made by hand, as the text that
+/// the compiler makes of tokens differs from version to version.
+pub(crate) fn compact(tokens: &impl ToTokens) -> String {
+    let text = whole(tokens);
+    match text.char_indices().nth(40) {
+        Some((end, _)) => format!("{}..", &text[..end]),
+        None => text,
+    }
+}
+
+/// [`compact`], not cut short.
+pub(crate) fn whole(tokens: &impl ToTokens) -> String {
+    fn write(tokens: proc_macro2::TokenStream, text: &mut String) {
+        for token in tokens {
+            match token {
+                proc_macro2::TokenTree::Group(group) => {
+                    let (open, close) = match group.delimiter() {
+                        proc_macro2::Delimiter::Parenthesis => ("(", ")"),
+                        proc_macro2::Delimiter::Brace => ("{", "}"),
+                        proc_macro2::Delimiter::Bracket => ("[", "]"),
+                        proc_macro2::Delimiter::None => ("", ""),
+                    };
+                    text.push_str(open);
+                    write(group.stream(), text);
+                    text.push_str(close);
+                }
+                other => {
+                    let other = other.to_string();
+                    let word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+                    if word(text.chars().next_back()) && word(other.chars().next()) {
+                        text.push(' ');
+                    }
+                    text.push_str(&other);
+                }
+            }
+        }
+    }
+    let mut text = String::new();
+    write(tokens.to_token_stream(), &mut text);
+    text
+}

@@ -1,0 +1,347 @@
+//! Closure fibers: any future as a fiber, which keeps by hand what it wants to keep.
+//!
+//! Of a closure nothing outlives the process but its row and its stash: on recovery its agent's hook says what becomes of it.
+use std::future::{Future, IntoFuture};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tracing::{Instrument, info_span, warn};
+
+use super::core::{Core, Link, race};
+use super::drive::{Ended, panic_message};
+use super::events::EventKind;
+use super::frame::{BoxFuture, Checkpoint, OpRecord, Run, Sink};
+use super::handle::{FiberError, FiberHandle};
+use super::live::{Alive, Phase, Stop};
+use super::owner::AgentId;
+use super::registry::{Outcome, settle_value};
+use super::spawn::{accept, check_agent, check_ids, joins};
+use super::{Failure, FiberContext, Value, runner, waking, within};
+use crate::error::{Error, ErrorKind, Result, chain};
+use crate::exact;
+use crate::store::{Aside, End, NewFiber, Seq};
+
+/// The longest text that a stash may have, in bytes.
+const STASH_LIMIT: usize = 16 << 20;
+
+/// What the fiber stashes that runs here; see [`FiberContext::stash`]. For code that does not have the context at hand.
+///
+/// # Errors
+/// Outside a closure fiber, which is a task of its own: what it spawns is outside. Otherwise as [`FiberContext::stash`].
+pub async fn stash<V: Serialize + ?Sized>(value: &V) -> Result<()> {
+    let Some(run) = within::run() else {
+        return Err(Error::new(ErrorKind::Setup, "`stash` can be used only in a fiber, and in its own task"));
+    };
+    stash_in(&run, value).await
+}
+
+async fn stash_in<V: Serialize + ?Sized>(run: &Run, value: &V) -> Result<()> {
+    let unsaved = |why: String| Error::new(ErrorKind::Value, format!("the stash cannot be saved: {why}"));
+    let text = exact::to_string(value).map_err(|e| unsaved(e.to_string()))?;
+    if text.len() > STASH_LIMIT {
+        return Err(unsaved(format!("it takes {} bytes, more than the {STASH_LIMIT} that are allowed", text.len())));
+    }
+    run.sink.stash(text).await
+}
+
+impl FiberContext {
+    /// Keeps `value` for the recovery of this closure fiber, in place of what was stashed before. It is durable when this returns.
+    ///
+    /// # Errors
+    /// Of kind [`Value`](ErrorKind::Value) when `value` cannot be serialised exactly or takes more than 16 MiB; of kind
+    /// [`Setup`](ErrorKind::Setup) in a `#[fiber]` function, which keeps its locals by itself; when the store fails.
+    pub async fn stash<V: Serialize + ?Sized>(&self, value: &V) -> Result<()> {
+        match &self.run {
+            Some(run) => stash_in(run, value).await,
+            None => Err(Error::new(ErrorKind::Setup, "there is no runtime to stash in")),
+        }
+    }
+
+    /// What this closure fiber stashed last; `None` if nothing.
+    ///
+    /// # Errors
+    /// When it cannot be read as a `V`.
+    pub fn stashed<V: DeserializeOwned>(&self) -> Result<Option<V>> {
+        let Some(text) = self.run.as_ref().and_then(|run| run.sink.stashed()) else { return Ok(None) };
+        let wanted = std::any::type_name::<V>();
+        exact::from_str(&text)
+            .map(Some)
+            .map_err(|why| Error::new(ErrorKind::Value, format!("the stash cannot be read as `{wanted}`: {why}")))
+    }
+}
+
+/// A closure about to be run as a fiber; made by [`Forever::run_fiber`](crate::Forever::run_fiber). `.await` runs it and gives its
+/// result; [`start`](RunFiber::start) gives its handle.
+#[must_use = "a fiber is run when this is awaited"]
+pub struct RunFiber<C> {
+    link: Link,
+    name: String,
+    closure: C,
+    id: Option<String>,
+    key: Option<String>,
+    metadata: Option<Result<String, String>>,
+    agent: Option<AgentId>,
+}
+
+impl<C> std::fmt::Debug for RunFiber<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunFiber").field("name", &self.name).field("id", &self.id).field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+impl<C> RunFiber<C> {
+    pub(crate) fn new(link: Link, name: String, closure: C) -> Self {
+        RunFiber { link, name, closure, id: None, key: None, metadata: None, agent: None }
+    }
+
+    /// Gives the fiber this id, in place of one made by the runtime. If there is a fiber with it, that one is joined.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// Gives the fiber an idempotency key, unique among all fibers of the database. If there is a fiber with it, that one is
+    /// joined, also when it has ended, and the closure is not run.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Keeps a value with the fiber, for people, lists and recovery hooks.
+    pub fn metadata(mut self, value: impl Serialize) -> Self {
+        self.metadata = Some(serde_json::to_string(&value).map_err(|e| e.to_string()));
+        self
+    }
+
+    /// Makes it a fiber of an agent, whose hook says what becomes of it when it was interrupted.
+    pub fn agent(mut self, class: impl Into<String>, name: impl Into<String>) -> Self {
+        self.agent = Some(AgentId { class: class.into(), name: name.into() });
+        self
+    }
+
+    /// Stores the fiber, starts it, and gives its handle.
+    ///
+    /// # Errors
+    /// When the name, id or key is empty or belongs to another fiber, the agent's class is not registered, the store fails, or the
+    /// runtime is closed.
+    pub async fn start<T, E, F>(self) -> Result<FiberHandle<T>>
+    where
+        C: FnOnce(FiberContext) -> F + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+        T: Value,
+        E: Failure + 'static,
+    {
+        let RunFiber { link, name, closure, id, key, metadata, agent } = self;
+        let core = link.core()?;
+        let refused = |kind, why: String| Error::new(kind, format!("failed to start fiber `{name}`: {why}"));
+        if name.trim().is_empty() {
+            return Err(refused(ErrorKind::Value, "its name must not be empty or blank".into()));
+        }
+        check_ids(id.as_deref(), key.as_deref()).map_err(|why| refused(ErrorKind::Value, why))?;
+        check_agent(&core, agent.as_ref()).map_err(|why| refused(ErrorKind::Setup, why))?;
+        let metadata = metadata.transpose().map_err(|why| refused(ErrorKind::Value, format!("its metadata cannot be saved: {why}")))?;
+        let asked_id = id.clone();
+        let id = id.unwrap_or_else(|| core.clock.id());
+        let new = NewFiber {
+            id: id.clone(),
+            name: name.clone(),
+            key: key.clone(),
+            closure: true,
+            args: "{}".to_owned(),
+            metadata,
+            agent: agent.clone(),
+            parent: None,
+            now_ms: core.now_ms(),
+        };
+        let (of_task, called) = (Arc::clone(&core), name.clone());
+        let there = accept(&core, new, move |seq, alive| {
+            Box::pin(ClosureTask { core: of_task, seq, name: called.into(), agent, alive }.run(closure))
+        });
+        let Some(there) = there.await.map_err(|e| refused(e.kind(), "it could not be stored".into()).because(e))? else {
+            return Ok(FiberHandle::new(link, id, name, true));
+        };
+        joins(&there, &name, "{}", asked_id.as_deref(), key.as_deref()).map_err(|why| refused(ErrorKind::Conflict, why))?;
+        Ok(FiberHandle::new(link, there.id, name, false))
+    }
+}
+
+impl<C, F, T, E> IntoFuture for RunFiber<C>
+where
+    C: FnOnce(FiberContext) -> F + Send + 'static,
+    F: Future<Output = Result<T, E>> + Send + 'static,
+    T: Value,
+    E: Failure + 'static,
+{
+    type Output = Result<T, FiberError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let name = self.name.clone();
+            let handle = self.start().await.map_err(|e| FiberError::not_started(&name, &e))?;
+            handle.wait().await
+        })
+    }
+}
+
+/// One closure fiber in its task.
+struct ClosureTask {
+    core: Arc<Core>,
+    seq: Seq,
+    name: Arc<str>,
+    agent: Option<AgentId>,
+    alive: Alive,
+}
+
+impl ClosureTask {
+    async fn run<C, F, T, E>(self, closure: C)
+    where
+        C: FnOnce(FiberContext) -> F + Send,
+        F: Future<Output = Result<T, E>> + Send,
+        T: Value,
+        E: Failure,
+    {
+        let _held = self.agent.as_ref().map(|agent| self.core.owners.hold(&self.core, agent));
+        let sink = Arc::new(ClosureSink {
+            core: Arc::clone(&self.core),
+            seq: self.seq,
+            id: self.alive.id.as_str().into(),
+            name: Arc::clone(&self.name),
+            stash: std::sync::Mutex::default(),
+        });
+        let run = Run::first(&self.alive.id, Arc::clone(&sink) as Arc<dyn Sink>);
+        let ctx = FiberContext {
+            id: self.alive.id.clone(),
+            name: Arc::clone(&self.name),
+            resuming: false,
+            resources: self.core.resources.clone(),
+            clock: Arc::clone(&self.core.clock),
+            run: Some(Arc::clone(&run)),
+        };
+        self.core.tell(&self.alive.id, &self.name, || EventKind::Started { resuming: false });
+        let span = info_span!("fiber", fiber.id = %self.alive.id, fiber.name = %self.name, forever.resuming = false);
+        let driven = drive(&run, ctx, closure).instrument(span);
+        let outcome = runner::until_told(&self.core, &self.alive, &run, driven).await;
+        let end = match (self.alive.control.reason(), outcome) {
+            (Some(reason), _) => End::Cancelled(reason.to_string()),
+            (None, Outcome::Completed(text)) => End::Completed(text),
+            (None, Outcome::Failed(why)) => End::Failed(why),
+            // Dropped under way because the runtime closes.
+            (None, _) => return self.alive.stop(Stop::Closed),
+        };
+        self.keep(end).await;
+    }
+
+    /// Stores how the closure ended: it cannot run again, so this is tried until the store works or the runtime closes.
+    async fn keep(self, end: End) {
+        let mut failed = 0;
+        loop {
+            let error = match self.core.store.end(self.seq, end.clone(), self.core.now_ms()).await {
+                Ok(ended) => {
+                    waking::start(&self.core, ended.woken);
+                    let stop = runner::settled(&self.core, &self.alive.id, &self.name, self.agent.as_ref(), ended.end);
+                    return self.alive.stop(stop);
+                }
+                Err(error) if self.core.is_closing() || error.is_closed() => return self.alive.stop(Stop::Closed),
+                Err(error) => error,
+            };
+            failed += 1;
+            let text: Arc<str> = chain(&error).into();
+            warn!(fiber.id = %self.alive.id, error = %text, "how a fiber ended could not be stored");
+            let _ = self.core.store.set_aside(self.seq, Aside::Interrupted(text.to_string()), self.core.now_ms()).await;
+            if failed > 1 {
+                self.alive.set(Phase::Stopped(Stop::Interrupted(text)));
+            }
+            if race(self.core.closing(), self.core.clock.sleep(runner::pause(failed))).await.is_some() {
+                return self.alive.stop(Stop::Closed);
+            }
+        }
+    }
+}
+
+/// Runs the closure to its end; a panic is its failure.
+async fn drive<C, F, T, E>(run: &Arc<Run>, ctx: FiberContext, closure: C) -> Outcome
+where
+    C: FnOnce(FiberContext) -> F,
+    F: Future<Output = Result<T, E>>,
+    T: Value,
+    E: Failure,
+{
+    let mut future = std::pin::pin!(async move { closure(ctx).await });
+    let ended = std::future::poll_fn(|cx| {
+        let within = within::enter(run);
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
+        drop(within);
+        match polled {
+            Err(payload) => Poll::Ready(Ended::Panicked(panic_message(payload.as_ref()))),
+            Ok(Poll::Ready(result)) => Poll::Ready(Ended::Returned(result)),
+            Ok(Poll::Pending) => run.take_stopped().map_or(Poll::Pending, |stopped| Poll::Ready(Ended::Stopped(stopped))),
+        }
+    });
+    settle_value(ended.await)
+}
+
+/// The store, as one closure fiber sees it.
+struct ClosureSink {
+    core: Arc<Core>,
+    seq: Seq,
+    id: Arc<str>,
+    name: Arc<str>,
+    stash: std::sync::Mutex<Option<String>>,
+}
+
+impl Sink for ClosureSink {
+    fn link(&self) -> Link {
+        Link::from(&self.core)
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.core.now_ms()
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.core.clock.sleep(duration)
+    }
+
+    fn stash(&self, data: String) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.core.store.stash(self.seq, data.clone(), self.core.now_ms()).await?;
+            *self.stash.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(data);
+            self.core.tell(&self.id, &self.name, || EventKind::Stashed);
+            Ok(())
+        })
+    }
+
+    fn stashed(&self) -> Option<String> {
+        self.stash.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    fn commit(&self, _: Checkpoint) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async { Err(no_steps()) })
+    }
+
+    fn arrive(&self, _: u64, _: u32, _: String) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async { Err(no_steps()) })
+    }
+
+    fn arrived(&self, _: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>, Error>> {
+        Box::pin(async { Err(no_steps()) })
+    }
+
+    fn save_op(&self, _: OpRecord) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async { Err(no_steps()) })
+    }
+
+    fn load_op<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<OpRecord>, Error>> {
+        Box::pin(async { Err(no_steps()) })
+    }
+}
+
+fn no_steps() -> Error {
+    Error::new(ErrorKind::Setup, "a closure fiber has no steps")
+}

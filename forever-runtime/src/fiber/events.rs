@@ -1,0 +1,252 @@
+//! What happens to fibers, told to whoever listens, without ever waiting for a listener.
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::SystemTime;
+
+use futures_core::Stream;
+
+/// How many events a listener may be behind.
+const CAPACITY: usize = 1024;
+
+/// Something that happened to a fiber.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// The fiber's id.
+    pub fiber: Arc<str>,
+    /// The stored name of its function, or what a closure fiber was called.
+    pub name: Arc<str>,
+    /// When, UTC.
+    pub time: SystemTime,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// What happened to a fiber. Everything that is stored was stored before it is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// It was accepted.
+    Spawned,
+    /// Its code was entered.
+    Started {
+        /// Whether in the middle, from a snapshot.
+        resuming: bool,
+    },
+    /// A step's body begins.
+    StepStarted {
+        /// The stored name of the step.
+        step: &'static str,
+    },
+    /// A cut point was passed: its checkpoint is stored.
+    StepFinished {
+        /// The stored name of the cut point.
+        step: &'static str,
+        /// How many checkpoints the fiber has made, with this one.
+        checkpoint: u64,
+    },
+    /// An attempt of a step failed, and there will be another.
+    StepRetried {
+        /// The stored name of the step.
+        step: &'static str,
+        /// How many attempts have failed.
+        failed: u32,
+    },
+    /// User code kept something by hand.
+    Stashed,
+    /// It waits, and has left memory.
+    Waiting,
+    /// What it waited for is there.
+    Woken,
+    /// It was found unfinished when the runtime opened.
+    Recovered {
+        /// How often the process died with it since its last checkpoint.
+        deaths: u32,
+    },
+    /// It stopped by no fault of its own, and goes on later.
+    Interrupted {
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// What is stored of it does not fit the code.
+    Parked {
+        /// What does not fit.
+        reason: Arc<str>,
+    },
+    /// It ended with a result.
+    Completed,
+    /// It ended with an error.
+    Failed {
+        /// The error's text.
+        reason: Arc<str>,
+    },
+    /// It ended because it was told to.
+    Cancelled {
+        /// The reason that was given.
+        reason: Arc<str>,
+    },
+}
+
+/// What a listener gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    /// Something happened.
+    Event(Event),
+    /// So many events were left out, because the listener was too far behind.
+    Missed(u64),
+}
+
+/// The listeners of a runtime.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners {
+    all: Mutex<Vec<Weak<Queue>>>,
+}
+
+impl Listeners {
+    /// Adds one that hears everything from now on.
+    pub(crate) fn listen(&self) -> Events {
+        let queue = Arc::new(Queue::default());
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|listener| listener.strong_count() > 0);
+        all.push(Arc::downgrade(&queue));
+        Events { queue }
+    }
+
+    /// Tells everybody; the event is made only if there is anybody.
+    pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.is_empty() {
+            return;
+        }
+        let event = event();
+        for listener in all.iter().filter_map(Weak::upgrade) {
+            listener.push(event.clone());
+        }
+    }
+
+    /// Ends all streams.
+    pub(crate) fn close(&self) {
+        for listener in self.all.lock().unwrap_or_else(PoisonError::into_inner).drain(..).filter_map(|l| l.upgrade()) {
+            listener.end();
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    events: VecDeque<Event>,
+    missed: u64,
+    ended: bool,
+    waker: Option<Waker>,
+}
+
+impl Queue {
+    fn push(&self, event: Event) {
+        let mut state = self.state();
+        if state.events.len() == CAPACITY {
+            state.events.pop_front();
+            state.missed += 1;
+        }
+        state.events.push_back(event);
+        wake(state);
+    }
+
+    fn end(&self) {
+        let mut state = self.state();
+        state.ended = true;
+        wake(state);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn wake(mut state: MutexGuard<'_, State>) {
+    let waker = state.waker.take();
+    drop(state);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+/// What happens to the fibers of a runtime, from the moment at which [`Forever::events`](crate::Forever::events) was called; a
+/// [`Stream`], and [`next`](Events::next) for those who have no use for one.
+///
+/// It holds 1024 events for a listener that is slow; beyond that the oldest are left out and counted ([`Told::Missed`]). A fiber never
+/// waits for a listener. The stream ends when the runtime closes.
+pub struct Events {
+    queue: Arc<Queue>,
+}
+
+impl Events {
+    /// The next event; `None` when the runtime has closed.
+    pub async fn next(&mut self) -> Option<Told> {
+        std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+}
+
+impl Stream for Events {
+    type Item = Told;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Told>> {
+        let mut state = self.queue.state();
+        if state.missed > 0 {
+            return Poll::Ready(Some(Told::Missed(std::mem::take(&mut state.missed))));
+        }
+        match state.events.pop_front() {
+            Some(event) => Poll::Ready(Some(Told::Event(event))),
+            None if state.ended => Poll::Ready(None),
+            None => {
+                state.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").field("waiting", &self.queue.state().events.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(n: usize) -> Event {
+        Event { fiber: n.to_string().into(), name: "work".into(), time: SystemTime::UNIX_EPOCH, kind: EventKind::Spawned }
+    }
+
+    #[tokio::test]
+    async fn a_slow_listener_loses_the_oldest_events_with_a_count() {
+        let listeners = Listeners::default();
+        let mut slow = listeners.listen();
+        for n in 0..CAPACITY + 5 {
+            listeners.tell(|| event(n));
+        }
+        listeners.close();
+        assert_eq!(slow.next().await, Some(Told::Missed(5)));
+        for n in 5..CAPACITY + 5 {
+            assert_eq!(slow.next().await, Some(Told::Event(event(n))));
+        }
+        assert_eq!(slow.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn events_that_nobody_hears_are_not_made() {
+        let listeners = Listeners::default();
+        drop(listeners.listen());
+        listeners.listen();
+        listeners.all.lock().unwrap().retain(|l| l.strong_count() > 0);
+        listeners.tell(|| unreachable!());
+    }
+}

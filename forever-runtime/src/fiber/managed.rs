@@ -1,0 +1,230 @@
+//! What is asked of fibers by id: listing them, ending them, letting them run again, deleting them.
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::core::{Core, Link};
+use super::handle::FiberStatus;
+use super::owner::Recovery;
+use super::{runner, waking};
+use crate::clock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{Again, Asked, End, Ended, FiberRow, FiberState, Seq, Which};
+
+/// How many fibers a page has unless it is said, and at most.
+const PAGE: (u32, u32) = (50, 1000);
+
+/// How many fibers are deleted in one transaction, so that nobody waits long behind it.
+pub(crate) const BATCH: u32 = 500;
+
+/// Which fibers: those that agree with everything that is said.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::{FiberFilter, FiberState};
+/// let old = FiberFilter::new().state(FiberState::Failed).name("research");
+/// # let _ = old;
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct FiberFilter {
+    which: Which,
+}
+
+impl FiberFilter {
+    /// All fibers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// In this state; called several times, in one of them.
+    pub fn state(mut self, state: FiberState) -> Self {
+        self.which.states.push(state);
+        self
+    }
+
+    /// Of the function with this stored name, or closures that were called so.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.which.name = Some(name.into());
+        self
+    }
+
+    /// Of this agent.
+    pub fn agent(mut self, class: impl Into<String>, name: impl Into<String>) -> Self {
+        self.which.class = Some(class.into());
+        self.which.agent = Some(name.into());
+        self
+    }
+
+    /// Ended before this time.
+    pub fn ended_before(mut self, time: SystemTime) -> Self {
+        self.which.ended_before_ms = Some(clock::ms(time));
+        self
+    }
+}
+
+/// A page of fibers about to be read; made by [`Forever::fibers`](crate::Forever::fibers), read by `.await`.
+#[derive(Debug)]
+#[must_use = "fibers are listed when this is awaited"]
+pub struct Fibers {
+    link: Link,
+    filter: FiberFilter,
+    limit: u32,
+    after: Seq,
+}
+
+/// A page of fibers, in the order in which they were accepted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page {
+    /// The fibers.
+    pub fibers: Vec<FiberStatus>,
+    /// Where the next page begins, if there may be more; for [`Fibers::after`].
+    pub next: Option<Cursor>,
+}
+
+/// A place in the list of fibers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct Cursor(Seq);
+
+impl Fibers {
+    pub(crate) fn new(link: Link) -> Self {
+        Fibers { link, filter: FiberFilter::new(), limit: PAGE.0, after: Seq::MIN }
+    }
+
+    /// Only those that a filter lets through, in place of what was said before.
+    pub fn filter(mut self, filter: FiberFilter) -> Self {
+        self.filter = filter;
+        self
+    }
+
+    /// Only those in this state; called several times, in one of them.
+    pub fn state(mut self, state: FiberState) -> Self {
+        self.filter = self.filter.state(state);
+        self
+    }
+
+    /// Only those of the function with this stored name.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.filter = self.filter.name(name);
+        self
+    }
+
+    /// Only those of this agent.
+    pub fn agent(mut self, class: impl Into<String>, name: impl Into<String>) -> Self {
+        self.filter = self.filter.agent(class, name);
+        self
+    }
+
+    /// So many at most: 50 unless this is called, and never more than 1000.
+    pub fn limit(mut self, limit: u32) -> Self {
+        self.limit = limit.clamp(1, PAGE.1);
+        self
+    }
+
+    /// Those behind the page that gave this cursor.
+    pub fn after(mut self, cursor: Cursor) -> Self {
+        self.after = cursor.0;
+        self
+    }
+
+    async fn read(self) -> Result<Page> {
+        let core = self.link.core()?;
+        let rows = core.store.list(self.filter.which, self.after, self.limit).await?;
+        let full = u32::try_from(rows.len()) == Ok(self.limit);
+        let next = rows.last().filter(|_| full).map(|row| Cursor(row.seq));
+        Ok(Page { fibers: rows.into_iter().map(FiberStatus::of).collect(), next })
+    }
+}
+
+impl IntoFuture for Fibers {
+    type Output = Result<Page>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.read())
+    }
+}
+
+/// Tells a fiber and those below it to end.
+pub(crate) async fn cancel(core: &Arc<Core>, id: &str, reason: &str) -> Result<()> {
+    let asked = core.store.cancel(id.to_owned(), reason.to_owned(), core.now_ms()).await?;
+    let cancelled = answer(asked, id, "cancel")?;
+    waking::start(core, cancelled.woken);
+    for id in cancelled.ids {
+        let Some(entry) = core.live.get(&id) else { continue };
+        match entry.control() {
+            Some(control) => control.cancel(reason),
+            None => core.live.tell(&id),
+        }
+    }
+    Ok(())
+}
+
+/// Lets a fiber that stopped run again.
+pub(crate) async fn again(core: &Arc<Core>, id: &str, how: Again) -> Result<()> {
+    let what = match how {
+        Again::FromSnapshot => "resume",
+        Again::FromStart => "restart",
+    };
+    if core.live.get(id).is_some_and(|entry| entry.control().is_some()) {
+        return Err(Error::new(ErrorKind::Conflict, format!("failed to {what} fiber `{id}`: it is running, or about to be tried again")));
+    }
+    let row = core.store.find(crate::store::Find::Id(id.to_owned())).await?;
+    if let Some(row) = row.filter(|row| row.closure) {
+        return Err(Error::new(
+            ErrorKind::Conflict,
+            format!("failed to {what} fiber `{id}`: `{}` is a closure, of which nothing is left but its stash; resolve it", row.name),
+        ));
+    }
+    let asked = core.store.again(id.to_owned(), how, core.now_ms()).await?;
+    waking::start(core, vec![answer(asked, id, what)?]);
+    Ok(())
+}
+
+/// Says what becomes of a fiber that is interrupted or parked.
+pub(crate) async fn resolve(core: &Arc<Core>, id: &str, how: Recovery) -> Result<()> {
+    let end = match how {
+        Recovery::Resume => return again(core, id, Again::FromSnapshot).await,
+        Recovery::Restart => return again(core, id, Again::FromStart).await,
+        Recovery::Skip => return Ok(()),
+        Recovery::Complete(value) => End::Completed(value.to_string()),
+        Recovery::Fail(why) => End::Failed(why),
+    };
+    if core.live.get(id).is_some_and(|entry| entry.control().is_some()) {
+        return Err(Error::new(ErrorKind::Conflict, format!("failed to resolve fiber `{id}`: it is running, or about to be tried again")));
+    }
+    let asked = core.store.resolve(id.to_owned(), end, core.now_ms()).await?;
+    let (row, Ended { end, woken }): (FiberRow, Ended) = answer(asked, id, "resolve")?;
+    waking::start(core, woken);
+    runner::settled(core, &row.id, &row.name, row.agent.as_ref(), end);
+    core.live.tell(id);
+    Ok(())
+}
+
+/// Deletes what has ended and agrees with the filter; says how many.
+pub(crate) async fn delete(core: &Arc<Core>, filter: FiberFilter) -> Result<u64> {
+    let mut which = filter.which;
+    if let Some(open) = which.states.iter().find(|state| !state.is_final()) {
+        return Err(Error::new(ErrorKind::Conflict, format!("fibers that are {open} cannot be deleted: cancel or resolve them first")));
+    }
+    if which.states.is_empty() {
+        which.states = vec![FiberState::Completed, FiberState::Failed, FiberState::Cancelled];
+    }
+    let mut deleted = 0;
+    loop {
+        let some = core.store.delete(which.clone(), BATCH).await?;
+        deleted += some;
+        if some < u64::from(BATCH) {
+            return Ok(deleted);
+        }
+    }
+}
+
+fn answer<T>(asked: Asked<T>, id: &str, what: &str) -> Result<T> {
+    match asked {
+        Asked::Done(done) => Ok(done),
+        Asked::Unknown => Err(Error::new(ErrorKind::NotFound, format!("failed to {what} fiber `{id}`: there is no such fiber"))),
+        Asked::Not(state) => Err(Error::new(ErrorKind::Conflict, format!("failed to {what} fiber `{id}`: it is {state}"))),
+    }
+}

@@ -1,0 +1,88 @@
+//! Sending to a fiber: stored first, then the fiber is woken if it waits for it.
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+
+use super::core::Core;
+use super::machine::CutKind;
+use super::waking;
+use crate::error::{Error, ErrorKind, Result, chain};
+use crate::exact;
+use crate::store::{Asked, Find, NewMessage};
+
+/// The longest message, in bytes of its text.
+const LIMIT: usize = 16 << 20;
+
+/// Whether a text is what a function takes on a topic; `Err` says why not.
+type Check = fn(&str) -> std::result::Result<(), String>;
+
+/// What the functions of this process take on their topics, as far as they have come there.
+///
+/// The type of a `recv!` is inferred, so it is known only once the code runs. A message that no fiber of this process has asked for yet
+/// is checked when it is received.
+#[derive(Debug, Default)]
+pub(crate) struct Topics {
+    checks: Mutex<BTreeMap<(&'static str, &'static str), Vec<Check>>>,
+}
+
+impl Topics {
+    /// Remembers what a function takes on a topic; one that takes several types there takes any of them.
+    pub(crate) fn takes(&self, function: &'static str, topic: &'static str, check: Check) {
+        let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = checks.entry((function, topic)).or_default();
+        if !known.iter().any(|there| std::ptr::fn_addr_eq(*there, check)) {
+            known.push(check);
+        }
+    }
+
+    fn check(&self, function: &str, topic: &str, text: &str) -> std::result::Result<(), String> {
+        let checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
+        let known: Vec<Check> = checks.iter().filter(|((f, t), _)| *f == function && *t == topic).flat_map(|(_, c)| c.clone()).collect();
+        drop(checks);
+        let mut first = None;
+        for check in known {
+            match check(text) {
+                Ok(()) => return Ok(()),
+                Err(why) => first = first.or(Some(why)),
+            }
+        }
+        first.map_or(Ok(()), Err)
+    }
+}
+
+/// Sends `value` to a fiber.
+pub(crate) async fn send<V: Serialize + ?Sized>(core: &Arc<Core>, id: &str, topic: &str, value: &V) -> Result<()> {
+    let refused = |kind, why: String| Error::new(kind, format!("failed to send to fiber `{id}` on topic `{topic}`: {why}"));
+    let data = exact::to_string(value).map_err(|e| refused(ErrorKind::Value, format!("the value cannot be saved: {e}")))?;
+    if data.len() > LIMIT {
+        return Err(refused(ErrorKind::Value, format!("the value takes {} bytes, more than the {LIMIT} that are allowed", data.len())));
+    }
+    let there = core.store.find(Find::Id(id.to_owned())).await?;
+    let Some(row) = there else { return Err(refused(ErrorKind::NotFound, "there is no such fiber".into())) };
+    let known = if row.closure { None } else { core.registry.get(&row.name) };
+    if let Some(known) = known {
+        let (topics, cuts) = (known.machine().topics, known.machine().cuts);
+        // What it calls may receive on other topics.
+        let calls = cuts.iter().any(|cut| cut.kind == CutKind::Call);
+        if !calls && !topics.contains(&topic) {
+            let which = match topics {
+                [] => "it receives no messages".to_owned(),
+                topics => format!("it receives on {}", topics.iter().map(|t| format!("`{t}`")).collect::<Vec<_>>().join(", ")),
+            };
+            return Err(refused(ErrorKind::Conflict, format!("it is a fiber `{}`, and {which}", row.name)));
+        }
+        core.topics.check(&row.name, topic, &data).map_err(|why| refused(ErrorKind::Conflict, format!("the value {why}")))?;
+    } else if row.closure {
+        return Err(refused(ErrorKind::Conflict, "it is a closure, and receives no messages".into()));
+    }
+    let message = NewMessage { to: id.to_owned(), topic: topic.to_owned(), data, now_ms: core.now_ms() };
+    match core.store.send(message).await.map_err(|e| refused(e.kind(), chain(&e)))? {
+        Asked::Done(woken) => {
+            waking::start(core, woken.into_iter().collect());
+            Ok(())
+        }
+        Asked::Unknown => Err(refused(ErrorKind::NotFound, "there is no such fiber".into())),
+        Asked::Not(state) => Err(refused(ErrorKind::Conflict, format!("it has {state} already"))),
+    }
+}

@@ -1,0 +1,223 @@
+//! Takes what a running fiber puts down to the store, and gets from there what it asks for.
+use std::any::TypeId;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::OwnedSemaphorePermit;
+use tracing::debug;
+
+use super::core::{Core, Link, race};
+use super::events::EventKind;
+use super::frame::{BoxFuture, Checkpoint, FiberEnd, OpRecord, Sink};
+use super::handle::FiberErrorKind;
+use super::live::{Alive, Control};
+use super::owner::AgentId;
+use super::registry::Known;
+use super::runner::{FiberTask, Turn};
+use crate::error::{Error, Result};
+use crate::store::{FiberState, Find, Message, NewFiber, NewSnapshot, Seq};
+
+/// How long others wait for a suspect that neither makes a checkpoint nor ends.
+const SUSPECT_TIME: Duration = Duration::from_secs(1);
+
+/// The store, as one running fiber sees it.
+pub(super) struct StoreSink {
+    core: Arc<Core>,
+    known: Arc<dyn Known>,
+    seq: Seq,
+    id: Arc<str>,
+    agent: Option<AgentId>,
+    control: Weak<Control>,
+    /// Whether the stored snapshot names the layout that this code writes.
+    layout_stored: AtomicBool,
+    /// Whether this run has made a checkpoint.
+    pub(super) progress: AtomicBool,
+    /// Held by a suspect until it has shown that it lives.
+    suspect: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+impl StoreSink {
+    pub(super) fn new(
+        core: &Arc<Core>,
+        known: &Arc<dyn Known>,
+        seq: Seq,
+        alive: &Alive,
+        agent: Option<AgentId>,
+        layout_stored: bool,
+    ) -> Self {
+        StoreSink {
+            core: Arc::clone(core),
+            known: Arc::clone(known),
+            seq,
+            id: alive.id.as_str().into(),
+            agent,
+            control: Arc::downgrade(&alive.control),
+            layout_stored: AtomicBool::new(layout_stored),
+            progress: AtomicBool::new(false),
+            suspect: Mutex::new(None),
+        }
+    }
+
+    /// Keeps others from being entered until the fiber has shown that it lives.
+    pub(super) fn suspect(&self, permit: Option<OwnedSemaphorePermit>) {
+        *self.suspect.lock().unwrap_or_else(PoisonError::into_inner) = permit;
+    }
+
+    /// Drives a run; a suspect keeps the others waiting for a while at most.
+    pub(super) async fn let_others_in<T>(&self, driven: impl Future<Output = T>) -> T {
+        let mut driven = std::pin::pin!(driven);
+        let suspected = self.suspect.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if suspected {
+            if let Some(ended) = race(driven.as_mut(), self.core.clock.sleep(SUSPECT_TIME)).await {
+                return ended;
+            }
+            self.suspect(None);
+        }
+        driven.await
+    }
+
+    fn name(&self) -> &'static str {
+        self.known.machine().name
+    }
+
+    fn is_told_to_stop(&self) -> bool {
+        self.core.is_closing() || self.control.upgrade().is_some_and(|control| control.reason().is_some())
+    }
+
+    /// Starts a child that is stored.
+    fn start_child(&self, seq: Seq, new: &Child, call: Box<dyn std::any::Any + Send>) {
+        self.core.tell(&new.id, new.known.machine().name, || EventKind::Spawned);
+        let alive = self.core.live.enter(&new.id, new.known.machine().name);
+        let (core, known) = (Arc::clone(&self.core), Arc::clone(&new.known));
+        let task = FiberTask { core, known, seq, agent: self.agent.clone(), alive, turn: Turn::default(), entering: None };
+        // A runtime that closes leaves it for the next one.
+        let _ = self.core.start(task.begin(call));
+    }
+}
+
+/// What is needed to start a child once it is stored.
+struct Child {
+    id: String,
+    known: Arc<dyn Known>,
+}
+
+impl Sink for StoreSink {
+    fn link(&self) -> Link {
+        Link::from(&self.core)
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.core.now_ms()
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.core.clock.sleep(duration)
+    }
+
+    fn tell(&self, what: EventKind) {
+        self.core.tell(&self.id, self.name(), || what);
+    }
+
+    fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>> {
+        let layout = (!self.layout_stored.load(Ordering::Relaxed)).then(|| self.known.row().clone());
+        let (at, number, bytes) = (checkpoint.at, checkpoint.number, checkpoint.snapshot.len() + checkpoint.changes.bytes());
+        let mut outbox = checkpoint.outbox;
+        let (children, calls): (Vec<_>, Vec<_>) = std::mem::take(&mut outbox.children).into_iter().unzip();
+        let to_start: Vec<_> = children
+            .iter()
+            .filter_map(|new: &NewFiber| Some(Child { id: new.id.clone(), known: self.core.registry.get(&new.name)? }))
+            .collect();
+        let new = NewSnapshot {
+            number,
+            at,
+            data: checkpoint.snapshot,
+            now_ms: self.core.now_ms(),
+            layout,
+            finished_op: checkpoint.finished_op,
+            changes: checkpoint.changes,
+            received: outbox.received,
+            joined: outbox.joined,
+            children,
+        };
+        Box::pin(async move {
+            let made = self.core.store.checkpoint(self.seq, new).await?;
+            self.layout_stored.store(true, Ordering::Relaxed);
+            self.progress.store(true, Ordering::Relaxed);
+            self.suspect(None);
+            debug!(at, number, bytes, "checkpoint");
+            self.tell(EventKind::StepFinished { step: at, checkpoint: number });
+            for ((seq, new), call) in made.into_iter().zip(&to_start).zip(calls) {
+                self.start_child(seq, new, call);
+            }
+            if self.is_told_to_stop() { Err(Error::closed()) } else { Ok(()) }
+        })
+    }
+
+    fn message(&self, topic: &'static str) -> BoxFuture<'_, Result<Option<Message>, Error>> {
+        self.core.store.message(self.seq, topic)
+    }
+
+    fn takes(&self, topic: &'static str, check: fn(&str) -> std::result::Result<(), String>) {
+        self.core.topics.takes(self.name(), topic, check);
+    }
+
+    fn ended<'a>(&'a self, fiber: &'a str) -> BoxFuture<'a, Result<Option<FiberEnd>, Error>> {
+        Box::pin(async move {
+            let Some(row) = self.core.store.find(Find::Id(fiber.to_owned())).await? else {
+                return Ok(Some(FiberEnd::Not(FiberErrorKind::NotFound, String::new())));
+            };
+            let reason = row.reason.unwrap_or_default();
+            Ok(match row.state {
+                FiberState::Completed => Some(FiberEnd::Completed(row.result.unwrap_or_default())),
+                FiberState::Failed => Some(FiberEnd::Not(FiberErrorKind::Failed, reason)),
+                FiberState::Cancelled => Some(FiberEnd::Not(FiberErrorKind::Cancelled, reason)),
+                _ => None,
+            })
+        })
+    }
+
+    fn child(&self, name: &'static str, function: TypeId, args: String) -> Result<NewFiber, Error> {
+        self.core.registry.of_function(name, function)?;
+        Ok(NewFiber {
+            id: self.core.clock.id(),
+            name: name.to_owned(),
+            key: None,
+            closure: false,
+            args,
+            metadata: None,
+            agent: self.agent.clone(),
+            parent: Some(self.seq),
+            now_ms: self.core.now_ms(),
+        })
+    }
+
+    fn arrive(&self, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.core.store.arrive(self.seq, number, n, data).await?;
+            self.progress.store(true, Ordering::Relaxed);
+            self.suspect(None);
+            if self.is_told_to_stop() { Err(Error::closed()) } else { Ok(()) }
+        })
+    }
+
+    fn arrived(&self, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>, Error>> {
+        self.core.store.arrived(self.seq, number)
+    }
+
+    fn save_op(&self, record: OpRecord) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let stashed = record.stash.is_some();
+            self.core.store.save_op(self.seq, record, self.core.now_ms()).await?;
+            if stashed {
+                self.progress.store(true, Ordering::Relaxed);
+                self.suspect(None);
+            }
+            Ok(())
+        })
+    }
+
+    fn load_op<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<OpRecord>, Error>> {
+        self.core.store.load_op(self.seq, id.to_owned())
+    }
+}

@@ -1,0 +1,122 @@
+//! The cut-point macros as editors see them: the body of a fiber as it was written, with the types that it has.
+use std::borrow::Borrow;
+
+use crate::{Fiber, FiberError, FiberHandle};
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_ide_step {
+    ($name:literal, $($rest:tt)+) => { $crate::__forever_ide_step!($($rest)+) };
+    ($option:ident = $value:expr, $($rest:tt)+) => {{ let _ = $value; $crate::__forever_ide_step!($($rest)+) }};
+    (|$op:pat_param| $body:expr) => {{ let $op: &$crate::Op = ::core::unimplemented!(); $body }};
+    ($body:expr) => { $body };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_ide_call {
+    ($call:expr) => {
+        $crate::__forever_ide_call($call).await
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_ide_spawn {
+    ($call:expr) => {
+        $crate::__forever_ide_spawn($call).await
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_ide_sleep {
+    ($duration:expr) => {{
+        let _: ::std::time::Duration = $duration;
+    }};
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_ide_sleep_until {
+    ($time:expr) => {{
+        let _: ::std::time::SystemTime = ::core::convert::Into::into($time);
+    }};
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_ide_recv {
+    ($topic:literal $(,)?) => {
+        $crate::__forever_ide_recv().await
+    };
+    ($topic:literal, timeout = $timeout:expr $(,)?) => {{
+        let _: ::std::time::Duration = $timeout;
+        ::core::option::Option::Some($crate::__forever_ide_recv().await)
+    }};
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_ide_wait {
+    ($handle:expr) => {
+        $crate::__forever_ide_wait($handle).await
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_ide_wait_all {
+    ($handles:expr) => {
+        $crate::__forever_ide_wait_all($handles).await
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_ide_steps {
+    (for $item:pat in $items:expr, limit = $limit:expr, $body:expr $(,)?) => {{
+        let _: usize = $limit;
+        $crate::__forever_ide_steps!(for $item in $items, $body)
+    }};
+    (for $item:pat in $items:expr, $body:expr $(,)?) => {{
+        let mut values = ::std::vec::Vec::new();
+        for $item in $items {
+            values.push($body);
+        }
+        values
+    }};
+    ($($branch:expr),+ $(,)?) => { ($($branch,)+) };
+}
+
+const ONLY: &str = "only editors see this";
+
+/// The type of a `call!` for editors.
+#[doc(hidden)]
+pub async fn __forever_ide_call<F: Fiber>(_: F) -> Result<F::Output, F::Error> {
+    unimplemented!("{ONLY}")
+}
+
+/// The type of a `spawn!` for editors.
+#[doc(hidden)]
+pub async fn __forever_ide_spawn<F: Fiber>(_: F) -> FiberHandle<F::Output> {
+    unimplemented!("{ONLY}")
+}
+
+/// The type of a `recv!` for editors.
+#[doc(hidden)]
+pub async fn __forever_ide_recv<T>() -> T {
+    unimplemented!("{ONLY}")
+}
+
+/// The type of a `wait!` for editors.
+#[doc(hidden)]
+pub async fn __forever_ide_wait<T>(_: impl Borrow<FiberHandle<T>>) -> Result<T, FiberError> {
+    unimplemented!("{ONLY}")
+}
+
+/// The type of a `wait_all!` for editors.
+#[doc(hidden)]
+pub async fn __forever_ide_wait_all<T, H: Borrow<FiberHandle<T>>>(_: impl IntoIterator<Item = H>) -> Vec<Result<T, FiberError>> {
+    unimplemented!("{ONLY}")
+}

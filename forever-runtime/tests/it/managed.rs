@@ -1,0 +1,201 @@
+//! Fibers that are asked for by id: listed, cancelled, resumed, restarted, resolved, deleted, and what is told of them.
+use std::time::Duration;
+
+use forever_runtime::testing::VirtualClock;
+use forever_runtime::{EventKind, FiberFilter, FiberState, Recovery, Retention, Told};
+
+use crate::fibers::{Three, three};
+use crate::support::{Place, Plan, Probe};
+
+/// The names of the kinds of events until one that `last` is true of.
+async fn kinds(events: &mut forever_runtime::Events, last: impl Fn(&EventKind) -> bool) -> Vec<String> {
+    let mut seen = Vec::new();
+    while let Some(Told::Event(event)) = events.next().await {
+        let text = format!("{:?}", event.kind);
+        seen.push(text.split([' ', '{']).next().unwrap().to_owned());
+        if last(&event.kind) {
+            break;
+        }
+    }
+    seen
+}
+
+#[tokio::test]
+async fn a_cancelled_fiber_is_asked_and_stops_at_its_next_checkpoint() {
+    let (place, probe) = (Place::new(), Probe::default());
+    let gate = probe.hold("a.two");
+    let forever = place.open(&probe).await;
+    let handle = forever.spawn(three("a")).await.unwrap();
+    probe.reached("a.two").await;
+    handle.cancel("no longer wanted").await.unwrap();
+    assert_eq!(handle.status().await.unwrap().state, FiberState::Running);
+    gate.add_permits(1);
+    let error = handle.wait().await.unwrap_err();
+    assert!(error.is_cancelled());
+    assert_eq!(error.reason(), "no longer wanted");
+    assert_eq!(probe.log(), ["a.one", "a.two"]);
+    let status = handle.status().await.unwrap();
+    assert_eq!((status.state, status.checkpoints), (FiberState::Cancelled, 2));
+    assert!(handle.cancel("again").await.unwrap_err().is_conflict());
+}
+
+#[tokio::test]
+async fn a_cancelled_fiber_that_does_not_listen_is_dropped_after_the_grace() {
+    let (place, probe, clock) = (Place::new(), Probe::default(), VirtualClock::new());
+    probe.hold("a.two");
+    let forever = place.builder(&probe).clock(clock.clone()).cancel_grace(Duration::from_secs(3)).open().await.unwrap();
+    let handle = forever.spawn(three("a")).await.unwrap();
+    probe.reached("a.two").await;
+    handle.cancel("enough").await.unwrap();
+    while clock.next_sleeper() != Some(Duration::from_secs(3)) {
+        tokio::task::yield_now().await;
+    }
+    clock.advance(Duration::from_secs(3));
+    assert!(handle.wait().await.unwrap_err().is_cancelled());
+}
+
+#[tokio::test]
+async fn a_cancel_whose_process_dies_is_not_forgotten() {
+    let (place, probe) = (Place::new(), Probe::default());
+    probe.hold("a.two");
+    let forever = place.open(&probe).await;
+    let handle = forever.spawn(three("a")).id("a").await.unwrap();
+    probe.reached("a.two").await;
+    handle.cancel("enough").await.unwrap();
+    drop((handle, forever));
+    probe.clear();
+    let forever = place.open(&probe).await;
+    let error = forever.handle::<Three>("a").wait().await.unwrap_err();
+    assert!(error.is_cancelled(), "{error}");
+    assert_eq!(error.reason(), "enough");
+    assert_eq!(probe.log(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_failed_fiber_is_resumed_from_its_snapshot_after_a_fix() {
+    let (place, probe) = (Place::new(), Probe::default());
+    probe.plan("a.two", Plan::Fail("no network".into()));
+    let forever = place.open(&probe).await;
+    let handle = forever.spawn(three("a")).await.unwrap();
+    assert!(handle.wait().await.unwrap_err().is_failed());
+    probe.clear();
+    forever.resume(handle.id()).await.unwrap();
+    assert_eq!(handle.wait().await.unwrap(), 17);
+    assert_eq!(probe.log(), ["a.two", "a.three", "a.end"]);
+
+    let error = forever.resume(handle.id()).await.unwrap_err();
+    assert!(error.is_conflict());
+    assert_eq!(error.to_string(), format!("failed to resume fiber `{}`: it is completed", handle.id()));
+    assert!(forever.resume("nobody").await.unwrap_err().is_not_found());
+}
+
+#[tokio::test]
+async fn a_restarted_fiber_begins_anew_with_its_arguments() {
+    let (place, probe) = (Place::new(), Probe::default());
+    probe.plan("a.two", Plan::Fail("no network".into()));
+    let forever = place.open(&probe).await;
+    let handle = forever.spawn(three("a")).await.unwrap();
+    assert!(handle.wait().await.unwrap_err().is_failed());
+    probe.clear();
+    forever.restart(handle.id()).await.unwrap();
+    assert_eq!(handle.wait().await.unwrap(), 17);
+    assert_eq!(probe.log(), ["a.one", "a.two", "a.three", "a.end"]);
+}
+
+#[tokio::test]
+async fn a_running_fiber_cannot_be_resumed_restarted_or_resolved() {
+    let (place, probe) = (Place::new(), Probe::default());
+    let gate = probe.hold("a.one");
+    let forever = place.open(&probe).await;
+    let handle = forever.spawn(three("a")).await.unwrap();
+    probe.reached("a.one").await;
+    for refused in [
+        forever.resume(handle.id()).await,
+        forever.restart(handle.id()).await,
+        forever.resolve(handle.id(), Recovery::fail("no")).await,
+        forever.delete(FiberFilter::new().state(FiberState::Running)).await.map(drop),
+    ] {
+        assert!(refused.unwrap_err().is_conflict());
+    }
+    gate.add_permits(1);
+    assert_eq!(handle.wait().await.unwrap(), 17);
+}
+
+#[tokio::test]
+async fn a_parked_fiber_is_resolved_by_hand_and_its_waiters_hear_of_it() {
+    let (place, probe) = (Place::new(), Probe::default());
+    probe.hold("a.two");
+    let forever = place.open(&probe).await;
+    let id = forever.spawn(three("a")).await.unwrap().id().to_owned();
+    probe.reached("a.two").await;
+    drop(forever);
+    place.sql().execute("UPDATE snapshots SET data = 'nonsense'", ()).unwrap();
+    let forever = place.open(&probe).await;
+    let handle = forever.handle::<Three>(&id);
+    assert!(handle.wait().await.unwrap_err().is_parked());
+    forever.resolve(&id, Recovery::complete(&40_u64).unwrap()).await.unwrap();
+    assert_eq!(handle.wait().await.unwrap(), 40);
+    assert!(forever.resolve(&id, Recovery::fail("late")).await.unwrap_err().is_conflict());
+}
+
+#[tokio::test]
+async fn fibers_are_listed_by_page_and_by_what_they_are() {
+    let (place, probe) = (Place::new(), Probe::default());
+    probe.plan("x.one", Plan::Fail("no".into()));
+    let forever = place.open(&probe).await;
+    for label in ["a", "x", "b", "c"] {
+        let _ = forever.spawn(three(label)).id(label).metadata(label).await.unwrap().wait().await;
+    }
+    let first = forever.fibers().limit(3).await.unwrap();
+    assert_eq!(first.fibers.iter().map(|f| f.id.as_str()).collect::<Vec<_>>(), ["a", "x", "b"]);
+    assert_eq!(first.fibers[1].metadata, Some("x".into()));
+    let second = forever.fibers().limit(3).after(first.next.unwrap()).await.unwrap();
+    assert_eq!((second.fibers.len(), second.next), (1, None));
+    assert_eq!(forever.fibers().state(FiberState::Failed).await.unwrap().fibers[0].id, "x");
+    assert!(forever.fibers().name("two").await.unwrap().fibers.is_empty());
+
+    assert_eq!(forever.delete(FiberFilter::new().state(FiberState::Completed)).await.unwrap(), 3);
+    assert_eq!(forever.fibers().await.unwrap().fibers.len(), 1);
+    assert!(forever.handle::<Three>("a").wait().await.unwrap_err().is_not_found());
+}
+
+#[tokio::test]
+async fn what_has_ended_is_deleted_when_its_time_is_over_and_nothing_else_is() {
+    let (place, probe, clock) = (Place::new(), Probe::default(), VirtualClock::new());
+    probe.plan("x.one", Plan::Fail("no".into()));
+    let retention = Retention::default().completed(Duration::from_secs(60)).failed(Duration::from_secs(600));
+    let forever = place.builder(&probe).clock(clock.clone()).retention(retention).open().await.unwrap();
+    for label in ["a", "x", "p"] {
+        let _ = forever.spawn(three(label)).id(label).await.unwrap().wait().await;
+    }
+    place.sql().execute("UPDATE fibers SET state = 'parked', finished_ms = NULL WHERE id = 'p'", ()).unwrap();
+    let left = async |seconds| {
+        for _ in 0..seconds {
+            clock.advance(Duration::from_secs(1));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let page = forever.fibers().await.unwrap();
+        page.fibers.into_iter().map(|f| f.id).collect::<Vec<_>>().join("")
+    };
+    assert_eq!(left(50).await, "axp");
+    assert_eq!(left(30).await, "xp");
+    clock.advance(Duration::from_secs(520));
+    assert_eq!(left(60).await, "p");
+}
+
+#[tokio::test]
+async fn events_tell_what_happens_in_order() {
+    let (place, probe) = (Place::new(), Probe::default());
+    let gate = probe.hold("a.two");
+    let forever = place.open(&probe).await;
+    let mut events = forever.events();
+    let handle = forever.spawn(three("a")).id("a").await.unwrap();
+    probe.reached("a.two").await;
+    gate.add_permits(1);
+    handle.wait().await.unwrap();
+    let seen = kinds(&mut events, |kind| matches!(kind, EventKind::Completed)).await;
+    assert_eq!(seen, ["Spawned", "Started", "StepFinished", "StepFinished", "StepFinished", "Completed"]);
+    drop(handle);
+    forever.close().await.unwrap();
+    assert_eq!(events.next().await, None);
+}

@@ -1,0 +1,284 @@
+//! What may be written in the body of a fiber.
+
+/// Makes an `async fn` durable: it carries on in the middle after its process is gone.
+///
+/// ```
+/// use forever::prelude::*;
+///
+/// #[fiber]
+/// async fn greet(ctx: &FiberContext, http: Res<Http>, name: String) -> anyhow::Result<String> {
+///     let text = step!(http.get(&name).await?);
+///     Ok(format!("{text}, {name}, from {}", ctx.id()))
+/// }
+///
+/// struct Http;
+///
+/// impl Http {
+///     async fn get(&self, name: &str) -> anyhow::Result<String> {
+///         Ok(if name.is_empty() { "Nobody there".to_owned() } else { "Hello".to_owned() })
+///     }
+/// }
+/// ```
+///
+/// The function becomes a fiber of its name: `greet(name)` no longer runs, it only says what is to be run, and is handed to
+/// [`Forever::spawn`], [`Forever::run`], [`call!`] or [`spawn!`]. A runtime must be told of it with `.fiber::<greet>()`.
+///
+/// # The head
+///
+/// - `ctx: &FiberContext` may come first: the fiber's id and the like.
+/// - Parameters of type [`Res<T>`](crate::Res) are *resources* (clients, connections, settings): they come from the runtime, by
+///   type, and are never saved.
+/// - All others are *arguments*: owned values that serde can write and read, saved when the fiber is spawned. Patterns are fine.
+/// - It returns a `Result`. The `Ok` is saved; the error's text is what the fiber is known to have failed with.
+/// - Type parameters and `where` clauses are kept; lifetimes are not possible, as a fiber outlives who started it.
+///
+/// # The body
+///
+/// The body is ordinary Rust, with cut points in it: [`step!`], [`steps!`], [`call!`], [`spawn!`], [`wait!`], [`wait_all!`],
+/// [`sleep!`], [`sleep_until!`] and [`recv!`]. They stand wherever an `.await` could, but for closures, `async` blocks and the
+/// arguments of other macros. What comes after one needs the variables from before it: those that are used later are
+/// *kept*, and must be something that serde can write and read. Plain borrows (`let y = &x;`, `for q in &plan.questions`) are taken again
+/// instead, and `#[fresh] let client = connect();` is made anew. What could not be resumed does not compile, and the error says
+/// what to write instead.
+///
+/// # Options
+///
+/// `#[fiber(name = "shop.checkout", version = 2)]`
+///
+/// - `name = ".."`: the stored name; the function's, if it is not given.
+/// - `version = N`: says of two layouts that look alike that they are not.
+/// - `max_recoveries = N`: how many deaths of its process a fiber may live through before it counts as their cause.
+/// - `migrate = path`: a function from an old [`Snapshot`](crate::Snapshot) to one that fits this code.
+/// - `crate = path`: where this crate is, if not at `::forever`.
+///
+/// [`Forever::spawn`]: crate::Forever::spawn
+/// [`Forever::run`]: crate::Forever::run
+pub use forever_macros::fiber;
+
+/// One piece of work that is not repeated once it has finished.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use forever::prelude::*;
+///
+/// #[fiber]
+/// async fn checkout(shop: Res<Shop>, order: u32) -> anyhow::Result<String> {
+///     let price = step!(shop.price(order).await?);
+///     let retry = Retry::times(3).backoff(Backoff::exponential(Duration::from_secs(1), Duration::from_secs(60)));
+///     let receipt = step!("charge", retry = retry, timeout = Duration::from_secs(30), |op| {
+///         // The same id at each attempt and after each restart.
+///         shop.charge(op.id(), price).await?
+///     });
+///     Ok(receipt)
+/// }
+///
+/// struct Shop;
+///
+/// impl Shop {
+///     async fn price(&self, order: u32) -> anyhow::Result<u32> {
+///         Ok(order * 100)
+///     }
+///     async fn charge(&self, key: &str, cents: u32) -> anyhow::Result<String> {
+///         Ok(format!("{key}: {cents}"))
+///     }
+/// }
+/// ```
+///
+/// `step!(["name",] [option,]* body)`. The body is an expression or a block; it may `.await` and use `?`, which leaves the fiber as
+/// always. Its value is the step's. When it has come, the fiber's snapshot is replaced: a later run goes on behind the step. Until then a
+/// crash means that the body runs again, so what it does outside must bear that: see [`Op::id`](crate::Op::id).
+///
+/// - `"name"` is the step's name in snapshots; without it, the name of the variable that it initialises, or of the function that it calls.
+/// - `retry =` [`Retry`](crate::Retry): how often an error of the body (through `?`) is followed by another attempt.
+/// - `timeout =` [`Duration`](std::time::Duration): the longest that one attempt may take.
+/// - `was = "old"`: the name that the step had, for snapshots from then.
+/// - `|op| body`: gives the body an [`&Op`](crate::Op): the step's id, its attempt, and a place for what it has found so far.
+pub use forever_macros::step;
+
+/// Runs another fiber inline, as part of this one, its place kept in this one's snapshot.
+///
+/// ```
+/// use forever::prelude::*;
+///
+/// #[fiber]
+/// async fn depth(tree: Vec<u32>, at: usize) -> anyhow::Result<u32> {
+///     if at >= tree.len() {
+///         return Ok(0);
+///     }
+///     let left = call!(depth(tree.clone(), 2 * at + 1))?;
+///     let right = call!(depth(tree, 2 * at + 2))?;
+///     Ok(1 + left.max(right))
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> anyhow::Result<()> {
+/// let forever = Forever::builder().in_memory().fiber::<depth>().open().await?;
+/// assert_eq!(forever.run(depth(vec![5, 3, 8, 1], 0)).await?, 3);
+/// forever.close().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The value is what the other fiber returns, a `Result` of its own types. After a restart the fiber goes on in the middle of the call.
+/// For a fiber that runs by itself beside this one, see [`spawn!`].
+pub use forever_macros::call;
+
+/// Starts another fiber that runs by itself: once, however often this one is resumed.
+///
+/// ```
+/// use forever::prelude::*;
+///
+/// #[fiber]
+/// async fn report(topics: Vec<String>) -> anyhow::Result<Vec<String>> {
+///     let mut chapters = Vec::new();
+///     for topic in topics {
+///         chapters.push(spawn!(chapter(topic)));
+///     }
+///     let mut texts = Vec::new();
+///     for chapter in wait_all!(chapters) {
+///         texts.push(chapter?);
+///     }
+///     Ok(texts)
+/// }
+///
+/// #[fiber]
+/// async fn chapter(topic: String) -> anyhow::Result<String> {
+///     Ok(step!(format!("All about {topic}")))
+/// }
+/// ```
+///
+/// The value is a [`FiberHandle`](crate::FiberHandle), which can be kept, sent, and waited for with [`wait!`].
+pub use forever_macros::spawn;
+
+/// Waits for a fiber: `Ok` with its value, or the [`FiberError`](crate::FiberError) that says how else it ended.
+///
+/// ```
+/// use forever::prelude::*;
+///
+/// #[fiber]
+/// async fn parent(n: u32) -> anyhow::Result<u32> {
+///     let handle = spawn!(child(n));
+///     let own = step!(n + 1);
+///     Ok(own + wait!(handle)?)
+/// }
+///
+/// #[fiber]
+/// async fn child(n: u32) -> anyhow::Result<u32> {
+///     Ok(n * 2)
+/// }
+/// ```
+///
+/// The handle is taken by value or by reference. While it waits, this fiber is a row in the database and nothing else.
+pub use forever_macros::wait;
+
+/// Waits for several fibers: what came of each, in the order of the handles. See [`wait!`] and [`spawn!`].
+///
+/// ```
+/// use forever::prelude::*;
+///
+/// #[fiber]
+/// async fn first_words(handles: Vec<FiberHandle<String>>) -> anyhow::Result<Vec<String>> {
+///     let texts = wait_all!(&handles);
+///     Ok(texts.into_iter().flatten().filter_map(|text| Some(text.split(' ').next()?.to_owned())).collect())
+/// }
+/// ```
+pub use forever_macros::wait_all;
+
+/// Waits for some time, also across restarts.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use forever::prelude::*;
+///
+/// #[fiber]
+/// async fn remind(mail: Res<Mail>, address: String) -> anyhow::Result<()> {
+///     step!("first", mail.send(&address, "Welcome").await?);
+///     sleep!(Duration::from_secs(3 * 24 * 60 * 60));
+///     step!("second", mail.send(&address, "Still there?").await?);
+///     Ok(())
+/// }
+///
+/// struct Mail;
+///
+/// impl Mail {
+///     async fn send(&self, address: &str, text: &str) -> anyhow::Result<()> {
+///         anyhow::ensure!(!address.is_empty(), "nobody to send {text:?} to");
+///         Ok(())
+///     }
+/// }
+/// ```
+///
+/// The end is fixed when the wait begins: a restart neither shortens it nor begins it anew, and one that is over by then ends
+/// at once. While it waits, the fiber is a row in the database and nothing else.
+pub use forever_macros::sleep;
+
+/// Waits until some time, also across restarts: anything that is `Into<SystemTime>`. See [`sleep!`].
+///
+/// ```
+/// use std::time::SystemTime;
+///
+/// use forever::prelude::*;
+///
+/// #[fiber]
+/// async fn publish(text: String, at: SystemTime) -> anyhow::Result<()> {
+///     sleep_until!(at);
+///     step!("publish", println!("{text}"));
+///     Ok(())
+/// }
+/// ```
+pub use forever_macros::sleep_until;
+
+/// Waits for the next message of a topic.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use forever::prelude::*;
+///
+/// #[fiber]
+/// async fn refund(cents: u32) -> anyhow::Result<String> {
+///     let approved: bool = recv!("approval");
+///     if !approved {
+///         let why: Option<String> = recv!("reason", timeout = Duration::from_secs(60 * 60));
+///         return Ok(why.unwrap_or_else(|| "refused".to_owned()));
+///     }
+///     Ok(step!("pay", format!("{cents} paid back")))
+/// }
+/// ```
+///
+/// The type of the message is the one that is asked for here; with `timeout =` it is an `Option`, `None` when the time is over. Each message is
+/// received once, in the order in which they were sent. While it waits, the fiber is a row in the database and nothing else.
+pub use forever_macros::recv;
+
+/// Steps side by side: each result is stored when it arrives, and a resumed fiber runs only those that have not.
+///
+/// ```
+/// use forever::prelude::*;
+///
+/// #[fiber]
+/// async fn research(web: Res<Web>, topic: String) -> anyhow::Result<String> {
+///     // A tuple of up to twelve.
+///     let (news, books) = steps!(web.search("news", &topic).await?, web.search("books", &topic).await?);
+///     // A `Vec`, in the order of the items, at most eight at a time.
+///     let pages = steps!(for url in news.iter().chain(&books), limit = 8, web.fetch(url).await?);
+///     Ok(pages.concat())
+/// }
+///
+/// struct Web;
+///
+/// impl Web {
+///     async fn search(&self, kind: &str, topic: &str) -> anyhow::Result<Vec<String>> {
+///         Ok(vec![format!("https://{kind}.example/{topic}")])
+///     }
+///     async fn fetch(&self, url: &str) -> anyhow::Result<String> {
+///         Ok(url.to_owned())
+///     }
+/// }
+/// ```
+///
+/// A branch is an expression that may `.await`, use `?` and read the fiber's variables; it cannot change them, as it does not run
+/// again once its result is stored. The first error (through `?`) is the fiber's, and the other branches are dropped. What is gone over is kept while the branches
+/// run, unless it is borrowed from a variable that is.
+pub use forever_macros::steps;
