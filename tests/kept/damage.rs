@@ -1,5 +1,5 @@
 //! Rows that somebody has damaged: the fiber is parked with a reason, nothing is lost, and mended rows let it go on.
-use forever::{Log, Res, fiber, step};
+use forever::prelude::*;
 
 use crate::support::{Place, World};
 
@@ -124,4 +124,26 @@ async fn a_log_named_twice_goes_on_as_two() {
     world.open(1);
     let forever = place.open::<two>(&world).await;
     assert_eq!(forever.handle::<two>("f").wait().await.unwrap(), "[1, 3] [1, 4]");
+}
+
+/// A file as the first version of the schema has left it.
+#[tokio::test]
+async fn a_fiber_of_an_older_database_goes_on() {
+    let (place, world) = (Place::new(), World::new(1));
+    let sql = place.sql();
+    sql.execute_batch(include_str!("../../forever-runtime/src/store/sqlite/schema_1.sql")).unwrap();
+    sql.execute_batch(
+        "PRAGMA application_id = 0x46727672; PRAGMA user_version = 1; PRAGMA journal_mode = WAL;
+         INSERT INTO fibers (id, name, state, args, created_ms, changed_ms) VALUES ('f', 'keeps', 'running', '{\"text\":\"t\"}', 1, 1);",
+    )
+    .unwrap();
+    let data = format!(
+        r#"{{"at":"round","locals":{{"text":"{}","log":["item 0","item 1"],"for n":{{"range":{{"next":2,"end":3}}}}}},"call":null}}"#,
+        "t".repeat(1000)
+    );
+    sql.execute("INSERT INTO snapshots (fiber, number, at, data) VALUES (1, 2, 'round', ?1)", [data]).unwrap();
+    drop(sql);
+    let forever = place.open::<keeps>(&world).await;
+    assert_eq!(forever.handle::<keeps>("f").wait().await.unwrap(), "1000 item 0, item 1, item 2");
+    assert_eq!(place.number("PRAGMA user_version"), 2);
 }

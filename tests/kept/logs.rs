@@ -1,5 +1,5 @@
 //! Append-only lists: an item is written once, wherever the list goes.
-use forever::{Log, Res, call, fiber, step};
+use forever::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -330,4 +330,55 @@ async fn a_vec_may_become_a_log_and_a_log_a_vec() {
     world.open(1);
     let forever = place.open::<was_vec::old>(&world).await;
     assert_eq!(forever.handle::<was_vec::old>("f").wait().await.unwrap(), [1, 2, 3]);
+}
+
+mod moved {
+    use super::*;
+    use forever::Snapshot;
+
+    #[fiber(name = "moved")]
+    pub(super) async fn old(world: Res<World>, text: String) -> anyhow::Result<usize> {
+        let mut list = Log::from(vec![1, 2]);
+        step!("one", world.step(()).await?);
+        list.push(text.len());
+        step!("end", world.step(()).await?);
+        Ok(list.len() + text.len())
+    }
+
+    #[fiber(name = "moved", version = 1, migrate = rename)]
+    pub(super) async fn new(world: Res<World>) -> anyhow::Result<(Log<usize>, Log<usize>)> {
+        let mut first = Log::new();
+        let mut second: Log<usize> = Log::new();
+        step!("one", world.step(()).await?);
+        first.push(3);
+        second.push(4);
+        step!("two", world.step(()).await?);
+        Ok((first, second))
+    }
+
+    /// The one log becomes two, and the text goes.
+    fn rename(mut old: Snapshot) -> anyhow::Result<Snapshot> {
+        let text = old.locals.remove("text").map(|text| text.to_string()).unwrap_or_default();
+        anyhow::ensure!(text.len() == 1002, "{text}");
+        let list = old.locals.remove("list").map(|list| list.to_string()).unwrap_or_default();
+        anyhow::ensure!(list == "[1,2]", "{list}");
+        for name in ["first", "second"] {
+            old.locals.insert(name.to_owned(), serde_json::value::RawValue::from_string(list.clone())?);
+        }
+        Ok(old)
+    }
+}
+
+#[tokio::test]
+async fn a_migration_is_given_every_local_whole() {
+    let (place, world) = (Place::new(), World::new(1));
+    let forever = place.open::<moved::old>(&world).await;
+    forever.spawn(moved::old("t".repeat(1000))).id("f").await.unwrap();
+    world.held().await;
+    drop(forever);
+    world.died();
+    let forever = place.open::<moved::new>(&world).await;
+    world.open(1);
+    let (first, second) = forever.handle::<moved::new>("f").wait().await.unwrap();
+    assert_eq!((first.into_vec(), second.into_vec()), (vec![1, 2, 3], vec![1, 2, 4]));
 }

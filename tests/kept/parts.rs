@@ -1,5 +1,6 @@
 //! Locals whose text is long: written when they change, and not otherwise.
-use forever::{Fiber, Res, fiber, step};
+use forever::Fiber;
+use forever::prelude::*;
 use serde_json::{Value, json};
 
 use crate::support::{Place, World, run, same};

@@ -1,5 +1,5 @@
 //! How much a step writes and how fast the file grows.
-use forever::{Log, Res, fiber, step};
+use forever::prelude::*;
 
 use crate::support::{Place, World};
 

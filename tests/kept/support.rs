@@ -1,8 +1,10 @@
 //! A database file, a world in which steps can be held, and looks into the tables.
+use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use forever::{Builder, Fiber, Forever};
+use forever::testing::{From, Stage};
+use forever::{Builder, Durability, Fiber, Forever};
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -78,7 +80,7 @@ impl Place {
     }
 
     pub(crate) fn builder<F: Fiber>(&self, world: &World) -> Builder {
-        Forever::builder().resource(world.clone()).fiber::<F>().sqlite(self.path())
+        Forever::builder().resource(world.clone()).fiber::<F>().sqlite(self.path()).durability(Durability::Process)
     }
 
     pub(crate) async fn open<F: Fiber>(&self, world: &World) -> Forever {
@@ -155,10 +157,32 @@ pub(crate) async fn run<F: Fiber>(call: F, kill: bool) -> Killed<F::Output> {
 }
 
 /// The same end, effects and documents with and without kills.
-pub(crate) async fn same<F: Fiber<Output: PartialEq + std::fmt::Debug>>(call: impl Fn() -> F) -> Killed<F::Output> {
+pub(crate) async fn same<F: Fiber<Output: PartialEq + Debug>>(call: impl Fn() -> F) -> Killed<F::Output> {
     let (whole, killed) = (run(call(), false).await, run(call(), true).await);
     assert_eq!(whole.value, killed.value);
     assert_eq!(whole.done, killed.done);
     assert_eq!(whole.documents, killed.documents);
+    // A checkpoint that is followed by another one at once is not seen in the file.
+    let mut staged = staged(call).await.into_iter();
+    for document in &whole.documents {
+        assert!(staged.any(|snapshot| snapshot == *document), "not a snapshot of the stage: {document}");
+    }
     whole
+}
+
+/// The snapshots of a fiber without a database, which resumes at each of them, from what a database would hold and from the text.
+async fn staged<F: Fiber<Output: PartialEq + Debug>>(call: impl Fn() -> F) -> Vec<Value> {
+    let stage = || Stage::new().resource(World::new(usize::MAX));
+    let whole = stage().play(From::Start(call()), None).await;
+    for k in 1..=whole.snapshots.len() {
+        let first = stage();
+        let killed = first.play(From::Start(call()), Some(k)).await;
+        assert_eq!(killed.snapshots, whole.snapshots[..k]);
+        for resuming in [first, stage()] {
+            let resumed = resuming.play(From::<F>::Snapshot(whole.snapshots[k - 1].clone()), None).await;
+            assert_eq!(resumed.outcome, whole.outcome, "resumed after checkpoint {k}");
+            assert_eq!(resumed.snapshots, whole.snapshots[k..], "resumed after checkpoint {k}");
+        }
+    }
+    whole.snapshots.iter().map(|text| serde_json::from_str(text).unwrap()).collect()
 }
