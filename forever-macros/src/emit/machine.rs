@@ -186,6 +186,7 @@ pub(crate) fn table(options: &Options, signature: &Signature, private: &syn::Pat
         }
         None => (Vec::new(), emit!(&[])),
     };
+    let topics = described.map(|(body, _)| topics(body)).unwrap_or_default();
     emit! {
         #private::Machine {
             name: #name,
@@ -194,11 +195,23 @@ pub(crate) fn table(options: &Options, signature: &Signature, private: &syn::Pat
             arguments: &[#(#arguments),*],
             cuts: &[#(#cuts),*],
             first: #first,
-            // The topics of its `recv!`s, each once.
-            topics: &[],
+            topics: &[#(#topics),*],
             migrate: #migrate,
         }
     }
+}
+
+/// The topics of a function's `recv!`s, each once.
+fn topics(body: &Body) -> Vec<&syn::LitStr> {
+    let mut topics: Vec<&syn::LitStr> = Vec::new();
+    for cut in &body.cuts {
+        if let crate::cut::CutBody::Recv { topic, .. } = &cut.body
+            && !topics.iter().any(|there| there.value() == topic.value())
+        {
+            topics.push(topic);
+        }
+    }
+    topics
 }
 
 fn cut_entry(body: &Body, plan: &Plan, cut: usize, private: &syn::Path) -> TokenStream {

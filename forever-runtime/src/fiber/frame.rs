@@ -22,6 +22,7 @@ use super::op::Ops;
 use super::parts::{Changes, Kept, Named};
 use super::saved::Saved;
 use super::snapshot::Snapshot;
+use super::step_span::StepSpan;
 use super::{Fiber, FiberContext};
 use crate::error::{Error, ErrorKind};
 use crate::exact::logs::StoredLogs;
@@ -182,6 +183,7 @@ pub(crate) struct Run {
     /// What is stored beside the snapshot.
     kept: Mutex<Kept>,
     outbox: Mutex<Outbox>,
+    pub(crate) step: StepSpan,
     stopped: Mutex<Option<Stopped>>,
 }
 
@@ -205,7 +207,15 @@ impl Run {
 
     fn at(sink: Arc<dyn Sink>, checkpoints: u64, ops: Ops) -> Arc<Self> {
         let checkpoints = AtomicU64::new(checkpoints);
-        Arc::new(Run { sink, checkpoints, ops, outbox: Mutex::default(), kept: Mutex::default(), stopped: Mutex::new(None) })
+        Arc::new(Run {
+            sink,
+            checkpoints,
+            ops,
+            kept: Mutex::default(),
+            outbox: Mutex::default(),
+            step: StepSpan::default(),
+            stopped: Mutex::new(None),
+        })
     }
 
     /// What is stored beside the snapshot.
@@ -350,6 +360,13 @@ impl Frame {
         }
     }
 
+    /// A step's body begins.
+    pub fn begin(&self, cut: u32) {
+        let step = self.machine.cuts[cut as usize].name;
+        self.run.step.begin(step);
+        self.run.sink.tell(EventKind::StepStarted { step });
+    }
+
     /// Replaces the snapshot: the fiber stands at `cut` and keeps what `save` puts down.
     pub fn checkpoint(&mut self, cut: u32, save: impl FnOnce(&mut Save<'_>)) -> BoxFuture<'static, ()> {
         let written = self.write(cut, save, "null}");
@@ -379,6 +396,8 @@ impl Frame {
                 }
             };
             let returned = F::drive(start, ctx, &mut callee).await;
+            // A step of its that ended in an error is over.
+            self.run.step.end();
             let value = match callee.missed() {
                 None => Some(returned?),
                 Some(why) => {
@@ -482,6 +501,7 @@ pub(crate) fn load_arguments<F: Fiber>(text: &str) -> Result<F, String> {
 }
 
 async fn commit(run: Arc<Run>, written: Result<Written, String>, at: &'static str) {
+    run.step.end();
     let stopped = match written {
         Err(why) => Stopped::Failed(why),
         Ok(Written { text: snapshot, named }) => {

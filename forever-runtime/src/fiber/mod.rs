@@ -31,6 +31,7 @@ mod sink;
 mod snapshot;
 pub(crate) mod spawn;
 pub(crate) mod step;
+pub(crate) mod step_span;
 pub(crate) mod timer;
 pub(crate) mod waits;
 pub(crate) mod waking;

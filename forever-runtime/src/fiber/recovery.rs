@@ -13,6 +13,7 @@ use tracing::{info, warn};
 use super::core::{Core, race};
 use super::drive::panic_message;
 use super::events::EventKind;
+use super::live::Alive;
 use super::owner::{AgentId, RecoveredFiber, Recovery};
 use super::runner::{self, FiberTask, MAX_RECOVERIES, Turn};
 use super::waking::{self, park_unknown};
@@ -61,7 +62,9 @@ pub(crate) async fn recover(core: &Arc<Core>) -> Result<()> {
         }
     }
     for (agent, fibers) in owned {
-        core.start(hand_over(Arc::clone(core), agent, fibers))?;
+        // Whoever waits for one of them hears of it when it is decided what becomes of it.
+        let undecided = fibers.iter().map(|fiber| (fiber.seq, core.live.enter(&fiber.id, &fiber.name))).collect();
+        core.start(hand_over(Arc::clone(core), agent, fibers, undecided))?;
     }
     if found > 0 {
         info!(fibers = found, "recovering unfinished fibers");
@@ -70,20 +73,24 @@ pub(crate) async fn recover(core: &Arc<Core>) -> Result<()> {
 }
 
 /// Hands an agent's interrupted fibers to its hooks; those whose hook fails again and again, later and later.
-async fn hand_over(core: Arc<Core>, agent: AgentId, mut fibers: Vec<Unfinished>) {
+///
+/// They are live until their hook has answered, or failed, for the first time; after that somebody may resume or resolve them by hand.
+async fn hand_over(core: Arc<Core>, agent: AgentId, mut fibers: Vec<Unfinished>, mut undecided: BTreeMap<Seq, Alive>) {
     if !core.owners.knows(&agent.class) {
         let why = format!("agent class `{}` is not registered", agent.class);
         warn!(agent = %agent, fibers = fibers.len(), "agent class is not registered");
         for fiber in fibers {
             aside(&core, &fiber, Aside::Parked(why.clone())).await;
             core.tell(&fiber.id, &fiber.name, || EventKind::Parked { reason: why.as_str().into() });
+            away(&mut undecided, fiber.seq);
         }
         return;
     }
     let mut failed = 0;
     loop {
         let before = fibers.len();
-        fibers = hand_over_once(&core, &agent, fibers).await;
+        fibers = hand_over_once(&core, &agent, fibers, &mut undecided).await;
+        std::mem::take(&mut undecided).into_values().for_each(Alive::away);
         if fibers.is_empty() {
             return;
         }
@@ -96,7 +103,12 @@ async fn hand_over(core: Arc<Core>, agent: AgentId, mut fibers: Vec<Unfinished>)
 }
 
 /// One pass over an agent's interrupted fibers; gives back those that are still to be decided.
-async fn hand_over_once(core: &Arc<Core>, agent: &AgentId, fibers: Vec<Unfinished>) -> Vec<Unfinished> {
+async fn hand_over_once(
+    core: &Arc<Core>,
+    agent: &AgentId,
+    fibers: Vec<Unfinished>,
+    undecided: &mut BTreeMap<Seq, Alive>,
+) -> Vec<Unfinished> {
     let mut rows = BTreeMap::new();
     let mut described = Vec::new();
     for fiber in fibers {
@@ -148,8 +160,16 @@ async fn hand_over_once(core: &Arc<Core>, agent: &AgentId, fibers: Vec<Unfinishe
         if decide(core, agent, fiber, &recovered).await {
             rows.remove(&recovered.seq);
         }
+        away(undecided, recovered.seq);
     }
     rows.into_values().collect()
+}
+
+/// It stands in the store, or is live by itself, from now on.
+fn away(undecided: &mut BTreeMap<Seq, Alive>, seq: Seq) {
+    if let Some(alive) = undecided.remove(&seq) {
+        alive.away();
+    }
 }
 
 /// What a hook is told of a fiber; `None` if it is not interrupted any more.
