@@ -18,7 +18,7 @@ use super::owner::{AgentId, RecoveredFiber, Recovery};
 use super::runner::{self, FiberTask, MAX_RECOVERIES, Turn};
 use super::waking::{self, park_unknown};
 use crate::clock::from_ms;
-use crate::error::{Error, ErrorKind, Result, chain};
+use crate::error::{ErrorKind, Result, chain};
 use crate::store::{Again, Aside, Asked, End, FiberState, Find, Seq, Unfinished};
 
 /// How many rows are read at a time; snapshots are read later, each by its fiber.
@@ -144,7 +144,7 @@ async fn hand_over_once(
         Err(why) => {
             warn!(agent = %agent, error = %why, "an agent could not be asked about its interrupted fibers");
             for fiber in rows.values() {
-                aside(core, fiber, Aside::Interrupted(format!("its agent could not be asked: {why}"))).await;
+                aside(core, fiber, Aside::Interrupted(why.clone())).await;
             }
             return rows.into_values().collect();
         }
@@ -212,7 +212,7 @@ async fn decide(core: &Arc<Core>, agent: &AgentId, fiber: &Unfinished, recovered
         Ok(answer) => apply(core, agent, fiber, recovered, answer).await,
         Err(why) => {
             warn!(fiber.id = %fiber.id, agent = %agent, error = %why, "the recovery hook of an agent failed");
-            aside(core, fiber, Aside::Interrupted(format!("its agent's recovery hook failed: {why}"))).await;
+            aside(core, fiber, Aside::Interrupted(why)).await;
             return false;
         }
     }
@@ -221,7 +221,9 @@ async fn decide(core: &Arc<Core>, agent: &AgentId, fiber: &Unfinished, recovered
 
 fn possible_for_closure(answer: Recovery) -> std::result::Result<Recovery, String> {
     match answer {
-        Recovery::Resume | Recovery::Restart => Err("a closure cannot be resumed or restarted: nothing is left of it but its stash".into()),
+        Recovery::Resume | Recovery::Restart => {
+            Err("its agent's recovery hook said that it goes on, but of a closure nothing is left but its stash".into())
+        }
         answer => Ok(answer),
     }
 }
@@ -272,7 +274,7 @@ async fn asked<T>(core: &Core, hook: impl Future<Output = Result<T>>) -> std::re
     match race(hook, core.clock.sleep(limit)).await {
         Some(Ok(Ok(answer))) => Ok(answer),
         Some(Ok(Err(error))) => Err(chain(&error)),
-        Some(Err(payload)) => Err(format!("panicked: {}", panic_message(payload.as_ref()))),
-        None => Err(Error::new(ErrorKind::Timeout, format!("it took longer than {limit:?}")).to_string()),
+        Some(Err(payload)) => Err(format!("its agent's recovery hook panicked: {}", panic_message(payload.as_ref()))),
+        None => Err(format!("its agent's recovery hook took longer than {limit:?}")),
     }
 }
