@@ -31,18 +31,18 @@ mod args;
 #[path = "support/worker.rs"]
 mod worker;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use forever::prelude::*;
 use forever::{Clock, FiberState, SystemClock};
 use serde::{Deserialize, Serialize};
 
 use args::Args;
-use worker::Worker;
+use worker::{Worker, say};
 
 const USAGE: &str = "\
 Waits three days for a person, in processes that do not live that long.
@@ -73,22 +73,22 @@ async fn refund(customer: String, cents: u32) -> anyhow::Result<Refund> {
     let answer: Option<Approval> = recv!("approval", timeout = 3 * DAY);
     match answer {
         Some(Approval { by, granted: true }) => {
-            step!("pay", println!("{customer}: pays, as approved by {by}: {letter}"));
+            step!("pay", say(&format!("{customer}: pays, as approved by {by}: {letter}")));
             Ok(Refund::Paid)
         }
         Some(Approval { by, .. }) => {
-            step!("refuse", println!("{customer}: refused by {by}"));
+            step!("refuse", say(&format!("{customer}: refused by {by}")));
             Ok(Refund::Refused)
         }
         None => {
-            step!("expire", println!("{customer}: nobody has answered for three days"));
+            step!("expire", say(&format!("{customer}: nobody has answered for three days")));
             Ok(Refund::Expired)
         }
     }
 }
 
 fn draft(customer: &str, cents: u32) -> String {
-    println!("{customer}: drafts a letter");
+    say(&format!("{customer}: drafts a letter"));
     format!("\"Dear {customer}, here are {}.{:02}\"", cents / 100, cents % 100)
 }
 
@@ -113,13 +113,13 @@ impl Clock for Calendar {
     }
 }
 
-/// What a worker prints when it may be killed.
-const READY: &str = "ready";
+/// What a worker says when it may be killed.
+const READY: &str = "ready to die";
 
 /// A worker: what happens on one day.
 #[tokio::main(flavor = "current_thread")]
 async fn work(dir: &Path, day: u32) -> anyhow::Result<()> {
-    worker::end_with_parent();
+    worker::end_with_the_program();
     let clock = Calendar { system: SystemClock::new(), days: day };
     let forever = Forever::builder().sqlite(dir.join("refunds.db")).clock(clock).fiber::<refund>().open().await?;
     match day {
@@ -139,7 +139,7 @@ async fn work(dir: &Path, day: u32) -> anyhow::Result<()> {
             return Ok(forever.close().await?);
         }
     }
-    println!("{READY}");
+    say(READY);
     std::future::pending().await
 }
 
@@ -149,7 +149,7 @@ async fn show_waiting(forever: &Forever, wanted: usize) -> anyhow::Result<()> {
         let waiting = forever.fibers().state(FiberState::Waiting).await?.fibers;
         if waiting.len() == wanted {
             for fiber in waiting {
-                println!("`{}` waits: a row in the database, and nothing in memory", fiber.id);
+                say(&format!("`{}` waits: a row in the database, and nothing in memory", fiber.id));
             }
             return Ok(());
         }
@@ -157,54 +157,36 @@ async fn show_waiting(forever: &Forever, wanted: usize) -> anyhow::Result<()> {
     }
 }
 
-/// The days, each in a process of its own. Says whether everything was as it must be.
-fn days() -> anyhow::Result<bool> {
+/// The days, each with a worker of its own.
+fn days() -> anyhow::Result<()> {
     let dir = tempfile::Builder::new().prefix("forever-").tempdir()?;
-    let dir = dir.path().to_str().context("the folder for temporary files has a name in UTF-8")?;
-    let mut seen = Vec::new();
+    let mut said = Vec::new();
     let mut kills = 0;
-    for day in [0, 1, 2, 4] {
-        let mut worker = Worker::start(&["--worker", dir, "--day", &day.to_string()])?;
-        println!("day {day}, process {}", worker.id());
-        let mut ready = false;
-        while !ready && let Some(line) = worker.line()? {
-            ready = line == READY;
-            if !ready {
-                println!("  {line}");
-                seen.push(line);
-            }
-        }
-        if ready {
-            let id = worker.id();
-            worker.kill()?;
-            println!("  ✗ process {id} is killed");
-            kills += 1;
-        } else {
-            worker.end()?;
-        }
+    for day in [0, 1, 2] {
+        println!("day {day}");
+        let mut worker = Worker::start(dir.path(), day)?;
+        said.extend(worker.lines_until(READY)?);
+        worker.kill()?;
+        println!("✗ worker {day} is killed");
+        kills += 1;
     }
-    let count = |what: &str| seen.iter().filter(|line| line.contains(what)).count();
+    println!("day 4");
+    said.extend(Worker::start(dir.path(), 4)?.lines_to_its_end()?);
+
+    let count = |what: &str| said.iter().filter(|line| line.contains(what)).count();
     let (drafts, paid, expired) = (count("drafts a letter"), count("pays, as approved"), count("nobody has answered"));
-    let good = (kills, drafts, paid, expired) == (3, 2, 1, 1);
-    println!("kills={kills} drafts={drafts} paid={paid} expired={expired} result={}", if good { "ok" } else { "wrong" });
-    Ok(good)
+    ensure!((drafts, paid, expired) == (2, 1, 1), "drafts={drafts} paid={paid} expired={expired}");
+    println!("kills={kills} drafts={drafts} paid={paid} expired={expired} result=ok");
+    Ok(())
 }
 
 fn main() -> ExitCode {
     let mut args = Args::of_program(USAGE);
-    let dir: Option<PathBuf> = args.value("--worker", "a folder", |_| true);
-    let day = args.value("--day", "a number", |_| true).unwrap_or(0);
+    let role = Worker::role(&mut args);
     args.finish();
-    let done = match dir {
-        Some(dir) => work(&dir, day).map(|()| true),
+    let done = match role {
+        Some((dir, day)) => work(&dir, day),
         None => days(),
     };
-    match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    worker::exit_code(done)
 }

@@ -32,16 +32,17 @@ mod dice;
 mod worker;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use forever::prelude::*;
 
 use args::Args;
 use dice::Dice;
-use worker::Worker;
+use worker::{Worker, say};
 
 const USAGE: &str = "\
 Runs a fiber with children in a process that is killed midway.
@@ -74,9 +75,16 @@ async fn chapter(topic: String) -> anyhow::Result<String> {
     Ok(step!("write", written(&topic, &pages)))
 }
 
+/// How many pages a worker begins to read before it says that it may be killed.
+static LEFT: AtomicU32 = AtomicU32::new(0);
+const ENOUGH: &str = "it is enough";
+
 /// What takes time, and should not be done twice.
 async fn read(topic: &str, page: u32) -> anyhow::Result<String> {
-    println!("reads {topic} {page}");
+    say(&format!("reads {topic} {page}"));
+    if LEFT.fetch_sub(1, Ordering::Relaxed) == 1 {
+        say(ENOUGH);
+    }
     let longest = Dice::new(u64::from(page), topic).below(25);
     tokio::time::sleep(Duration::from_millis(10 + u64::from(longest))).await;
     Ok(format!("{topic} {page}"))
@@ -94,13 +102,14 @@ fn expected() -> Vec<String> {
 
 /// A worker: goes on with the book until it is done, unless it is killed.
 #[tokio::main(flavor = "current_thread")]
-async fn work(dir: &Path) -> anyhow::Result<()> {
-    worker::end_with_parent();
+async fn work(dir: &Path, enough: u32) -> anyhow::Result<()> {
+    worker::end_with_the_program();
+    LEFT.store(enough, Ordering::Relaxed);
     let forever = Forever::builder().sqlite(dir.join("book.db")).fiber::<book>().fiber::<chapter>().open().await?;
     let handle = forever.spawn(book(TOPICS.map(str::to_owned).into())).key("book").await?;
     let order = if handle.wait().await? == expected() { "kept" } else { "wrong" };
     let children = forever.fibers().name("chapter").await?.fibers.len();
-    println!("children={children} order={order}");
+    say(&format!("children={children} order={order}"));
     forever.close().await?;
     Ok(())
 }
@@ -132,79 +141,62 @@ fn stored_pages(dir: &Path) -> anyhow::Result<BTreeSet<String>> {
     Ok(pages)
 }
 
-/// What the workers have printed.
+/// What is known of the pages.
 #[derive(Default)]
-struct Seen {
+struct Pages {
     read: BTreeSet<String>,
-    /// The pages whose results are stored.
+    /// Those whose results are stored.
     stored: BTreeSet<String>,
     /// How many of those were read again.
     repeated: u32,
-    /// The last line that is no page.
-    last: String,
 }
 
-impl Seen {
-    fn line(&mut self, line: String) {
-        let Some(page) = line.strip_prefix("reads ") else {
-            self.last = line;
-            return;
-        };
-        self.repeated += u32::from(self.stored.contains(page));
-        let again = if self.read.insert(page.to_owned()) { "" } else { " again" };
-        println!("  reads {page}{again}");
-    }
-}
-
-/// Starts workers and kills them. Says whether everything was as it must be.
-fn run(kills: u32, seed: u64) -> anyhow::Result<bool> {
-    let dir = tempfile::Builder::new().prefix("forever-").tempdir()?;
-    let path = dir.path().to_str().context("the folder for temporary files has a name in UTF-8")?;
-    let mut dice = Dice::new(seed, "kills");
-    let mut seen = Seen::default();
-    for kill in 1..=kills {
-        let mut worker = Worker::start(&["--worker", path])?;
-        println!("process {} {}", worker.id(), if kill == 1 { "begins" } else { "goes on" });
-        // Up to sixteen pages are those that the last kill has interrupted.
-        for _ in 0..18 + dice.below(7) {
-            seen.line(worker.line()?.context("a worker does not end before it is killed")?);
+impl Pages {
+    /// Takes what a worker has said.
+    fn said(&mut self, lines: &[String]) {
+        for page in lines.iter().filter_map(|line| line.strip_prefix("reads ")) {
+            self.repeated += u32::from(self.stored.contains(page));
+            self.read.insert(page.to_owned());
         }
+    }
+}
+
+/// Starts workers and kills them.
+fn run(kills: u32, seed: u64) -> anyhow::Result<()> {
+    let dir = tempfile::Builder::new().prefix("forever-").tempdir()?;
+    let mut dice = Dice::new(seed, "kills");
+    let mut pages = Pages::default();
+    for kill in 1..=kills {
+        // Up to sixteen pages are those that the last kill has interrupted.
+        let mut worker = Worker::start(dir.path(), 18 + dice.below(7))?;
+        pages.said(&worker.lines_until(ENOUGH)?);
         std::thread::sleep(Duration::from_micros(u64::from(dice.below(3000))));
-        let id = worker.id();
-        worker.kill()?.into_iter().for_each(|line| seen.line(line));
-        seen.stored.extend(stored_pages(dir.path())?);
-        println!("✗ kill {kill}/{kills} of process {id}; pages whose results are stored: {}", seen.stored.len());
+        pages.said(&worker.kill()?);
+        pages.stored.extend(stored_pages(dir.path())?);
+        println!("✗ kill {kill}/{kills}; pages whose results are stored: {}", pages.stored.len());
     }
-    let mut worker = Worker::start(&["--worker", path])?;
-    println!("process {} goes on to the end", worker.id());
-    while let Some(line) = worker.line()? {
-        seen.line(line);
-    }
-    worker.end()?;
-    let Seen { read, repeated, last, .. } = seen;
-    let good = repeated == 0 && last == format!("children={} order=kept", TOPICS.len()) && read.len() == TOPICS.len() * PAGES as usize;
-    let (children, order) = last.split_once(' ').context("the last worker says what came of it")?;
+    let lines = Worker::start(dir.path(), 0)?.lines_to_its_end()?;
+    pages.said(&lines);
+    let last = lines.last().context("the last worker says what came of it")?;
+    let (children, order) = last.split_once(' ').context("it says two things")?;
+    let Pages { read, repeated, .. } = pages;
+    let read = read.len();
+    let good = repeated == 0 && *last == format!("children={} order=kept", TOPICS.len()) && read == TOPICS.len() * PAGES as usize;
     let result = if good { "ok" } else { "wrong" };
-    println!("kills={kills} {children} pages={} repeated_pages={repeated} {order} result={result}", read.len());
-    Ok(good)
+    println!("kills={kills} {children} pages={read} repeated_pages={repeated} {order} result={result}");
+    ensure!(good, "this is not as it must be");
+    Ok(())
 }
 
 fn main() -> ExitCode {
     let mut args = Args::of_program(USAGE);
-    let dir: Option<PathBuf> = args.value("--worker", "a folder", |_| true);
+    let role = Worker::role(&mut args);
     let kills = args.value("--kills", "a number from 0 to 6", |kills| *kills <= 6).unwrap_or(6);
     let seed = args.value("--seed", "a number", |_| true).unwrap_or(1);
     args.finish();
-    let done = match dir {
-        Some(dir) => work(&dir).map(|()| true),
+    let done = match role {
+        Some((dir, enough)) => work(&dir, enough),
         None => run(kills, seed),
     };
-    match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    worker::exit_code(done)
 }

@@ -1,67 +1,105 @@
-//! The program, started again as another process that can be killed.
+//! The program started again as a second process, to be killed.
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
 
-use anyhow::{Context, ensure};
+use crate::args::Args;
 
-const SIGKILL: i32 = 9;
-
-/// A worker process. It does not outlive this value, nor this process: it ends with the pipe that is its input.
+/// A worker in a process of its own. What it says is printed behind its number.
 pub(crate) struct Worker {
+    number: u32,
     process: Child,
-    out: BufReader<ChildStdout>,
+    lines: std::io::Lines<BufReader<ChildStdout>>,
 }
 
 impl Worker {
-    /// Starts this program with other arguments.
-    pub(crate) fn start(arguments: &[&str]) -> anyhow::Result<Self> {
-        let mut command = Command::new(std::env::current_exe()?);
-        let started = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut process = started.context("failed to start a worker")?;
-        let out = BufReader::new(process.stdout.take().context("its output is a pipe")?);
-        Ok(Worker { process, out })
+    /// Starts this program as a worker on a folder.
+    pub(crate) fn start(dir: &Path, number: u32) -> anyhow::Result<Self> {
+        let mut process = Command::new(std::env::current_exe()?)
+            .arg("--worker")
+            .arg(dir)
+            .args(["--number", &number.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let Some(output) = process.stdout.take() else { anyhow::bail!("the worker has no output") };
+        Ok(Worker { number, process, lines: BufReader::new(output).lines() })
     }
 
-    pub(crate) fn id(&self) -> u32 {
-        self.process.id()
+    /// The folder and number of this process, if it was started as a worker.
+    pub(crate) fn role(args: &mut Args) -> Option<(PathBuf, u32)> {
+        let dir = args.value("--worker", "a folder", |_| true);
+        let number = args.value("--number", "a number", |_| true);
+        dir.zip(number)
     }
 
-    /// The next line that it prints; `None` when it has ended.
-    pub(crate) fn line(&mut self) -> anyhow::Result<Option<String>> {
-        let mut line = String::new();
-        let read = self.out.read_line(&mut line)?;
-        Ok((read > 0).then(|| line.trim_end().to_owned()))
+    /// Prints and gives what the worker says until a line ends with `last`.
+    pub(crate) fn lines_until(&mut self, last: &str) -> anyhow::Result<Vec<String>> {
+        let mut lines = Vec::new();
+        while let Some(line) = self.line()? {
+            lines.push(line);
+            if lines.last().is_some_and(|line| line.ends_with(last)) {
+                return Ok(lines);
+            }
+        }
+        anyhow::bail!("worker {} has ended without saying `{last}`", self.number)
     }
 
-    /// Sends SIGKILL, and waits until the process is gone; gives what it had printed until then.
-    pub(crate) fn kill(mut self) -> anyhow::Result<Vec<String>> {
+    /// Prints and gives what the worker says until it ends.
+    pub(crate) fn lines_to_its_end(&mut self) -> anyhow::Result<Vec<String>> {
+        let mut lines = Vec::new();
+        while let Some(line) = self.line()? {
+            lines.push(line);
+        }
+        let status = self.process.wait()?;
+        anyhow::ensure!(status.success(), "worker {}: {status}", self.number);
+        Ok(lines)
+    }
+
+    fn line(&mut self) -> anyhow::Result<Option<String>> {
+        let line = self.lines.next().transpose()?;
+        if let Some(line) = &line {
+            println!("worker {}: {line}", self.number);
+        }
+        Ok(line)
+    }
+
+    /// Kills it, on Unix with SIGKILL; prints and gives what it had said until then.
+    pub(crate) fn kill(&mut self) -> anyhow::Result<Vec<String>> {
         self.process.kill()?;
         let status = self.process.wait()?;
-        ensure!(status.signal() == Some(SIGKILL), "worker {} was to die of SIGKILL, but ended with {status}", self.id());
+        anyhow::ensure!(!status.success(), "worker {} had ended before it was killed", self.number);
         std::iter::from_fn(|| self.line().transpose()).collect()
-    }
-
-    /// Waits for its end, which must be a good one.
-    pub(crate) fn end(mut self) -> anyhow::Result<()> {
-        let status = self.process.wait()?;
-        ensure!(status.success(), "worker {} ended with {status}", self.id());
-        Ok(())
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Fails when it is gone, as it should be.
-        let _ = self.process.kill().and_then(|()| self.process.wait());
+        // It may have ended long ago.
+        let _ = self.process.kill().and_then(|()| self.process.wait().map(drop));
     }
 }
 
-/// Makes this process end with the one that started it.
-pub(crate) fn end_with_parent() {
+/// In a worker: ends it when the program that started it is gone.
+pub(crate) fn end_with_the_program() {
     std::thread::spawn(|| {
-        // Nothing comes on this pipe. It ends when the process at its other end is gone.
+        // Nothing comes on this pipe. It ends when the process that started this one does.
         let _ = std::io::stdin().read(&mut [0]);
         std::process::exit(1);
     });
+}
+
+/// In a worker: says something.
+pub(crate) fn say(line: &str) {
+    println!("{line}");
+}
+
+pub(crate) fn exit_code(done: anyhow::Result<()>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -13,11 +13,13 @@ pub(crate) mod iter;
 pub(crate) mod keeps_order;
 pub(crate) mod layout;
 mod live;
+pub(crate) mod log;
 pub(crate) mod machine;
 pub(crate) mod managed;
 pub(crate) mod messages;
 pub(crate) mod op;
 pub(crate) mod owner;
+pub(crate) mod parts;
 pub(crate) mod recovery;
 pub(crate) mod registry;
 pub(crate) mod retention;
@@ -89,7 +91,7 @@ pub trait Fiber: Send + Sized + 'static {
 
 /// What a fiber can give back: anything that serde can write and read again, and that can be sent to another thread.
 #[diagnostic::on_unimplemented(
-    message = "the value of a fiber, of a branch of `steps!` and of a `recv!` is stored, but its type `{Self}` cannot be saved",
+    message = "the value of a fiber and of a `recv!` is stored, but its type `{Self}` cannot be saved",
     label = "cannot be saved",
     note = "derive `serde::Serialize` and `serde::Deserialize` for it; it must also be `Send` and hold no references"
 )]

@@ -2,6 +2,7 @@
 //!
 //! What goes in and out is text and numbers; the store knows nothing of fibers' types. Every operation is atomic, and one
 //! that fails has changed nothing. `sqlite` is the one implementation; `conformance` says what every implementation keeps to.
+mod agents;
 #[cfg(test)]
 mod conformance;
 pub(crate) mod sqlite;
@@ -11,9 +12,12 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use agents::{AgentStore, LeftAwake, NewSchedule, Ran, ScheduleRow, Timing};
+
 use crate::error::Result;
 use crate::fiber::frame::{BoxFuture, OpRecord};
 use crate::fiber::owner::AgentId;
+use crate::fiber::parts::{Beside, Changes};
 
 /// The store's own number of a fiber: counts up in the order of acceptance.
 pub(crate) type Seq = i64;
@@ -167,6 +171,8 @@ pub(crate) struct Stored {
     pub(crate) args: String,
     /// The last checkpoint's snapshot, JSON; none before the first.
     pub(crate) snapshot: Option<String>,
+    /// What is stored beside it.
+    pub(crate) beside: Beside,
     /// Checkpoints made.
     pub(crate) number: u64,
     /// The layout the snapshot was written under.
@@ -193,6 +199,8 @@ pub(crate) struct NewSnapshot {
     pub(crate) layout: Option<StoredLayout>,
     /// The op whose record ends with this checkpoint.
     pub(crate) finished_op: Option<String>,
+    /// What changes beside `data`.
+    pub(crate) changes: Changes,
     /// The message that was received, and goes.
     pub(crate) received: Option<i64>,
     /// Whether what steps side by side have left is taken up in this snapshot.
@@ -300,7 +308,7 @@ pub(crate) enum Aside {
 }
 
 /// The storage of one runtime.
-pub(crate) trait Store: Send + Sync + fmt::Debug {
+pub(crate) trait Store: AgentStore + Send + Sync + fmt::Debug {
     /// Stores a fiber as running, unless one with its id or key is there.
     fn accept(&self, fiber: NewFiber) -> BoxFuture<'_, Result<Accepted>>;
 

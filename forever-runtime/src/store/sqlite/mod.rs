@@ -1,4 +1,6 @@
 //! The store on SQLite: one file, or a database in memory that works the same.
+mod agents;
+mod beside;
 mod lock;
 mod log;
 mod open;
@@ -139,7 +141,12 @@ impl Store for Sqlite {
     }
 
     fn checkpoint(&self, seq: Seq, new: NewSnapshot) -> BoxFuture<'_, Result<Vec<Seq>>> {
-        let alone = new.layout.is_none() && new.finished_op.is_none() && new.received.is_none() && !new.joined && new.children.is_empty();
+        let alone = new.changes.is_empty()
+            && new.layout.is_none()
+            && new.finished_op.is_none()
+            && new.received.is_none()
+            && !new.joined
+            && new.children.is_empty();
         let scope = if alone { Scope::One } else { Scope::Many };
         Box::pin(self.write("store a checkpoint", scope, move |c| rows::checkpoint(c, seq, &new)))
     }
@@ -267,7 +274,8 @@ impl Store for Sqlite {
     fn close(&self, now_ms: i64) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             let stored = self
-                .write("store a clean close", Scope::One, move |c| {
+                .write("store a clean close", Scope::Many, move |c| {
+                    agents::close(c)?;
                     c.execute(
                         "UPDATE fibers SET state = 'interrupted', reason = 'the runtime was closed', changed_ms = ?1
                          WHERE finished_ms IS NULL AND state = 'running'",
