@@ -232,11 +232,19 @@ pub(super) fn checkpoint(conn: &Connection, seq: Seq, new: &NewSnapshot) -> rusq
     if new.joined {
         conn.prepare_cached("DELETE FROM arrived WHERE fiber = ?1")?.execute([seq])?;
     }
+    if !new.children.is_empty() && is_cancelled(conn, seq)? {
+        // Whoever has told it to end has told all its children, and these would not have heard.
+        return Err(rusqlite::Error::ToSqlConversionFailure("it is told to end, and makes no children any more".into()));
+    }
     let child = |new: &NewFiber| {
         let taken = || rusqlite::Error::ToSqlConversionFailure(format!("there is a fiber with id `{}` already", new.id).into());
         insert(conn, new)?.ok_or_else(taken)
     };
     new.children.iter().map(child).collect()
+}
+
+fn is_cancelled(conn: &Connection, seq: Seq) -> rusqlite::Result<bool> {
+    conn.prepare_cached("SELECT cancel IS NOT NULL FROM fibers WHERE seq = ?1")?.query_row([seq], |r| r.get(0))
 }
 
 /// Ends a fiber and wakes those that have waited for it alone.
@@ -253,7 +261,10 @@ pub(super) fn end(conn: &Connection, seq: Seq, end: &End, now_ms: i64) -> rusqli
     };
     conn.prepare_cached("UPDATE fibers SET state = ?2, reason = ?3, result = ?4, changed_ms = ?5, finished_ms = ?5 WHERE seq = ?1")?
         .execute(params![seq, state.as_str(), reason, result, now_ms])?;
-    for table in ["ops", "messages", "waits", "joins", "arrived"] {
+    // One that failed may be resumed: then it needs what was sent to it, and what has arrived.
+    let failed = state == FiberState::Failed;
+    let gone: &[&str] = if failed { &["ops", "waits", "joins"] } else { &["ops", "waits", "joins", "messages", "arrived"] };
+    for table in gone {
         conn.prepare_cached(&format!("DELETE FROM {table} WHERE fiber = ?1"))?.execute([seq])?;
     }
     if state == FiberState::Completed {
@@ -362,22 +373,22 @@ pub(super) fn cancel(conn: &Connection, id: &str, reason: &str, now_ms: i64) -> 
     if row.state.is_final() {
         return Ok(Asked::Not(row.state));
     }
-    let below: Vec<(Seq, String, FiberState)> = conn
-        .prepare_cached(
-            "WITH RECURSIVE below (seq) AS (
-                 SELECT ?1 UNION SELECT f.seq FROM below b JOIN fibers f ON f.parent = b.seq AND f.parent IS NOT NULL)
-             SELECT f.seq, f.id, f.state FROM below b JOIN fibers f ON f.seq = b.seq WHERE f.finished_ms IS NULL ORDER BY f.seq",
-        )?
-        .query_map([row.seq], |r| Ok((r.get(0)?, r.get(1)?, state(r)?)))?
-        .collect::<Result<_, _>>()?;
+    let sql = format!(
+        "WITH RECURSIVE below (seq) AS (
+             SELECT ?1 UNION SELECT f.seq FROM below b JOIN fibers f ON f.parent = b.seq AND f.parent IS NOT NULL)
+         {UNFINISHED} WHERE f.seq IN (SELECT seq FROM below) AND f.finished_ms IS NULL ORDER BY f.seq"
+    );
+    let below = conn.prepare_cached(&sql)?.query_map([row.seq], unfinished_row)?.collect::<Result<Vec<_>, _>>()?;
     let mut cancelled = Cancelled::default();
-    for (seq, id, state) in below {
-        conn.prepare_cached("UPDATE fibers SET cancel = coalesce(cancel, ?2) WHERE seq = ?1")?.execute(params![seq, reason])?;
-        if state != FiberState::Running {
-            cancelled.woken.extend(end(conn, seq, &End::Cancelled(reason.to_owned()), now_ms)?.woken);
+    for fiber in below {
+        conn.prepare_cached("UPDATE fibers SET cancel = coalesce(cancel, ?2) WHERE seq = ?1")?.execute(params![fiber.seq, reason])?;
+        if fiber.state != FiberState::Running {
+            cancelled.woken.extend(end(conn, fiber.seq, &End::Cancelled(reason.to_owned()), now_ms)?.woken);
         }
-        cancelled.ids.push(id);
+        cancelled.fibers.push(fiber);
     }
+    // One of them may have waited for another.
+    cancelled.woken.retain(|woken| !cancelled.fibers.iter().any(|fiber| fiber.seq == woken.seq));
     Ok(Asked::Done(cancelled))
 }
 
