@@ -41,6 +41,8 @@
 //!   [`wait!`], [`wait_all!`], [`sleep!`], [`sleep_until!`] and [`recv!`]: the cut points.
 //! - [`Forever::builder`]: opening a database, with resources ([`Res`]) and a [`Durability`].
 //! - [`Forever::spawn`] and [`Forever::run`]: starting fibers; [`FiberHandle`]: asking for them, also after a restart.
+//! - [`Agent`] and [`Forever::agent`]: named owners of state, fibers and schedules; [`AgentHandle::keep_alive`] and
+//!   [`AgentHandle::schedule`].
 //! - [`Retry`], [`Backoff`] and [`Op`]: steps that fail, and steps whose effect is outside.
 //! - [`layout()`]: what a fiber keeps where, for tests that notice when a change would strand running fibers.
 //! - In the repository: `docs/guarantees.md` (what survives, what may run twice), `docs/format.md` (every table and column),
@@ -70,6 +72,7 @@ pub use forever_runtime::__private;
 
 /// The names that an agent's file needs: `use forever::prelude::*;`.
 pub mod prelude {
+    pub use crate::{Agent, AgentHandle, BoxError, Connection, Due, KeepAlive, Schedule};
     pub use crate::{Backoff, FiberContext, FiberHandle, Forever, Op, Res, Retry};
     pub use crate::{call, fiber, recv, sleep, sleep_until, spawn, step, steps, wait, wait_all};
 }

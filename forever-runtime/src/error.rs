@@ -28,6 +28,8 @@ pub enum ErrorKind {
     NotFound,
     /// The runtime was closed.
     Closed,
+    /// An agent could not be woken.
+    Agent,
 }
 
 /// An error of the library, with its kind and the errors that caused it.

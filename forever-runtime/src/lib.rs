@@ -1,8 +1,9 @@
 //! The runtime of `forever`; use it through the `forever` crate.
 //!
-//! Layers, each knowing only the ones below it: `forever` (opening, asking) over `fiber` (context, frames, steps, recovery)
-//! over `store`. `exact` is the JSON that gives back exactly what was saved.
+//! Layers, each knowing only the ones below it: `forever` (opening, asking) over `agent` (state, keep-alive, schedules) over `fiber`
+//! (context, frames, steps, recovery) over `store`. `exact` is the JSON that gives back exactly what was saved.
 
+mod agent;
 mod clock;
 mod error;
 mod exact;
@@ -13,6 +14,9 @@ mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use agent::{
+    Agent, AgentHandle, Awake, BoxError, Connection, Due, KeepAlive, Message, NewSchedule, Pushed, Schedule, ScheduleKind, When,
+};
 pub use clock::{Clock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
 pub use fiber::closure::{RunFiber, stash};

@@ -73,8 +73,23 @@ mod kill_and_resume {
 }
 
 #[test]
+fn an_agent_that_is_kept_alive_goes_on_after_a_kill_without_a_request() {
+    let (output, text) = run(&mut example("keep_alive"));
+    assert!(output.status.success(), "{text}{}", errors(&output));
+    assert_eq!(text.lines().last(), Some("pages=10 kills=1 woken_without_a_request=true heartbeats_left=0"));
+}
+
+#[test]
+fn schedules_run_and_outlive_a_kill() {
+    let (output, text) = run(&mut example("schedule"));
+    assert!(output.status.success(), "{text}{}", errors(&output));
+    assert_eq!(text.lines().last(), Some("tea=1 toast=2 cake=1 schedules_left=2 (the repeating ones)"));
+    assert!(text.contains("worker 2: 3 schedules are there: clock, stir, cake"), "{text}");
+}
+
+#[test]
 fn wrong_arguments_of_examples_are_explained() {
-    let cases: [(&str, &[&str], &str); 7] = [
+    let cases: [(&str, &[&str], &str); 9] = [
         ("kill_and_resume", &["--kills", "many"], "error: `--kills many`: expected a number from 0 to 1000"),
         ("kill_and_resume", &["--steps", "1"], "error: `--steps 1`: expected a number from 2 to 10000"),
         ("kill_and_resume", &["--seed"], "error: `--seed` needs a value: a number"),
@@ -82,6 +97,8 @@ fn wrong_arguments_of_examples_are_explained() {
         ("research", &["--crash-after", "0"], "error: `--crash-after 0`: expected a number from 1"),
         ("research", &["--db"], "error: `--db` needs a value: a path"),
         ("research", &["why"], "error: unknown argument `why`"),
+        ("keep_alive", &["now"], "error: unknown argument `now`"),
+        ("schedule", &["now"], "error: unknown argument `now`"),
     ];
     for (name, arguments, message) in cases {
         let (output, text) = run(example(name).args(arguments));
@@ -95,7 +112,7 @@ fn wrong_arguments_of_examples_are_explained() {
 
 #[test]
 fn examples_explain_themselves() {
-    for name in ["kill_and_resume", "research"] {
+    for name in ["kill_and_resume", "research", "keep_alive", "schedule"] {
         let (output, text) = run(example(name).arg("--help"));
         assert_eq!(output.status.code(), Some(0));
         assert!(text.contains(&format!("usage: {name}")), "{text}");

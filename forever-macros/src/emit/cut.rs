@@ -16,6 +16,10 @@ impl Emit<'_> {
         let live = self.cx.plan.needed.at_cut.get(&cut).cloned().unwrap_or_default();
         let witnessed = self.witness(&exports, &live);
         let code = self.plain(plain);
+        let begin = matches!(body, CutBody::Step(_) | CutBody::Steps(_)).then(|| {
+            let (fiber, number) = (&self.fiber, number(cut));
+            emit!(#fiber.begin(#number);)
+        });
         let body = match body {
             CutBody::Step(step) => self.step_body(cut, step),
             other => self.body(stmt, cut, other),
@@ -32,7 +36,7 @@ impl Emit<'_> {
         };
         let checkpoint = self.checkpoint(cut);
         let put_back = self.put_back_stretch(&live);
-        let run = emit!(#code #bound #checkpoint #put_back);
+        let run = emit!(#code #begin #bound #checkpoint #put_back);
         if exports.is_empty() {
             let (fiber, cut) = (&self.fiber, number(cut));
             return Start { run, resume: emit!(#fiber.arrive(#cut);), pat: TokenStream::new() };

@@ -31,7 +31,9 @@ async fn run_to_end<F: Fiber>(start: Option<F>, ctx: &FiberContext, frame: &mut 
     let mut future = pin!(F::drive(start, ctx, frame));
     poll_fn(|cx| {
         let within = within::enter(run);
+        run.step.resume();
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
+        run.step.suspend();
         drop(within);
         match polled {
             Err(payload) => Poll::Ready(Ended::Panicked(panic_message(payload.as_ref()))),

@@ -21,6 +21,7 @@ use super::machine::{CutKind, Machine};
 use super::op::Ops;
 use super::saved::Saved;
 use super::snapshot::Snapshot;
+use super::step_span::StepSpan;
 use super::{Fiber, FiberContext};
 use crate::error::{Error, ErrorKind};
 use crate::store::{Message, NewFiber, Wait};
@@ -176,6 +177,7 @@ pub(crate) struct Run {
     pub(crate) checkpoints: AtomicU64,
     pub(crate) ops: Ops,
     outbox: Mutex<Outbox>,
+    pub(crate) step: StepSpan,
     stopped: Mutex<Option<Stopped>>,
 }
 
@@ -188,13 +190,27 @@ impl std::fmt::Debug for Run {
 impl Run {
     /// The first run of a fiber.
     pub(crate) fn first(fiber: &str, sink: Arc<dyn Sink>) -> Arc<Self> {
-        Arc::new(Run { sink, checkpoints: AtomicU64::new(0), ops: Ops::first(fiber), outbox: Mutex::default(), stopped: Mutex::new(None) })
+        Arc::new(Run {
+            sink,
+            checkpoints: AtomicU64::new(0),
+            ops: Ops::first(fiber),
+            outbox: Mutex::default(),
+            step: StepSpan::default(),
+            stopped: Mutex::new(None),
+        })
     }
 
     /// A later run, from its start or from a snapshot, after `checkpoints` in all earlier ones.
     pub(crate) fn again(fiber: &str, sink: Arc<dyn Sink>, checkpoints: u64) -> Arc<Self> {
         let ops = Ops::again(fiber, checkpoints);
-        Arc::new(Run { sink, checkpoints: AtomicU64::new(checkpoints), ops, outbox: Mutex::default(), stopped: Mutex::new(None) })
+        Arc::new(Run {
+            sink,
+            checkpoints: AtomicU64::new(checkpoints),
+            ops,
+            outbox: Mutex::default(),
+            step: StepSpan::default(),
+            stopped: Mutex::new(None),
+        })
     }
 
     /// What the next checkpoint takes along.
@@ -329,6 +345,13 @@ impl Frame {
         }
     }
 
+    /// A step's body begins.
+    pub fn begin(&self, cut: u32) {
+        let step = self.machine.cuts[cut as usize].name;
+        self.run.step.begin(step);
+        self.run.sink.tell(EventKind::StepStarted { step });
+    }
+
     /// Replaces the snapshot: the fiber stands at `cut` and keeps what `save` puts down.
     pub fn checkpoint(&mut self, cut: u32, save: impl FnOnce(&mut Save<'_>)) -> BoxFuture<'static, ()> {
         let text = self.write(cut, save, "null}");
@@ -358,6 +381,8 @@ impl Frame {
                 }
             };
             let returned = F::drive(start, ctx, &mut callee).await;
+            // A step of its that ended in an error is over.
+            self.run.step.end();
             let value = match callee.missed() {
                 None => Some(returned?),
                 Some(why) => {
@@ -445,6 +470,7 @@ pub(crate) fn load_arguments<F: Fiber>(text: &str) -> Result<F, String> {
 }
 
 async fn commit(run: Arc<Run>, text: Result<String, String>, at: &'static str) {
+    run.step.end();
     let stopped = match text {
         Err(why) => Stopped::Failed(why),
         Ok(snapshot) => {

@@ -29,6 +29,7 @@ mod sink;
 mod snapshot;
 pub(crate) mod spawn;
 pub(crate) mod step;
+pub(crate) mod step_span;
 pub(crate) mod timer;
 pub(crate) mod waits;
 pub(crate) mod waking;
@@ -88,7 +89,7 @@ pub trait Fiber: Send + Sized + 'static {
 
 /// What a fiber can give back: anything that serde can write and read again, and that can be sent to another thread.
 #[diagnostic::on_unimplemented(
-    message = "the value of a fiber, of a branch of `steps!` and of a `recv!` is stored, but its type `{Self}` cannot be saved",
+    message = "the value of a fiber and of a `recv!` is stored, but its type `{Self}` cannot be saved",
     label = "cannot be saved",
     note = "derive `serde::Serialize` and `serde::Deserialize` for it; it must also be `Send` and hold no references"
 )]

@@ -26,8 +26,20 @@ impl fmt::Display for AgentId {
     }
 }
 
+/// The longest name of a class, an agent or a schedule, in bytes.
+const LONGEST_NAME: usize = 256;
+
+/// What is wrong with a name, if anything is.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    match name.len() {
+        0 => Err("must not be empty".to_owned()),
+        n if n > LONGEST_NAME => Err(format!("must not be longer than {LONGEST_NAME} bytes, and has {n}")),
+        _ => Ok(()),
+    }
+}
+
 /// The agents of a runtime, as fibers see them. The layer above implements it.
-pub(crate) trait Owners: Send + Sync + fmt::Debug {
+pub(crate) trait Owners: Any + Send + Sync + fmt::Debug {
     /// Whether there is a class of this name.
     fn knows(&self, class: &str) -> bool;
 
@@ -198,31 +210,5 @@ impl EndedFiber {
             }),
             state => Err(Error::new(ErrorKind::NotFound, format!("fiber `{}` ({}) has {state}: {}", self.name, self.id, self.text))),
         }
-    }
-}
-
-/// A runtime without agents.
-#[derive(Debug)]
-pub(crate) struct NoOwners;
-
-impl Owners for NoOwners {
-    fn knows(&self, _: &str) -> bool {
-        false
-    }
-
-    fn hold(&self, _: &Arc<Core>, _: &AgentId) -> Box<dyn Any + Send> {
-        Box::new(())
-    }
-
-    fn order<'a>(&'a self, _: &'a Arc<Core>, _: &'a AgentId, fibers: Vec<RecoveredFiber>) -> BoxFuture<'a, Result<Vec<RecoveredFiber>>> {
-        Box::pin(async move { Ok(fibers) })
-    }
-
-    fn recovered<'a>(&'a self, _: &'a Arc<Core>, _: &'a AgentId, _: &'a RecoveredFiber) -> BoxFuture<'a, Result<Recovery>> {
-        Box::pin(async { Ok(Recovery::Resume) })
-    }
-
-    fn ended<'a>(&'a self, _: &'a Arc<Core>, _: &'a AgentId, _: EndedFiber) -> BoxFuture<'a, ()> {
-        Box::pin(async {})
     }
 }

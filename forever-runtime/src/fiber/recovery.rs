@@ -13,11 +13,12 @@ use tracing::{info, warn};
 use super::core::{Core, race};
 use super::drive::panic_message;
 use super::events::EventKind;
+use super::live::Alive;
 use super::owner::{AgentId, RecoveredFiber, Recovery};
 use super::runner::{self, FiberTask, MAX_RECOVERIES, Turn};
 use super::waking::{self, park_unknown};
 use crate::clock::from_ms;
-use crate::error::{Error, ErrorKind, Result, chain};
+use crate::error::{ErrorKind, Result, chain};
 use crate::store::{Again, Aside, Asked, End, FiberState, Find, Seq, Unfinished};
 
 /// How many rows are read at a time; snapshots are read later, each by its fiber.
@@ -61,7 +62,9 @@ pub(crate) async fn recover(core: &Arc<Core>) -> Result<()> {
         }
     }
     for (agent, fibers) in owned {
-        core.start(hand_over(Arc::clone(core), agent, fibers))?;
+        // Whoever waits for one of them hears of it when it is decided what becomes of it.
+        let undecided = fibers.iter().map(|fiber| (fiber.seq, core.live.enter(&fiber.id, &fiber.name))).collect();
+        core.start(hand_over(Arc::clone(core), agent, fibers, undecided))?;
     }
     if found > 0 {
         info!(fibers = found, "recovering unfinished fibers");
@@ -70,20 +73,24 @@ pub(crate) async fn recover(core: &Arc<Core>) -> Result<()> {
 }
 
 /// Hands an agent's interrupted fibers to its hooks; those whose hook fails again and again, later and later.
-async fn hand_over(core: Arc<Core>, agent: AgentId, mut fibers: Vec<Unfinished>) {
+///
+/// They are live until their hook has answered, or failed, for the first time; after that somebody may resume or resolve them by hand.
+async fn hand_over(core: Arc<Core>, agent: AgentId, mut fibers: Vec<Unfinished>, mut undecided: BTreeMap<Seq, Alive>) {
     if !core.owners.knows(&agent.class) {
         let why = format!("agent class `{}` is not registered", agent.class);
         warn!(agent = %agent, fibers = fibers.len(), "agent class is not registered");
         for fiber in fibers {
             aside(&core, &fiber, Aside::Parked(why.clone())).await;
             core.tell(&fiber.id, &fiber.name, || EventKind::Parked { reason: why.as_str().into() });
+            away(&mut undecided, fiber.seq);
         }
         return;
     }
     let mut failed = 0;
     loop {
         let before = fibers.len();
-        fibers = hand_over_once(&core, &agent, fibers).await;
+        fibers = hand_over_once(&core, &agent, fibers, &mut undecided).await;
+        std::mem::take(&mut undecided).into_values().for_each(Alive::away);
         if fibers.is_empty() {
             return;
         }
@@ -96,7 +103,12 @@ async fn hand_over(core: Arc<Core>, agent: AgentId, mut fibers: Vec<Unfinished>)
 }
 
 /// One pass over an agent's interrupted fibers; gives back those that are still to be decided.
-async fn hand_over_once(core: &Arc<Core>, agent: &AgentId, fibers: Vec<Unfinished>) -> Vec<Unfinished> {
+async fn hand_over_once(
+    core: &Arc<Core>,
+    agent: &AgentId,
+    fibers: Vec<Unfinished>,
+    undecided: &mut BTreeMap<Seq, Alive>,
+) -> Vec<Unfinished> {
     let mut rows = BTreeMap::new();
     let mut described = Vec::new();
     for fiber in fibers {
@@ -132,7 +144,7 @@ async fn hand_over_once(core: &Arc<Core>, agent: &AgentId, fibers: Vec<Unfinishe
         Err(why) => {
             warn!(agent = %agent, error = %why, "an agent could not be asked about its interrupted fibers");
             for fiber in rows.values() {
-                aside(core, fiber, Aside::Interrupted(format!("its agent could not be asked: {why}"))).await;
+                aside(core, fiber, Aside::Interrupted(why.clone())).await;
             }
             return rows.into_values().collect();
         }
@@ -148,8 +160,16 @@ async fn hand_over_once(core: &Arc<Core>, agent: &AgentId, fibers: Vec<Unfinishe
         if decide(core, agent, fiber, &recovered).await {
             rows.remove(&recovered.seq);
         }
+        away(undecided, recovered.seq);
     }
     rows.into_values().collect()
+}
+
+/// It stands in the store, or is live by itself, from now on.
+fn away(undecided: &mut BTreeMap<Seq, Alive>, seq: Seq) {
+    if let Some(alive) = undecided.remove(&seq) {
+        alive.away();
+    }
 }
 
 /// What a hook is told of a fiber; `None` if it is not interrupted any more.
@@ -192,7 +212,7 @@ async fn decide(core: &Arc<Core>, agent: &AgentId, fiber: &Unfinished, recovered
         Ok(answer) => apply(core, agent, fiber, recovered, answer).await,
         Err(why) => {
             warn!(fiber.id = %fiber.id, agent = %agent, error = %why, "the recovery hook of an agent failed");
-            aside(core, fiber, Aside::Interrupted(format!("its agent's recovery hook failed: {why}"))).await;
+            aside(core, fiber, Aside::Interrupted(why)).await;
             return false;
         }
     }
@@ -201,7 +221,7 @@ async fn decide(core: &Arc<Core>, agent: &AgentId, fiber: &Unfinished, recovered
 
 fn possible_for_closure(answer: Recovery) -> std::result::Result<Recovery, String> {
     match answer {
-        Recovery::Resume | Recovery::Restart => Err("a closure cannot be resumed or restarted: nothing is left of it but its stash".into()),
+        Recovery::Resume | Recovery::Restart => Err("its agent's recovery hook said that it goes on, but of a closure nothing is left but its stash".into()),
         answer => Ok(answer),
     }
 }
@@ -252,7 +272,7 @@ async fn asked<T>(core: &Core, hook: impl Future<Output = Result<T>>) -> std::re
     match race(hook, core.clock.sleep(limit)).await {
         Some(Ok(Ok(answer))) => Ok(answer),
         Some(Ok(Err(error))) => Err(chain(&error)),
-        Some(Err(payload)) => Err(format!("panicked: {}", panic_message(payload.as_ref()))),
-        None => Err(Error::new(ErrorKind::Timeout, format!("it took longer than {limit:?}")).to_string()),
+        Some(Err(payload)) => Err(format!("its agent's recovery hook panicked: {}", panic_message(payload.as_ref()))),
+        None => Err(format!("its agent's recovery hook took longer than {limit:?}")),
     }
 }

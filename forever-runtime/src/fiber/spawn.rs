@@ -12,7 +12,7 @@ use super::events::EventKind;
 use super::frame::{BoxFuture, save_arguments};
 use super::handle::FiberHandle;
 use super::live::Alive;
-use super::owner::AgentId;
+use super::owner::{AgentId, check_name};
 use super::runner::{FiberTask, Turn};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
@@ -121,7 +121,8 @@ pub(crate) fn check_agent(core: &Core, agent: Option<&AgentId>) -> Result<(), St
         Some(agent) if !core.owners.knows(&agent.class) => {
             Err(format!("agent class `{}` is not registered: add it with `.agent::<..>(..)` before `.open()`", agent.class))
         }
-        _ => Ok(()),
+        Some(agent) => check_name(&agent.name).map_err(|why| format!("the name of its agent {why}")),
+        None => Ok(()),
     }
 }
 

@@ -94,11 +94,6 @@ impl Timer {
         self.alarms().remove(alarm);
     }
 
-    /// When an alarm is set to ring.
-    pub(crate) fn at(&self, alarm: &Alarm) -> Option<i64> {
-        self.alarms().at.get(alarm).copied()
-    }
-
     fn alarms(&self) -> MutexGuard<'_, Alarms> {
         self.alarms.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Forever;
+use crate::agent::{self, Agent, AgentHandle, Agents, Classes};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::core::{Core, Owner, Parts, Settings};
-use crate::fiber::owner::NoOwners;
 use crate::fiber::registry::Registry;
 use crate::fiber::retention::{self, Retention};
 use crate::fiber::timer::{self, Timer};
@@ -23,6 +23,8 @@ pub struct Builder {
     durability: Durability,
     wait_for_lock: Duration,
     registry: Result<Registry>,
+    classes: Result<Classes>,
+    agents: agent::Settings,
     resources: Resources,
     clock: Arc<dyn Clock>,
     settings: Settings,
@@ -41,6 +43,8 @@ impl Builder {
             durability: Durability::default(),
             wait_for_lock: Duration::ZERO,
             registry: Ok(Registry::default()),
+            classes: Ok(Classes::default()),
+            agents: agent::Settings::default(),
             resources: Resources::default(),
             clock: Arc::new(SystemClock::new()),
             settings: Settings::default(),
@@ -78,6 +82,32 @@ impl Builder {
         self
     }
 
+    /// Registers a class of agents, each made by `make` when it comes into memory: `.agent(|me| Gardener { me })`.
+    pub fn agent<A: Agent>(mut self, make: impl Fn(AgentHandle<A>) -> A + Send + Sync + 'static) -> Self {
+        self.classes = self.classes.and_then(|mut classes| classes.add(make).map(|()| classes));
+        self
+    }
+
+    /// How long an agent stays in memory without a request, connection, running fiber, keep-alive or running schedule; 90 s unless
+    /// this is called.
+    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
+        self.agents.idle_timeout = timeout;
+        self
+    }
+
+    /// How often the heartbeat of agents that are kept awake is renewed in the database; 30 s unless this is called.
+    pub fn keep_alive_interval(mut self, interval: Duration) -> Self {
+        self.agents.keep_alive_interval = interval;
+        self
+    }
+
+    /// How long a run of a schedule may take before it is dropped and counts as failed; 30 s unless this is called. Longer work belongs
+    /// into a fiber.
+    pub fn hung_schedule_timeout(mut self, timeout: Duration) -> Self {
+        self.agents.hung_schedule_timeout = timeout;
+        self
+    }
+
     /// Adds a resource, found by its type: what a fiber takes as `Res<T>`. A second one of the same type takes its place.
     pub fn resource<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.resources.insert(value);
@@ -109,10 +139,10 @@ impl Builder {
         self
     }
 
-    /// Opens the runtime and starts every fiber that was left unfinished.
+    /// Opens the runtime, starts every fiber that was left unfinished, wakes agents that were kept awake, and runs schedules that fell due.
     ///
     /// # Errors
-    /// Before anything runs: when no database was named, two fibers share a stored name, a resource is missing, the file cannot
+    /// Before anything runs: when no database was named, two fibers or two agent classes share a name, a resource is missing, the file cannot
     /// be used, is not one of ours or has a newer schema, or a live process owns it ([`Error::is_busy`]).
     ///
     /// # Panics
@@ -120,6 +150,7 @@ impl Builder {
     pub async fn open(self) -> Result<Forever> {
         let registry = self.registry?;
         registry.check_needs(&self.resources)?;
+        let agents = Arc::new(Agents::new(self.classes?, self.agents));
         let store: Arc<dyn Store> = match self.place {
             Some(Place::File(path)) => Arc::new(Sqlite::open(&path, self.durability, self.wait_for_lock).await?),
             Some(Place::Memory) => Arc::new(Sqlite::in_memory().await?),
@@ -128,13 +159,14 @@ impl Builder {
         let mut timer = Timer::default();
         timer.on(waking::WAITS, waking::ring());
         timer.on(retention::RETENTION, retention::ring());
+        Agents::listen(&mut timer);
         let parts = Parts {
             store,
             registry,
             resources: self.resources,
             clock: self.clock,
             timer,
-            owners: Arc::new(NoOwners),
+            owners: Arc::<Agents>::clone(&agents),
             settings: self.settings,
         };
         let core = Arc::new(Core::new(parts, tokio::runtime::Handle::current()));
@@ -142,6 +174,7 @@ impl Builder {
         let core = &forever.owner.core;
         core.start(timer::run(Arc::clone(core)))?;
         recovery::recover(core).await?;
+        agents.recover(core).await?;
         retention::set_alarm(core);
         Ok(forever)
     }

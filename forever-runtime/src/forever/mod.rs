@@ -11,6 +11,7 @@ pub use builder::Builder;
 
 use serde::Serialize;
 
+use crate::agent::{Agent, AgentHandle};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::closure::RunFiber;
 use crate::fiber::core::{Link, Owner};
@@ -18,7 +19,7 @@ use crate::fiber::events::Events;
 use crate::fiber::handle::{FiberError, FiberHandle};
 use crate::fiber::managed::{self, FiberFilter, Fibers};
 use crate::fiber::messages;
-use crate::fiber::owner::Recovery;
+use crate::fiber::owner::{AgentId, Recovery};
 use crate::fiber::spawn::{self, Spawn};
 use crate::fiber::{Failure, Fiber, FiberContext, Value};
 use crate::store::{Again, Find};
@@ -96,6 +97,12 @@ impl Forever {
     /// When there is none, it is of another function, or the store cannot be read.
     pub async fn by_key<F: Fiber>(&self, key: &str) -> Result<FiberHandle<F::Output>> {
         spawn::by_key::<F>(&self.owner, key).await
+    }
+
+    /// The agent of class `A` with a name. It need not be made, and nothing happens until it is asked for something; that its class is not
+    /// registered, or its name empty or longer than 256 bytes, is told then.
+    pub fn agent<A: Agent>(&self, name: impl Into<String>) -> AgentHandle<A> {
+        AgentHandle::new(self.link(), AgentId { class: A::CLASS.to_owned(), name: name.into() })
     }
 
     /// Sends `value` to a fiber, which takes it with `recv!(topic)`. When this returns it is stored, and it is received once, in the order

@@ -1,4 +1,6 @@
 //! What every store keeps to: the same tests over each of them.
+mod agents;
+
 use std::future::Future;
 use std::sync::Arc;
 
@@ -28,6 +30,13 @@ async fn conforms<S: Store + 'static, M: Future<Output = S>>(make: impl Fn() -> 
     keeps_what_has_arrived_until_it_is_joined(&make().await).await;
     keeps_the_last_stash(&make().await).await;
     lists_by_page_and_deletes_what_has_ended(&make().await).await;
+    agents::keeps_the_last_state(&make().await).await;
+    agents::keeps_heartbeats_until_they_are_taken_back(&make().await).await;
+    agents::lists_and_cancels_an_agents_own_schedules(&make().await).await;
+    agents::finds_the_schedule_that_is_there(&make().await).await;
+    agents::lets_schedules_in_when_they_are_due(&make().await).await;
+    agents::keeps_what_came_of_a_run(&make().await).await;
+    agents::counts_deaths_of_schedules_that_run(&make().await).await;
     keeps_what_others_do_together_apart(Arc::new(make().await)).await;
     refuses_everything_when_closed(&make().await).await;
 }

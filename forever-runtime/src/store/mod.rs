@@ -2,6 +2,7 @@
 //!
 //! What goes in and out is text and numbers; the store knows nothing of fibers' types. Every operation is atomic, and one
 //! that fails has changed nothing. `sqlite` is the one implementation; `conformance` says what every implementation keeps to.
+mod agents;
 #[cfg(test)]
 mod conformance;
 pub(crate) mod sqlite;
@@ -10,6 +11,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+pub(crate) use agents::{AgentStore, LeftAwake, NewSchedule, Ran, ScheduleRow, Timing};
 
 use crate::error::Result;
 use crate::fiber::frame::{BoxFuture, OpRecord};
@@ -300,7 +303,7 @@ pub(crate) enum Aside {
 }
 
 /// The storage of one runtime.
-pub(crate) trait Store: Send + Sync + fmt::Debug {
+pub(crate) trait Store: AgentStore + Send + Sync + fmt::Debug {
     /// Stores a fiber as running, unless one with its id or key is there.
     fn accept(&self, fiber: NewFiber) -> BoxFuture<'_, Result<Accepted>>;
 

@@ -121,6 +121,12 @@ fn role() {
                 assert!(gone);
                 say("nothing left");
             }
+            "keep an agent alive" => {
+                let _forever = crate::agents::keep_alive_for_ever(&db).await;
+                say("kept");
+                std::future::pending::<()>().await;
+            }
+            "die in a schedule" => crate::agents::die_in_a_schedule(&db).await,
             "tell" => {
                 crate::telling::tell(&db).await;
                 say("told");

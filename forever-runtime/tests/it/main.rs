@@ -2,6 +2,7 @@
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub, reason = "tests")]
 #![allow(clippy::manual_async_fn, reason = "written the way the macro writes it")]
 
+mod agents;
 mod child;
 mod closing;
 mod closures;
@@ -10,6 +11,7 @@ mod disk;
 mod drift;
 mod ending;
 mod fibers;
+mod hooks;
 mod managed;
 mod opening;
 mod recovery;

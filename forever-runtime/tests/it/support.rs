@@ -63,8 +63,23 @@ impl Probe {
         Ok(step.len() as u64)
     }
 
+    /// Adds a line to the log.
+    pub fn note(&self, line: impl Into<String>) {
+        self.0.log.send_modify(|log| log.push(line.into()));
+    }
+
     pub fn log(&self) -> Vec<String> {
         self.0.log.borrow().clone()
+    }
+
+    /// How often a line is in the log.
+    pub fn times(&self, line: &str) -> usize {
+        self.0.log.borrow().iter().filter(|s| *s == line).count()
+    }
+
+    /// Ready when a line is in the log so many times.
+    pub async fn reached_times(&self, line: &str, times: usize) {
+        self.0.log.subscribe().wait_for(|log| log.iter().filter(|s| *s == line).count() >= times).await.unwrap();
     }
 
     /// Ready when a step's body has been entered.

@@ -25,6 +25,12 @@ pub(crate) enum Code {
     Step { name: Option<String>, body: Box<Code> },
     /// `call!` of a fiber of `children`.
     Call { callee: &'static str, argument: Box<Code> },
+    /// `sleep!` for some milliseconds.
+    Sleep { time: Box<Code> },
+    /// `recv!` of a message that does not come, and what is taken instead.
+    Recv { otherwise: Box<Code> },
+    /// `steps!` of two values, and the place of the one that is taken.
+    Steps { branches: Box<[Code; 2]>, taken: usize },
     /// `#[fresh]` before a `let`.
     Fresh,
 }
@@ -64,6 +70,28 @@ impl Code {
                 write!(out, "{open}{callee}({}", if fiber { "" } else { "io, " }).expect("a string takes everything");
                 argument.write(flavour, depth, out);
                 out.push_str(close);
+            }
+            Code::Sleep { time } => {
+                out.push_str(if fiber { "sleep!(std::time::Duration::from_millis(u64::from(" } else { "drop((" });
+                time.write(flavour, depth, out);
+                out.push_str(if fiber { ")))" } else { "))" });
+            }
+            Code::Recv { otherwise } => {
+                let (open, close) = if fiber {
+                    ("(recv!(\"message\", timeout = std::time::Duration::from_millis(1)).unwrap_or(", "))")
+                } else {
+                    ("(None::<u32>.unwrap_or(", "))")
+                };
+                out.push_str(open);
+                otherwise.write(flavour, depth, out);
+                out.push_str(close);
+            }
+            Code::Steps { branches, taken } => {
+                out.push_str(if fiber { "steps!(" } else { "(" });
+                branches[0].write(flavour, depth, out);
+                out.push_str(", ");
+                branches[1].write(flavour, depth, out);
+                write!(out, ").{taken}").expect("a string takes everything");
             }
             Code::Fresh => out.push_str(if fiber { "#[fresh] " } else { "" }),
         }

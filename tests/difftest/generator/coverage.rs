@@ -82,6 +82,9 @@ constructs! {
     BorrowBeforeStep = "borrowed operand before a step",
     StepNamed = "step with a name",
     Call = "call!",
+    Sleep = "sleep!",
+    Recv = "recv! that times out",
+    Steps = "steps!",
     // Bodies of steps.
     BodyBlock = "block in a step",
     BodyBranch = "branch in a step",

@@ -12,6 +12,7 @@ type Writer = fn(&mut Body) -> Option<Written>;
 const SIMPLE: &[(usize, Writer)] = &[
     (14, Body::let_value),
     (6, Body::step_statement),
+    (2, Body::sleep_statement),
     (12, Body::change),
     (7, Body::note_statement),
     (2, Body::asserted),
@@ -96,6 +97,10 @@ impl Body {
         self.cover(C::StepStatement);
         let ty = self.some_type();
         Some((code![self.step(ty), ";"], false))
+    }
+
+    fn sleep_statement(&mut self) -> Option<Written> {
+        Some((code![self.sleep()?, ";"], false))
     }
 
     /// Puts a few locals down in the log, so that a wrong value shows.

@@ -11,8 +11,33 @@ impl Body {
         self.steps_allowed && self.fuel >= self.trips
     }
 
+    /// `sleep!`, if it may be afforded.
+    pub(crate) fn sleep(&mut self) -> Option<Code> {
+        if !self.can_step() {
+            return None;
+        }
+        self.fuel -= self.trips;
+        self.cover(C::Sleep);
+        Some(Code::Sleep { time: Box::new(self.atom()) })
+    }
+
+    /// A number by two checkpoints: `recv!` or `steps!`.
+    fn two_checkpoints(&mut self) -> Code {
+        self.fuel -= 2 * self.trips;
+        if self.prng.chance(50) {
+            self.cover(C::Recv);
+            return Code::Recv { otherwise: Box::new(self.atom()) };
+        }
+        self.cover(C::Steps);
+        let branches = [code!["plus(", self.atom(), ", ", self.atom(), ")"], self.atom()];
+        Code::Steps { branches: Box::new(branches), taken: self.prng.below(2) }
+    }
+
     /// A step that gives a value.
     pub(crate) fn step(&mut self, ty: Ty) -> Code {
+        if ty == Ty::Number && self.fuel >= 2 * self.trips && self.prng.chance(15) {
+            return self.two_checkpoints();
+        }
         let body = |this: &mut Body| this.step_body(ty);
         self.step_around(body)
     }

@@ -98,6 +98,67 @@ macro_rules! plain_call {
 }
 pub(crate) use plain_call;
 
+thread_local! {
+    /// What was sent to the plain function that runs on this thread: topics and JSON, the oldest first.
+    static INBOX: RefCell<Vec<(String, String)>> = RefCell::default();
+}
+
+/// Messages that are there when a body begins.
+#[derive(Default)]
+pub(crate) struct Letters(Vec<(&'static str, serde_json::Value)>);
+
+impl Letters {
+    pub(crate) fn with(mut self, topic: &'static str, value: impl serde::Serialize) -> Self {
+        self.0.push((topic, serde_json::to_value(value).unwrap()));
+        self
+    }
+}
+
+/// The next message of a plain function; without one, its timeout is over.
+pub(crate) fn letter<T: serde::de::DeserializeOwned>(topic: &str) -> Option<T> {
+    INBOX.with_borrow_mut(|inbox| {
+        let place = inbox.iter().position(|(t, _)| t == topic)?;
+        Some(serde_json::from_str(&inbox.remove(place).1).unwrap())
+    })
+}
+
+/// `recv!` of a plain function.
+macro_rules! plain_recv {
+    ($topic:literal) => {
+        $crate::language::harness::letter($topic).expect("it was sent")
+    };
+    ($topic:literal, timeout = $timeout:expr) => {{
+        let _: std::time::Duration = $timeout;
+        $crate::language::harness::letter($topic)
+    }};
+}
+pub(crate) use plain_recv;
+
+/// `sleep!` and `sleep_until!` of a plain function.
+macro_rules! plain_sleep {
+    ($end:expr) => {
+        drop($end)
+    };
+}
+pub(crate) use plain_sleep;
+
+/// `steps!` of a plain function: one after the other.
+macro_rules! plain_steps {
+    (for $item:pat in $items:expr, limit = $limit:expr, $body:expr) => {{
+        let _: usize = $limit;
+        $crate::language::harness::plain_steps!(for $item in $items, $body)
+    }};
+    (for $item:pat in $items:expr, $body:expr) => {{
+        let mut values = Vec::new();
+        for $item in $items {
+            values.push($body);
+        }
+        values
+    }};
+    ($($branch:expr),+ $(,)?) => { ($($branch,)+) };
+}
+pub(crate) use plain_steps;
+
 /// What a body came to: its end, its effects, its snapshots.
 #[derive(Debug)]
 pub(crate) struct Seen {
@@ -108,7 +169,7 @@ pub(crate) struct Seen {
 
 type Playing<'a> = Pin<Box<dyn Future<Output = Played<String>> + 'a>>;
 /// Plays a fiber from the start or from a snapshot, until its end or the given checkpoint.
-type Player<'a> = &'a dyn Fn(Io, Option<String>, Option<usize>) -> Playing<'a>;
+type Player<'a> = &'a dyn for<'s> Fn(&'s Stage, Option<String>, Option<usize>) -> Playing<'s>;
 
 fn text<T: Debug>(outcome: Outcome<T>) -> Outcome<String> {
     match outcome {
@@ -116,6 +177,7 @@ fn text<T: Debug>(outcome: Outcome<T>) -> Outcome<String> {
         Outcome::Failed(why) => Outcome::Failed(why),
         Outcome::Parked(why) => Outcome::Parked(why),
         Outcome::Killed => Outcome::Killed,
+        Outcome::Waiting => Outcome::Waiting,
     }
 }
 
@@ -126,11 +188,11 @@ fn shown(outcome: &Outcome<String>) -> String {
     }
 }
 
-async fn play<F: Fiber>(io: Io, from: From<F>, kill: Option<usize>) -> Played<String>
+async fn play<F: Fiber>(stage: &Stage, from: From<F>, kill: Option<usize>) -> Played<String>
 where
     F::Output: Debug,
 {
-    let played = Stage::new().resource(io).play(from, kill).await;
+    let played = stage.play(from, kill).await;
     Played { snapshots: played.snapshots, outcome: text(played.outcome) }
 }
 
@@ -145,43 +207,54 @@ pub(crate) fn everywhere<F: Fiber>(make: impl Fn() -> F) -> (String, Vec<String>
 where
     F::Output: Debug,
 {
-    let seen = everywhere_seen(make);
+    let seen = everywhere_seen(make, &Letters::default());
     (seen.outcome, seen.log, seen.snapshots)
 }
 
 #[track_caller]
-fn everywhere_seen<F: Fiber>(make: impl Fn() -> F) -> Seen
+fn everywhere_seen<F: Fiber>(make: impl Fn() -> F, letters: &Letters) -> Seen
 where
     F::Output: Debug,
 {
-    block_on(killed_everywhere(&|io, snapshot, kill| {
-        let from = snapshot.map_or_else(|| From::Start(make()), From::Snapshot);
-        Box::pin(play::<F>(io, from, kill))
-    }))
+    block_on(killed_everywhere(
+        &|stage, snapshot, kill| {
+            let from = snapshot.map_or_else(|| From::Start(make()), From::Snapshot);
+            Box::pin(play::<F>(stage, from, kill))
+        },
+        letters,
+    ))
 }
 
-async fn killed_everywhere(play: Player<'_>) -> Seen {
+/// A world of its own, with all letters there.
+fn stage(letters: &Letters) -> (Io, Stage) {
     let io = Io::default();
-    let whole = play(io.clone(), None, None).await;
+    let stage = Stage::new().resource(io.clone());
+    letters.0.iter().for_each(|(topic, value)| stage.send(topic, value));
+    (io, stage)
+}
+
+async fn killed_everywhere(play: Player<'_>, letters: &Letters) -> Seen {
+    let (io, world) = stage(letters);
+    let whole = play(&world, None, None).await;
     let (want, log) = (whole.outcome, io.taken());
     for k in 1..=whole.snapshots.len() {
-        let io = Io::default();
-        let killed = play(io.clone(), None, Some(k)).await;
+        let (io, world) = stage(letters);
+        let killed = play(&world, None, Some(k)).await;
         assert_eq!(killed.outcome, Outcome::Killed, "at checkpoint {k}");
         let snapshot = killed.snapshots.last().unwrap().clone();
         assert_eq!(snapshot, whole.snapshots[k - 1], "another snapshot at checkpoint {k}");
-        let resumed = play(io.clone(), Some(snapshot.clone()), None).await;
+        let resumed = play(&world, Some(snapshot.clone()), None).await;
         assert_eq!(resumed.outcome, want, "killed after checkpoint {k}: {snapshot}");
         assert_eq!(io.taken(), log, "killed after checkpoint {k}: {snapshot}");
         assert_eq!(resumed.snapshots, whole.snapshots[k..], "killed after checkpoint {k}: {snapshot}");
     }
     if !whole.snapshots.is_empty() {
-        let io = Io::default();
-        let mut played = play(io.clone(), None, Some(1)).await;
+        let (io, world) = stage(letters);
+        let mut played = play(&world, None, Some(1)).await;
         let mut made = 1;
         while played.outcome == Outcome::Killed {
             let snapshot = played.snapshots.last().unwrap().clone();
-            played = play(io.clone(), Some(snapshot), Some(1)).await;
+            played = play(&world, Some(snapshot), Some(1)).await;
             made += played.snapshots.len();
         }
         assert_eq!(played.outcome, want, "killed after every checkpoint");
@@ -201,6 +274,16 @@ where
     same_as_plain(&make, |_| make().plain())
 }
 
+/// [`same`], with messages that are there from the beginning.
+#[track_caller]
+pub(crate) fn same_with<F: Twin>(letters: Letters, make: impl Fn() -> F) -> Seen
+where
+    F::Output: Debug,
+    F::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    same_as_plain_with(&letters, &make, |_| make().plain())
+}
+
 /// [`everywhere`], and the plain future comes to the same; it is given its own world.
 #[track_caller]
 pub(crate) fn same_as_plain<F: Fiber, P, E>(make: impl Fn() -> F, plain: impl FnOnce(Io) -> P) -> Seen
@@ -209,7 +292,18 @@ where
     P: Future<Output = Result<F::Output, E>>,
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    same_as_plain_with(&Letters::default(), make, plain)
+}
+
+#[track_caller]
+fn same_as_plain_with<F: Fiber, P, E>(letters: &Letters, make: impl Fn() -> F, plain: impl FnOnce(Io) -> P) -> Seen
+where
+    F::Output: Debug,
+    P: Future<Output = Result<F::Output, E>>,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     let io = Io::default();
+    INBOX.set(letters.0.iter().map(|(topic, value)| ((*topic).to_owned(), value.to_string())).collect());
     WORLD.set(io.clone());
     let ended = std::panic::catch_unwind(AssertUnwindSafe(|| block_on(plain(io.clone()))));
     let want = match ended {
@@ -220,7 +314,7 @@ where
             Outcome::Failed(format!("panicked: {}", message.unwrap_or_default()))
         }
     };
-    let seen = everywhere_seen(make);
+    let seen = everywhere_seen(make, letters);
     assert_eq!(seen.outcome, shown(&want), "the plain function ends otherwise");
     assert_eq!(seen.log, io.taken(), "the plain function does something else");
     seen

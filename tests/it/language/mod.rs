@@ -20,8 +20,10 @@ mod moves;
 mod operands;
 mod patterns;
 mod shadowing;
+mod side;
 mod snapshot;
 // Its fibers say which of their lines is which.
 #[rustfmt::skip]
 mod spans;
 mod steps;
+mod waits;

@@ -1,4 +1,5 @@
 //! The store on SQLite: one file, or a database in memory that works the same.
+mod agents;
 mod lock;
 mod log;
 mod open;
@@ -262,7 +263,8 @@ impl Store for Sqlite {
     fn close(&self, now_ms: i64) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             let stored = self
-                .write("store a clean close", Scope::One, move |c| {
+                .write("store a clean close", Scope::Many, move |c| {
+                    agents::close(c)?;
                     c.execute(
                         "UPDATE fibers SET state = 'interrupted', reason = 'the runtime was closed', changed_ms = ?1
                          WHERE finished_ms IS NULL AND state = 'running'",

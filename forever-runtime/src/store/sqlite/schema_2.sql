@@ -49,3 +49,38 @@ CREATE TABLE arrived (
     data   TEXT NOT NULL,
     PRIMARY KEY (fiber, number, n)
 ) STRICT, WITHOUT ROWID;
+
+-- Agents that have a state, or that something keeps awake.
+CREATE TABLE agents (
+    class        TEXT NOT NULL,
+    name         TEXT NOT NULL,
+    state        TEXT,
+    heartbeat_ms INTEGER,
+    deaths       INTEGER NOT NULL DEFAULT 0,
+    changed_ms   INTEGER NOT NULL,
+    PRIMARY KEY (class, name)
+) STRICT;
+CREATE INDEX agents_awake ON agents (class, name) WHERE heartbeat_ms IS NOT NULL;
+
+-- What an agent is to be told, and when: once, at the times of a pattern, or at an interval.
+CREATE TABLE schedules (
+    seq        INTEGER PRIMARY KEY,
+    id         TEXT NOT NULL UNIQUE,
+    class      TEXT NOT NULL,
+    agent      TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    payload    TEXT NOT NULL,
+    kind       TEXT NOT NULL CHECK (kind IN ('delay', 'time', 'cron', 'every')),
+    cron       TEXT,
+    every_ms   INTEGER,
+    due_ms     INTEGER NOT NULL,
+    next_ms    INTEGER,
+    running_ms INTEGER,
+    attempts   INTEGER NOT NULL DEFAULT 0,
+    deaths     INTEGER NOT NULL DEFAULT 0,
+    error      TEXT,
+    created_ms INTEGER NOT NULL
+) STRICT;
+CREATE INDEX schedules_next ON schedules (next_ms) WHERE next_ms IS NOT NULL AND running_ms IS NULL;
+CREATE INDEX schedules_running ON schedules (running_ms) WHERE running_ms IS NOT NULL;
+CREATE INDEX schedules_agent ON schedules (class, agent, name);

@@ -54,6 +54,7 @@ where
         Outcome::Failed(why) => Outcome::Failed(why),
         Outcome::Parked(why) => Outcome::Parked(why),
         Outcome::Killed => Outcome::Killed,
+        Outcome::Waiting => Outcome::Waiting,
     };
     Played { snapshots, outcome }
 }

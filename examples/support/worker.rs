@@ -1,0 +1,104 @@
+//! The program started again as a second process, to be killed.
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+
+use crate::args::Args;
+
+/// A worker in a process of its own. What it says is printed behind its number.
+pub(crate) struct Worker {
+    number: u32,
+    process: Child,
+    lines: std::io::Lines<BufReader<ChildStdout>>,
+}
+
+impl Worker {
+    /// Starts this program as a worker on a folder.
+    pub(crate) fn start(dir: &Path, number: u32) -> anyhow::Result<Self> {
+        let mut process = Command::new(std::env::current_exe()?)
+            .arg("--worker")
+            .arg(dir)
+            .args(["--number", &number.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let Some(output) = process.stdout.take() else { anyhow::bail!("the worker has no output") };
+        Ok(Worker { number, process, lines: BufReader::new(output).lines() })
+    }
+
+    /// The folder and number of this process, if it was started as a worker.
+    pub(crate) fn role(args: &mut Args) -> Option<(PathBuf, u32)> {
+        let dir = args.value("--worker", "a folder", |_| true);
+        let number = args.value("--number", "a number", |_| true);
+        dir.zip(number)
+    }
+
+    /// Prints and gives what the worker says until a line ends with `last`.
+    pub(crate) fn lines_until(&mut self, last: &str) -> anyhow::Result<Vec<String>> {
+        let mut lines = Vec::new();
+        while let Some(line) = self.line()? {
+            lines.push(line);
+            if lines.last().is_some_and(|line| line.ends_with(last)) {
+                return Ok(lines);
+            }
+        }
+        anyhow::bail!("worker {} has ended without saying `{last}`", self.number)
+    }
+
+    /// Prints and gives what the worker says until it ends.
+    pub(crate) fn lines_to_its_end(&mut self) -> anyhow::Result<Vec<String>> {
+        let mut lines = Vec::new();
+        while let Some(line) = self.line()? {
+            lines.push(line);
+        }
+        let status = self.process.wait()?;
+        anyhow::ensure!(status.success(), "worker {}: {status}", self.number);
+        Ok(lines)
+    }
+
+    fn line(&mut self) -> anyhow::Result<Option<String>> {
+        let line = self.lines.next().transpose()?;
+        if let Some(line) = &line {
+            println!("worker {}: {line}", self.number);
+        }
+        Ok(line)
+    }
+
+    /// Kills it; on Unix with SIGKILL.
+    pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
+        self.process.kill()?;
+        self.process.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may have ended long ago.
+        let _ = self.process.kill().and_then(|()| self.process.wait().map(drop));
+    }
+}
+
+/// In a worker: ends it when the program that started it is gone.
+pub(crate) fn end_with_the_program() {
+    std::thread::spawn(|| {
+        // Nothing comes on this pipe. It ends when the process that started this one does.
+        let _ = std::io::stdin().read(&mut [0]);
+        std::process::exit(1);
+    });
+}
+
+/// In a worker: says something.
+pub(crate) fn say(line: &str) {
+    println!("{line}");
+}
+
+pub(crate) fn exit_code(done: anyhow::Result<()>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

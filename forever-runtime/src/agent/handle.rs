@@ -1,0 +1,240 @@
+//! Asking an agent, whether it is in memory or not.
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::connection::{Connection, Message, Pushed};
+use super::registry::{Agents, Woken, is_within_start};
+use super::schedule::{NewSchedule, Schedule, When};
+use super::{Agent, KeepAlive, state};
+use crate::error::{Error, ErrorKind, Result};
+use crate::exact;
+use crate::fiber::closure::RunFiber;
+use crate::fiber::core::{Core, Link};
+use crate::fiber::owner::AgentId;
+use crate::fiber::spawn::Spawn;
+use crate::fiber::{Failure, Fiber, FiberContext, Value};
+
+/// An agent by its name; made by [`Forever::agent`](crate::Forever::agent), or given to the agent itself when it is made.
+///
+/// It costs nothing and asks nothing until it is used. One that comes from outside keeps the runtime open, like every other handle; the one
+/// that an agent is given does not.
+///
+/// The state, the schedules and broadcasts of an agent can be had without waking it.
+pub struct AgentHandle<A> {
+    link: Link,
+    id: Arc<AgentId>,
+    agent: PhantomData<fn() -> A>,
+}
+
+impl<A> AgentHandle<A> {
+    pub(crate) fn new(link: Link, id: AgentId) -> Self {
+        AgentHandle { link, id: Arc::new(id), agent: PhantomData }
+    }
+
+    /// The same agent by its type.
+    pub(super) fn of_class<B: Agent>(self) -> AgentHandle<B> {
+        AgentHandle { link: self.link, id: self.id, agent: PhantomData }
+    }
+
+    /// The agent's name.
+    pub fn name(&self) -> &str {
+        &self.id.name
+    }
+
+    fn core(&self) -> Result<Arc<Core>> {
+        self.link.core()
+    }
+}
+
+impl<A: Agent> AgentHandle<A> {
+    /// Wakes the agent unless it is awake, and keeps it in memory for as long as what comes back is there: a request to it.
+    ///
+    /// # Errors
+    /// When its class is not registered or its name cannot be, `on_start` fails, or the runtime is closed.
+    pub async fn wake(&self) -> Result<Awake<A>> {
+        let core = self.core()?;
+        let woken = Agents::of(&core)?.wake(&core, &self.id).await?;
+        let agent = Arc::clone(&woken.agent).any().downcast().map_err(|_| {
+            let why = format!("agent class `{}` is registered for another type than `{}`", A::CLASS, std::any::type_name::<A>());
+            Error::new(ErrorKind::NotRegistered, why)
+        })?;
+        Ok(Awake { _link: self.link.clone(), agent, woken })
+    }
+
+    /// Whether the agent is in memory.
+    pub fn is_awake(&self) -> bool {
+        let Ok(core) = self.core() else { return false };
+        !core.is_closing() && Agents::of(&core).is_ok_and(|agents| agents.is_awake(&self.id))
+    }
+
+    /// The agent's state as it was last set, or its default.
+    ///
+    /// # Errors
+    /// When what is stored cannot be read as an `A::State`, or the store cannot be read.
+    pub async fn state(&self) -> Result<A::State> {
+        let core = self.core()?;
+        let Some(text) = state::load(&core, &self.id).await? else { return Ok(A::State::default()) };
+        exact::from_str(&text).map_err(|why| {
+            let wanted = std::any::type_name::<A::State>();
+            Error::new(ErrorKind::Value, format!("the state of agent `{}` cannot be read as `{wanted}`: {why}", self.id))
+        })
+    }
+
+    /// Replaces the agent's state. When this returns it is stored, whatever happens to the process, and sent to every connection.
+    ///
+    /// # Errors
+    /// When it cannot be saved, or the store fails; then nothing has changed.
+    pub async fn set_state(&self, state: &A::State) -> Result<()> {
+        let text = exact::to_string(state)
+            .map_err(|why| Error::new(ErrorKind::Value, format!("the state of agent `{}` cannot be saved: {why}", self.id)))?;
+        state::save(&self.core()?, &self.id, text).await
+    }
+
+    /// Sends a value to every connection there is now. It is not stored.
+    ///
+    /// # Errors
+    /// When it cannot be written as JSON, or the runtime is gone.
+    pub fn broadcast<V: Serialize + ?Sized>(&self, value: &V) -> Result<()> {
+        let text = exact::to_string(value)
+            .map_err(|why| Error::new(ErrorKind::Value, format!("what agent `{}` broadcasts cannot be saved: {why}", self.id)))?;
+        let core = self.core()?;
+        if let Some(slot) = Agents::of(&core)?.slot(&self.id) {
+            slot.push(Pushed::Broadcast(Message(text.into())));
+        }
+        Ok(())
+    }
+
+    /// Wakes the agent, keeps it awake, and receives its state and what it broadcasts.
+    ///
+    /// # Errors
+    /// Those of [`wake`](AgentHandle::wake), or when the store cannot be read.
+    pub async fn connect(&self) -> Result<Connection> {
+        let core = self.core()?;
+        let woken = Agents::of(&core)?.wake(&core, &self.id).await?;
+        Connection::open(self.link.clone(), woken).await
+    }
+
+    /// Wakes the agent and keeps it awake until the guard is dropped or released. If the process dies meanwhile, the agent is woken
+    /// when the database is opened again. There may be any number of guards.
+    ///
+    /// # Errors
+    /// Those of [`wake`](AgentHandle::wake), or when the store fails.
+    pub async fn keep_alive(&self) -> Result<KeepAlive> {
+        let core = self.core()?;
+        let agents = Agents::of(&core)?;
+        let hold = if is_within_start(&self.id) { agents.hold(&core, &self.id) } else { agents.wake(&core, &self.id).await?.hold };
+        KeepAlive::take(self.link.clone(), hold).await
+    }
+
+    /// Keeps the agent awake while `work` goes on.
+    ///
+    /// # Errors
+    /// Those of [`keep_alive`](AgentHandle::keep_alive); then `work` has not begun.
+    pub async fn keep_alive_while<F: Future>(&self, work: F) -> Result<F::Output> {
+        let mut guard = self.keep_alive().await?;
+        let value = work.await;
+        // What is left of a heartbeat wakes the agent once more, which is no reason to lose the value.
+        let _ = guard.release().await;
+        Ok(value)
+    }
+
+    /// Starts a fiber of this agent: as [`Forever::spawn`](crate::Forever::spawn) does, with [`Spawn::agent`]. While it runs the agent, if it is
+    /// awake, stays so; if it is interrupted the agent says what becomes of it, and when it has ended the agent hears of it.
+    pub fn spawn<F: Fiber>(&self, call: F) -> Spawn<F> {
+        Spawn::new(self.link.clone(), call).agent(&*self.id.class, &*self.id.name)
+    }
+
+    /// Runs a closure as a fiber of this agent, as [`Forever::run_fiber`](crate::Forever::run_fiber) does.
+    pub fn run_fiber<C, F, T, E>(&self, name: impl Into<String>, closure: C) -> RunFiber<C>
+    where
+        C: FnOnce(FiberContext) -> F + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+        T: Value,
+        E: Failure + 'static,
+    {
+        RunFiber::new(self.link.clone(), name.into(), closure).agent(&*self.id.class, &*self.id.name)
+    }
+
+    /// Has the agent's [`on_schedule`](Agent::on_schedule) run with this name and payload: once after a [`Duration`] or at a
+    /// [`SystemTime`](std::time::SystemTime), or at the times of a cron pattern, UTC. Stored when this is awaited.
+    ///
+    /// A pattern has 5 fields, `minute hour day-of-month month day-of-week`, or 6 with seconds in front; names (`MON`, `JAN`), `L`, `W`, `#` and
+    /// `@daily` and the like are understood. If both days are given, either will do, as in cron.
+    ///
+    /// What falls due while no process is there runs when the database is opened, once and not for each time that was missed.
+    pub fn schedule<P: Serialize>(&self, when: impl Into<When>, name: impl Into<String>, payload: P) -> NewSchedule {
+        NewSchedule::new(
+            self.link.clone(),
+            (*self.id).clone(),
+            when.into(),
+            name.into(),
+            exact::to_string(&payload).map_err(|e| e.to_string()),
+        )
+    }
+
+    /// Has `on_schedule` run each time an interval has passed, for the first time after one. It never overlaps itself: what falls due while it
+    /// runs is left out.
+    ///
+    /// It is idempotent: if there is one with this name and payload, it is that one, and an interval that has changed takes effect.
+    pub fn schedule_every<P: Serialize>(&self, interval: Duration, name: impl Into<String>, payload: P) -> NewSchedule {
+        self.schedule(When::Every(interval), name, payload)
+    }
+
+    /// Takes a schedule of this agent away; says whether there was one. A run of it that has begun goes on.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn cancel_schedule(&self, id: &str) -> Result<bool> {
+        self.core()?.store.cancel_schedule((*self.id).clone(), id.to_owned()).await
+    }
+
+    /// The schedules of this agent that are not done, and those that were set aside because they failed, in the order in which they were made.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn schedules(&self) -> Result<Vec<Schedule>> {
+        let core = self.core()?;
+        Agents::of(&core)?.check(&self.id)?;
+        Ok(core.store.schedules((*self.id).clone()).await?.into_iter().map(Schedule::of).collect())
+    }
+}
+
+impl<A> Clone for AgentHandle<A> {
+    fn clone(&self) -> Self {
+        AgentHandle { link: self.link.clone(), id: Arc::clone(&self.id), agent: PhantomData }
+    }
+}
+
+impl<A> fmt::Debug for AgentHandle<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentHandle").field("class", &self.id.class).field("name", &self.id.name).finish_non_exhaustive()
+    }
+}
+
+/// An agent in memory; it stays there for as long as this does.
+pub struct Awake<A> {
+    /// Keeps the runtime open, if the handle did.
+    _link: Link,
+    agent: Arc<A>,
+    woken: Woken,
+}
+
+impl<A> Deref for Awake<A> {
+    type Target = A;
+
+    fn deref(&self) -> &A {
+        &self.agent
+    }
+}
+
+impl<A> fmt::Debug for Awake<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Awake").field("agent", &self.woken.hold.slot.id).finish_non_exhaustive()
+    }
+}

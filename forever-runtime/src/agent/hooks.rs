@@ -1,0 +1,113 @@
+//! One shape for all classes of agents: their hooks, boxed, with panics turned into errors.
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+
+use super::{Agent, AgentHandle, BoxError, Due};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fiber::drive::panic_message;
+use crate::fiber::frame::BoxFuture;
+use crate::fiber::owner::{EndedFiber, RecoveredFiber, Recovery, check_name};
+
+/// An agent in memory.
+pub(crate) trait Hooks: Send + Sync {
+    fn any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+    fn start(&self) -> BoxFuture<'_, Result<(), BoxError>>;
+    fn order(&self, fibers: Vec<RecoveredFiber>) -> BoxFuture<'_, Result<Vec<RecoveredFiber>, BoxError>>;
+    fn recovered<'a>(&'a self, fiber: &'a RecoveredFiber) -> BoxFuture<'a, Result<Recovery, BoxError>>;
+    fn ended<'a>(&'a self, fiber: &'a EndedFiber) -> BoxFuture<'a, Result<(), BoxError>>;
+    fn due<'a>(&'a self, due: &'a Due) -> BoxFuture<'a, Result<(), BoxError>>;
+}
+
+impl<A: Agent> Hooks for A {
+    fn any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+
+    fn start(&self) -> BoxFuture<'_, Result<(), BoxError>> {
+        Box::pin(caught(|| self.on_start()))
+    }
+
+    fn order(&self, fibers: Vec<RecoveredFiber>) -> BoxFuture<'_, Result<Vec<RecoveredFiber>, BoxError>> {
+        Box::pin(caught(|| self.on_fibers_recovered(fibers)))
+    }
+
+    fn recovered<'a>(&'a self, fiber: &'a RecoveredFiber) -> BoxFuture<'a, Result<Recovery, BoxError>> {
+        Box::pin(caught(|| self.on_fiber_recovered(fiber)))
+    }
+
+    fn ended<'a>(&'a self, fiber: &'a EndedFiber) -> BoxFuture<'a, Result<(), BoxError>> {
+        Box::pin(caught(|| self.on_fiber_completed(fiber)))
+    }
+
+    fn due<'a>(&'a self, due: &'a Due) -> BoxFuture<'a, Result<(), BoxError>> {
+        Box::pin(caught(|| self.on_schedule(due)))
+    }
+}
+
+/// What a hook gives; its panic is its failure.
+async fn caught<T, F: Future<Output = Result<T, BoxError>>>(hook: impl FnOnce() -> F) -> Result<T, BoxError> {
+    let panicked = |payload: Box<dyn Any + Send>| BoxError::from(format!("panicked: {}", panic_message(payload.as_ref())));
+    let hook = catch_unwind(AssertUnwindSafe(hook)).map_err(panicked)?;
+    AssertUnwindSafe(hook).catch_unwind().await.unwrap_or_else(|payload| Err(panicked(payload)))
+}
+
+/// How agents of a class are made.
+pub(crate) trait Class: Send + Sync {
+    fn make(&self, handle: AgentHandle<()>) -> Result<Arc<dyn Hooks>, BoxError>;
+}
+
+struct Made<A, M> {
+    make: M,
+    agent: PhantomData<fn() -> A>,
+}
+
+impl<A: Agent, M: Fn(AgentHandle<A>) -> A + Send + Sync> Class for Made<A, M> {
+    fn make(&self, handle: AgentHandle<()>) -> Result<Arc<dyn Hooks>, BoxError> {
+        match catch_unwind(AssertUnwindSafe(|| (self.make)(handle.of_class()))) {
+            Ok(agent) => Ok(Arc::new(agent)),
+            Err(payload) => Err(format!("it panicked while it was made: {}", panic_message(payload.as_ref())).into()),
+        }
+    }
+}
+
+/// The classes that were given to the builder, by name.
+#[derive(Default)]
+pub(crate) struct Classes(BTreeMap<&'static str, Arc<dyn Class>>);
+
+impl Classes {
+    /// Adds a class, unless one of its name is there.
+    pub(crate) fn add<A: Agent>(&mut self, make: impl Fn(AgentHandle<A>) -> A + Send + Sync + 'static) -> Result<()> {
+        let name = A::CLASS;
+        let refused = |why: String| Err(Error::new(ErrorKind::Setup, why));
+        if let Err(why) = check_name(name) {
+            return refused(format!("the name of an agent class {why}"));
+        }
+        if name.contains('/') {
+            return refused(format!("the name of an agent class must not have a `/`: `{name}`"));
+        }
+        if self.0.insert(name, Arc::new(Made { make, agent: PhantomData::<fn() -> A> })).is_some() {
+            return refused(format!("two agent classes are called `{name}`"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<dyn Class>> {
+        self.0.get(name)
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.0.keys().map(ToString::to_string).collect()
+    }
+}
+
+impl fmt::Debug for Classes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}

@@ -1,0 +1,201 @@
+//! What keeps an agent awake: guards in memory, and a heartbeat in the store for as long as there is one.
+//!
+//! The heartbeat is there before the first guard is given, and gone after the last one is released. One that is found at open was
+//! left by a process that died, or that was closed, with work in hand: the agent is woken to see to it.
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::{info, warn};
+
+use super::registry::{Agents, Hold, Kept, later, ring};
+use crate::error::{Error, Result, chain};
+use crate::fiber::core::{Core, Link, race};
+use crate::fiber::owner::AgentId;
+use crate::fiber::timer::{Alarm, Timer};
+use crate::store::LeftAwake;
+
+/// The alarm of the heartbeats.
+const BEAT: &str = "keep-alive";
+
+/// After so many deaths of the process in a row while it was woken, an agent is not woken because of its heartbeat any more.
+const STRIKES: u32 = 3;
+
+/// The first and the longest pause before an agent that could not be woken is tried again.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+
+/// Whether an agent's heartbeat is stored.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heart {
+    #[default]
+    Still,
+    /// It was being stored, or found at open.
+    Perhaps,
+    Beats,
+}
+
+/// Keeps an agent awake until it is released or dropped; made by [`AgentHandle::keep_alive`](super::AgentHandle::keep_alive).
+///
+/// While there is one, the store knows it: if the process dies, the agent is woken when the database is opened again, without anybody asking for
+/// it. So it is when the runtime is closed before the guard is released: what it was taken for is not done.
+#[must_use = "the agent is kept awake until this is dropped"]
+pub struct KeepAlive {
+    /// Keeps the runtime open, if the handle did.
+    _link: Link,
+    kept: Option<Kept>,
+}
+
+impl KeepAlive {
+    pub(super) async fn take(link: Link, hold: Hold) -> Result<Self> {
+        let core = hold.core().ok_or_else(Error::closed)?;
+        let (agents, now_ms) = (Agents::of(&core)?, core.now_ms());
+        // Whatever becomes of this call, the guard sees to it that nothing is left behind.
+        let guard = KeepAlive { _link: link, kept: Some(Kept::new(hold)) };
+        if let Some(kept) = &guard.kept {
+            let slot = &kept.hold.slot;
+            let mut heart = slot.heart.lock().await;
+            if *heart != Heart::Beats {
+                *heart = Heart::Perhaps;
+                core.store.keep_awake(slot.id.clone(), now_ms).await?;
+                *heart = Heart::Beats;
+            }
+        }
+        core.timer.set_earlier(Alarm::the(BEAT), later(now_ms, agents.settings.keep_alive_interval));
+        Ok(guard)
+    }
+
+    /// Stops keeping the agent awake; when it returns after the last guard of the agent, no heartbeat is stored any more. To release twice
+    /// does nothing.
+    ///
+    /// # Errors
+    /// When the store fails: then the heartbeat may be left, and cause the agent to be woken once more.
+    pub async fn release(&mut self) -> Result<()> {
+        let Some(kept) = self.kept.take() else { return Ok(()) };
+        match let_go(kept) {
+            Some((core, hold)) => rest(&core, hold).await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for KeepAlive {
+    fn drop(&mut self) {
+        if let Some((core, hold)) = self.kept.take().and_then(let_go) {
+            let task_core = Arc::clone(&core);
+            // A runtime that closes leaves the heartbeat: the guard was held until then.
+            let _ = core.start(async move {
+                let id = hold.slot.id.clone();
+                if let Err(why) = rest(&task_core, hold).await {
+                    warn!(agent = %id, error = %chain(&why), "the heartbeat of an agent could not be removed");
+                }
+            });
+        }
+    }
+}
+
+impl fmt::Debug for KeepAlive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeepAlive").field("released", &self.kept.is_none()).finish_non_exhaustive()
+    }
+}
+
+/// Takes a guard back; gives what is needed to remove the heartbeat if it was the last.
+fn let_go(kept: Kept) -> Option<(Arc<Core>, Hold)> {
+    let core = kept.hold.core()?;
+    let hold = Agents::of(&core).ok()?.hold(&core, &kept.hold.slot.id);
+    drop(kept);
+    (hold.slot.kept() == 0).then_some((core, hold))
+}
+
+/// Removes the heartbeat, unless somebody has taken a guard meanwhile.
+async fn rest(core: &Core, hold: Hold) -> Result<()> {
+    let slot = &hold.slot;
+    let mut heart = slot.heart.lock().await;
+    if slot.kept() == 0 && *heart != Heart::Still {
+        *heart = Heart::Perhaps;
+        core.store.let_sleep(slot.id.clone()).await?;
+        *heart = Heart::Still;
+    }
+    Ok(())
+}
+
+pub(super) fn listen(timer: &mut Timer) {
+    timer.on(BEAT, ring(|agents, core, _| Box::pin(async move { beat(&agents, &core).await })));
+}
+
+/// Renews the heartbeats of all agents that are kept awake, in one transaction.
+async fn beat(agents: &Agents, core: &Core) {
+    let kept = agents.kept();
+    if kept.is_empty() {
+        return;
+    }
+    let now_ms = core.now_ms();
+    if let Err(why) = core.store.still_awake(kept, now_ms).await {
+        warn!(error = %chain(&why), "heartbeats could not be stored");
+    }
+    core.timer.set_earlier(Alarm::the(BEAT), later(now_ms, agents.settings.keep_alive_interval));
+}
+
+/// Wakes the agents that an earlier process has left awake. Those that it may have died of come one at a time, after the others.
+pub(super) async fn revive(agents: &Arc<Agents>, core: &Arc<Core>) -> Result<()> {
+    let left = core.store.left_awake().await?.into_iter().filter(|left| agents.check(&left.agent).is_ok());
+    let (suspects, others): (Vec<_>, Vec<_>) = left.partition(|left| left.deaths > 0);
+    if suspects.len() + others.len() > 0 {
+        info!(agents = suspects.len() + others.len(), "waking agents that were kept awake");
+    }
+    for LeftAwake { agent, .. } in others {
+        core.start(wake_left(Arc::clone(agents), Arc::clone(core), agent))?;
+    }
+    if suspects.is_empty() {
+        return Ok(());
+    }
+    let (agents, task_core) = (Arc::clone(agents), Arc::clone(core));
+    core.start(async move {
+        for LeftAwake { agent, deaths } in suspects {
+            let core = &task_core;
+            if deaths >= STRIKES {
+                warn!(%agent, deaths, "the process died each time this agent was woken; it is not woken before somebody asks for it");
+                let _ = core.store.let_sleep(agent).await;
+                continue;
+            }
+            let waking = wake_left(Arc::clone(&agents), Arc::clone(core), agent.clone());
+            if race(waking, core.clock.sleep(agents.settings.hung_schedule_timeout)).await.is_none() {
+                warn!(%agent, "an agent takes long to wake");
+                let _ = core.start(wake_left(Arc::clone(&agents), Arc::clone(core), agent));
+            }
+        }
+    })
+}
+
+/// Wakes one agent, again and again until it is, and removes its heartbeat if nothing keeps it awake then.
+async fn wake_left(agents: Arc<Agents>, core: Arc<Core>, id: AgentId) {
+    let mut pause = BACKOFF.0;
+    loop {
+        let woken = async {
+            core.store.count_waking(id.clone()).await?;
+            let woken = agents.wake(&core, &id).await;
+            core.store.has_woken(id.clone()).await?;
+            woken
+        };
+        match woken.await {
+            Ok(woken) => {
+                let slot = &woken.hold.slot;
+                let mut heart = slot.heart.lock().await;
+                if *heart == Heart::Still {
+                    *heart = Heart::Perhaps;
+                }
+                drop(heart);
+                if let Err(why) = rest(&core, woken.hold).await {
+                    warn!(agent = %id, error = %chain(&why), "the heartbeat of an agent could not be removed");
+                }
+                return;
+            }
+            Err(why) if why.is_closed() => return,
+            Err(why) => warn!(agent = %id, error = %chain(&why), "an agent that was kept awake could not be woken"),
+        }
+        if race(core.closing(), core.clock.sleep(pause)).await.is_some() {
+            return;
+        }
+        pause = pause.saturating_mul(2).min(BACKOFF.1);
+    }
+}

@@ -1,0 +1,412 @@
+//! The agents in memory: at most one of each class and name, woken when needed, let go when nothing holds them any more.
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::{broadcast, watch};
+use tracing::debug;
+
+use super::hooks::{Class, Classes, Hooks};
+use super::keep_alive::Heart;
+use super::state::Known;
+use super::{AgentHandle, BoxError, Pushed};
+use crate::error::{Error, ErrorKind, Result, chain};
+use crate::fiber::core::{Core, Link};
+use crate::fiber::owner::{AgentId, Owners, check_name};
+use crate::fiber::timer::{Alarm, Timer};
+
+/// The alarm of an agent that nothing holds.
+const IDLE: &str = "agent idle";
+
+/// What the builder lets its user choose.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) idle_timeout: Duration,
+    pub(crate) keep_alive_interval: Duration,
+    pub(crate) hung_schedule_timeout: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            idle_timeout: Duration::from_secs(90),
+            keep_alive_interval: Duration::from_secs(30),
+            hung_schedule_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The agents of one runtime.
+#[derive(Debug)]
+pub(crate) struct Agents {
+    pub(super) classes: Classes,
+    pub(super) settings: Settings,
+    /// Those that are in memory, or that something holds.
+    slots: Mutex<HashMap<AgentId, Arc<Slot>>>,
+}
+
+/// The place of one agent, for as long as something holds it or it is in memory.
+pub(super) struct Slot {
+    pub(super) id: AgentId,
+    inner: Mutex<Inner>,
+    pub(super) heart: tokio::sync::Mutex<Heart>,
+    /// The stored state, as far as it is known; held while it is written, so that it is pushed in the order of storing.
+    pub(super) state: Arc<tokio::sync::Mutex<Known>>,
+    /// To the connections; made with the first of them.
+    pub(super) pushes: OnceLock<broadcast::Sender<Pushed>>,
+}
+
+struct Inner {
+    phase: Phase,
+    /// How many hold the slot.
+    holds: usize,
+    /// How many of them are keep-alives.
+    kept: usize,
+    idle_since_ms: i64,
+}
+
+enum Phase {
+    Asleep,
+    /// Says how the waking ended.
+    Waking(watch::Receiver<Option<Woke>>),
+    Awake(Arc<dyn Hooks>),
+}
+
+type Woke = Result<(), Failed>;
+
+/// Why an agent could not be woken, for everybody who waited for it.
+#[derive(Clone)]
+struct Failed(Arc<dyn std::error::Error + Send + Sync>);
+
+impl fmt::Debug for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Failed {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.0)
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot").field("holds", &self.inner().holds).finish_non_exhaustive()
+    }
+}
+
+impl Slot {
+    fn new(id: AgentId) -> Self {
+        let inner = Inner { phase: Phase::Asleep, holds: 0, kept: 0, idle_since_ms: 0 };
+        Slot { id, inner: Mutex::new(inner), heart: tokio::sync::Mutex::default(), state: Arc::default(), pushes: OnceLock::new() }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many keep-alives hold it.
+    pub(super) fn kept(&self) -> usize {
+        self.inner().kept
+    }
+
+    /// Sends something to every connection.
+    pub(super) fn push(&self, pushed: Pushed) {
+        if let Some(pushes) = self.pushes.get() {
+            // That nobody is connected is no error.
+            let _ = pushes.send(pushed);
+        }
+    }
+}
+
+/// Keeps a slot, and the agent in it if it is awake.
+#[derive(Debug)]
+pub(super) struct Hold {
+    core: Weak<Core>,
+    pub(super) slot: Arc<Slot>,
+}
+
+impl Hold {
+    /// The runtime, if it is still there.
+    pub(super) fn core(&self) -> Option<Arc<Core>> {
+        self.core.upgrade()
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Some(core) = self.core.upgrade()
+            && let Ok(agents) = Agents::of(&core)
+        {
+            agents.let_go(&core, &self.slot);
+        }
+    }
+}
+
+/// A hold that is a keep-alive.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) hold: Hold,
+}
+
+impl Kept {
+    pub(super) fn new(hold: Hold) -> Self {
+        hold.slot.inner().kept += 1;
+        Kept { hold }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.hold.slot.inner().kept -= 1;
+    }
+}
+
+/// An agent that is awake, and stays so while this is there.
+pub(super) struct Woken {
+    pub(super) agent: Arc<dyn Hooks>,
+    pub(super) hold: Hold,
+}
+
+tokio::task_local! {
+    /// The agents whose `on_start` leads to what the task does: they cannot be waited for in it.
+    static WAKING: Vec<AgentId>;
+}
+
+/// Whether the code that runs now is part of the `on_start` of an agent.
+pub(super) fn is_within_start(id: &AgentId) -> bool {
+    WAKING.try_with(|waking| waking.contains(id)).unwrap_or(false)
+}
+
+impl Agents {
+    pub(crate) fn new(classes: Classes, settings: Settings) -> Self {
+        Agents { classes, settings, slots: Mutex::default() }
+    }
+
+    /// The agents of a runtime.
+    pub(super) fn of(core: &Arc<Core>) -> Result<Arc<Agents>> {
+        let owners: Arc<dyn std::any::Any + Send + Sync> = Arc::<dyn Owners>::clone(&core.owners);
+        owners.downcast().map_err(|_| Error::new(ErrorKind::Setup, "the runtime was opened without agents"))
+    }
+
+    /// Says what to do when alarms of agents are due.
+    pub(crate) fn listen(timer: &mut Timer) {
+        timer.on(IDLE, ring(|agents, core, of| Box::pin(async move { agents.leave(&core, &of) })));
+        super::keep_alive::listen(timer);
+        super::runs::listen(timer);
+    }
+
+    fn slots(&self) -> MutexGuard<'_, HashMap<AgentId, Arc<Slot>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The slot of an agent that is in memory or held.
+    pub(super) fn slot(&self, id: &AgentId) -> Option<Arc<Slot>> {
+        self.slots().get(id).map(Arc::clone)
+    }
+
+    /// The agents that keep-alives hold.
+    pub(super) fn kept(&self) -> Vec<AgentId> {
+        self.slots().values().filter(|slot| slot.kept() > 0).map(|slot| slot.id.clone()).collect()
+    }
+
+    /// Whether an agent is in memory.
+    pub(super) fn is_awake(&self, id: &AgentId) -> bool {
+        self.slot(id).is_some_and(|slot| matches!(slot.inner().phase, Phase::Awake(_)))
+    }
+
+    /// The class of an agent, if it and the agent's name can be.
+    pub(super) fn check(&self, id: &AgentId) -> Result<&Arc<dyn Class>> {
+        if let Err(why) = check_name(&id.name) {
+            return Err(Error::new(ErrorKind::Value, format!("the name of an agent `{}` {why}", id.class)));
+        }
+        self.classes.get(&id.class).ok_or_else(|| {
+            Error::new(ErrorKind::NotRegistered, format!("agent class `{}` is not registered: add it with `.agent(..)`", id.class))
+        })
+    }
+
+    /// Holds an agent's place, whether it is in memory or not.
+    pub(super) fn hold(&self, core: &Arc<Core>, id: &AgentId) -> Hold {
+        let slot = {
+            let mut slots = self.slots();
+            let slot = if let Some(slot) = slots.get(id) {
+                Arc::clone(slot)
+            } else {
+                let slot = Arc::new(Slot::new(id.clone()));
+                slots.insert(id.clone(), Arc::clone(&slot));
+                slot
+            };
+            let mut inner = slot.inner();
+            inner.holds += 1;
+            if inner.holds == 1 && matches!(inner.phase, Phase::Awake(_)) {
+                core.timer.clear(&idle_alarm(id));
+            }
+            drop(inner);
+            slot
+        };
+        Hold { core: Arc::downgrade(core), slot }
+    }
+
+    /// One of those that held a slot does not any more.
+    fn let_go(&self, core: &Arc<Core>, slot: &Arc<Slot>) {
+        let mut slots = self.slots();
+        let mut inner = slot.inner();
+        inner.holds -= 1;
+        if inner.holds > 0 {
+            return;
+        }
+        if let Phase::Awake(_) = inner.phase {
+            let now_ms = core.now_ms();
+            inner.idle_since_ms = now_ms;
+            core.timer.set(idle_alarm(&slot.id), later(now_ms, self.settings.idle_timeout));
+        } else {
+            slots.remove(&slot.id);
+        }
+    }
+
+    /// Lets an agent leave memory if nothing has held it for long enough.
+    fn leave(&self, core: &Arc<Core>, of: &str) {
+        let Some((class, name)) = of.split_once('/') else { return };
+        let id = AgentId { class: class.to_owned(), name: name.to_owned() };
+        let gone = {
+            let mut slots = self.slots();
+            let Some(slot) = slots.get(&id).map(Arc::clone) else { return };
+            let mut inner = slot.inner();
+            if inner.holds > 0 || core.now_ms() < later(inner.idle_since_ms, self.settings.idle_timeout) {
+                return;
+            }
+            slots.remove(&id);
+            std::mem::replace(&mut inner.phase, Phase::Asleep)
+        };
+        debug!(agent = %id, "agent leaves memory");
+        // What the user's type does when it is dropped happens outside the lock.
+        drop(gone);
+    }
+
+    /// Wakes an agent unless it is awake, and keeps it so.
+    pub(super) async fn wake(&self, core: &Arc<Core>, id: &AgentId) -> Result<Woken> {
+        let class = self.check(id)?;
+        if is_within_start(id) {
+            let why = format!("agent `{id}` cannot be woken by its own `on_start`, which would wait for itself");
+            return Err(Error::new(ErrorKind::Agent, why));
+        }
+        if core.is_closing() {
+            return Err(Error::closed());
+        }
+        let hold = self.hold(core, id);
+        loop {
+            let mut woke = {
+                let mut inner = hold.slot.inner();
+                match &inner.phase {
+                    Phase::Awake(agent) => {
+                        let agent = Arc::clone(agent);
+                        drop(inner);
+                        return Ok(Woken { agent, hold });
+                    }
+                    Phase::Waking(woke) => woke.clone(),
+                    Phase::Asleep => {
+                        let (tell, woke) = watch::channel(None);
+                        inner.phase = Phase::Waking(woke.clone());
+                        drop(inner);
+                        let mut within = WAKING.try_with(Clone::clone).unwrap_or_default();
+                        within.push(id.clone());
+                        let waking = Waking { hold: self.hold(core, id), within, tell };
+                        core.start(waking.run(Arc::clone(class)))?;
+                        woke
+                    }
+                }
+            };
+            match woke.wait_for(Option::is_some).await.as_deref() {
+                Ok(Some(Err(why))) => {
+                    let failed = Error::new(ErrorKind::Agent, format!("failed to wake agent `{id}`"));
+                    return Err(failed.because(why.clone()));
+                }
+                // It is held, so it is awake.
+                Ok(_) => {}
+                Err(_) => return Err(Error::closed()),
+            }
+        }
+    }
+}
+
+impl Drop for Agents {
+    fn drop(&mut self) {
+        // An agent may hold a guard that holds its slot. It is dropped outside the locks, which that guard takes.
+        let slots = std::mem::take(&mut *self.slots());
+        for slot in slots.into_values() {
+            let phase = std::mem::replace(&mut slot.inner().phase, Phase::Asleep);
+            drop(phase);
+        }
+    }
+}
+
+/// Brings one agent into memory; goes on when those who wait for it have gone away.
+struct Waking {
+    hold: Hold,
+    /// What `on_start` must not wait for.
+    within: Vec<AgentId>,
+    tell: watch::Sender<Option<Woke>>,
+}
+
+impl Waking {
+    async fn run(mut self, class: Arc<dyn Class>) {
+        let within = std::mem::take(&mut self.within);
+        let slot = &self.hold.slot;
+        let Some(core) = self.hold.core() else { return };
+        let handle = AgentHandle::new(Link::from(&core), slot.id.clone());
+        drop(core);
+        let started = async {
+            let agent = class.make(handle)?;
+            agent.start().await?;
+            Ok::<_, BoxError>(agent)
+        };
+        let (phase, woke) = match WAKING.scope(within, started).await {
+            Ok(agent) => {
+                debug!(agent = %slot.id, "agent is awake");
+                (Phase::Awake(agent), Ok(()))
+            }
+            Err(why) => {
+                debug!(agent = %slot.id, error = %chain(&*why), "agent could not be woken");
+                (Phase::Asleep, Err(Failed(why.into())))
+            }
+        };
+        slot.inner().phase = phase;
+        self.tell.send_replace(Some(woke));
+    }
+}
+
+impl Drop for Waking {
+    fn drop(&mut self) {
+        let mut inner = self.hold.slot.inner();
+        if let Phase::Waking(_) = inner.phase {
+            inner.phase = Phase::Asleep;
+        }
+    }
+}
+
+fn idle_alarm(id: &AgentId) -> Alarm {
+    Alarm { what: IDLE, of: id.to_string().into() }
+}
+
+/// A time so much later than another, in milliseconds.
+pub(super) fn later(at_ms: i64, by: Duration) -> i64 {
+    at_ms.saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// What is done by the agents of the runtime that the alarm rings in.
+pub(super) fn ring(
+    work: impl Fn(Arc<Agents>, Arc<Core>, Arc<str>) -> crate::fiber::frame::BoxFuture<'static, ()> + Send + Sync + 'static,
+) -> crate::fiber::timer::Ring {
+    Arc::new(move |core, of| match Agents::of(&core) {
+        Ok(agents) => work(agents, core, of),
+        Err(_) => Box::pin(async {}),
+    })
+}

@@ -1,0 +1,210 @@
+//! Runs schedules that are due.
+//!
+//! A schedule is called running, and a death counted in advance, before its agent is told of it; so a process that dies leaves a row
+//! that says so, and the run is repeated at the next open. A row is taken away only when its run has ended well.
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde::de::DeserializeOwned;
+use tracing::{debug, info, warn};
+
+use super::registry::{Agents, later, ring};
+use super::schedule::{self, next_due};
+use super::{BoxError, keep_alive};
+use crate::clock::from_ms;
+use crate::error::{Result, chain};
+use crate::fiber::core::{Core, race};
+use crate::fiber::retry::{Backoff, Retry};
+use crate::fiber::timer::{Alarm, Timer};
+use crate::store::{Ran, ScheduleRow};
+
+/// The alarm of the schedule that is due next.
+const DUE: &str = "schedule due";
+
+/// How many schedules are taken in one transaction.
+const PAGE: u32 = 256;
+
+/// How a run that failed is tried again: three attempts in all.
+const RETRY: Retry<()> = Retry::times(2).backoff(Backoff::exponential(Duration::from_millis(100), Duration::from_secs(3)));
+
+/// After so many deaths of the process in a row while it ran, a schedule is set aside.
+const STRIKES: u32 = 3;
+
+/// How long to wait when the store has failed.
+const STORE_PAUSE: Duration = Duration::from_secs(5);
+
+/// A schedule that is due, as [`Agent::on_schedule`](super::Agent::on_schedule) sees it.
+pub struct Due {
+    row: ScheduleRow,
+}
+
+impl Due {
+    /// The id of the schedule.
+    pub fn id(&self) -> &str {
+        &self.row.id
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.row.name
+    }
+
+    /// What it was scheduled with.
+    ///
+    /// # Errors
+    /// When it cannot be read as a `P`.
+    pub fn payload<P: DeserializeOwned>(&self) -> Result<P> {
+        schedule::payload(&self.row)
+    }
+
+    /// When it was due, UTC: the same in every attempt, so that with the id it can serve as an idempotency key.
+    pub fn scheduled(&self) -> SystemTime {
+        from_ms(self.row.due_ms)
+    }
+
+    /// Which attempt this is for the time that is due, from 1; attempts that ended with the process are not counted.
+    pub fn attempt(&self) -> u32 {
+        self.row.attempts.saturating_add(1)
+    }
+}
+
+impl fmt::Debug for Due {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Due")
+            .field("id", &self.row.id)
+            .field("name", &self.row.name)
+            .field("payload", &self.row.payload)
+            .field("scheduled", &self.scheduled())
+            .field("attempt", &self.attempt())
+            .finish()
+    }
+}
+
+pub(super) fn listen(timer: &mut Timer) {
+    timer.on(DUE, ring(|agents, core, _| Box::pin(async move { run_due(&agents, &core).await })));
+}
+
+/// Sees to it that schedules are looked at then, or sooner.
+pub(super) fn due_at(core: &Core, at_ms: i64) {
+    core.timer.set_earlier(Alarm::the(DUE), at_ms);
+}
+
+impl Agents {
+    /// Goes on where earlier processes have stopped: wakes the agents that were kept awake, and sets the alarm for what is due.
+    pub(crate) async fn recover(self: &Arc<Self>, core: &Arc<Core>) -> Result<()> {
+        core.store.recover_schedules(STRIKES).await?;
+        for class in core.store.other_classes(self.classes.names()).await? {
+            warn!(
+                agent.class = class,
+                "an agent class that has schedules, or was kept awake, is not registered; what it has stays as it is"
+            );
+        }
+        keep_alive::revive(self, core).await?;
+        schedule::arm(core, self).await
+    }
+}
+
+/// Starts everything that is due, and sets the alarm for what is due next.
+async fn run_due(agents: &Arc<Agents>, core: &Arc<Core>) {
+    let all = async {
+        loop {
+            let due = core.store.claim_schedules(agents.classes.names(), core.now_ms(), PAGE).await?;
+            let last = due.len() < PAGE as usize;
+            for row in due {
+                let (agents, task_core) = (Arc::clone(agents), Arc::clone(core));
+                // A runtime that closes takes back that it runs.
+                core.start(async move { run(&agents, &task_core, row).await })?;
+            }
+            if last {
+                return schedule::arm(core, agents).await;
+            }
+        }
+    };
+    if let Err(why) = all.await
+        && !why.is_closed()
+    {
+        warn!(error = %chain(&why), "schedules that are due could not be taken");
+        due_at(core, later(core.now_ms(), STORE_PAUSE));
+    }
+}
+
+/// Runs one schedule once, and stores what came of it.
+async fn run(agents: &Arc<Agents>, core: &Arc<Core>, row: ScheduleRow) {
+    let due = Due { row };
+    let told = async {
+        let woken = agents.wake(core, &due.row.agent).await?;
+        debug!(agent = %due.row.agent, schedule.id = due.id(), schedule.name = due.name(), attempt = due.attempt(), "schedule runs");
+        woken.agent.due(&due).await
+    };
+    let longest = agents.settings.hung_schedule_timeout;
+    let outcome: Result<(), BoxError> = match race(told, core.clock.sleep(longest)).await {
+        Some(outcome) => outcome,
+        None => Err(format!("it was dropped after {longest:?}, in which it had not ended").into()),
+    };
+    if outcome.is_err() && core.is_closing() {
+        // Whatever went wrong may come of that; it runs again at the next open.
+        return;
+    }
+    let row = due.row;
+    let ran = judge(&row, outcome.map_err(|why| chain(&*why)), core);
+    let suspect = row.deaths > 1;
+    let next = match &ran {
+        Ran::Next { due_ms: at, .. } | Ran::Again { next_ms: at, .. } => Some(*at),
+        Ran::Done | Ran::Aside { .. } => None,
+    };
+    // Until it is stored that the run has ended, it does not run again.
+    while let Err(why) = core.store.end_run(row.clone(), ran.clone()).await {
+        if why.is_closed() {
+            return;
+        }
+        warn!(agent = %row.agent, schedule.id = row.id, error = %chain(&why), "it could not be stored how a schedule has run");
+        if race(core.closing(), core.clock.sleep(STORE_PAUSE)).await.is_some() {
+            return;
+        }
+    }
+    if let Some(at) = next {
+        due_at(core, at);
+    }
+    if suspect {
+        // The next that may have killed the process has its turn.
+        due_at(core, core.now_ms());
+    }
+}
+
+/// What becomes of a schedule after a run.
+fn judge(row: &ScheduleRow, outcome: Result<(), String>, core: &Core) -> Ran {
+    let (agent, id, name) = (&row.agent, &row.id, &row.name);
+    let now_ms = core.now_ms();
+    let error = match outcome {
+        Ok(()) if !row.timing.repeats() => return Ran::Done,
+        Ok(()) => None,
+        Err(error) => {
+            let failed = row.attempts.saturating_add(1);
+            if let Some(wait) = RETRY.wait(failed, &(), chance(row, now_ms)) {
+                info!(%agent, schedule.id = id, schedule.name = name, error, failed, "schedule failed, and is tried again");
+                return Ran::Again { next_ms: later(now_ms, wait), error };
+            }
+            warn!(%agent, schedule.id = id, schedule.name = name, error, failed, "schedule failed");
+            if !row.timing.repeats() {
+                return Ran::Aside { error };
+            }
+            Some(error)
+        }
+    };
+    match next_due(&row.timing, row.due_ms, now_ms) {
+        Ok(due_ms) => Ran::Next { due_ms, error },
+        Err(why) => {
+            warn!(%agent, schedule.id = id, schedule.name = name, error = why, "schedule is set aside");
+            Ran::Aside { error: why }
+        }
+    }
+}
+
+/// Where the jitter of a retry falls: spread evenly over schedules and times.
+fn chance(row: &ScheduleRow, now_ms: i64) -> u32 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    (&row.id, row.attempts, now_ms).hash(&mut hasher);
+    (hasher.finish() >> 32) as u32
+}

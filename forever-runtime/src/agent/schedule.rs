@@ -1,0 +1,300 @@
+//! Schedules as their users make and see them.
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::time::{Duration, SystemTime};
+
+use serde::de::DeserializeOwned;
+use tracing::warn;
+
+use super::registry::Agents;
+use super::{cron, runs};
+use crate::clock::{from_ms, ms};
+use crate::error::{Error, ErrorKind, Result};
+use crate::exact;
+use crate::fiber::core::{Core, Link};
+use crate::fiber::owner::{AgentId, check_name};
+use crate::store::{self, ScheduleRow, Timing};
+
+/// 9999-12-31T23:59:59.999Z: what is later is a mistake.
+const LATEST_MS: i64 = 253_402_300_799_999;
+
+/// When something is due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum When {
+    /// Once, after so long.
+    After(Duration),
+    /// Once, at a time; at once if it has passed.
+    At(SystemTime),
+    /// At the times of a cron pattern, UTC.
+    Cron(String),
+    /// Each time so long has passed.
+    Every(Duration),
+}
+
+impl From<Duration> for When {
+    fn from(delay: Duration) -> Self {
+        When::After(delay)
+    }
+}
+
+impl From<SystemTime> for When {
+    fn from(time: SystemTime) -> Self {
+        When::At(time)
+    }
+}
+
+impl From<&str> for When {
+    fn from(pattern: &str) -> Self {
+        When::Cron(pattern.to_owned())
+    }
+}
+
+impl From<String> for When {
+    fn from(pattern: String) -> Self {
+        When::Cron(pattern)
+    }
+}
+
+impl When {
+    /// How it is stored, and the first time that it is due.
+    fn plan(self, now_ms: i64) -> Result<(Timing, i64), String> {
+        let add = |by: Duration| {
+            let by_ms = i64::try_from(by.as_millis()).ok();
+            by_ms.and_then(|by_ms| Some((by_ms, now_ms.checked_add(by_ms).filter(|at| *at <= LATEST_MS)?)))
+        };
+        let too_late = || "it would be due after the year 9999".to_owned();
+        match self {
+            When::After(delay) => add(delay).map(|(_, at)| (Timing::Delay, at)).ok_or_else(too_late),
+            When::At(time) if ms(time) > LATEST_MS => Err(too_late()),
+            When::At(time) => Ok((Timing::Time, ms(time))),
+            When::Cron(pattern) => match cron::next(&pattern, now_ms) {
+                Ok(at) => Ok((Timing::Cron(pattern), at)),
+                Err(why) => Err(format!("`{pattern}` does not say when: {why}")),
+            },
+            When::Every(interval) if interval < Duration::from_millis(1) => Err("an interval must be at least a millisecond".to_owned()),
+            When::Every(interval) => add(interval).map(|(every, at)| (Timing::Every(every), at)).ok_or_else(too_late),
+        }
+    }
+}
+
+/// When a schedule is due after `now_ms`: the first time of its rhythm that is not past.
+pub(super) fn next_due(timing: &Timing, due_ms: i64, now_ms: i64) -> Result<i64, String> {
+    match timing {
+        Timing::Delay | Timing::Time => Err("it is due once".to_owned()),
+        Timing::Cron(pattern) => cron::next(pattern, now_ms.max(due_ms)).map_err(|why| format!("`{pattern}` does not say when: {why}")),
+        Timing::Every(every_ms) if *every_ms <= 0 => Err(format!("its interval cannot be {every_ms} ms")),
+        Timing::Every(every_ms) => {
+            let passed = now_ms.saturating_sub(due_ms).max(0) / every_ms;
+            let next = passed.checked_add(1).and_then(|times| times.checked_mul(*every_ms)).and_then(|after| due_ms.checked_add(after));
+            next.filter(|at| *at <= LATEST_MS).ok_or_else(|| "it would be due after the year 9999".to_owned())
+        }
+    }
+}
+
+/// A schedule about to be made, by [`AgentHandle::schedule`](super::AgentHandle::schedule) and
+/// [`schedule_every`](super::AgentHandle::schedule_every); stored by `.await`.
+#[derive(Debug)]
+#[must_use = "a schedule is made when this is awaited"]
+pub struct NewSchedule {
+    link: Link,
+    agent: AgentId,
+    when: When,
+    name: String,
+    payload: Result<String, String>,
+    idempotent: Option<bool>,
+}
+
+impl NewSchedule {
+    pub(super) fn new(link: Link, agent: AgentId, when: When, name: String, payload: Result<String, String>) -> Self {
+        NewSchedule { link, agent, when, name, payload, idempotent: None }
+    }
+
+    /// Whether a schedule of the same kind, name and payload that is there already (for cron, also of the same pattern) is to be the one. So it is
+    /// for cron and intervals unless this says otherwise, and is not for what is due once.
+    ///
+    /// What is there stays due when it was. One that was set aside because it failed runs again; one that was set aside because the
+    /// process died of it stays so, with its [`error`](Schedule::error), until it is cancelled.
+    pub fn idempotent(mut self, idempotent: bool) -> Self {
+        self.idempotent = Some(idempotent);
+        self
+    }
+
+    async fn store(self) -> Result<Schedule> {
+        let NewSchedule { link, agent, when, name, payload, idempotent } = self;
+        let core = link.core()?;
+        let agents = Agents::of(&core)?;
+        agents.check(&agent)?;
+        let refused = |why: String| Error::new(ErrorKind::Value, format!("failed to schedule `{name}` of agent `{agent}`: {why}"));
+        check_name(&name).map_err(|why| refused(format!("its name {why}")))?;
+        let payload = payload.map_err(|why| refused(format!("its payload cannot be saved: {why}")))?;
+        let now_ms = core.now_ms();
+        let (timing, due_ms) = when.plan(now_ms).map_err(refused)?;
+        let idempotent = idempotent.unwrap_or(timing.repeats());
+        let new = store::NewSchedule {
+            id: core.clock.id(),
+            agent: agent.clone(),
+            name: name.clone(),
+            payload,
+            timing,
+            due_ms,
+            idempotent,
+            now_ms,
+        };
+        let (row, _) = core.store.add_schedule(new).await?;
+        match row.next_ms {
+            // One that was there may have lost its alarm.
+            Some(next_ms) => runs::due_at(&core, next_ms),
+            None => {
+                warn!(%agent, schedule.name = %name, schedule.id = %row.id, error = row.error, "a schedule that was set aside is asked for")
+            }
+        }
+        Ok(Schedule::of(row))
+    }
+}
+
+impl IntoFuture for NewSchedule {
+    type Output = Result<Schedule>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.store())
+    }
+}
+
+/// Makes sure that the alarm of the schedules rings when the next of them is due.
+pub(super) async fn arm(core: &Core, agents: &Agents) -> Result<()> {
+    if let Some(at) = core.store.next_schedule(agents.classes.names()).await? {
+        runs::due_at(core, at);
+    }
+    Ok(())
+}
+
+/// What kind of schedule it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ScheduleKind {
+    /// Once, some time after it was made.
+    Delay,
+    /// Once, at a time.
+    Time,
+    /// At the times of a cron pattern.
+    Cron(String),
+    /// Each time so long has passed.
+    Every(Duration),
+}
+
+/// A schedule of an agent, as it is stored.
+#[derive(Clone)]
+pub struct Schedule {
+    row: ScheduleRow,
+    kind: ScheduleKind,
+}
+
+impl Schedule {
+    pub(super) fn of(row: ScheduleRow) -> Self {
+        let kind = match &row.timing {
+            Timing::Delay => ScheduleKind::Delay,
+            Timing::Time => ScheduleKind::Time,
+            Timing::Cron(pattern) => ScheduleKind::Cron(pattern.clone()),
+            Timing::Every(every_ms) => ScheduleKind::Every(Duration::from_millis(u64::try_from(*every_ms).unwrap_or(0))),
+        };
+        Schedule { row, kind }
+    }
+
+    /// Its id: what [`cancel_schedule`](super::AgentHandle::cancel_schedule) takes.
+    pub fn id(&self) -> &str {
+        &self.row.id
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.row.name
+    }
+
+    /// What it is to be run with.
+    ///
+    /// # Errors
+    /// When it cannot be read as a `P`.
+    pub fn payload<P: DeserializeOwned>(&self) -> Result<P> {
+        payload(&self.row)
+    }
+
+    /// When it is due in principle.
+    pub fn kind(&self) -> &ScheduleKind {
+        &self.kind
+    }
+
+    /// When it runs next, UTC; of one that runs now, when it was due. `None` if it was set aside: [`error`](Schedule::error) says why.
+    pub fn next(&self) -> Option<SystemTime> {
+        self.row.next_ms.map(from_ms)
+    }
+
+    /// Whether it runs now.
+    pub fn is_running(&self) -> bool {
+        self.row.running_ms.is_some()
+    }
+
+    /// How many runs have failed for the time that is due.
+    pub fn attempts(&self) -> u32 {
+        self.row.attempts
+    }
+
+    /// Why its last run failed.
+    pub fn error(&self) -> Option<&str> {
+        self.row.error.as_deref()
+    }
+
+    /// When it was made, UTC.
+    pub fn created(&self) -> SystemTime {
+        from_ms(self.row.created_ms)
+    }
+}
+
+impl fmt::Debug for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Schedule")
+            .field("id", &self.row.id)
+            .field("agent", &self.row.agent)
+            .field("name", &self.row.name)
+            .field("payload", &self.row.payload)
+            .field("kind", &self.kind)
+            .field("next", &self.next())
+            .field("running", &self.is_running())
+            .field("error", &self.row.error)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reads a schedule's payload.
+pub(super) fn payload<P: DeserializeOwned>(row: &ScheduleRow) -> Result<P> {
+    exact::from_str(&row.payload).map_err(|why| {
+        let wanted = std::any::type_name::<P>();
+        Error::new(ErrorKind::Value, format!("the payload of schedule `{}` ({}) cannot be read as `{wanted}`: {why}", row.name, row.id))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_keeps_its_rhythm_and_leaves_out_what_was_missed() {
+        let every = Timing::Every(100);
+        assert_eq!(next_due(&every, 1000, 1000), Ok(1100));
+        assert_eq!(next_due(&every, 1000, 1099), Ok(1100));
+        assert_eq!(next_due(&every, 1000, 1100), Ok(1200));
+        assert_eq!(next_due(&every, 1000, 1950), Ok(2000));
+        assert_eq!(next_due(&every, 1000, 500), Ok(1100), "the clock was set back");
+    }
+
+    #[test]
+    fn a_damaged_rhythm_is_an_error() {
+        assert!(next_due(&Timing::Every(0), 0, 5).is_err());
+        assert!(next_due(&Timing::Every(-5), 0, 5).is_err());
+        assert!(next_due(&Timing::Every(i64::MAX), 1, i64::MAX).is_err());
+        assert!(next_due(&Timing::Every(1), i64::MIN, i64::MAX).is_err());
+        assert!(next_due(&Timing::Cron("often".into()), 0, 5).is_err());
+    }
+}

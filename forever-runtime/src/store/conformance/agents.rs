@@ -1,0 +1,171 @@
+//! What every store keeps to where agents and their schedules are concerned.
+use crate::fiber::owner::AgentId;
+use crate::store::{LeftAwake, NewSchedule, Ran, ScheduleRow, Store, Timing};
+
+fn agent(name: &str) -> AgentId {
+    AgentId { class: "clerk".into(), name: name.into() }
+}
+
+fn classes() -> Vec<String> {
+    vec!["clerk".into(), "boss".into()]
+}
+
+fn schedule(id: &str, timing: Timing, due_ms: i64) -> NewSchedule {
+    NewSchedule {
+        id: id.into(),
+        agent: agent("a"),
+        name: "tea".into(),
+        payload: "1".into(),
+        idempotent: timing.repeats(),
+        timing,
+        due_ms,
+        now_ms: 5,
+    }
+}
+
+async fn add(store: &impl Store, new: NewSchedule) -> ScheduleRow {
+    store.add_schedule(new).await.unwrap().0
+}
+
+async fn claim(store: &impl Store, now_ms: i64) -> Vec<ScheduleRow> {
+    store.claim_schedules(classes(), now_ms, 100).await.unwrap()
+}
+
+fn ids(rows: &[ScheduleRow]) -> Vec<&str> {
+    rows.iter().map(|row| row.id.as_str()).collect()
+}
+
+pub(super) async fn keeps_the_last_state(store: &impl Store) {
+    assert_eq!(store.load_state(agent("a")).await.unwrap(), None);
+    store.save_state(agent("a"), "1".into(), 1).await.unwrap();
+    store.save_state(agent("a"), "2".into(), 2).await.unwrap();
+    store.save_state(AgentId { class: "boss".into(), name: "a".into() }, "3".into(), 2).await.unwrap();
+    assert_eq!(store.load_state(agent("a")).await.unwrap().as_deref(), Some("2"));
+    assert_eq!(store.load_state(agent("b")).await.unwrap(), None);
+}
+
+pub(super) async fn keeps_heartbeats_until_they_are_taken_back(store: &impl Store) {
+    let left = async || store.left_awake().await.unwrap().into_iter().map(|left| (left.agent.name, left.deaths)).collect::<Vec<_>>();
+    store.save_state(agent("state"), "1".into(), 1).await.unwrap();
+    for name in ["a", "state", "b"] {
+        store.keep_awake(agent(name), 10).await.unwrap();
+    }
+    store.keep_awake(agent("a"), 20).await.unwrap();
+    store.let_sleep(agent("b")).await.unwrap();
+    // What does not beat any more does not begin to.
+    store.still_awake(vec![agent("b"), agent("state"), agent("never")], 30).await.unwrap();
+    assert_eq!(left().await, [("a".into(), 0), ("state".into(), 0)]);
+    store.count_waking(agent("a")).await.unwrap();
+    store.count_waking(agent("a")).await.unwrap();
+    assert_eq!(store.left_awake().await.unwrap()[0], LeftAwake { agent: agent("a"), deaths: 2 });
+    store.has_woken(agent("a")).await.unwrap();
+    assert_eq!(left().await, [("a".into(), 0), ("state".into(), 0)]);
+    store.let_sleep(agent("state")).await.unwrap();
+    assert_eq!(left().await, [("a".into(), 0)]);
+    assert_eq!(store.load_state(agent("state")).await.unwrap().as_deref(), Some("1"), "a state outlives its heartbeat");
+}
+
+pub(super) async fn lists_and_cancels_an_agents_own_schedules(store: &impl Store) {
+    let one = add(store, schedule("1", Timing::Delay, 10)).await;
+    assert_eq!((one.due_ms, one.next_ms, one.running_ms, one.attempts, one.deaths, one.created_ms), (10, Some(10), None, 0, 0, 5));
+    add(store, NewSchedule { agent: agent("b"), ..schedule("2", Timing::Time, 10) }).await;
+    add(store, schedule("3", Timing::Cron("* * * * *".into()), 10)).await;
+    assert_eq!(ids(&store.schedules(agent("a")).await.unwrap()), ["1", "3"]);
+    assert!(!store.cancel_schedule(agent("b"), "1".into()).await.unwrap());
+    assert!(store.cancel_schedule(agent("a"), "1".into()).await.unwrap());
+    assert!(!store.cancel_schedule(agent("a"), "1".into()).await.unwrap());
+    assert_eq!(ids(&store.schedules(agent("a")).await.unwrap()), ["3"]);
+    store.add_schedule(schedule("3", Timing::Delay, 10)).await.unwrap_err();
+}
+
+pub(super) async fn finds_the_schedule_that_is_there(store: &impl Store) {
+    let cron = |text: &str| Timing::Cron(text.into());
+    add(store, schedule("1", cron("a"), 10)).await;
+    let asked = async |new: NewSchedule| {
+        let (row, new) = store.add_schedule(new).await.unwrap();
+        (row.id, new)
+    };
+    assert_eq!(asked(schedule("2", cron("a"), 99)).await, ("1".into(), false));
+    assert_eq!(asked(schedule("2", cron("b"), 99)).await, ("2".into(), true));
+    assert_eq!(asked(NewSchedule { payload: "2".into(), ..schedule("3", cron("a"), 9) }).await, ("3".into(), true));
+    assert_eq!(asked(NewSchedule { name: "cake".into(), ..schedule("4", cron("a"), 9) }).await, ("4".into(), true));
+    assert_eq!(asked(NewSchedule { agent: agent("b"), ..schedule("5", cron("a"), 9) }).await, ("5".into(), true));
+    assert_eq!(asked(NewSchedule { idempotent: false, ..schedule("6", cron("a"), 9) }).await, ("6".into(), true));
+    assert_eq!(store.schedules(agent("a")).await.unwrap()[0].due_ms, 10, "it stays due when it was");
+
+    add(store, schedule("7", Timing::Every(100), 100)).await;
+    let changed = add(store, schedule("8", Timing::Every(50), 60)).await;
+    assert_eq!((changed.id.as_str(), changed.timing, changed.next_ms), ("7", Timing::Every(50), Some(60)));
+}
+
+pub(super) async fn lets_schedules_in_when_they_are_due(store: &impl Store) {
+    add(store, schedule("late", Timing::Time, 30)).await;
+    add(store, schedule("early", Timing::Time, 10)).await;
+    add(store, NewSchedule { agent: AgentId { class: "older".into(), name: "a".into() }, ..schedule("other", Timing::Time, 1) }).await;
+    assert_eq!(store.next_schedule(classes()).await.unwrap(), Some(10));
+    assert_eq!(store.next_schedule(vec![]).await.unwrap(), None);
+    assert!(claim(store, 9).await.is_empty());
+    let due = claim(store, 10).await;
+    assert_eq!((ids(&due), due[0].running_ms, due[0].deaths), (vec!["early"], Some(10), 1));
+    assert!(claim(store, 20).await.is_empty(), "it runs already");
+    assert_eq!(store.next_schedule(classes()).await.unwrap(), Some(30));
+    assert_eq!(store.other_classes(classes()).await.unwrap(), ["older"]);
+    add(store, schedule("earlier", Timing::Time, 5)).await;
+    assert_eq!(ids(&store.claim_schedules(classes(), 40, 1).await.unwrap()), ["earlier"]);
+    assert_eq!(ids(&claim(store, 40).await), ["late"]);
+}
+
+pub(super) async fn keeps_what_came_of_a_run(store: &impl Store) {
+    for id in ["done", "again", "aside"] {
+        add(store, schedule(id, Timing::Time, 10)).await;
+    }
+    add(store, schedule("next", Timing::Every(100), 10)).await;
+    let due = claim(store, 10).await;
+    let run = |id: &str| due.iter().find(|row| row.id == id).unwrap().clone();
+    store.end_run(run("done"), Ran::Done).await.unwrap();
+    store.end_run(run("again"), Ran::Again { next_ms: 50, error: "no".into() }).await.unwrap();
+    store.end_run(run("aside"), Ran::Aside { error: "never".into() }).await.unwrap();
+    store.end_run(run("next"), Ran::Next { due_ms: 110, error: None }).await.unwrap();
+    let rows = store.schedules(agent("a")).await.unwrap();
+    let seen: Vec<_> = rows.iter().map(|r| (r.id.as_str(), r.due_ms, r.next_ms, r.attempts, r.error.as_deref())).collect();
+    assert_eq!(seen, [("again", 10, Some(50), 1, Some("no")), ("aside", 10, None, 1, Some("never")), ("next", 110, Some(110), 0, None)]);
+    assert!(rows.iter().all(|row| row.running_ms.is_none() && row.deaths == 0));
+
+    // One that was asked for anew, or taken away, while it ran.
+    let due = claim(store, 200).await;
+    assert_eq!(ids(&due), ["again", "next"]);
+    add(store, schedule("x", Timing::Every(7), 207)).await;
+    store.cancel_schedule(agent("a"), "again".into()).await.unwrap();
+    store.end_run(due[0].clone(), Ran::Again { next_ms: 300, error: "no".into() }).await.unwrap();
+    store.end_run(due[1].clone(), Ran::Next { due_ms: 210, error: None }).await.unwrap();
+    let rows = store.schedules(agent("a")).await.unwrap();
+    assert_eq!(ids(&rows), ["aside", "next"]);
+    assert_eq!((rows[1].next_ms, rows[1].running_ms), (Some(207), None));
+}
+
+pub(super) async fn counts_deaths_of_schedules_that_run(store: &impl Store) {
+    for id in ["a", "b", "c"] {
+        add(store, schedule(id, Timing::Time, 10)).await;
+    }
+    assert_eq!(claim(store, 10).await.len(), 3);
+    // Each has seen a death, so from now on one is let in at a time.
+    store.recover_schedules(3).await.unwrap();
+    let first = claim(store, 10).await;
+    assert_eq!((ids(&first), first[0].deaths), (vec!["a"], 2));
+    assert!(claim(store, 10).await.is_empty());
+    assert_eq!(store.next_schedule(classes()).await.unwrap(), None);
+    store.recover_schedules(3).await.unwrap();
+    let again = claim(store, 10).await;
+    assert_eq!((ids(&again), again[0].deaths), (vec!["a"], 3));
+    store.recover_schedules(3).await.unwrap();
+    let rows = store.schedules(agent("a")).await.unwrap();
+    assert_eq!((rows[0].next_ms, rows[0].error.as_deref()), (None, Some("the process died 3 times in a row while it ran")));
+    assert_eq!((rows[1].next_ms, rows[1].error.as_deref()), (Some(10), None));
+    let next = claim(store, 10).await;
+    assert_eq!(ids(&next), ["b"]);
+    store.end_run(next[0].clone(), Ran::Done).await.unwrap();
+    assert_eq!(ids(&claim(store, 10).await), ["c"]);
+    // What killed the process is not brought back by being asked for.
+    let asked = add(store, NewSchedule { idempotent: true, ..schedule("x", Timing::Time, 99) }).await;
+    assert_eq!((asked.id.as_str(), asked.next_ms), ("a", None));
+}
