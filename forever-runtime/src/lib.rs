@@ -22,6 +22,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use fiber::closure::{RunFiber, stash};
 pub use fiber::events::{Event, EventKind, Events, Told};
 pub use fiber::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus};
+pub use fiber::log::Log;
 pub use fiber::managed::{Cursor, FiberFilter, Fibers, Page};
 pub use fiber::owner::{EndedFiber, RecoveredFiber, Recovery};
 pub use fiber::retention::Retention;

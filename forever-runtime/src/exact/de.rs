@@ -4,6 +4,7 @@
 //! flattened fields) is buffered as it was. The other methods are those where the type asked for changes what a text means.
 use std::borrow::Cow;
 use std::iter;
+use std::sync::Arc;
 
 use serde::Deserializer;
 use serde::de::value::{CowStrDeserializer, MapDeserializer, SeqDeserializer};
@@ -12,11 +13,21 @@ use serde::de::{DeserializeOwned, DeserializeSeed, EnumAccess, Error as _, SeqAc
 use super::error::Error;
 use super::escape::{self, NUMBER, RAW};
 use super::keys::{Entries, Key, unescaped};
+use super::logs::{self, LOG, StoredLogs};
 use super::read::{Reader, cause};
 
 /// The value that `text` holds, and nothing else.
 pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     let mut reader = Reader::new(text);
+    let value = T::deserialize(&mut reader)?;
+    reader.end()?;
+    Ok(value)
+}
+
+/// The same for a text that names lists, whose items are in `logs`.
+pub(super) fn read_with<T: DeserializeOwned>(text: &str, logs: &StoredLogs) -> Result<T, Error> {
+    let mut reader = Reader::new(text);
+    reader.logs = Some(logs);
     let value = T::deserialize(&mut reader)?;
     reader.end()?;
     Ok(value)
@@ -41,6 +52,7 @@ impl<'de> Reader<'de> {
         let text = match name {
             "map" => return self.object(visitor),
             "some" => return self.some(visitor),
+            "log" => return self.stored_log()?.visit(visitor),
             "f64" | "f32" | "i128" | "u128" | "bytes" | "raw" | "number" => self.escaped_text()?,
             _ => return Err(self.syntax(format_args!("unknown escape `${name}`"))),
         };
@@ -67,10 +79,23 @@ impl<'de> Reader<'de> {
         Ok(value)
     }
 
+    /// A list of which the text says only how long it is.
+    fn stored_log(&mut self) -> Result<StoredLog<'de>, Error> {
+        let (number, len) = self.log()?;
+        let Some(logs) = self.logs else {
+            return Err(Error::new("a log cannot be read outside of its snapshot"));
+        };
+        Ok(StoredLog { logs, number, items: logs.items(number, len)? })
+    }
+
     /// What a `RawValue` holds: the text at the cursor, whatever it is.
     fn raw(&mut self) -> Result<Cow<'de, str>, Error> {
         if self.escape() != Some("raw") {
-            return self.skip().map(Cow::Borrowed);
+            let text = self.skip()?;
+            if text.contains(logs::PLACEHOLDER) {
+                return Err(Error::new("a log cannot be read as raw JSON: its items are elsewhere"));
+            }
+            return Ok(Cow::Borrowed(text));
         }
         let text = self.escaped_text()?;
         let mut inner = Reader::new(&text);
@@ -193,6 +218,10 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         if name == RAW {
             let text = self.raw()?;
             return visitor.visit_map(MapDeserializer::new(iter::once((RAW, text))));
+        }
+        if name == LOG && self.escape() == Some("log") {
+            let log = self.stored_log()?;
+            return visitor.visit_newtype_struct(log);
         }
         self.wrapped(|reader| visitor.visit_newtype_struct(reader))
     }
@@ -332,5 +361,61 @@ impl<'de> VariantAccess<'de> for Payload<'_, 'de> {
 
     fn struct_variant<V: Visitor<'de>>(self, _fields: &'static [&'static str], visitor: V) -> Result<V::Value, Error> {
         self.reader.deserialize_any(visitor).map_err(|error| error.in_key(self.token))
+    }
+}
+
+/// A list whose items are texts of their own.
+struct StoredLog<'de> {
+    logs: &'de StoredLogs,
+    number: u64,
+    items: &'de [Arc<str>],
+}
+
+impl<'de> StoredLog<'de> {
+    /// Gives the items as those of any sequence.
+    fn visit<V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_seq(StoredItems { items: self.items.iter(), index: 0 })
+    }
+}
+
+impl<'de> Deserializer<'de> for StoredLog<'de> {
+    type Error = Error;
+
+    /// Gives the items to the list that they are of, which goes on with them.
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let value = self.visit(visitor)?;
+        self.logs.leave(self.number, self.items.len());
+        Ok(value)
+    }
+
+    fn is_human_readable(&self) -> bool {
+        true
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct newtype_struct
+        seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+struct StoredItems<'de> {
+    items: std::slice::Iter<'de, Arc<str>>,
+    index: usize,
+}
+
+impl<'de> SeqAccess<'de> for StoredItems<'de> {
+    type Error = Error;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
+        let Some(text) = self.items.next() else { return Ok(None) };
+        let mut reader = Reader::new(text);
+        let item = seed.deserialize(&mut reader).and_then(|item| reader.end().map(|()| item));
+        let item = item.map_err(|error| error.in_item(self.index))?;
+        self.index += 1;
+        Ok(Some(item))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.items.len())
     }
 }

@@ -21,6 +21,7 @@
 //! | map | an object; its last entry is `"$map":[[k,v],..]` from the first key on whose text is not a string |
 //! | `RawValue` | its text as it stands; `{"$raw":".."}` if that has a key or string that begins with `$`, or is too deep |
 //! | `Number`, `arbitrary_precision` | a number; `{"$number":".."}` if reading it as 64 bits would change its text |
+//! | `Log`, in a snapshot | `{"$log":N,"len":L}`, its items beside it ([`logs`]); a sequence anywhere else |
 //!
 //! A key (field, variant or map key in an object) that begins with `$` gets one more, so no value can look like an escape.
 //! Strings that are not keys are never changed.
@@ -39,6 +40,7 @@ mod de;
 mod error;
 mod escape;
 mod keys;
+pub(crate) mod logs;
 mod read;
 mod same;
 mod ser;
@@ -56,9 +58,19 @@ pub(crate) fn to_string<T: Serialize + ?Sized>(value: &T) -> Result<String, Erro
     ser::write(value)
 }
 
+/// Writes `value`; of the lists in it only what `logs` does not know yet, and that into `logs`.
+pub(crate) fn to_string_with<T: Serialize + ?Sized>(value: &T, logs: &mut logs::Logs) -> Result<String, Error> {
+    ser::write_with(value, logs)
+}
+
 /// Reads what [`to_string`] wrote.
 pub(crate) fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     de::read(text)
+}
+
+/// Reads what [`to_string_with`] wrote.
+pub(crate) fn from_str_with<T: DeserializeOwned>(text: &str, logs: &logs::StoredLogs) -> Result<T, Error> {
+    de::read_with(text, logs)
 }
 
 /// Whether two texts written by [`to_string`] hold the same value, whatever the order of maps and sets.

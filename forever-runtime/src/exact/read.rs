@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use super::error::Error;
 use super::escape::{self, MAX_DEPTH, MAX_WRAPS};
+use super::logs::StoredLogs;
 
 pub(super) struct Reader<'de> {
     text: &'de str,
@@ -17,13 +18,15 @@ pub(super) struct Reader<'de> {
     depth: usize,
     /// Options and newtypes that are open.
     wraps: usize,
+    /// The items of the lists that the text names.
+    pub(super) logs: Option<&'de StoredLogs>,
 }
 
 const SPACE: [char; 4] = [' ', '\n', '\r', '\t'];
 
 impl<'de> Reader<'de> {
     pub(super) fn new(text: &'de str) -> Self {
-        Reader { text, at: 0, depth: 0, wraps: 0 }
+        Reader { text, at: 0, depth: 0, wraps: 0, logs: None }
     }
 
     pub(super) fn syntax(&self, what: impl Display) -> Error {
@@ -145,6 +148,24 @@ impl<'de> Reader<'de> {
         let text = self.string()?;
         self.close(b'}')?;
         Ok(text)
+    }
+
+    /// What stands for a list: its number and how many items it has.
+    pub(super) fn log(&mut self) -> Result<(u64, usize), Error> {
+        self.open_escape()?;
+        let number = self.count()?;
+        self.expect(b',')?;
+        if self.string()? != "len" {
+            return Err(self.syntax("malformed `$log`"));
+        }
+        self.expect(b':')?;
+        let len = self.count()?;
+        self.close(b'}')?;
+        Ok((number, len))
+    }
+
+    fn count<T: std::str::FromStr>(&mut self) -> Result<T, Error> {
+        self.number()?.and_then(|token| token.parse().ok()).ok_or_else(|| self.syntax("malformed `$log`"))
     }
 
     /// The next token if it is a number, else nothing.

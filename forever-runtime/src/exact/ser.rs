@@ -7,15 +7,25 @@ use serde::{Serialize, Serializer};
 use super::compound::{Fields, Items, Kind, Map};
 use super::error::Error;
 use super::escape::{self, MAX_DEPTH, MAX_WRAPS, NUMBER, RAW, RESERVED};
+use super::logs::{self, LOG, Logs};
 
 /// The text of `value`.
 pub(super) fn write<T: Serialize + ?Sized>(value: &T) -> Result<String, Error> {
-    let mut writer = Writer { out: Vec::with_capacity(128), depth: 0, wraps: 0, failed: None };
-    value.serialize(&mut writer)?;
-    if let Some(error) = writer.failed {
-        return Err(error);
-    }
-    String::from_utf8(writer.out).map_err(Error::new)
+    write_within(value, 0)
+}
+
+/// The text of a value that stands `depth` levels deep in another.
+pub(super) fn write_within<T: Serialize + ?Sized>(value: &T, depth: usize) -> Result<String, Error> {
+    Writer::new(depth).whole(value)
+}
+
+/// The text of `value`, with only the length of the lists in it; their new items go into `logs`.
+pub(super) fn write_with<T: Serialize + ?Sized>(value: &T, logs: &mut Logs) -> Result<String, Error> {
+    let mut writer = Writer::new(0);
+    writer.logs = Some(std::mem::take(logs));
+    let text = writer.whole(value);
+    *logs = writer.logs.unwrap_or_default();
+    text
 }
 
 /// The text so far. The last byte tells whether a comma is due, so there is no state for it.
@@ -27,6 +37,8 @@ pub(super) struct Writer {
     wraps: usize,
     /// The first error of a part. A `Serialize` impl that goes on after it has left half a text behind.
     failed: Option<Error>,
+    /// Where lists are kept apart, what is known of them.
+    logs: Option<Logs>,
 }
 
 /// The one `f32` whose shortest text becomes its neighbour when it is read as an `f64` and rounded then, as serde does where it
@@ -36,6 +48,31 @@ const ROUNDS_TWICE: u32 = 0x15ae_43fd;
 const SOME: &[u8] = b"{\"$some\":";
 
 impl Writer {
+    fn new(depth: usize) -> Self {
+        Writer { out: Vec::with_capacity(128), depth, wraps: 0, failed: None, logs: None }
+    }
+
+    fn whole<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<String, Error> {
+        value.serialize(&mut *self)?;
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        String::from_utf8(std::mem::take(&mut self.out)).map_err(Error::new)
+    }
+
+    /// A list that is kept apart.
+    fn log<T: Serialize + ?Sized>(&mut self, mut logs: Logs, value: &T) -> Result<(), Error> {
+        let start = self.out.len();
+        let placeholder = logs::ask(&mut logs, self.depth, || value.serialize(&mut *self));
+        self.logs = Some(logs);
+        if let Some(placeholder) = placeholder? {
+            self.out.truncate(start);
+            self.open(&placeholder)?;
+            self.close("");
+        }
+        Ok(())
+    }
+
     pub(super) fn put(&mut self, text: &str) {
         self.out.extend_from_slice(text.as_bytes());
     }
@@ -274,8 +311,11 @@ impl<'a> Serializer for &'a mut Writer {
         self.plain(variant)
     }
 
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _name: &'static str, value: &T) -> Result<(), Error> {
-        self.wrapped(value)
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, name: &'static str, value: &T) -> Result<(), Error> {
+        match self.logs.take_if(|_| name == LOG) {
+            Some(logs) => self.log(logs, value),
+            None => self.wrapped(value),
+        }
     }
 
     fn serialize_newtype_variant<T: Serialize + ?Sized>(

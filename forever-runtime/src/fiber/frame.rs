@@ -19,11 +19,13 @@ use super::events::EventKind;
 use super::handle::FiberErrorKind;
 use super::machine::{CutKind, Machine};
 use super::op::Ops;
+use super::parts::{Changes, Kept, Named};
 use super::saved::Saved;
 use super::snapshot::Snapshot;
 use super::step_span::StepSpan;
 use super::{Fiber, FiberContext};
 use crate::error::{Error, ErrorKind};
+use crate::exact::logs::StoredLogs;
 use crate::store::{Message, NewFiber, Wait};
 
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -118,7 +120,7 @@ pub(crate) struct OpRecord {
 /// One snapshot on its way to the store.
 #[derive(Debug)]
 pub(crate) struct Checkpoint {
-    /// The whole snapshot, JSON.
+    /// The main text of the snapshot, JSON.
     pub(crate) snapshot: String,
     /// The name of the cut point that was passed, for logs; of the innermost frame.
     pub(crate) at: &'static str,
@@ -126,6 +128,8 @@ pub(crate) struct Checkpoint {
     pub(crate) number: u64,
     /// The op that ends with this checkpoint: its record goes in the same transaction.
     pub(crate) finished_op: Option<String>,
+    /// What changes beside `snapshot`, in the same transaction.
+    pub(crate) changes: Changes,
     /// What else is to happen in the same transaction.
     pub(crate) outbox: Outbox,
 }
@@ -176,6 +180,8 @@ pub(crate) struct Run {
     /// Checkpoints made so far, over all processes.
     pub(crate) checkpoints: AtomicU64,
     pub(crate) ops: Ops,
+    /// What is stored beside the snapshot.
+    kept: Mutex<Kept>,
     outbox: Mutex<Outbox>,
     pub(crate) step: StepSpan,
     stopped: Mutex<Option<Stopped>>,
@@ -190,27 +196,31 @@ impl std::fmt::Debug for Run {
 impl Run {
     /// The first run of a fiber.
     pub(crate) fn first(fiber: &str, sink: Arc<dyn Sink>) -> Arc<Self> {
+        Run::at(sink, 0, Ops::first(fiber))
+    }
+
+    /// A later run, from its start or from a snapshot, after `checkpoints` in all earlier ones.
+    pub(crate) fn again(fiber: &str, sink: Arc<dyn Sink>, checkpoints: u64) -> Arc<Self> {
+        let ops = Ops::again(fiber, checkpoints);
+        Run::at(sink, checkpoints, ops)
+    }
+
+    fn at(sink: Arc<dyn Sink>, checkpoints: u64, ops: Ops) -> Arc<Self> {
+        let checkpoints = AtomicU64::new(checkpoints);
         Arc::new(Run {
             sink,
-            checkpoints: AtomicU64::new(0),
-            ops: Ops::first(fiber),
+            checkpoints,
+            ops,
+            kept: Mutex::default(),
             outbox: Mutex::default(),
             step: StepSpan::default(),
             stopped: Mutex::new(None),
         })
     }
 
-    /// A later run, from its start or from a snapshot, after `checkpoints` in all earlier ones.
-    pub(crate) fn again(fiber: &str, sink: Arc<dyn Sink>, checkpoints: u64) -> Arc<Self> {
-        let ops = Ops::again(fiber, checkpoints);
-        Arc::new(Run {
-            sink,
-            checkpoints: AtomicU64::new(checkpoints),
-            ops,
-            outbox: Mutex::default(),
-            step: StepSpan::default(),
-            stopped: Mutex::new(None),
-        })
+    /// What is stored beside the snapshot.
+    pub(crate) fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the next checkpoint takes along.
@@ -242,6 +252,10 @@ pub struct Frame {
     /// The text of the outer frames before and after this one's.
     prefix: String,
     suffix: String,
+    /// What that text names.
+    outer: Named,
+    /// How many outer frames there are.
+    depth: u32,
 }
 
 /// The cut point being resumed into and what is still to be restored on the way.
@@ -260,7 +274,7 @@ impl std::fmt::Debug for Frame {
 impl Frame {
     /// A frame that starts at the beginning.
     pub(crate) fn start(machine: &'static Machine, run: Arc<Run>) -> Self {
-        Frame { run, machine, target: None, prefix: String::new(), suffix: String::new() }
+        Frame { run, machine, target: None, prefix: String::new(), suffix: String::new(), outer: Named::default(), depth: 0 }
     }
 
     /// A frame that resumes; `Err` says why it cannot.
@@ -287,7 +301,8 @@ impl Frame {
             }
         }
         locals.retain(|name, _| spec.locals.iter().any(|l| l.name == name));
-        self.target = Some(Target { cut, locals: Locals { step: spec.name, values: locals }, call: snapshot.call });
+        let logs = self.run.kept().stored();
+        self.target = Some(Target { cut, locals: Locals { step: spec.name, values: locals, logs }, call: snapshot.call });
         Ok(())
     }
 
@@ -354,9 +369,9 @@ impl Frame {
 
     /// Replaces the snapshot: the fiber stands at `cut` and keeps what `save` puts down.
     pub fn checkpoint(&mut self, cut: u32, save: impl FnOnce(&mut Save<'_>)) -> BoxFuture<'static, ()> {
-        let text = self.write(cut, save, "null}");
+        let written = self.write(cut, save, "null}");
         let at = self.machine.cuts[cut as usize].name;
-        Box::pin(commit(Arc::clone(&self.run), text, at))
+        Box::pin(commit(Arc::clone(&self.run), written, at))
     }
 
     /// Runs another fiber inline, from its start or from the snapshot it left in ours, then checkpoints with its value.
@@ -373,7 +388,7 @@ impl Frame {
         let nested = self.target.take().and_then(|t| t.call);
         let open = self.write(cut, save, "");
         Box::pin(async move {
-            let (open, mut callee) = match self.callee::<F>(open, nested) {
+            let (mut open, mut callee) = match self.callee::<F>(open, nested) {
                 Ok(opened) => opened,
                 Err(stopped) => {
                     self.run.stop(stopped);
@@ -392,19 +407,21 @@ impl Frame {
                 }
             };
             let Some(value) = value else { return std::future::pending().await };
-            let text = close_call(open, result, &value).map(|text| text + &self.suffix);
-            commit(Arc::clone(&self.run), text, self.machine.cuts[cut as usize].name).await;
+            let closed = self.close_call(&mut open, result, &value).map(|()| open);
+            commit(Arc::clone(&self.run), closed, self.machine.cuts[cut as usize].name).await;
             Ok(value)
         })
     }
 
     /// The frame of a callee, and the open text of this one around it.
-    fn callee<F: Fiber>(&self, open: Result<String, String>, nested: Option<Box<Snapshot>>) -> Result<(String, Frame), Stopped> {
+    fn callee<F: Fiber>(&self, open: Result<Written, String>, nested: Option<Box<Snapshot>>) -> Result<(Written, Frame), Stopped> {
         let mut open = open.map_err(Stopped::Failed)?;
-        open.truncate(open.len() - self.suffix.len());
+        open.text.truncate(open.text.len() - self.suffix.len());
         let mut callee = Frame::start(F::MACHINE, Arc::clone(&self.run));
-        callee.prefix = format!("{open}{{{}", F::MACHINE.heading());
+        callee.prefix = format!("{}{{{}", open.text, F::MACHINE.heading());
         callee.suffix = format!("}}{}", self.suffix);
+        callee.outer = open.named.clone();
+        callee.depth = self.depth + 1;
         if let Some(snapshot) = nested {
             let snapshot = F::MACHINE.fit(*snapshot).map_err(Stopped::Parked)?;
             callee.aim(snapshot).map_err(Stopped::Parked)?;
@@ -412,7 +429,7 @@ impl Frame {
         Ok((open, callee))
     }
 
-    fn write(&self, cut: u32, save: impl FnOnce(&mut Save<'_>), close: &str) -> Result<String, String> {
+    fn write(&self, cut: u32, save: impl FnOnce(&mut Save<'_>), close: &str) -> Result<Written, String> {
         let cut = &self.machine.cuts[cut as usize];
         let mut text = String::with_capacity(self.prefix.len() + 256);
         if self.prefix.is_empty() {
@@ -423,39 +440,53 @@ impl Frame {
         text.push_str("\"at\":");
         text.push_str(&json_string(cut.name));
         text.push_str(",\"locals\":{");
-        let mut out = Save { text: &mut text, step: cut.name, first: true, error: None };
+        let mut written = Written { text, named: self.outer.clone() };
+        self.put_locals(&mut written, cut.name, true, save)?;
+        written.text.push_str("},\"call\":");
+        written.text.push_str(close);
+        written.text.push_str(&self.suffix);
+        Ok(written)
+    }
+
+    /// Turns the open text of this frame, under way in a call, into the closed one after it.
+    fn close_call<T: Saved>(&self, open: &mut Written, result: Option<&'static str>, value: &T) -> Result<(), String> {
+        const OPEN: &str = "},\"call\":";
+        if let Some(name) = result {
+            open.text.truncate(open.text.len() - OPEN.len());
+            let first = open.text.ends_with("\"locals\":{");
+            self.put_locals(open, name, first, |save| save.put(name, value))?;
+            open.text.push_str(OPEN);
+        }
+        open.text.push_str("null}");
+        open.text.push_str(&self.suffix);
+        Ok(())
+    }
+
+    /// Adds locals to the text of this frame, or to what stands beside it.
+    fn put_locals(&self, written: &mut Written, step: &'static str, first: bool, save: impl FnOnce(&mut Save<'_>)) -> Result<(), String> {
+        let mut kept = self.run.kept();
+        kept.adopt();
+        let Written { text, named } = written;
+        let mut out = Save { text, step, first, error: None, apart: Some(Apart { kept: &mut kept, named, depth: self.depth }) };
         save(&mut out);
         if let Some(error) = out.error {
             return Err(error);
         }
-        text.push_str("},\"call\":");
-        text.push_str(close);
-        text.push_str(&self.suffix);
-        Ok(text)
+        named.logs.append(&mut kept.logs.named);
+        Ok(())
     }
 }
 
-/// Turns the open text of a frame under way in a call into the closed one after it.
-fn close_call<T: Saved>(mut text: String, result: Option<&'static str>, value: &T) -> Result<String, String> {
-    const OPEN: &str = "},\"call\":";
-    if let Some(name) = result {
-        text.truncate(text.len() - OPEN.len());
-        let first = text.ends_with("\"locals\":{");
-        let mut save = Save { text: &mut text, step: name, first, error: None };
-        save.put(name, value);
-        if let Some(error) = save.error {
-            return Err(error);
-        }
-        text.push_str(OPEN);
-    }
-    text.push_str("null}");
-    Ok(text)
+/// The main text of a snapshot, and what it names.
+struct Written {
+    text: String,
+    named: Named,
 }
 
 /// The arguments of an invocation as one JSON object.
 pub(crate) fn save_arguments<F: Fiber>(invocation: &F) -> Result<String, String> {
     let mut text = String::from("{");
-    let mut out = Save { text: &mut text, step: "", first: true, error: None };
+    let mut out = Save { text: &mut text, step: "", first: true, error: None, apart: None };
     invocation.save(&mut out);
     match out.error {
         Some(why) => Err(why),
@@ -466,18 +497,19 @@ pub(crate) fn save_arguments<F: Fiber>(invocation: &F) -> Result<String, String>
 /// The invocation that [`save_arguments`] wrote.
 pub(crate) fn load_arguments<F: Fiber>(text: &str) -> Result<F, String> {
     let values = serde_json::from_str(text).map_err(|e| format!("the stored arguments are not a JSON object: {e}"))?;
-    F::load(&mut Locals { step: "", values }).map_err(|Unreadable(why)| why)
+    F::load(&mut Locals { step: "", values, logs: Arc::default() }).map_err(|Unreadable(why)| why)
 }
 
-async fn commit(run: Arc<Run>, text: Result<String, String>, at: &'static str) {
+async fn commit(run: Arc<Run>, written: Result<Written, String>, at: &'static str) {
     run.step.end();
-    let stopped = match text {
+    let stopped = match written {
         Err(why) => Stopped::Failed(why),
-        Ok(snapshot) => {
+        Ok(Written { text: snapshot, named }) => {
+            let changes = run.kept().commit(named);
             let number = run.checkpoints.fetch_add(1, Ordering::Relaxed) + 1;
             let finished_op = run.ops.take_finished();
             let outbox = std::mem::take(&mut *run.outbox());
-            match run.sink.commit(Checkpoint { snapshot, at, number, finished_op, outbox }).await {
+            match run.sink.commit(Checkpoint { snapshot, at, number, finished_op, changes, outbox }).await {
                 Ok(()) => return,
                 Err(error) => Stopped::Interrupted(error),
             }
@@ -514,6 +546,8 @@ pub struct Locals {
     /// Empty for the arguments of a fiber that starts.
     pub(crate) step: &'static str,
     pub(crate) values: std::collections::BTreeMap<String, Box<serde_json::value::RawValue>>,
+    /// The items of the logs that the values name.
+    pub(crate) logs: Arc<StoredLogs>,
 }
 
 impl Locals {
@@ -528,7 +562,7 @@ impl Locals {
     /// The value of a local that only some cut points keep.
     pub fn maybe<T: Saved>(&mut self, name: &str) -> Result<Option<T>, Unreadable> {
         let Some(text) = self.values.remove(name) else { return Ok(None) };
-        match T::restore(text.get()) {
+        match T::restore_with(text.get(), &self.logs) {
             Ok(value) => Ok(Some(value)),
             Err(why) => {
                 let what = match self.step {
@@ -555,6 +589,15 @@ pub struct Save<'a> {
     step: &'static str,
     first: bool,
     error: Option<String>,
+    /// Where long texts and the items of logs go; nowhere for the arguments of a fiber, which are written once.
+    apart: Option<Apart<'a>>,
+}
+
+#[derive(Debug)]
+struct Apart<'a> {
+    kept: &'a mut Kept,
+    named: &'a mut Named,
+    depth: u32,
 }
 
 impl Save<'_> {
@@ -562,7 +605,11 @@ impl Save<'_> {
         if self.error.is_some() {
             return;
         }
-        let checked = value.save().and_then(|text| {
+        let text = match &mut self.apart {
+            Some(apart) => value.save_with(&mut apart.kept.logs),
+            None => value.save(),
+        };
+        let checked = text.and_then(|text| {
             if cfg!(debug_assertions) {
                 value.check(&text)?;
             }
@@ -575,7 +622,8 @@ impl Save<'_> {
                 }
                 self.text.push_str(&json_string(name));
                 self.text.push(':');
-                self.text.push_str(&text);
+                let part = self.apart.as_mut().and_then(|apart| apart.kept.part(apart.depth, name, &text, apart.named));
+                self.text.push_str(&part.unwrap_or(text));
             }
             Err(why) => {
                 self.error = Some(match self.step {

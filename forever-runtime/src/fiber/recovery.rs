@@ -221,7 +221,9 @@ async fn decide(core: &Arc<Core>, agent: &AgentId, fiber: &Unfinished, recovered
 
 fn possible_for_closure(answer: Recovery) -> std::result::Result<Recovery, String> {
     match answer {
-        Recovery::Resume | Recovery::Restart => Err("its agent's recovery hook said that it goes on, but of a closure nothing is left but its stash".into()),
+        Recovery::Resume | Recovery::Restart => {
+            Err("its agent's recovery hook said that it goes on, but of a closure nothing is left but its stash".into())
+        }
         answer => Ok(answer),
     }
 }

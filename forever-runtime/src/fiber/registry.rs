@@ -184,11 +184,17 @@ impl<F: Fiber> Known for Function<F> {
                 }
             }));
         };
-        let snapshot: Snapshot = serde_json::from_str(&text).map_err(|e| format!("the stored snapshot cannot be read: {e}"))?;
+        let mut snapshot: Snapshot = serde_json::from_str(&text).map_err(|e| format!("the stored snapshot cannot be read: {e}"))?;
+        snapshot.put_back(&stored.beside)?;
         match (self.check(stored.layout, &snapshot), F::MACHINE.migrate) {
-            (Err(_), Some(migrate)) => Ok(Box::pin(migrated::<F>(self.layout().clone(), snapshot, migrate, ctx, run))),
+            (Err(_), Some(migrate)) => {
+                snapshot.put_back_logs(&stored.beside)?;
+                run.kept().resume(&text, stored.beside);
+                Ok(Box::pin(migrated::<F>(self.layout().clone(), snapshot, migrate, ctx, run)))
+            }
             (Err(why), None) => Err(why),
             (Ok(()), _) => {
+                run.kept().resume(&text, stored.beside);
                 let frame = Frame::resume(F::MACHINE, Arc::clone(&run), snapshot)?;
                 Ok(Box::pin(async move { settle::<F>(drive::<F>(None, &ctx, frame, &run).await) }))
             }

@@ -2,6 +2,7 @@
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::exact;
+use crate::exact::logs::{self, Logs, StoredLogs};
 
 /// A value that a snapshot can hold.
 ///
@@ -16,12 +17,22 @@ pub trait Saved {
     #[doc(hidden)]
     fn save(&self) -> Result<String, String>;
 
+    /// The text in a snapshot, where logs are kept apart.
+    #[doc(hidden)]
+    fn save_with(&self, logs: &mut Logs) -> Result<String, String>;
+
     /// Reads the text back and writes it again: `Err` says how the two differ.
     #[doc(hidden)]
     fn check(&self, text: &str) -> Result<(), String>;
 
     #[doc(hidden)]
     fn restore(text: &str) -> Result<Self, String>
+    where
+        Self: Sized;
+
+    /// Reads what `save_with` wrote, or `save`.
+    #[doc(hidden)]
+    fn restore_with(text: &str, logs: &StoredLogs) -> Result<Self, String>
     where
         Self: Sized;
 }
@@ -32,7 +43,14 @@ impl<T: Serialize + DeserializeOwned> Saved for T {
         exact::to_string(self).map_err(|e| e.to_string())
     }
 
+    fn save_with(&self, logs: &mut Logs) -> Result<String, String> {
+        exact::to_string_with(self, logs).map_err(|e| e.to_string())
+    }
+
     fn check(&self, text: &str) -> Result<(), String> {
+        // Where it names logs, whole, with all their items.
+        let whole = if text.contains(logs::PLACEHOLDER) { Some(self.save()?) } else { None };
+        let text = whole.as_deref().unwrap_or(text);
         let again: T = exact::from_str(text).map_err(|e| format!("it was written but cannot be read back: {e}"))?;
         let second = exact::to_string(&again).map_err(|e| format!("it was read back but cannot be written again: {e}"))?;
         if exact::same(text, &second) {
@@ -43,6 +61,10 @@ impl<T: Serialize + DeserializeOwned> Saved for T {
 
     fn restore(text: &str) -> Result<Self, String> {
         exact::from_str(text).map_err(|e| e.to_string())
+    }
+
+    fn restore_with(text: &str, logs: &StoredLogs) -> Result<Self, String> {
+        exact::from_str_with(text, logs).map_err(|e| e.to_string())
     }
 }
 

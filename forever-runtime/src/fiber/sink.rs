@@ -121,7 +121,7 @@ impl Sink for StoreSink {
 
     fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>> {
         let layout = (!self.layout_stored.load(Ordering::Relaxed)).then(|| self.known.row().clone());
-        let (at, number, bytes) = (checkpoint.at, checkpoint.number, checkpoint.snapshot.len());
+        let (at, number, bytes) = (checkpoint.at, checkpoint.number, checkpoint.snapshot.len() + checkpoint.changes.bytes());
         let mut outbox = checkpoint.outbox;
         let (children, calls): (Vec<_>, Vec<_>) = std::mem::take(&mut outbox.children).into_iter().unzip();
         let to_start: Vec<_> = children
@@ -135,6 +135,7 @@ impl Sink for StoreSink {
             now_ms: self.core.now_ms(),
             layout,
             finished_op: checkpoint.finished_op,
+            changes: checkpoint.changes,
             received: outbox.received,
             joined: outbox.joined,
             children,

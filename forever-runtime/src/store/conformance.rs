@@ -9,7 +9,9 @@ use super::{
     Accepted, Again, Aside, Asked, End, FiberRow, FiberState, Find, NewFiber, NewMessage, NewSnapshot, Seq, Store, StoredLayout,
     Unfinished, Wait, Waits, Which,
 };
+use crate::exact::logs::NewItem;
 use crate::fiber::frame::OpRecord;
+use crate::fiber::parts::{Beside, Changes};
 
 /// Runs every test over a store made by `make`, a new one for each.
 async fn conforms<S: Store + 'static, M: Future<Output = S>>(make: impl Fn() -> M) {
@@ -17,6 +19,7 @@ async fn conforms<S: Store + 'static, M: Future<Output = S>>(make: impl Fn() -> 
     lists_what_has_not_ended_in_order(&make().await).await;
     replaces_snapshots_in_order_only(&make().await).await;
     keeps_each_layout_once(&make().await).await;
+    keeps_parts_and_items_with_their_snapshot(&make().await).await;
     ends_with_a_result_or_an_error(&make().await).await;
     counts_deaths_of_running_fibers_only(&make().await).await;
     keeps_records_of_steps_until_they_finish(&make().await).await;
@@ -79,6 +82,7 @@ fn snapshot(number: u64) -> NewSnapshot {
         now_ms: 2000,
         layout: None,
         finished_op: None,
+        changes: Changes::default(),
         received: None,
         joined: false,
         children: Vec::new(),
@@ -150,6 +154,52 @@ async fn keeps_each_layout_once(store: &impl Store) {
     assert_eq!(store.load(a).await.unwrap().layout, Some(layout("h1")));
     store.checkpoint(b, NewSnapshot { layout: Some(layout("h2")), ..snapshot(2) }).await.unwrap();
     assert_eq!(store.load(b).await.unwrap().layout, Some(layout("h2")));
+}
+
+async fn keeps_parts_and_items_with_their_snapshot(store: &impl Store) {
+    let part = |name: &str, text: &str| (name.to_owned(), text.into());
+    let item = |log, n, text: &str| NewItem { log, n, text: text.to_owned() };
+    let first = Changes {
+        parts: vec![part("a", "1"), part("1:a", "[2]"), part("b", "3")],
+        items: vec![item(0, 0, "\"x\""), item(0, 1, "\"y\""), item(4, 0, "7")],
+        ..Changes::default()
+    };
+    let second = Changes {
+        parts: vec![part("b", "33"), part("c", "4")],
+        gone_parts: vec!["a".into(), "never".into()],
+        items: vec![item(0, 2, "\"z\""), item(5, 0, "null")],
+        gone_logs: vec![4, 9],
+    };
+    let (seq, other) = (accept(store, "a").await, accept(store, "b").await);
+    assert_eq!(store.load(seq).await.unwrap().beside, Beside::default());
+    let mut beside = Beside::default();
+    for (n, changes) in (1..).zip([first.clone(), second.clone()]) {
+        beside.apply(&changes);
+        store.checkpoint(seq, NewSnapshot { changes, ..snapshot(n) }).await.unwrap();
+        assert_eq!(store.load(seq).await.unwrap().beside, beside);
+    }
+    assert_eq!((beside.parts.len(), beside.logs[&0].len(), beside.logs.contains_key(&4)), (3, 3, false));
+    // All or nothing, and of this fiber only.
+    store.checkpoint(seq, NewSnapshot { changes: second, ..snapshot(9) }).await.unwrap_err();
+    let lost = Changes { gone_parts: vec!["b".into()], gone_logs: vec![0], ..first };
+    store.checkpoint(seq, NewSnapshot { changes: lost.clone(), ..snapshot(2) }).await.unwrap_err();
+    store.checkpoint(other, NewSnapshot { changes: lost, ..snapshot(1) }).await.unwrap();
+    assert_eq!(store.load(seq).await.unwrap().beside, beside);
+
+    store.end(seq, End::Failed("no".into()), 3).await.unwrap();
+    assert_eq!(store.load(seq).await.unwrap().beside, beside);
+    store.again("a".into(), Again::FromSnapshot, 4).await.unwrap();
+    assert_eq!(store.load(seq).await.unwrap().beside, beside);
+    store.end(seq, End::Failed("no".into()), 5).await.unwrap();
+    store.again("a".into(), Again::FromStart, 6).await.unwrap();
+    assert_eq!(store.load(seq).await.unwrap().beside, Beside::default());
+    // What it writes in its new life is all there is of it.
+    let changes = Changes { items: vec![item(0, 0, "1")], ..Changes::default() };
+    let number = store.load(seq).await.unwrap().number + 1;
+    store.checkpoint(seq, NewSnapshot { changes, ..snapshot(number) }).await.unwrap();
+    assert_eq!(store.load(seq).await.unwrap().beside.logs, [(0, vec!["1".into()])].into());
+    store.end(seq, End::Completed("1".into()), 7).await.unwrap();
+    assert_eq!(store.load(seq).await.unwrap().beside, Beside::default());
 }
 
 async fn ends_with_a_result_or_an_error(store: &impl Store) {

@@ -17,6 +17,7 @@ pub(crate) use agents::{AgentStore, LeftAwake, NewSchedule, Ran, ScheduleRow, Ti
 use crate::error::Result;
 use crate::fiber::frame::{BoxFuture, OpRecord};
 use crate::fiber::owner::AgentId;
+use crate::fiber::parts::{Beside, Changes};
 
 /// The store's own number of a fiber: counts up in the order of acceptance.
 pub(crate) type Seq = i64;
@@ -170,6 +171,8 @@ pub(crate) struct Stored {
     pub(crate) args: String,
     /// The last checkpoint's snapshot, JSON; none before the first.
     pub(crate) snapshot: Option<String>,
+    /// What is stored beside it.
+    pub(crate) beside: Beside,
     /// Checkpoints made.
     pub(crate) number: u64,
     /// The layout the snapshot was written under.
@@ -196,6 +199,8 @@ pub(crate) struct NewSnapshot {
     pub(crate) layout: Option<StoredLayout>,
     /// The op whose record ends with this checkpoint.
     pub(crate) finished_op: Option<String>,
+    /// What changes beside `data`.
+    pub(crate) changes: Changes,
     /// The message that was received, and goes.
     pub(crate) received: Option<i64>,
     /// Whether what steps side by side have left is taken up in this snapshot.

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::fiber::drive::{Ended, drive};
 use crate::fiber::frame::{BoxFuture, Checkpoint, Frame, OpRecord, Run, Sink, Stopped};
+use crate::fiber::parts::Beside;
 use crate::fiber::{Fiber, FiberContext, Needs, Resources, Snapshot};
 use crate::store::Message;
 use crate::{Error, ErrorKind, exact};
@@ -26,14 +27,26 @@ pub struct Stage {
 /// What outlives a play.
 #[derive(Debug, Default)]
 struct Kept {
-    /// The number of the checkpoint that made each snapshot.
-    numbers: BTreeMap<String, u64>,
+    /// What a database would hold of each snapshot.
+    made: BTreeMap<String, Made>,
     ops: BTreeMap<String, OpRecord>,
     /// Results of steps side by side, by the checkpoint before them and their number.
     arrived: BTreeMap<(u64, u32), String>,
     /// What was sent, with its number and its topic.
     messages: Vec<(i64, String, String)>,
 }
+
+/// A snapshot as a database would hold it.
+#[derive(Debug, Clone)]
+struct Made {
+    /// The number of its checkpoint.
+    number: u64,
+    text: String,
+    beside: Beside,
+}
+
+/// How long a local is that is kept beside the main text: short, so that tests meet many.
+const PART: usize = 24;
 
 /// Where a play begins.
 #[derive(Debug)]
@@ -99,25 +112,34 @@ impl Stage {
         let mut needs = Needs::new(&self.resources);
         F::needs(&mut needs);
         assert!(needs.missing.is_empty(), "missing resources: {:?}", needs.missing);
-        let tape = Arc::new(Tape { kill_after, snapshots: Mutex::default(), kept: Arc::clone(&self.kept) });
-        let run = match &from {
+        let made = match &from {
             From::Start(_) => {
                 let messages = std::mem::take(&mut locked(&self.kept).messages);
                 *locked(&self.kept) = Kept { messages, ..Kept::default() };
-                Run::first("test", tape.clone())
+                None
             }
             From::Snapshot(text) => {
-                let made = locked(&self.kept).numbers.get(text).copied().unwrap_or_default();
-                Run::again("test", tape.clone(), made)
+                let made = locked(&self.kept).made.get(text).cloned();
+                Some(made.unwrap_or_else(|| Made { number: 0, text: text.clone(), beside: Beside::default() }))
             }
         };
+        let beside = Mutex::new(made.as_ref().map(|made| made.beside.clone()).unwrap_or_default());
+        let tape = Arc::new(Tape { kill_after, snapshots: Mutex::default(), beside, kept: Arc::clone(&self.kept) });
+        let run = match &made {
+            None => Run::first("test", tape.clone()),
+            Some(made) => Run::again("test", tape.clone(), made.number),
+        };
+        run.kept().part_from(PART);
         let ctx = FiberContext::new("test".to_owned(), self.resources.clone());
-        let (start, frame) = match from {
-            From::Start(invocation) => (Some(invocation), Ok(Frame::start(F::MACHINE, run.clone()))),
-            From::Snapshot(text) => {
-                let snapshot: Snapshot = serde_json::from_str(&text).expect("a snapshot is JSON");
-                (None, Frame::resume(F::MACHINE, run.clone(), snapshot))
+        let (start, frame) = match (from, made) {
+            (From::Snapshot(_), Some(made)) => {
+                let mut snapshot: Snapshot = serde_json::from_str(&made.text).expect("a snapshot is JSON");
+                let whole = snapshot.put_back(&made.beside);
+                run.kept().resume(&made.text, made.beside);
+                (None, whole.and_then(|()| Frame::resume(F::MACHINE, run.clone(), snapshot)))
             }
+            (From::Snapshot(_), None) => unreachable!("what was made of a snapshot is known"),
+            (From::Start(invocation), _) => (Some(invocation), Ok(Frame::start(F::MACHINE, run.clone()))),
         };
         let outcome = match frame {
             Err(why) => Outcome::Parked(why),
@@ -140,6 +162,8 @@ impl Stage {
 struct Tape {
     kill_after: Option<usize>,
     snapshots: Mutex<Vec<String>>,
+    /// What is stored beside the last snapshot.
+    beside: Mutex<Beside>,
     kept: Arc<Mutex<Kept>>,
 }
 
@@ -150,7 +174,10 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Sink for Tape {
     fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>> {
         let mut kept = locked(&self.kept);
-        kept.numbers.insert(checkpoint.snapshot.clone(), checkpoint.number);
+        let mut beside = locked(&self.beside);
+        beside.apply(&checkpoint.changes);
+        let whole = beside.fill(&checkpoint.snapshot);
+        kept.made.insert(whole.clone(), Made { number: checkpoint.number, text: checkpoint.snapshot, beside: beside.clone() });
         if let Some(op) = &checkpoint.finished_op {
             kept.ops.remove(op);
         }
@@ -161,7 +188,7 @@ impl Sink for Tape {
             kept.messages.retain(|(seq, ..)| *seq != received);
         }
         let mut snapshots = locked(&self.snapshots);
-        snapshots.push(checkpoint.snapshot);
+        snapshots.push(whole);
         let killed = self.kill_after.is_some_and(|k| snapshots.len() >= k);
         Box::pin(async move { if killed { Err(Error::new(ErrorKind::Store, "killed by the test")) } else { Ok(()) } })
     }

@@ -1,5 +1,6 @@
 //! The store on SQLite: one file, or a database in memory that works the same.
 mod agents;
+mod beside;
 mod lock;
 mod log;
 mod open;
@@ -140,7 +141,12 @@ impl Store for Sqlite {
     }
 
     fn checkpoint(&self, seq: Seq, new: NewSnapshot) -> BoxFuture<'_, Result<Vec<Seq>>> {
-        let alone = new.layout.is_none() && new.finished_op.is_none() && new.received.is_none() && !new.joined && new.children.is_empty();
+        let alone = new.changes.is_empty()
+            && new.layout.is_none()
+            && new.finished_op.is_none()
+            && new.received.is_none()
+            && !new.joined
+            && new.children.is_empty();
         let scope = if alone { Scope::One } else { Scope::Many };
         Box::pin(self.write("store a checkpoint", scope, move |c| rows::checkpoint(c, seq, &new)))
     }

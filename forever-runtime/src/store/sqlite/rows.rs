@@ -2,7 +2,9 @@
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
 
+use super::beside;
 use crate::fiber::owner::AgentId;
+use crate::fiber::parts::Beside;
 use crate::store::{
     Accepted, Again, Asked, Cancelled, End, Ended, FiberRow, FiberState, Find, Message, NewFiber, NewMessage, NewSnapshot, Seq, Stored,
     StoredLayout, Unfinished, Wait, Waits, Which,
@@ -177,7 +179,18 @@ fn unfinished_row(row: &Row<'_>) -> rusqlite::Result<Unfinished> {
     })
 }
 
+/// All of it from one moment, whoever writes meanwhile.
 pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
+    conn.prepare_cached("SAVEPOINT load")?.execute(())?;
+    let loaded = stored(conn, seq).and_then(|stored| match stored.snapshot {
+        Some(_) => Ok(Stored { beside: beside::load(conn, seq)?, ..stored }),
+        None => Ok(stored),
+    });
+    let released = conn.prepare_cached("RELEASE load").and_then(|mut release| release.execute(()));
+    loaded.and_then(|stored| released.map(|_| stored))
+}
+
+fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
     conn.prepare_cached(
         "SELECT f.args, s.data, s.number, l.hash, l.fiber, l.layout
          FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq LEFT JOIN layouts l ON l.hash = s.layout WHERE f.seq = ?1",
@@ -187,7 +200,7 @@ pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
             Some(hash) => Some(StoredLayout { hash, fiber: row.get("fiber")?, layout: row.get("layout")? }),
             None => None,
         };
-        Ok(Stored { args: row.get("args")?, snapshot: row.get("data")?, number: count(row)?, layout })
+        Ok(Stored { args: row.get("args")?, snapshot: row.get("data")?, beside: Beside::default(), number: count(row)?, layout })
     })
 }
 
@@ -212,6 +225,7 @@ pub(super) fn checkpoint(conn: &Connection, seq: Seq, new: &NewSnapshot) -> rusq
     if let Some(op) = &new.finished_op {
         conn.prepare_cached("DELETE FROM ops WHERE fiber = ?1 AND id = ?2")?.execute(params![seq, op])?;
     }
+    beside::change(conn, seq, &new.changes)?;
     if let Some(message) = new.received {
         conn.prepare_cached("DELETE FROM messages WHERE seq = ?1")?.execute([message])?;
     }
@@ -397,7 +411,7 @@ pub(super) fn again(conn: &Connection, id: &str, how: Again, now_ms: i64) -> rus
         // The count goes on, so that the operations of the new life are other ones.
         conn.prepare_cached("UPDATE snapshots SET data = NULL, at = NULL, layout = NULL, number = number + 1 WHERE fiber = ?1")?
             .execute([row.seq])?;
-        for table in ["ops", "arrived"] {
+        for table in ["ops", "arrived", "parts", "log_items"] {
             conn.prepare_cached(&format!("DELETE FROM {table} WHERE fiber = ?1"))?.execute([row.seq])?;
         }
     }

@@ -84,3 +84,64 @@ CREATE TABLE schedules (
 CREATE INDEX schedules_next ON schedules (next_ms) WHERE next_ms IS NOT NULL AND running_ms IS NULL;
 CREATE INDEX schedules_running ON schedules (running_ms) WHERE running_ms IS NOT NULL;
 CREATE INDEX schedules_agent ON schedules (class, agent, name);
+
+-- What stands beside the main text of a snapshot. A checkpoint writes only the rows that are new or have changed.
+
+-- Locals whose text is long; `{"$part":"name"}` stands for them in the snapshot.
+CREATE TABLE parts (
+    fiber INTEGER NOT NULL REFERENCES snapshots (fiber) ON DELETE CASCADE,
+    name  TEXT NOT NULL,
+    data  TEXT NOT NULL,
+    PRIMARY KEY (fiber, name)
+) STRICT;
+
+-- The items of append-only lists; `{"$log":log,"len":L}` stands for the first L of them in the snapshot.
+CREATE TABLE log_items (
+    fiber INTEGER NOT NULL REFERENCES snapshots (fiber) ON DELETE CASCADE,
+    log   INTEGER NOT NULL,
+    n     INTEGER NOT NULL,
+    data  TEXT NOT NULL,
+    PRIMARY KEY (fiber, log, n)
+) STRICT;
+
+-- Each snapshot as one JSON document, with its parts and the items of its logs put back. No value of a program can hold the
+-- text that stands for a part or a log, because keys that begin with `$` are escaped.
+CREATE VIEW snapshot_documents AS
+SELECT f.id, f.name, s.at, s.number, (
+    WITH RECURSIVE
+    part (k, placeholder, data) AS (
+        SELECT row_number() OVER (ORDER BY p.name), '{"$part":' || json_quote(p.name) || '}', p.data FROM parts p WHERE p.fiber = s.fiber
+    ),
+    -- With the first k parts put back.
+    with_parts (k, text) AS (
+        SELECT 0, s.data
+        UNION ALL
+        SELECT part.k, replace(w.text, part.placeholder, part.data) FROM with_parts w JOIN part ON part.k = w.k + 1
+    ),
+    -- With the items of all logs before `rest` put back. By turns `rest` is what is still to be searched, and what follows a
+    -- `{"$log":` that was found in it.
+    with_logs (done, rest, found) AS (
+        SELECT '', text, 0 FROM (SELECT text FROM with_parts ORDER BY k DESC LIMIT 1)
+        UNION ALL
+        SELECT
+            done || CASE found
+                WHEN 0 THEN substr(rest, 1, instr(rest, '{"$log":') - 1)
+                ELSE (
+                    SELECT CASE count(*)
+                        WHEN CAST(substr(rest, instr(rest, ':') + 1, 20) AS INTEGER) THEN '[' || coalesce(group_concat(data, ','), '') || ']'
+                        ELSE '{"$log":' || substr(rest, 1, instr(rest, '}'))
+                    END FROM (
+                        SELECT i.data FROM log_items i
+                        WHERE i.fiber = s.fiber AND i.log = CAST(substr(rest, 1, 20) AS INTEGER)
+                        AND i.n < CAST(substr(rest, instr(rest, ':') + 1, 20) AS INTEGER)
+                        ORDER BY i.n
+                    )
+                )
+            END,
+            substr(rest, CASE found WHEN 0 THEN instr(rest, '{"$log":') + 8 ELSE instr(rest, '}') + 1 END),
+            1 - found
+        FROM with_logs WHERE found OR instr(rest, '{"$log":') > 0
+    )
+    SELECT done || rest FROM with_logs WHERE NOT found AND instr(rest, '{"$log":') = 0
+) AS document
+FROM fibers f JOIN snapshots s ON s.fiber = f.seq;

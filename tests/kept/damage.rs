@@ -1,0 +1,149 @@
+//! Rows that somebody has damaged: the fiber is parked with a reason, nothing is lost, and mended rows let it go on.
+use forever::prelude::*;
+
+use crate::support::{Place, World};
+
+#[fiber]
+async fn keeps(world: Res<World>, text: String) -> anyhow::Result<String> {
+    let mut log = Log::new();
+    for n in 0..3 {
+        log.push(format!("item {n}"));
+        step!("round", world.step(()).await?);
+    }
+    Ok(format!("{} {}", text.len(), log.join(", ")))
+}
+
+/// Stops a fiber before its third step, does the damage, looks at the reason, mends it.
+async fn parks(damage: &str, why: &str, mend: &str) {
+    let (place, world) = (Place::new(), World::new(2));
+    let forever = place.open::<keeps>(&world).await;
+    forever.spawn(keeps("t".repeat(1000))).id("f").await.unwrap();
+    world.held().await;
+    drop(forever);
+    world.died();
+    place
+        .sql()
+        .execute_batch("CREATE TABLE parts_before AS SELECT * FROM parts; CREATE TABLE items_before AS SELECT * FROM log_items")
+        .unwrap();
+    assert_eq!(place.change(damage), 1, "{damage}");
+    let all = "SELECT group_concat(name || data) || (SELECT coalesce(group_concat(n || data), '') FROM log_items) FROM
+               (SELECT name, data FROM parts UNION ALL SELECT 'main', data FROM snapshots)";
+    let damaged = place.text(all);
+    for _ in 0..2 {
+        let forever = place.open::<keeps>(&world).await;
+        let error = forever.handle::<keeps>("f").wait().await.unwrap_err();
+        assert!(error.is_parked(), "{error}");
+        assert!(error.reason().contains(why), "{}", error.reason());
+        forever.close().await.unwrap();
+        assert_eq!(place.text(all), damaged, "a damaged row was touched");
+    }
+    assert_eq!(place.change(mend), 1, "{mend}");
+    world.open(1);
+    let forever = place.open::<keeps>(&world).await;
+    assert_eq!(forever.handle::<keeps>("f").wait().await.unwrap(), "1000 item 0, item 1, item 2");
+}
+
+#[tokio::test]
+async fn a_missing_part_parks() {
+    let why = "local `text` at `round` is not stored: there is no part \"text\"";
+    parks("DELETE FROM parts", why, "INSERT INTO parts SELECT * FROM parts_before").await;
+}
+
+#[tokio::test]
+async fn a_part_that_is_not_json_parks() {
+    let why = "local `text` at `round` cannot be read: the part \"text\" is not JSON: ";
+    parks("UPDATE parts SET data = '\"t'", why, "UPDATE parts SET data = (SELECT data FROM parts_before)").await;
+}
+
+#[tokio::test]
+async fn a_part_of_another_type_parks() {
+    let why = "local `text` saved at step `round` cannot be read as `alloc::string::String`";
+    parks("UPDATE parts SET data = '7'", why, "UPDATE parts SET data = (SELECT data FROM parts_before)").await;
+}
+
+#[tokio::test]
+async fn a_missing_item_parks() {
+    let mend = "INSERT INTO log_items SELECT * FROM items_before WHERE n = ";
+    let why = "local `log` saved at step `round` cannot be read as";
+    parks("DELETE FROM log_items WHERE n = 0", why, &format!("{mend}0")).await;
+    parks("DELETE FROM log_items WHERE n = 1", "of the 2 items of log 0 only 1 are stored", &format!("{mend}1")).await;
+}
+
+#[tokio::test]
+async fn an_item_that_is_not_json_parks() {
+    let mend = "UPDATE log_items SET data = '\"item 1\"' WHERE n = 1";
+    parks("UPDATE log_items SET data = '\"item' WHERE n = 1", "at `[1]`: string without an end", mend).await;
+    parks("UPDATE log_items SET data = '\"item 1\" 7' WHERE n = 1", "at `[1]`: more text than one value", mend).await;
+    parks("UPDATE log_items SET data = '{}' WHERE n = 1", "at `[1]`: invalid type", mend).await;
+}
+
+#[tokio::test]
+async fn items_that_no_snapshot_names_are_not_seen() {
+    let (place, world) = (Place::new(), World::new(2));
+    let forever = place.open::<keeps>(&world).await;
+    forever.spawn(keeps("t".repeat(1000))).id("f").await.unwrap();
+    world.held().await;
+    drop(forever);
+    world.died();
+    // As if items and snapshot were not stored together.
+    place.change("INSERT INTO log_items SELECT fiber, log, 2, '\"from nowhere\"' FROM log_items LIMIT 1");
+    place.change("INSERT INTO log_items SELECT fiber, 7, 0, '\"of nobody\"' FROM log_items LIMIT 1");
+    let before = place.document();
+    assert_eq!(before["locals"]["log"], serde_json::json!(["item 0", "item 1"]));
+    let forever = place.open::<keeps>(&world).await;
+    world.open(1);
+    assert_eq!(forever.handle::<keeps>("f").wait().await.unwrap(), "1000 item 0, item 1, item 2");
+}
+
+#[tokio::test]
+async fn a_log_named_twice_goes_on_as_two() {
+    #[fiber]
+    async fn two(world: Res<World>) -> anyhow::Result<String> {
+        let (mut a, mut b) = (Log::new(), Log::new());
+        a.push(1);
+        b.push(2);
+        step!("one", world.step(()).await?);
+        a.push(3);
+        b.push(4);
+        step!("two", world.step(()).await?);
+        step!("three", world.step(()).await?);
+        Ok(format!("{a:?} {b:?}"))
+    }
+    let (place, world) = (Place::new(), World::new(1));
+    let forever = place.open::<two>(&world).await;
+    forever.spawn(two()).id("f").await.unwrap();
+    world.held().await;
+    drop(forever);
+    world.died();
+    assert_eq!(place.change("UPDATE snapshots SET data = replace(data, '\"$log\":1', '\"$log\":0')"), 1);
+    let forever = place.open::<two>(&world).await;
+    world.open(1);
+    world.held().await;
+    drop(forever);
+    world.died();
+    world.open(1);
+    let forever = place.open::<two>(&world).await;
+    assert_eq!(forever.handle::<two>("f").wait().await.unwrap(), "[1, 3] [1, 4]");
+}
+
+/// A file as the first version of the schema has left it.
+#[tokio::test]
+async fn a_fiber_of_an_older_database_goes_on() {
+    let (place, world) = (Place::new(), World::new(1));
+    let sql = place.sql();
+    sql.execute_batch(include_str!("../../forever-runtime/src/store/sqlite/schema_1.sql")).unwrap();
+    sql.execute_batch(
+        "PRAGMA application_id = 0x46727672; PRAGMA user_version = 1; PRAGMA journal_mode = WAL;
+         INSERT INTO fibers (id, name, state, args, created_ms, changed_ms) VALUES ('f', 'keeps', 'running', '{\"text\":\"t\"}', 1, 1);",
+    )
+    .unwrap();
+    let data = format!(
+        r#"{{"at":"round","locals":{{"text":"{}","log":["item 0","item 1"],"for n":{{"range":{{"next":2,"end":3}}}}}},"call":null}}"#,
+        "t".repeat(1000)
+    );
+    sql.execute("INSERT INTO snapshots (fiber, number, at, data) VALUES (1, 2, 'round', ?1)", [data]).unwrap();
+    drop(sql);
+    let forever = place.open::<keeps>(&world).await;
+    assert_eq!(forever.handle::<keeps>("f").wait().await.unwrap(), "1000 item 0, item 1, item 2");
+    assert_eq!(place.number("PRAGMA user_version"), 2);
+}
