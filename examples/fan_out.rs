@@ -114,7 +114,7 @@ async fn work(dir: &Path, enough: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The pages whose results the dead worker has left, alone or in what its chapters keep. A copy is asked, so that the next worker finds
+/// The pages whose results the dead worker has left, alone or in chapters that are done. A copy is asked, so that the next worker finds
 /// the database as it was left.
 fn stored_pages(dir: &Path) -> anyhow::Result<BTreeSet<String>> {
     let copy = tempfile::tempdir()?;
@@ -133,9 +133,8 @@ fn stored_pages(dir: &Path) -> anyhow::Result<BTreeSet<String>> {
     for page in rows("SELECT data FROM arrived")? {
         pages.insert(serde_json::from_str(&page)?);
     }
-    const READ: &str = "SELECT json_extract(args, '$.topic') FROM fibers LEFT JOIN snapshots ON fiber = seq
-                        WHERE name = 'chapter' AND coalesce(number, 1) > 0";
-    for topic in rows(READ)? {
+    let done = "SELECT json_extract(args, '$.topic') FROM fibers WHERE name = 'chapter' AND state = 'completed'";
+    for topic in rows(done)? {
         pages.extend((1..=PAGES).map(|page| format!("{topic} {page}")));
     }
     Ok(pages)

@@ -99,7 +99,7 @@ fn builder(folder: &Path, hours: u64) -> (Builder, Desk) {
     let desk = Desk(Arc::new(journal));
     let clock = Later { system: SystemClock::new(), by: Duration::from_secs(hours * 60 * 60) };
     let builder = Forever::builder().sqlite(folder.join("fibers.db")).clock(clock).retention(Retention::forever()).resource(desk.clone());
-    (super::registered(builder), desk)
+    (super::registered(builder, desk.clone()), desk)
 }
 
 /// The system's clock, some hours later.
@@ -273,6 +273,7 @@ fn worker() {
             "side" => super::waits::run_side(with).await,
             "make" => super::children::make(with).await,
             "cancel" => super::children::cancel(with).await,
+            "agents" => super::agents::agents(with).await,
             "take over" => super::many::many(Role { builder: with.builder.wait_for_lock(Duration::from_secs(60)), ..with }).await,
             other => panic!("no such role: {other}"),
         }
