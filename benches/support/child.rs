@@ -20,11 +20,23 @@ pub(crate) enum Work {
     /// Nothing: a process that starts.
     Start,
     /// So many commits of one row of so many bytes, with nothing around SQLite.
-    Floor { commits: u64, bytes: usize, power: bool },
+    Floor {
+        commits: u64,
+        bytes: usize,
+        power: bool,
+    },
     /// So many fibers at once, of so many steps each; how long each checkpoint takes is measured if `timed`.
-    Fibers { fibers: u64, steps: u64, power: bool, timed: bool },
+    Fibers {
+        fibers: u64,
+        steps: u64,
+        power: bool,
+        timed: bool,
+    },
     /// One fiber without end; it stops, and waits to be killed, after so many steps of this process.
-    Endless { steps: u64, power: bool },
+    Endless {
+        steps: u64,
+        power: bool,
+    },
     Scale(Scale),
 }
 
