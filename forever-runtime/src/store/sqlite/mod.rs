@@ -4,6 +4,8 @@ mod beside;
 mod lock;
 mod log;
 mod open;
+#[cfg(test)]
+mod plans;
 mod rows;
 mod schema;
 mod worker;
