@@ -34,7 +34,7 @@ mod worker;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -75,18 +75,24 @@ async fn chapter(topic: String) -> anyhow::Result<String> {
     Ok(step!("write", written(&topic, &pages)))
 }
 
-/// How many pages a worker begins to read before it says that it may be killed.
-static LEFT: AtomicU32 = AtomicU32::new(0);
+/// How many pages a worker is to read before it says that it may be killed.
+static LEFT: AtomicI64 = AtomicI64::new(0);
 const ENOUGH: &str = "it is enough";
+/// How many more it reads while it waits for that, so that the book is not done before the last kill.
+const SLACK: i64 = 4;
 
 /// What takes time, and should not be done twice.
 async fn read(topic: &str, page: u32) -> anyhow::Result<String> {
     say(&format!("reads {topic} {page}"));
-    if LEFT.fetch_sub(1, Ordering::Relaxed) == 1 {
-        say(ENOUGH);
-    }
     let longest = Dice::new(u64::from(page), topic).below(25);
     tokio::time::sleep(Duration::from_millis(10 + u64::from(longest))).await;
+    let left = LEFT.fetch_sub(1, Ordering::Relaxed) - 1;
+    if left == 0 {
+        say(ENOUGH);
+    }
+    if left < -SLACK {
+        std::future::pending::<()>().await;
+    }
     Ok(format!("{topic} {page}"))
 }
 
@@ -104,7 +110,7 @@ fn expected() -> Vec<String> {
 #[tokio::main(flavor = "current_thread")]
 async fn work(dir: &Path, enough: u32) -> anyhow::Result<()> {
     worker::end_with_the_program();
-    LEFT.store(enough, Ordering::Relaxed);
+    LEFT.store(if enough == 0 { i64::MAX } else { enough.into() }, Ordering::Relaxed);
     let forever = Forever::builder().sqlite(dir.join("book.db")).fiber::<book>().fiber::<chapter>().open().await?;
     let handle = forever.spawn(book(TOPICS.map(str::to_owned).into())).key("book").await?;
     let order = if handle.wait().await? == expected() { "kept" } else { "wrong" };
@@ -166,8 +172,7 @@ fn run(kills: u32, seed: u64) -> anyhow::Result<()> {
     let mut dice = Dice::new(seed, "kills");
     let mut pages = Pages::default();
     for kill in 1..=kills {
-        // Up to sixteen pages are those that the last kill has interrupted.
-        let mut worker = Worker::start(dir.path(), 18 + dice.below(7))?;
+        let mut worker = Worker::start(dir.path(), 5 + dice.below(6))?;
         pages.said(&worker.lines_until(ENOUGH)?);
         std::thread::sleep(Duration::from_micros(u64::from(dice.below(3000))));
         pages.said(&worker.kill()?);

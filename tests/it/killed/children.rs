@@ -49,7 +49,7 @@ async fn a_child_is_made_exactly_once_however_often_its_parent_is_killed_around_
         let rows = place.stored().rows("SELECT args, count(*) FROM fibers WHERE name = 'made' GROUP BY args");
         assert!(rows.iter().all(|(_, times)| *times == 1), "kill {kill}: {rows:?}");
     }
-    assert!(Worker::start("make", &place).end().success());
+    assert!(Worker::last("make", &place).end().success());
     let forever = place.open().await;
     assert_eq!(forever.by_key::<maker>("maker").await.unwrap().wait().await.unwrap(), (0..CHILDREN).collect::<Vec<_>>());
     assert_eq!(forever.fibers().name("made").limit(1000).await.unwrap().fibers.len(), CHILDREN as usize);

@@ -52,10 +52,10 @@ async fn two_hundred_fibers_killed_five_times_repeat_no_finished_step_and_none_i
     let mut finished = BTreeMap::new();
     let mut seen = 0;
     for kill in 0..=5_usize {
-        let mut worker = Worker::start("many", &place);
         if kill == 5 {
-            assert!(worker.end().success());
+            assert!(Worker::last("many", &place).end().success());
         } else {
+            let mut worker = Worker::start("many", &place);
             // The first one while they are started.
             let lines = 90 + 230 * kill + dice.below(60) as usize;
             worker.until(&place, |journal| journal.len() >= lines, Duration::from_micros(u64::from(dice.below(5000))));
@@ -110,7 +110,7 @@ pub(super) async fn among_others(with: Role) {
 #[tokio::test]
 async fn a_fiber_that_kills_its_process_each_time_is_failed_after_its_recoveries_and_the_others_finish() {
     let place = Place::new();
-    let ends: Vec<_> = (0..5).map(|_| Worker::start("among others", &place).end()).collect();
+    let ends: Vec<_> = (0..5).map(|_| Worker::last("among others", &place).end()).collect();
     assert!(ends[..4].iter().all(|end| end.signal() == Some(9)), "{ends:?}");
     assert!(ends[4].success(), "{ends:?}");
     let journal = place.journal();

@@ -15,7 +15,7 @@ async fn a_second_process_is_refused_or_waits_and_nothing_runs_in_both() {
     assert!(error.is_busy());
     assert!(error.to_string().ends_with(&format!("owned by process {first_id}")), "{error}");
 
-    let second = Worker::start("take over", &place);
+    let second = Worker::last("take over", &place);
     let second_id = second.id();
     first.until(&place, |journal| journal.len() >= 400, Duration::ZERO);
     first.kill();

@@ -155,11 +155,22 @@ pub(super) struct Worker {
 const MARK: &str = "worker says ";
 
 impl Worker {
+    /// One that is to be killed: it stays when it has played its role.
     pub(super) fn start(role: &str, place: &Place) -> Self {
+        Self::with(role, place, "stay")
+    }
+
+    /// One that plays its role to the end.
+    pub(super) fn last(role: &str, place: &Place) -> Self {
+        Self::with(role, place, "end")
+    }
+
+    fn with(role: &str, place: &Place, then: &str) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "killed::process::worker", "--ignored", "--nocapture"])
             .env("FOREVER_ROLE", role)
             .env("FOREVER_PLACE", place.folder.path())
+            .env("FOREVER_THEN", then)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -276,6 +287,9 @@ fn worker() {
             "agents" => super::agents::agents(with).await,
             "take over" => super::many::many(Role { builder: with.builder.wait_for_lock(Duration::from_secs(60)), ..with }).await,
             other => panic!("no such role: {other}"),
+        }
+        if std::env::var("FOREVER_THEN").is_ok_and(|then| then == "stay") {
+            std::future::pending::<()>().await;
         }
     });
 }

@@ -111,7 +111,7 @@ async fn a_message_sent_before_a_kill_is_received_exactly_once_and_in_order() {
         worker.until(&place, |journal| after(journal, word).count() >= 4 * kill, longer);
         worker.kill();
     }
-    assert!(Worker::start("send", &place).end().success());
+    assert!(Worker::last("send", &place).end().success());
     let journal = place.journal();
     let received = place.open().await.handle::<inbox>("inbox").wait().await.unwrap();
     assert!(received.windows(2).all(|pair| pair[0] < pair[1]), "{received:?}");
@@ -122,7 +122,7 @@ async fn a_message_sent_before_a_kill_is_received_exactly_once_and_in_order() {
     assert!(received.iter().all(|number| after(&journal, "sending ").any(|begun| begun == *number)));
 }
 
-const BRANCHES: u32 = 200;
+const BRANCHES: u32 = 600;
 
 #[fiber]
 pub(super) async fn side(desk: Res<Desk>) -> anyhow::Result<Vec<u32>> {
@@ -156,7 +156,7 @@ async fn steps_side_by_side_killed_between_arrivals_repeat_none_that_has_arrived
         assert!(!arrived.is_empty());
     }
     let before = place.journal().len();
-    assert!(Worker::start("side", &place).end().success());
+    assert!(Worker::last("side", &place).end().success());
     assert!(after(&place.journal()[before..], "branch ").all(|branch| !arrived.contains(&branch)));
     let result = place.open().await.by_key::<side>("side").await.unwrap().wait().await.unwrap();
     assert_eq!(result, (0..BRANCHES).map(|n| n * n).collect::<Vec<_>>());
