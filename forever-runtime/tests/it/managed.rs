@@ -175,7 +175,7 @@ async fn what_has_ended_is_deleted_when_its_time_is_over_and_nothing_else_is() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let page = forever.fibers().await.unwrap();
-        page.fibers.into_iter().map(|f| f.id).collect::<Vec<_>>().join("")
+        page.fibers.into_iter().map(|f| f.id).collect::<String>()
     };
     assert_eq!(left(50).await, "axp");
     assert_eq!(left(30).await, "xp");

@@ -87,33 +87,33 @@ pub(super) fn delete(conn: &Connection, which: &Which, limit: u32) -> rusqlite::
 
 /// The `WHERE` of a filter, with its values in order.
 fn condition(which: &Which) -> (String, Vec<Box<dyn ToSql>>) {
-    let mut sql = String::from("1");
+    let mut terms = vec!["1".to_owned()];
     let mut values: Vec<Box<dyn ToSql>> = Vec::new();
     if !which.states.is_empty() {
         // Words of ours, so they can stand in the text; where all are of the index, SQLite has to be told so.
         let words: Vec<_> = which.states.iter().map(|s| format!("'{s}'")).collect();
-        sql += &format!(" AND f.state IN ({})", words.join(", "));
+        terms.push(format!("f.state IN ({})", words.join(", ")));
         if !which.states.contains(&FiberState::Completed) {
-            sql += " AND f.state <> 'completed'";
+            terms.push("f.state <> 'completed'".to_owned());
         }
     }
     for (column, value) in [("name", &which.name), ("class", &which.class), ("agent", &which.agent)] {
         if let Some(value) = value {
-            sql += &format!(" AND f.{column} = ?");
+            terms.push(format!("f.{column} = ?"));
             values.push(Box::new(value.clone()));
         }
     }
     if which.agent.is_some() {
-        sql += " AND f.agent IS NOT NULL";
+        terms.push("f.agent IS NOT NULL".to_owned());
     }
     if let Some(before) = which.ended_before_ms {
-        sql += " AND f.finished_ms < ?";
+        terms.push("f.finished_ms < ?".to_owned());
         values.push(Box::new(before));
     }
     if which.not_needed {
-        sql += " AND NOT EXISTS (SELECT 1 FROM fibers p WHERE p.seq = f.parent AND p.finished_ms IS NULL)";
+        terms.push("NOT EXISTS (SELECT 1 FROM fibers p WHERE p.seq = f.parent AND p.finished_ms IS NULL)".to_owned());
     }
-    (sql, values)
+    (terms.join(" AND "), values)
 }
 
 fn fiber_row(row: &Row<'_>) -> rusqlite::Result<FiberRow> {
@@ -410,7 +410,8 @@ pub(super) fn cancel(conn: &Connection, id: &str, reason: &str, now_ms: i64) -> 
 pub(super) fn again(conn: &Connection, id: &str, how: Again, now_ms: i64) -> rusqlite::Result<Asked<Unfinished>> {
     let Some(row) = find(conn, &Find::Id(id.to_owned()))? else { return Ok(Asked::Unknown) };
     let stopped = matches!(row.state, FiberState::Failed | FiberState::Parked | FiberState::Interrupted);
-    if !stopped && !(row.state == FiberState::Cancelled && how == Again::FromStart) {
+    let cancelled = row.state == FiberState::Cancelled && how == Again::FromStart;
+    if !(stopped || cancelled) {
         return Ok(Asked::Not(row.state));
     }
     conn.prepare_cached(
