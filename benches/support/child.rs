@@ -1,15 +1,18 @@
 //! What is measured, each in a process of its own.
 use std::io::Write;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
 
 use forever::prelude::*;
 use forever::{Durability, testing};
 
-use crate::usage::Usage;
+use crate::scale::{self, Scale};
+use crate::usage::{Spent, Usage, tell};
 
 /// The database of a run, in its folder.
-const DATABASE: &str = "bench.db";
+pub(crate) const DATABASE: &str = "bench.db";
 
 /// What a child process does.
 #[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
@@ -17,15 +20,28 @@ pub(crate) enum Work {
     /// Nothing: a process that starts.
     Start,
     /// So many commits of one row of so many bytes, with nothing around SQLite.
-    Floor { commits: u64, bytes: usize, power: bool },
-    /// So many fibers at once, of so many steps each.
-    Fibers { fibers: u64, steps: u64, power: bool },
+    Floor {
+        commits: u64,
+        bytes: usize,
+        power: bool,
+    },
+    /// So many fibers at once, of so many steps each; how long each checkpoint takes is measured if `timed`.
+    Fibers {
+        fibers: u64,
+        steps: u64,
+        power: bool,
+        timed: bool,
+    },
     /// One fiber without end; it stops, and waits to be killed, after so many steps of this process.
-    Endless { steps: u64, power: bool },
+    Endless {
+        steps: u64,
+        power: bool,
+    },
+    Scale(Scale),
 }
 
 /// The state of the fibers: 160 bytes that are different after each step.
-fn payload(step: u64) -> String {
+pub(crate) fn payload(step: u64) -> String {
     let mut state = step;
     let mut word = || {
         // SplitMix64.
@@ -39,26 +55,30 @@ fn payload(step: u64) -> String {
 
 /// A fiber that is nothing but steps.
 #[fiber]
-async fn work(probe: Res<Probe>, number: u64, steps: u64) -> anyhow::Result<String> {
+pub(crate) async fn work(probe: Res<Probe>, number: u64, steps: u64) -> anyhow::Result<String> {
     let mut state = payload(number);
     for step in 0..steps {
-        state = step!("work", probe.step(number + step).await);
+        state = step!("work", probe.step(number, step).await);
     }
     Ok(state)
 }
 
 /// What the steps do.
-struct Probe {
+pub(crate) struct Probe {
     passed: AtomicU64,
     stop_after: u64,
+    clock: Option<Arc<Latency>>,
 }
 
 impl Probe {
-    fn new(stop_after: u64) -> Self {
-        Probe { passed: AtomicU64::new(0), stop_after }
+    pub(crate) fn new(stop_after: u64) -> Self {
+        Probe { passed: AtomicU64::new(0), stop_after, clock: None }
     }
 
-    async fn step(&self, number: u64) -> String {
+    async fn step(&self, number: u64, step: u64) -> String {
+        if let Some(clock) = &self.clock {
+            clock.begins(number, step);
+        }
         if self.stop_after < u64::MAX {
             let passed = self.passed.fetch_add(1, Ordering::Relaxed);
             if passed == 0 {
@@ -69,12 +89,63 @@ impl Probe {
                 std::future::pending::<()>().await;
             }
         }
-        payload(number)
+        let state = payload(number + step);
+        if let Some(clock) = &self.clock {
+            clock.ends(number);
+        }
+        state
     }
 }
 
+/// How long checkpoints take: from the end of a step's body to the beginning of the next one's.
+struct Latency {
+    begun: Instant,
+    steps: u64,
+    /// When the last body of each fiber ended, in nanoseconds.
+    ended: Vec<AtomicU64>,
+    /// Nanoseconds of each checkpoint but the last of each fiber.
+    taken: Vec<AtomicU32>,
+}
+
+impl Latency {
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+    fn new(fibers: u64, steps: u64) -> Self {
+        let ended = (0..fibers).map(|_| AtomicU64::new(0)).collect();
+        Latency { begun: Instant::now(), steps, ended, taken: (0..fibers * (steps - 1)).map(|_| AtomicU32::new(0)).collect() }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn begins(&self, number: u64, step: u64) {
+        let (Some(ended), Some(before)) = (self.ended.get(place(number)), step.checked_sub(1)) else { return };
+        let taken = self.now() - ended.load(Ordering::Relaxed);
+        self.taken[place(number * (self.steps - 1) + before)].store(u32::try_from(taken).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+
+    fn ends(&self, number: u64) {
+        self.ended[place(number)].store(self.now(), Ordering::Relaxed);
+    }
+
+    /// The 50th and 99th of a hundred, and the longest, in microseconds.
+    fn percentiles_us(&self) -> [f64; 3] {
+        percentiles(self.taken.iter().map(|taken| f64::from(taken.load(Ordering::Relaxed)) / 1e3).collect())
+    }
+}
+
+/// The 50th and 99th of a hundred, and the greatest.
+pub(crate) fn percentiles(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_by(f64::total_cmp);
+    [50, 99, 100].map(|percent| values.get((values.len() * percent / 100).min(values.len().saturating_sub(1))).copied().unwrap_or(f64::NAN))
+}
+
+fn place(number: u64) -> usize {
+    usize::try_from(number).expect("it counts what is in memory")
+}
+
 /// Says something to the parent.
-fn say(word: &str) {
+pub(crate) fn say(word: &str) {
     println!("{word}");
     let _ = std::io::stdout().flush();
 }
@@ -96,8 +167,9 @@ pub(crate) fn run(work: Work, dir: &Path) -> anyhow::Result<()> {
             Ok(())
         }
         Work::Floor { commits, bytes, power } => floor(dir, commits, bytes, power),
-        Work::Fibers { fibers, steps, power } => many(dir, fibers, steps, power),
+        Work::Fibers { fibers, steps, power, timed } => many(dir, fibers, steps, power, timed),
         Work::Endless { steps, power } => endless(dir, steps, power),
+        Work::Scale(scale) => scale::run(scale, dir),
     }
 }
 
@@ -119,14 +191,18 @@ fn floor(dir: &Path, commits: u64, bytes: usize, power: bool) -> anyhow::Result<
     Ok(())
 }
 
+pub(crate) fn durability(power: bool) -> Durability {
+    if power { Durability::Power } else { Durability::Process }
+}
+
 async fn open(dir: &Path, power: bool, probe: Probe) -> anyhow::Result<Forever> {
-    let durability = if power { Durability::Power } else { Durability::Process };
-    Ok(Forever::builder().sqlite(dir.join(DATABASE)).durability(durability).resource(probe).fiber::<work>().open().await?)
+    Ok(Forever::builder().sqlite(dir.join(DATABASE)).durability(durability(power)).resource(probe).fiber::<work>().open().await?)
 }
 
 #[tokio::main]
-async fn many(dir: &Path, fibers: u64, steps: u64, power: bool) -> anyhow::Result<()> {
-    let forever = open(dir, power, Probe::new(u64::MAX)).await?;
+async fn many(dir: &Path, fibers: u64, steps: u64, power: bool, timed: bool) -> anyhow::Result<()> {
+    let clock = timed.then(|| Arc::new(Latency::new(fibers, steps)));
+    let forever = open(dir, power, Probe { clock: clock.clone(), ..Probe::new(u64::MAX) }).await?;
     let begun = Usage::now();
     let mut tasks = Vec::new();
     for number in 0..fibers {
@@ -136,9 +212,9 @@ async fn many(dir: &Path, fibers: u64, steps: u64, power: bool) -> anyhow::Resul
     for task in tasks {
         task.await??;
     }
-    begun.tell();
-    forever.close().await?;
-    Ok(())
+    let spent = begun.spent();
+    tell(&Spent { latency_us: clock.map(|clock| clock.percentiles_us()), ..spent });
+    Ok(forever.close().await?)
 }
 
 #[tokio::main]

@@ -51,17 +51,34 @@ impl Usage {
 
     /// Tells the parent, in one line, what was used up since.
     pub(crate) fn tell(&self) {
+        tell(&self.spent());
+    }
+
+    /// What was used up since; how long checkpoints took is measured elsewhere.
+    pub(crate) fn spent(&self) -> Spent {
         let now = Usage::now();
         let since = |now: Option<u64>, then: Option<u64>| Some(now? - then?);
-        let spent = Spent {
+        Spent {
             seconds: (now.at - self.at).as_secs_f64(),
             syncs: since(now.syncs, self.syncs),
             written: since(now.written, self.written),
             stored: since(now.stored, self.stored),
-        };
-        println!("{}", serde_json::to_string(&spent).expect("numbers are JSON"));
-        let _ = std::io::stdout().flush();
+            latency_us: None,
+        }
     }
+}
+
+/// Tells the parent something, in one line.
+pub(crate) fn tell(what: &impl serde::Serialize) {
+    println!("{}", serde_json::to_string(what).expect("numbers are JSON"));
+    let _ = std::io::stdout().flush();
+}
+
+/// How many bytes of this process are in memory.
+pub(crate) fn resident() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let kib: u64 = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok())?;
+    Some(kib * 1024)
 }
 
 /// What one run has used up.
@@ -71,4 +88,6 @@ pub(crate) struct Spent {
     pub(crate) syncs: Option<u64>,
     pub(crate) written: Option<u64>,
     pub(crate) stored: Option<u64>,
+    /// How many microseconds a checkpoint took: the 50th and 99th of a hundred, and the longest.
+    pub(crate) latency_us: Option<[f64; 3]>,
 }

@@ -14,7 +14,7 @@ use crate::fiber::frame::OpRecord;
 use crate::fiber::parts::{Beside, Changes};
 
 /// Runs every test over a store made by `make`, a new one for each.
-async fn conforms<S: Store + 'static, M: Future<Output = S>>(make: impl Fn() -> M) {
+pub(super) async fn conforms<S: Store + 'static, M: Future<Output = S>>(make: impl Fn() -> M) {
     accepts_once(&make().await).await;
     lists_what_has_not_ended_in_order(&make().await).await;
     replaces_snapshots_in_order_only(&make().await).await;

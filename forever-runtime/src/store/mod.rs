@@ -46,7 +46,7 @@ pub enum FiberState {
 }
 
 impl FiberState {
-    const ALL: [FiberState; 8] = [
+    pub(crate) const ALL: [FiberState; 8] = [
         FiberState::Pending,
         FiberState::Running,
         FiberState::Waiting,

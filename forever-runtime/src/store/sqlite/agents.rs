@@ -10,7 +10,7 @@ use crate::fiber::owner::AgentId;
 use crate::store::{AgentStore, LeftAwake, NewSchedule, Ran, ScheduleRow, Timing};
 
 /// A schedule that may be claimed, if its class is among the ones in the JSON array `?1`.
-const WAITS: &str = "next_ms IS NOT NULL AND running_ms IS NULL AND class IN (SELECT value FROM json_each(?1))";
+const WAITS: &str = "next_ms IS NOT NULL AND running_ms IS NULL AND +class IN (SELECT value FROM json_each(?1))";
 
 /// Whether one that has seen deaths is being tried alone.
 const SUSPECT_RUNS: &str = "EXISTS (SELECT 1 FROM schedules WHERE running_ms IS NOT NULL AND deaths > 1)";

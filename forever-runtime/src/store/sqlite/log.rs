@@ -10,13 +10,20 @@ use rusqlite::Connection;
 use rusqlite::hooks::Wal;
 use tracing::warn;
 
+use super::open::Durability;
 use crate::error::{Error, ErrorKind, Result};
 
 /// SQLite's own limit.
 const PAGES: u32 = 1000;
 
-/// At one page each, the shortest log that is copied.
-const COMMITS: u32 = 256;
+/// At one page each, the shortest log that is copied. Where no commit waits for the disk, the syncs of a copy are most of what
+/// commits cost, so that a log is only as short there as SQLite itself keeps it.
+fn shortest(durability: Durability) -> u32 {
+    match durability {
+        Durability::Power => 256,
+        Durability::Process => PAGES,
+    }
+}
 
 /// The log of one connection that writes.
 #[derive(Debug)]
@@ -25,13 +32,15 @@ pub(crate) struct Log {
     pages: Arc<AtomicU32>,
     /// Of these, how many were there when it was last copied.
     copied: u32,
+    /// After so many commits it is copied.
+    shortest: u32,
     commits: u32,
     seen: u32,
 }
 
 impl Log {
     /// Takes over from SQLite's own rule.
-    pub(crate) fn watch(conn: &mut Connection) -> Result<Self> {
+    pub(crate) fn watch(conn: &mut Connection, durability: Durability) -> Result<Self> {
         let pages = Arc::new(AtomicU32::new(0));
         let told = Arc::clone(&pages);
         let hook = move |_: &mut Wal, pages| {
@@ -39,7 +48,7 @@ impl Log {
             Ok(())
         };
         conn.wal_hook(Some(hook)).map_err(|e| Error::new(ErrorKind::Store, "failed to watch the write-ahead log").because(e))?;
-        Ok(Log { pages, copied: 0, commits: 0, seen: 0 })
+        Ok(Log { pages, copied: 0, shortest: shortest(durability), commits: 0, seen: 0 })
     }
 
     /// Copies the log if it has become long.
@@ -53,7 +62,7 @@ impl Log {
         }
         self.seen = pages;
         self.commits += 1;
-        if self.commits < COMMITS && pages.saturating_sub(self.copied) < PAGES {
+        if self.commits < self.shortest && pages.saturating_sub(self.copied) < PAGES {
             return;
         }
         // A reader may keep part of the log from being copied. It is tried again when as much has been added.
@@ -69,14 +78,14 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::sqlite::{Durability, open};
+    use crate::store::sqlite::open;
 
     /// The length of the log in bytes after each of `commits` updates of a row to `bytes` bytes.
-    fn lengths(commits: usize, bytes: usize) -> Vec<u64> {
+    fn lengths(commits: usize, bytes: usize, durability: Durability) -> Vec<u64> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
         let mut conn = open::writer(&path, Durability::Process).unwrap();
-        let mut log = Log::watch(&mut conn).unwrap();
+        let mut log = Log::watch(&mut conn, durability).unwrap();
         conn.execute_batch("CREATE TABLE t (id INTEGER PRIMARY KEY, data TEXT); INSERT INTO t VALUES (1, '')").unwrap();
         (0..commits)
             .map(|n| {
@@ -89,13 +98,13 @@ mod tests {
 
     #[test]
     fn the_log_of_small_commits_stays_at_256_of_them() {
-        let longest = *lengths(2000, 100).iter().max().unwrap();
+        let longest = *lengths(2000, 100, Durability::Power).iter().max().unwrap();
         assert!(longest < 300 * 4120, "{longest}");
     }
 
     #[test]
     fn the_log_of_large_commits_stays_at_1000_pages() {
-        let longest = *lengths(300, 60_000).iter().max().unwrap();
+        let longest = *lengths(300, 60_000, Durability::Process).iter().max().unwrap();
         assert!((900 * 4120..1100 * 4120).contains(&longest), "{longest}");
     }
 }

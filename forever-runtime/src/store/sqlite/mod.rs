@@ -4,6 +4,8 @@ mod beside;
 mod lock;
 mod log;
 mod open;
+#[cfg(test)]
+mod plans;
 mod rows;
 mod schema;
 mod worker;
@@ -42,17 +44,17 @@ impl Sqlite {
         let (at, also_at): (PathBuf, PathBuf) = (path.clone(), path);
         let writer = Worker::start("forever-writer", move || {
             let mut conn = open::writer(&at, durability)?;
-            Ok(Held { log: Some(log::Log::watch(&mut conn)?), conn, kept: lock })
+            Ok(Held { log: Some(log::Log::watch(&mut conn, durability)?), conn, kept: lock })
         })?;
         let writer = opened(writer).await?;
         let reader = Worker::start("forever-reader", move || Ok(Held { conn: open::reader(&also_at)?, log: None, kept: () }))?;
-        Ok(Sqlite { reader: Some(opened(reader).await?), writer })
+        Ok(Sqlite { reader: Some(opened(reader).await?), writer: writer.answers_soon(durability == Durability::Process) })
     }
 
     /// Opens a database that lives as long as the store.
     pub(crate) async fn in_memory() -> Result<Self> {
         let writer = Worker::start("forever-writer", || Ok(Held { conn: open::in_memory()?, log: None, kept: () }))?;
-        Ok(Sqlite { reader: None, writer: opened(writer).await? })
+        Ok(Sqlite { reader: None, writer: opened(writer).await?.answers_soon(true) })
     }
 
     async fn read<T, F>(&self, what: &'static str, work: F) -> Result<T>
@@ -278,7 +280,7 @@ impl Store for Sqlite {
                     agents::close(c)?;
                     c.execute(
                         "UPDATE fibers SET state = 'interrupted', reason = 'the runtime was closed', changed_ms = ?1
-                         WHERE finished_ms IS NULL AND state = 'running'",
+                         WHERE state <> 'completed' AND state = 'running'",
                         params![now_ms],
                     )
                     .map(drop)

@@ -230,20 +230,4 @@ mod tests {
         let why = set(&conn, "synchronous", 77).unwrap().unwrap_err();
         assert!(why.starts_with("`synchronous` stays "), "{why}");
     }
-
-    #[test]
-    fn what_is_done_often_uses_an_index() {
-        let conn = in_memory().unwrap();
-        for (sql, index) in [
-            ("SELECT seq FROM fibers WHERE state <> 'completed' AND state IN ('pending', 'running') AND seq > 1", "fibers_open"),
-            ("SELECT seq FROM fibers WHERE state <> 'completed' AND state = 'running'", "fibers_open"),
-            ("SELECT seq FROM fibers WHERE id = ''", "sqlite_autoindex_fibers_1"),
-            ("SELECT seq FROM fibers WHERE key = ''", "sqlite_autoindex_fibers_2"),
-            ("UPDATE snapshots SET data = '' WHERE fiber = 1 AND number = 1", "INTEGER PRIMARY KEY"),
-            ("DELETE FROM ops WHERE fiber = 1", "PRIMARY KEY"),
-        ] {
-            let plan: String = conn.query_row(&format!("EXPLAIN QUERY PLAN {sql}"), (), |r| r.get(3)).unwrap();
-            assert!(plan.contains(index), "{sql}: {plan}");
-        }
-    }
 }

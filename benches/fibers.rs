@@ -1,0 +1,162 @@
+//! What many fibers cost: steps per second against the floor of the same disk in the same run, the latency of checkpoints under
+//! that load, memory, sleeping and finished fibers, recovery of many, and bytes written.
+//!
+//! ```text
+//! cargo bench --bench fibers              # two or three minutes
+//! cargo bench --bench fibers -- --quick   # some seconds, rough
+//! cargo bench --bench fibers -- --only steps
+//! ```
+//!
+//! The parts are `steps`, `trivial`, `memory`, `sleeping`, `finished`, `recovery` and `bytes`. Prints one `key=value` a line, as
+//! `checkpoint` does; docs/performance.md explains each.
+#![forbid(unsafe_code)]
+
+#[path = "support/child.rs"]
+mod child;
+#[path = "support/report.rs"]
+mod report;
+#[path = "support/scale.rs"]
+mod scale;
+#[path = "support/usage.rs"]
+mod usage;
+
+use child::Work;
+use report::{Args, Children, Sum, median, print_load};
+use scale::{Figures, Scale};
+
+fn main() -> anyhow::Result<()> {
+    let Some(args) = Args::read()? else { return Ok(()) };
+    let dir = args.folder("fibers-")?;
+    let bench = Bench { quick: args.quick, rounds: if args.quick { 1 } else { 3 }, children: Children::new(dir.path()) };
+    print_load("before");
+    for (name, run) in bench.parts() {
+        if args.wants(name) {
+            run(&bench)?;
+        }
+    }
+    print_load("after");
+    Ok(())
+}
+
+struct Bench<'a> {
+    quick: bool,
+    rounds: usize,
+    children: Children<'a>,
+}
+
+type Part<'a> = (&'static str, fn(&Bench<'a>) -> anyhow::Result<()>);
+
+impl<'a> Bench<'a> {
+    fn parts(&self) -> [Part<'a>; 7] {
+        [
+            ("steps", Self::steps),
+            ("trivial", Self::trivial),
+            ("memory", Self::memory),
+            ("sleeping", Self::sleeping),
+            ("finished", Self::finished),
+            ("recovery", Self::recovery),
+            ("bytes", Self::bytes),
+        ]
+    }
+
+    /// `all`, or a few of them for a quick look.
+    fn some(&self, all: u64) -> u64 {
+        if self.quick { all / 10 } else { all }
+    }
+
+    /// 1, 10, 100 and 1 000 fibers at once, each round right after its floor.
+    fn steps(&self) -> anyhow::Result<()> {
+        let (bytes, commits) = (child::snapshot_bytes(), self.some(5_000));
+        println!("rounds={}\nsnapshot_bytes={bytes}", self.rounds);
+        for (name, power) in [("power", true), ("process", false)] {
+            for (fibers, steps) in [(1, 5_000), (10, 2_000), (100, 500), (1_000, 100)] {
+                let steps = self.some(steps);
+                let (mut floors, mut runs) = (Vec::new(), Vec::new());
+                for _ in 0..self.rounds {
+                    floors.push(self.children.measure(Work::Floor { commits, bytes, power })?);
+                    runs.push(self.children.measure(Work::Fibers { fibers, steps, power, timed: true })?);
+                }
+                let (floor, run) = (Sum::of(&floors, commits), Sum::of(&runs, fibers * steps));
+                println!("{name}_{fibers}_floor_commits_per_second={:.0}", floor.each_second);
+                run.print(&format!("{name}_{fibers}"), "step");
+                println!("{name}_{fibers}_to_floor={:.2}", run.each_second / floor.each_second);
+            }
+        }
+        Ok(())
+    }
+
+    /// Fibers without a step, one after the other and many at once.
+    fn trivial(&self) -> anyhow::Result<()> {
+        for (name, power) in [("power", true), ("process", false)] {
+            for (at_once, fibers) in [(1, 1_000), (1_000, 20_000)] {
+                let fibers = self.some(fibers);
+                let work = Work::Scale(Scale::Trivial { fibers, at_once, power });
+                let runs = (0..self.rounds).map(|_| self.children.measure(work)).collect::<Result<Vec<_>, _>>()?;
+                Sum::of(&runs, fibers).print(&format!("{name}_trivial_{at_once}_at_once"), "fiber");
+            }
+        }
+        Ok(())
+    }
+
+    fn memory(&self) -> anyhow::Result<()> {
+        self.figures("standing_fiber", Scale::Standing { fibers: self.some(20_000) })
+    }
+
+    /// A hundred thousand fibers that sleep, of which ten thousand wake up in ten seconds.
+    fn sleeping(&self) -> anyhow::Result<()> {
+        let dir = tempfile::tempdir_in(self.children.dir)?;
+        let (fibers, due) = (self.some(100_000), self.some(10_000));
+        println!("sleeping_fibers={fibers}\nsleeping_fibers_due={due}");
+        self.figures_in("sleeping_fiber", Scale::FallAsleep { fibers, due }, dir.path())?;
+        self.figures_in("sleeping", Scale::Awake { due }, dir.path())
+    }
+
+    /// A million finished fibers, and none.
+    fn finished(&self) -> anyhow::Result<()> {
+        let dir = tempfile::tempdir_in(self.children.dir)?;
+        let steps = self.some(4_000);
+        self.figures("beside_none", Scale::Beside { steps })?;
+        let fibers = self.some(1_000_000);
+        self.figures_in("finished", Scale::Finished { fibers }, dir.path())?;
+        println!("finished_fibers={fibers}");
+        self.figures_in("beside_finished", Scale::Beside { steps }, dir.path())
+    }
+
+    /// From the start of a process to the first, and to every, step of what a killed one has left.
+    fn recovery(&self) -> anyhow::Result<()> {
+        for fibers in [1, 1_000] {
+            let dir = tempfile::tempdir_in(self.children.dir)?;
+            let work = Work::Scale(Scale::Crowd { fibers });
+            let killed = || self.children.killed_at(work, dir.path(), ["step", "all"]);
+            killed()?;
+            let rounds = if self.quick { 1 } else { 9 };
+            let times = (0..rounds).map(|_| killed()).collect::<Result<Vec<_>, _>>()?;
+            println!("recovery_of_{fibers}_first_step_ms={:.1}", median(times.iter().map(|t| t[0]).collect()));
+            println!("recovery_of_{fibers}_all_ms={:.1}", median(times.iter().map(|t| t[1]).collect()));
+        }
+        Ok(())
+    }
+
+    /// What a step writes beside a value that stays the same.
+    fn bytes(&self) -> anyhow::Result<()> {
+        let steps = self.some(1_000);
+        for bytes in [0, 20_000] {
+            let runs = [self.children.measure(Work::Scale(Scale::Ballast { bytes, steps }))?];
+            Sum::of(&runs, steps).print(&format!("beside_{bytes}_bytes"), "step");
+        }
+        Ok(())
+    }
+
+    fn figures(&self, name: &str, scale: Scale) -> anyhow::Result<()> {
+        let dir = tempfile::tempdir_in(self.children.dir)?;
+        self.figures_in(name, scale, dir.path())
+    }
+
+    fn figures_in(&self, name: &str, scale: Scale, dir: &std::path::Path) -> anyhow::Result<()> {
+        let figures: Figures = self.children.measure_in(Work::Scale(scale), dir)?;
+        for (figure, value) in figures {
+            println!("{name}_{figure}={value:.1}");
+        }
+        Ok(())
+    }
+}

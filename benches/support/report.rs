@@ -1,0 +1,182 @@
+//! Children that measure, and what is printed of what they have used up.
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+
+use crate::child::{self, Work};
+use crate::usage::{Spent, SyncCounter};
+
+/// Tells a child process what to do.
+const WORK: &str = "--work";
+
+/// What a benchmark was started with.
+pub(crate) struct Args {
+    pub(crate) quick: bool,
+    /// The part to run, if not all of them.
+    only: Option<String>,
+    dir: PathBuf,
+}
+
+impl Args {
+    /// `None` in a child, whose work is then done.
+    pub(crate) fn read() -> anyhow::Result<Option<Self>> {
+        let args: Vec<String> = std::env::args().skip(1).collect();
+        let value = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1));
+        let dir = value("--dir").map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
+        if let Some(work) = value(WORK) {
+            child::run(serde_json::from_str(work)?, &dir)?;
+            return Ok(None);
+        }
+        // `cargo test --benches` runs this without `--bench`, to see that it works.
+        let quick = args.iter().any(|arg| arg == "--quick") || !args.iter().any(|arg| arg == "--bench");
+        std::fs::create_dir_all(&dir)?;
+        Ok(Some(Args { quick, only: value("--only").cloned(), dir }))
+    }
+
+    /// A folder for the databases, which goes when it is dropped.
+    pub(crate) fn folder(&self, prefix: &str) -> anyhow::Result<tempfile::TempDir> {
+        Ok(tempfile::Builder::new().prefix(prefix).tempdir_in(&self.dir)?)
+    }
+
+    /// Whether a part is to be run.
+    pub(crate) fn wants(&self, part: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| only == part)
+    }
+}
+
+/// Starts children.
+pub(crate) struct Children<'a> {
+    pub(crate) syncs: SyncCounter,
+    pub(crate) dir: &'a Path,
+}
+
+impl<'a> Children<'a> {
+    pub(crate) fn new(dir: &'a Path) -> Self {
+        Children { syncs: SyncCounter::build(dir), dir }
+    }
+
+    fn command(&self, work: Work, dir: &Path) -> anyhow::Result<Command> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg(WORK).arg(serde_json::to_string(&work)?).arg("--dir").arg(dir).stdout(Stdio::piped());
+        self.syncs.count(&mut command);
+        Ok(command)
+    }
+
+    /// Lets a child do its work in a folder of its own.
+    pub(crate) fn measure(&self, work: Work) -> anyhow::Result<Spent> {
+        let dir = tempfile::tempdir_in(self.dir)?;
+        self.measure_in(work, dir.path())
+    }
+
+    /// The same in a folder where another child may have left something.
+    pub(crate) fn measure_in<T: serde::de::DeserializeOwned>(&self, work: Work, dir: &Path) -> anyhow::Result<T> {
+        let output = self.command(work, dir)?.output()?;
+        ensure!(output.status.success(), "{work:?} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    /// How many milliseconds it takes until a child has said each of the words; kills it then.
+    pub(crate) fn killed_at<const N: usize>(&self, work: Work, dir: &Path, words: [&str; N]) -> anyhow::Result<[f64; N]> {
+        let mut running = Running::start(&mut self.command(work, dir)?)?;
+        let mut times = [0.0; N];
+        for (time, word) in times.iter_mut().zip(words) {
+            *time = running.wait_for(word)?;
+        }
+        running.kill()?;
+        Ok(times)
+    }
+}
+
+/// A child that runs until it is killed.
+struct Running {
+    child: Child,
+    begun: Instant,
+    words: BufReader<std::process::ChildStdout>,
+}
+
+impl Running {
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+    fn start(command: &mut Command) -> anyhow::Result<Self> {
+        let begun = Instant::now();
+        let mut child = command.spawn()?;
+        let words = BufReader::new(child.stdout.take().context("it was asked for")?);
+        Ok(Running { child, begun, words })
+    }
+
+    /// Waits for a word; gives the milliseconds since the start.
+    fn wait_for(&mut self, word: &str) -> anyhow::Result<f64> {
+        let mut line = String::new();
+        self.words.read_line(&mut line)?;
+        let taken = self.begun.elapsed();
+        ensure!(line.trim_end() == word, "expected `{word}`, got `{line}`");
+        Ok(ms(taken))
+    }
+
+    /// SIGKILL, where there is one.
+    fn kill(mut self) -> anyhow::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+/// What several runs used up for each step.
+pub(crate) struct Sum {
+    pub(crate) each_second: f64,
+    syncs: Option<f64>,
+    written: Option<f64>,
+    stored: Option<f64>,
+    latency_us: Option<[f64; 3]>,
+}
+
+impl Sum {
+    pub(crate) fn of(runs: &[Spent], steps: u64) -> Self {
+        let steps = float(steps);
+        let each = |what: fn(&Spent) -> Option<u64>| {
+            let each: Option<Vec<f64>> = runs.iter().map(|run| Some(float(what(run)?) / steps)).collect();
+            each.map(median)
+        };
+        let latencies: Option<Vec<[f64; 3]>> = runs.iter().map(|run| run.latency_us).collect();
+        Sum {
+            each_second: median(runs.iter().map(|run| steps / run.seconds).collect()),
+            syncs: each(|run| run.syncs),
+            written: each(|run| run.written),
+            stored: each(|run| run.stored),
+            latency_us: latencies.map(|all| std::array::from_fn(|n| median(all.iter().map(|one| one[n]).collect()))),
+        }
+    }
+
+    pub(crate) fn print(&self, name: &str, unit: &str) {
+        let known = |value: Option<f64>, digits: usize| value.map_or("unknown".to_owned(), |value| format!("{value:.digits$}"));
+        println!("{name}_{unit}s_per_second={:.0}", self.each_second);
+        println!("{name}_fsyncs_per_{unit}={}", known(self.syncs, 4));
+        println!("{name}_bytes_written_per_{unit}={}", known(self.written, 0));
+        println!("{name}_bytes_to_disk_per_{unit}={}", known(self.stored, 0));
+        for (percentile, us) in ["p50", "p99", "max"].into_iter().zip(self.latency_us.into_iter().flatten()) {
+            println!("{name}_checkpoint_{percentile}_us={us:.0}");
+        }
+    }
+}
+
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+pub(crate) fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+/// The load of the machine over the last minute, where it says.
+pub(crate) fn print_load(when: &str) {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    println!("load_{when}={}", load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown"));
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+pub(crate) fn float(count: u64) -> f64 {
+    count as f64
+}

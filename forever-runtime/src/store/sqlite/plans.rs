@@ -1,0 +1,140 @@
+//! How SQLite carries out the statements: with an index, however many rows there are.
+//!
+//! What is looked at is what was run, not copies of it: a trace on the connection takes down the text of every statement while the
+//! tests that every store passes are run, and then each is explained.
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use rusqlite::Connection;
+use rusqlite::trace::{TraceEvent, TraceEventCodes};
+
+use super::worker::{Held, Worker};
+use super::{Sqlite, open, opened};
+use crate::store::conformance::conforms;
+use crate::store::{FiberState, Store, Which};
+
+/// The statements that were run.
+#[derive(Clone, Default)]
+struct Seen(Arc<Mutex<BTreeSet<String>>>);
+
+impl Seen {
+    /// A store of which every statement is taken down.
+    async fn store(&self) -> Sqlite {
+        let seen = self.clone();
+        let writer = Worker::start("traced", move || {
+            let mut conn = open::in_memory()?;
+            let take_down = move |event: TraceEvent<'_>| {
+                if let TraceEvent::Stmt(statement, _) = event {
+                    seen.0.lock().unwrap().insert(statement.sql().into_owned());
+                }
+            };
+            conn.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(take_down)).unwrap();
+            Ok(Held { conn, log: None, kept: () })
+        });
+        Sqlite { reader: None, writer: opened(writer.unwrap()).await.unwrap() }
+    }
+
+    /// Those that have this in their text.
+    fn with(&self, text: &str) -> Vec<String> {
+        self.0.lock().unwrap().iter().filter(|sql| sql.contains(text)).cloned().collect()
+    }
+}
+
+/// One line for each step of a plan.
+fn plan(conn: &Connection, sql: &str) -> Vec<String> {
+    let mut explain = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    for n in 1..=explain.parameter_count() {
+        explain.raw_bind_parameter(n, 0).unwrap();
+    }
+    let mut rows = explain.raw_query();
+    let mut lines = Vec::new();
+    while let Some(row) = rows.next().unwrap() {
+        lines.push(row.get(3).unwrap());
+    }
+    lines
+}
+
+#[tokio::test]
+async fn every_statement_uses_an_index() {
+    let seen = Seen::default();
+    conforms(|| seen.store()).await;
+    let conn = open::in_memory().unwrap();
+    let statements = seen.with("");
+    for (operation, text) in [
+        ("accept", "INSERT INTO fibers"),
+        ("accept", "INSERT INTO snapshots"),
+        ("enter", "UPDATE fibers SET state = 'running'"),
+        ("checkpoint", "UPDATE snapshots SET number = ?2"),
+        ("end", "SELECT cancel,"),
+        ("end", "finished_ms = ?5 WHERE seq = ?1"),
+        ("end", "DELETE FROM snapshots"),
+        ("wake", "UPDATE fibers SET state = 'pending', changed_ms"),
+        ("wait", "INTO waits"),
+        ("take_due", "WHERE due_ms <= ?1"),
+        ("next_due", "SELECT min(due_ms)"),
+        ("unfinished", "UNION ALL"),
+        ("recover", "SET deaths = deaths + 1 WHERE fiber IN"),
+        ("close", "reason = 'the runtime was closed'"),
+        ("load", "SELECT f.args"),
+        ("delete", "DELETE FROM fibers WHERE seq IN"),
+        ("send", "INSERT INTO messages"),
+    ] {
+        assert!(statements.iter().any(|sql| sql.contains(text)), "{operation} was not run: {text}");
+    }
+    let slow: Vec<_> = statements.iter().filter_map(|sql| slow(&conn, sql)).collect();
+    assert!(slow.is_empty(), "{}", slow.join("\n\n"));
+}
+
+#[tokio::test]
+async fn lists_of_a_state_or_an_agent_and_retention_use_an_index() {
+    let seen = Seen::default();
+    let store = seen.store().await;
+    let conn = open::in_memory().unwrap();
+    seen.0.lock().unwrap().clear();
+    for state in FiberState::ALL {
+        let which = Which { states: vec![state], ..Which::default() };
+        store.list(which.clone(), 0, 10).await.unwrap();
+        let of = |name: Option<&str>| Which { class: Some("Chat".into()), agent: name.map(str::to_owned), ..which.clone() };
+        store.list(of(Some("ada")), 0, 10).await.unwrap();
+        store.list(Which { states: Vec::new(), ..of(Some("ada")) }, 0, 10).await.unwrap();
+        if state.is_final() {
+            store.delete(Which { ended_before_ms: Some(1), not_needed: true, ..which }, 10).await.unwrap();
+        }
+    }
+    store.list(Which::default(), 0, 10).await.unwrap();
+    let statements = seen.with("fibers");
+    assert_eq!(statements.len(), 8 + 8 + 1 + 3 + 1, "{statements:#?}");
+    let slow: Vec<_> = statements.iter().filter_map(|sql| slow(&conn, sql)).collect();
+    assert!(slow.is_empty(), "{}", slow.join("\n\n"));
+}
+
+/// The plan of a statement that looks at more rows than it is asked for.
+fn slow(conn: &Connection, sql: &str) -> Option<String> {
+    let lines = plan(conn, sql);
+    let all = || format!("{sql}\n    {}", lines.join("\n    "));
+    let slow = |line: &String| {
+        let few = NO_ROWS_OF_OURS.iter().chain(&ONLY_WHAT_IS_ASKED_FOR).any(|few| line.starts_with("SCAN ") && line.contains(few));
+        let allowed = ALLOWED.iter().any(|(part, step)| sql.contains(part) && line.starts_with(step));
+        (line.starts_with("SCAN ") || line.contains("TEMP B-TREE") || line.contains("AUTOMATIC")) && !few && !allowed
+    };
+    lines.iter().any(slow).then(all)
+}
+
+/// What a scan may be of: rows that are not of a table.
+const NO_ROWS_OF_OURS: [&str; 4] = ["SCAN CONSTANT ROW", "SCAN json_each", "SCAN b", "SCAN (subquery"];
+
+/// Indexes that have in them only what such a statement wants: what is awake, what runs, what is due.
+const ONLY_WHAT_IS_ASKED_FOR: [&str; 3] = ["agents_awake", "schedules_running", "waits_due"];
+
+/// What is sorted or looked through all the same, by a part of the statement.
+const ALLOWED: [(&str, &str); 5] = [
+    // The fibers below one, in the order of their numbers.
+    ("WITH RECURSIVE below", "USE TEMP B-TREE FOR ORDER BY"),
+    // The schedules of one agent.
+    ("FROM schedules WHERE class = ?1 AND agent = ?2", "USE TEMP B-TREE FOR ORDER BY"),
+    // A list of several states, which few ask for.
+    ("f.state IN ('running', 'failed')", "USE TEMP B-TREE FOR ORDER BY"),
+    // The agents that are awake when a runtime opens, and the schedules of classes that it does not know; once.
+    ("heartbeat_ms IS NOT NULL ORDER BY", "USE TEMP B-TREE"),
+    ("WHERE class NOT IN", "SCAN schedules"),
+];
