@@ -179,7 +179,7 @@ async fn the_end_of_a_sleep_is_fixed_once_over_restarts() {
     let forever = scene.open().await;
     let handle = forever.handle::<reminder>("a");
     assert_eq!(handle.status().await.unwrap().state, FiberState::Waiting);
-    scene.clock.advance(HOUR * 6 - MINUTE / 2);
+    scene.clock.advance(HOUR * 5 + MINUTE * 59 + MINUTE / 2);
     // The timer has looked at the time, and sleeps for what is left.
     while scene.clock.next_sleeper() != Some(MINUTE / 2) {
         tokio::task::yield_now().await;
