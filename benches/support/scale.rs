@@ -174,7 +174,7 @@ impl Bell {
         Bell { clock: Arc::new(Shifted { system: SystemClock::new(), ahead }), late_ms: Arc::default() }
     }
 
-    async fn rings(&self, at_ms: u64) -> u64 {
+    fn rings(&self, at_ms: u64) -> u64 {
         let late = self.clock.now().duration_since(UNIX_EPOCH + Duration::from_millis(at_ms)).unwrap_or_default();
         self.late_ms.send_modify(|all| all.push(ms(late)));
         at_ms
@@ -190,7 +190,7 @@ impl Bell {
 async fn sleeper(bell: Res<Bell>, number: u64, at_ms: u64) -> anyhow::Result<u64> {
     let state = payload(number);
     sleep_until!(UNIX_EPOCH + Duration::from_millis(at_ms));
-    let at = step!("wakes", bell.rings(at_ms).await);
+    let at = step!("wakes", bell.rings(at_ms));
     Ok(at + state.len() as u64)
 }
 
@@ -210,7 +210,7 @@ async fn fall_asleep(dir: &Path, fibers: u64, due: u64) -> anyhow::Result<()> {
 
 async fn awake(dir: &Path, due: u64) -> anyhow::Result<()> {
     let now = SystemClock::new().now().duration_since(UNIX_EPOCH)?;
-    let bell = Bell::new(Duration::from_millis(DUE_MS) - EARLY - now);
+    let bell = Bell::new(Duration::from_millis(DUE_MS).saturating_sub(EARLY).saturating_sub(now));
     let before = resident();
     let (forever, open_ms) = timed(bell.open(dir, true)).await?;
     let after_open = grown(before);

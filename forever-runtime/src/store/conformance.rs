@@ -486,7 +486,7 @@ async fn lists_by_page_and_deletes_what_has_ended(store: &impl Store) {
     }
     let list = async |which: Which, after, limit| {
         let rows = store.list(which, after, limit).await.unwrap();
-        (rows.iter().map(|r| r.id.clone()).collect::<Vec<_>>().join(""), rows.last().map_or(0, |r| r.seq))
+        (rows.iter().map(|r| r.id.clone()).collect::<String>(), rows.last().map_or(0, |r| r.seq))
     };
     let (first, after) = list(Which::default(), Seq::MIN, 3).await;
     assert_eq!((first.as_str(), list(Which::default(), after, 3).await.0.as_str()), ("abc", "de"));
