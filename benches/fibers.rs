@@ -29,7 +29,7 @@ fn main() -> anyhow::Result<()> {
     let dir = args.folder("fibers-")?;
     let bench = Bench { quick: args.quick, rounds: if args.quick { 1 } else { 3 }, children: Children::new(dir.path()) };
     print_load("before");
-    for (name, run) in bench.parts() {
+    for (name, run) in Bench::parts() {
         if args.wants(name) {
             run(&bench)?;
         }
@@ -47,7 +47,7 @@ struct Bench<'a> {
 type Part<'a> = (&'static str, fn(&Bench<'a>) -> anyhow::Result<()>);
 
 impl<'a> Bench<'a> {
-    fn parts(&self) -> [Part<'a>; 7] {
+    fn parts() -> [Part<'a>; 7] {
         [
             ("steps", Self::steps),
             ("trivial", Self::trivial),
@@ -137,12 +137,17 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// What a step writes beside a value that stays the same.
+    /// What a step writes beside a value that stays the same, and at the tenth and the thousandth message of a transcript.
     fn bytes(&self) -> anyhow::Result<()> {
         let steps = self.some(1_000);
         for bytes in [0, 20_000] {
             let runs = [self.children.measure(Work::Scale(Scale::Ballast { bytes, steps }))?];
             Sum::of(&runs, steps).print(&format!("beside_{bytes}_bytes"), "step");
+        }
+        for messages in [10, 100, 1_000] {
+            let tenth = messages / 10;
+            let runs = [self.children.measure(Work::Scale(Scale::Transcript { messages }))?];
+            Sum::of(&runs, tenth).print(&format!("transcript_of_{messages}"), "step");
         }
         Ok(())
     }
