@@ -143,7 +143,13 @@ impl Live {
     /// Tells those who wait for a fiber that the store knows something new of it.
     pub(crate) fn tell(&self, id: &str) {
         if let Some(entry) = self.get(id) {
-            entry.phase.send_if_modified(|phase| !matches!(phase, Phase::Running));
+            entry.phase.send_if_modified(|phase| {
+                let told = !matches!(phase, Phase::Running);
+                if told {
+                    *phase = Phase::Away;
+                }
+                told
+            });
         }
     }
 
