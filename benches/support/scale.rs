@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use anyhow::Context;
 use forever::prelude::*;
-use forever::{Builder, Clock, Retention, SystemClock};
+use forever::{Builder, Clock, Log, Retention, SystemClock};
 use tokio::sync::{Semaphore, watch};
 
 use crate::child::{DATABASE, Probe, durability, payload, percentiles, say, work};
@@ -30,6 +31,8 @@ pub(crate) enum Scale {
     Crowd { fibers: u64 },
     /// So many steps of a fiber with a local of so many bytes that stays the same.
     Ballast { bytes: usize, steps: u64 },
+    /// A transcript in a `Log` that grows by a message of 170 bytes at each step; what its last tenth has used up.
+    Transcript { messages: u64 },
 }
 
 /// Figures by name.
@@ -46,6 +49,7 @@ pub(crate) async fn run(scale: Scale, dir: &Path) -> anyhow::Result<()> {
         Scale::Beside { steps } => beside(dir, steps).await,
         Scale::Crowd { fibers } => crowd(dir, fibers).await,
         Scale::Ballast { bytes, steps } => ballast_fiber(dir, bytes, steps).await,
+        Scale::Transcript { messages } => transcript_fiber(dir, messages).await,
     }
 }
 
@@ -303,5 +307,40 @@ async fn ballast_fiber(dir: &Path, bytes: usize, steps: u64) -> anyhow::Result<(
     let begun = Usage::now();
     forever.run(carry(bytes, steps)).await?;
     begun.tell();
+    Ok(forever.close().await?)
+}
+
+/// Looks at what has been used up when the last tenth of the messages begins.
+#[derive(Clone)]
+struct Meter {
+    from: u64,
+    begun: Arc<std::sync::Mutex<Option<Usage>>>,
+}
+
+impl Meter {
+    async fn message(&self, number: u64) -> String {
+        if number == self.from {
+            *self.begun.lock().expect("nobody panics with it") = Some(Usage::now());
+        }
+        let text = payload(number);
+        format!("{text}{}", &text[..170 - text.len()])
+    }
+}
+
+#[fiber]
+async fn transcript(meter: Res<Meter>, messages: u64) -> anyhow::Result<usize> {
+    let mut transcript = Log::new();
+    for number in 0..messages {
+        let message = step!("message", meter.message(number).await);
+        transcript.push(message);
+    }
+    Ok(transcript.len())
+}
+
+async fn transcript_fiber(dir: &Path, messages: u64) -> anyhow::Result<()> {
+    let meter = Meter { from: messages - messages / 10, begun: Arc::default() };
+    let forever = builder(dir, true).resource(meter.clone()).fiber::<transcript>().open().await?;
+    forever.run(transcript(messages)).await?;
+    meter.begun.lock().expect("nobody panics with it").as_ref().context("it has come so far")?.tell();
     Ok(forever.close().await?)
 }

@@ -179,7 +179,7 @@ async fn finished_fibers_are_not_looked_at() {
 #[test]
 fn a_thousand_killed_fibers_are_recovered_at_once() {
     let (_folder, path) = place();
-    child("stand", &path);
+    let _ = child("stand", &path);
     let figure = child("stand", &path);
     assert!(figure("all_ms") < 2_000, "{}", figure("all_ms"));
 }
