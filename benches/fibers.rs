@@ -29,7 +29,7 @@ fn main() -> anyhow::Result<()> {
     let dir = args.folder("fibers-")?;
     let bench = Bench { quick: args.quick, rounds: if args.quick { 1 } else { 3 }, children: Children::new(dir.path()) };
     print_load("before");
-    for (name, run) in bench.parts() {
+    for (name, run) in Bench::parts() {
         if args.wants(name) {
             run(&bench)?;
         }
@@ -47,7 +47,7 @@ struct Bench<'a> {
 type Part<'a> = (&'static str, fn(&Bench<'a>) -> anyhow::Result<()>);
 
 impl<'a> Bench<'a> {
-    fn parts(&self) -> [Part<'a>; 7] {
+    fn parts() -> [Part<'a>; 7] {
         [
             ("steps", Self::steps),
             ("trivial", Self::trivial),
@@ -125,14 +125,16 @@ impl<'a> Bench<'a> {
     /// From the start of a process to the first, and to every, step of what a killed one has left.
     fn recovery(&self) -> anyhow::Result<()> {
         for fibers in [1, 1_000] {
-            let work = Work::Scale(Scale::Crowd { fibers });
-            // A new one each time: fibers with which a process died often are entered one at a time.
-            let killed_twice = || {
+            // A database for each round: fibers that have died thrice without a step in between are let in one at a time.
+            let killed_once = || {
                 let dir = tempfile::tempdir_in(self.children.dir)?;
-                self.children.killed_at(work, dir.path(), ["step", "all"])?;
-                self.children.killed_at(work, dir.path(), ["step", "all"])
+                let work = Work::Scale(Scale::Crowd { fibers });
+                let killed = || self.children.killed_at(work, dir.path(), ["step", "all"]);
+                killed()?;
+                killed()
             };
-            let times = (0..if self.quick { 1 } else { 7 }).map(|_| killed_twice()).collect::<anyhow::Result<Vec<_>>>()?;
+            let rounds = if self.quick { 1 } else { 5 };
+            let times = (0..rounds).map(|_| killed_once()).collect::<Result<Vec<_>, _>>()?;
             println!("recovery_of_{fibers}_first_step_ms={:.1}", median(times.iter().map(|t| t[0]).collect()));
             println!("recovery_of_{fibers}_all_ms={:.1}", median(times.iter().map(|t| t[1]).collect()));
         }

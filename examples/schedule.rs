@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The program starts itself as a worker, a second process, lets its agent `kitchen` make schedules and hear of them for a second, and kills it
-//! with SIGKILL. Two seconds later, in which a delay and several intervals fall due, it starts another worker. You see
+//! with SIGKILL. Two and a half seconds later, in which a delay and several intervals fall due, it starts another worker. You see
 //!
 //! ```text
 //! worker 1: every second (cron, 6 fields): clock
@@ -120,7 +120,7 @@ fn program() -> anyhow::Result<()> {
     }
     first.kill()?;
     println!("worker 1 is killed");
-    std::thread::sleep(Duration::from_secs(2));
+    std::thread::sleep(Duration::from_millis(2500));
     let mut second = Worker::start(dir.path(), 2)?;
     lines.extend(second.lines_to_its_end()?);
     let times = |what: &str| lines.iter().filter(|line| line.contains(what)).count();

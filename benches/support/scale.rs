@@ -178,7 +178,7 @@ impl Bell {
         Bell { clock: Arc::new(Shifted { system: SystemClock::new(), ahead }), late_ms: Arc::default() }
     }
 
-    async fn rings(&self, at_ms: u64) -> u64 {
+    fn rings(&self, at_ms: u64) -> u64 {
         let late = self.clock.now().duration_since(UNIX_EPOCH + Duration::from_millis(at_ms)).unwrap_or_default();
         self.late_ms.send_modify(|all| all.push(ms(late)));
         at_ms
@@ -194,7 +194,7 @@ impl Bell {
 async fn sleeper(bell: Res<Bell>, number: u64, at_ms: u64) -> anyhow::Result<u64> {
     let state = payload(number);
     sleep_until!(UNIX_EPOCH + Duration::from_millis(at_ms));
-    let at = step!("wakes", bell.rings(at_ms).await);
+    let at = step!("wakes", bell.rings(at_ms));
     Ok(at + state.len() as u64)
 }
 
@@ -214,7 +214,7 @@ async fn fall_asleep(dir: &Path, fibers: u64, due: u64) -> anyhow::Result<()> {
 
 async fn awake(dir: &Path, due: u64) -> anyhow::Result<()> {
     let now = SystemClock::new().now().duration_since(UNIX_EPOCH)?;
-    let bell = Bell::new(Duration::from_millis(DUE_MS) - EARLY - now);
+    let bell = Bell::new(Duration::from_millis(DUE_MS).saturating_sub(EARLY).saturating_sub(now));
     let before = resident();
     let (forever, open_ms) = timed(bell.open(dir, true)).await?;
     let after_open = grown(before);
@@ -318,7 +318,7 @@ struct Meter {
 }
 
 impl Meter {
-    async fn message(&self, number: u64) -> String {
+    fn message(&self, number: u64) -> String {
         if number == self.from {
             *self.begun.lock().expect("nobody panics with it") = Some(Usage::now());
         }
@@ -331,7 +331,7 @@ impl Meter {
 async fn transcript(meter: Res<Meter>, messages: u64) -> anyhow::Result<usize> {
     let mut transcript = Log::new();
     for number in 0..messages {
-        let message = step!("message", meter.message(number).await);
+        let message = step!("message", meter.message(number));
         transcript.push(message);
     }
     Ok(transcript.len())

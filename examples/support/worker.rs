@@ -64,11 +64,12 @@ impl Worker {
         Ok(line)
     }
 
-    /// Kills it; on Unix with SIGKILL.
-    pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
+    /// Kills it, on Unix with SIGKILL; prints and gives what it had said until then.
+    pub(crate) fn kill(&mut self) -> anyhow::Result<Vec<String>> {
         self.process.kill()?;
-        self.process.wait()?;
-        Ok(())
+        let status = self.process.wait()?;
+        anyhow::ensure!(!status.success(), "worker {} had ended before it was killed", self.number);
+        std::iter::from_fn(|| self.line().transpose()).collect()
     }
 }
 

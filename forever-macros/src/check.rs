@@ -43,7 +43,8 @@ fn exclusive_borrows(body: &Body, table: &Table, plan: &Plan, report: &mut Repor
 
 fn taken_apart(table: &Table, report: &mut Report) {
     for (var, field, before) in &table.taken_apart {
-        if let Some(later) = table.uses.iter().skip(*before).find(|u| u.var == *var) {
+        // Once it has a whole new value it is as good as new.
+        if let Some(later) = table.uses.iter().skip(*before).find(|u| u.var == *var).filter(|later| !later.assigns) {
             report.at(later.span, say::partly_moved(&table.var(*var).ident.to_string(), field));
         }
     }

@@ -75,6 +75,8 @@ pub(crate) struct Use {
     pub(crate) span: proc_macro2::Span,
     /// What uses it, for people.
     pub(crate) by: Rc<str>,
+    /// Whether it is given a whole new value.
+    pub(crate) assigns: bool,
 }
 
 /// New names by variable.
@@ -363,7 +365,7 @@ impl Names<'_> {
     /// A use of a variable, and of what it is made from.
     fn use_of(&mut self, id: VarId, span: proc_macro2::Span) -> Flow {
         let mut flow = Flow::Use(id);
-        self.table.uses.push(Use { var: id, span, by: Rc::clone(&self.by) });
+        self.table.uses.push(Use { var: id, span, by: Rc::clone(&self.by), assigns: false });
         let bases: Vec<VarId> = match &self.table.var(id).kind {
             VarKind::Again(again) | VarKind::Fresh(again) => self.table.agains[again.0].bases.clone(),
             VarKind::Item(bases) => bases.clone(),

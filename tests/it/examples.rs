@@ -72,6 +72,26 @@ mod kill_and_resume {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_fiber_waits_for_a_person_longer_than_its_process_lives() {
+    let (output, text) = run(&mut example("approval"));
+    assert!(output.status.success(), "{text}{}", errors(&output));
+    assert_eq!(text.lines().last(), Some("kills=3 drafts=2 paid=1 expired=1 result=ok"));
+    assert_eq!(text.lines().filter(|line| line.contains("waits: a row in the database")).count(), 5, "{text}");
+}
+
+#[cfg(unix)]
+#[test]
+fn children_are_made_once_and_put_together_in_order_over_kills() {
+    for (arguments, kills) in [(&[] as &[&str], 6), (&["--kills", "0"], 0), (&["--kills", "4", "--seed", "9"], 4)] {
+        let (output, text) = run(example("fan_out").args(arguments));
+        assert!(output.status.success(), "{text}{}", errors(&output));
+        let last = format!("kills={kills} children=8 pages=96 repeated_pages=0 order=kept result=ok");
+        assert_eq!(text.lines().last(), Some(last.as_str()));
+    }
+}
+
 #[test]
 fn an_agent_that_is_kept_alive_goes_on_after_a_kill_without_a_request() {
     let (output, text) = run(&mut example("keep_alive"));
@@ -89,7 +109,7 @@ fn schedules_run_and_outlive_a_kill() {
 
 #[test]
 fn wrong_arguments_of_examples_are_explained() {
-    let cases: [(&str, &[&str], &str); 9] = [
+    let cases: [(&str, &[&str], &str); 11] = [
         ("kill_and_resume", &["--kills", "many"], "error: `--kills many`: expected a number from 0 to 1000"),
         ("kill_and_resume", &["--steps", "1"], "error: `--steps 1`: expected a number from 2 to 10000"),
         ("kill_and_resume", &["--seed"], "error: `--seed` needs a value: a number"),
@@ -97,6 +117,8 @@ fn wrong_arguments_of_examples_are_explained() {
         ("research", &["--crash-after", "0"], "error: `--crash-after 0`: expected a number from 1"),
         ("research", &["--db"], "error: `--db` needs a value: a path"),
         ("research", &["why"], "error: unknown argument `why`"),
+        ("approval", &["now"], "error: unknown argument `now`"),
+        ("fan_out", &["--kills", "7"], "error: `--kills 7`: expected a number from 0 to 6"),
         ("keep_alive", &["now"], "error: unknown argument `now`"),
         ("schedule", &["now"], "error: unknown argument `now`"),
     ];
@@ -112,7 +134,7 @@ fn wrong_arguments_of_examples_are_explained() {
 
 #[test]
 fn examples_explain_themselves() {
-    for name in ["kill_and_resume", "research", "keep_alive", "schedule"] {
+    for name in ["approval", "fan_out", "kill_and_resume", "research", "keep_alive", "schedule"] {
         let (output, text) = run(example(name).arg("--help"));
         assert_eq!(output.status.code(), Some(0));
         assert!(text.contains(&format!("usage: {name}")), "{text}");

@@ -93,8 +93,8 @@ async fn logs_may_stand_anywhere_in_a_local() {
     assert_eq!(seen.documents[3]["locals"]["agent"]["transcript"].as_array().unwrap().len(), 4);
 
     let (place, world) = (Place::new(), World::new(5));
-    let _forever = place.open::<nested>(&world).await;
-    let _handle = _forever.spawn(nested(6)).await.unwrap();
+    let forever = place.open::<nested>(&world).await;
+    forever.spawn(nested(6)).await.unwrap();
     world.held().await;
     // Five messages; notes of 10, 6 and 2; four texts; four floats.
     assert_eq!(place.items(), 5 + 18 + 4 + 4);
@@ -151,8 +151,8 @@ async fn a_log_moves_through_a_call_without_being_written_again() {
     assert_eq!(seen.value[3..], ["in 0", "after 0", "in 1", "after 1"]);
 
     let (place, world) = (Place::new(), World::new(1));
-    let _forever = place.open::<lends>(&world).await;
-    _forever.spawn(lends()).await.unwrap();
+    let forever = place.open::<lends>(&world).await;
+    forever.spawn(lends()).await.unwrap();
     world.held().await;
     for _ in 0..4 {
         assert_eq!(place.texts("SELECT DISTINCT log || '' FROM log_items"), ["0"], "it is one log all the way");

@@ -19,7 +19,7 @@ async fn steady(world: Res<World>, text: String) -> anyhow::Result<usize> {
     Ok(text.len() + round)
 }
 
-/// How many pages the log of the database has, and which rows of parts were written since the last look.
+/// Which rows of the snapshot were written since the last look.
 struct Watch(Place);
 
 impl Watch {

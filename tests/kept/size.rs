@@ -27,8 +27,7 @@ async fn a_long_transcript_costs_the_same_at_every_step() {
     place
         .sql()
         .execute_batch(
-            "CREATE TEMP TABLE unused (x);
-             CREATE TABLE bound (bytes INTEGER);
+            "CREATE TABLE bound (bytes INTEGER);
              CREATE TRIGGER main AFTER UPDATE OF data ON snapshots BEGIN UPDATE bound SET bytes = bytes + length(CAST(new.data AS BLOB)) + 40; END;
              CREATE TRIGGER item AFTER INSERT ON log_items BEGIN UPDATE bound SET bytes = bytes + length(CAST(new.data AS BLOB)) + 24; END;
              CREATE TRIGGER again AFTER UPDATE ON log_items BEGIN UPDATE bound SET bytes = bytes + length(CAST(new.data AS BLOB)) + 24; END;

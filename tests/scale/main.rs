@@ -26,7 +26,7 @@ struct Bell {
 }
 
 impl Bell {
-    async fn rings(&self, at_ms: u64) -> u64 {
+    fn rings(&self, at_ms: u64) -> u64 {
         let late = SystemClock::new().now().duration_since(UNIX_EPOCH + Duration::from_millis(at_ms)).unwrap_or_default();
         self.late_ms.send_modify(|all| all.push(late.as_millis()));
         at_ms
@@ -41,7 +41,7 @@ impl Bell {
 #[fiber]
 async fn sleeper(bell: Res<Bell>, at_ms: u64) -> anyhow::Result<u64> {
     sleep_until!(UNIX_EPOCH + Duration::from_millis(at_ms));
-    Ok(step!("wakes", bell.rings(at_ms).await))
+    Ok(step!("wakes", bell.rings(at_ms)))
 }
 
 #[fiber]

@@ -208,14 +208,22 @@ impl Names<'_> {
         flow
     }
 
+    /// The use that was just noted gives the variable a whole new value.
+    fn assigned(&mut self, id: VarId) -> Flow {
+        if let Some(noted) = self.table.uses.iter_mut().rev().find(|noted| noted.var == id) {
+            noted.assigns = true;
+        }
+        Flow::Assign(id)
+    }
+
     /// The left side of an assignment.
     fn assignee(&mut self, left: &mut Expr) -> Flow {
         match left {
             Expr::Path(_) => match self.expr(left) {
                 Flow::Nothing => Flow::Nothing,
-                Flow::Use(id) => Flow::Assign(id),
+                Flow::Use(id) => self.assigned(id),
                 Flow::Seq(uses) => match uses.first() {
-                    Some(Flow::Use(id)) => Flow::Assign(*id),
+                    Some(Flow::Use(id)) => self.assigned(*id),
                     _ => Flow::Seq(uses),
                 },
                 other => other,

@@ -58,13 +58,21 @@ impl<A: Agent> AgentHandle<A> {
     /// # Errors
     /// When its class is not registered or its name cannot be, `on_start` fails, or the runtime is closed.
     pub async fn wake(&self) -> Result<Awake<A>> {
-        let core = self.core()?;
-        let woken = Agents::of(&core)?.wake(&core, &self.id).await?;
+        let woken = self.request().await?;
         let agent = Arc::clone(&woken.agent).any().downcast().map_err(|_| {
             let why = format!("agent class `{}` is registered for another type than `{}`", A::CLASS, std::any::type_name::<A>());
             Error::new(ErrorKind::NotRegistered, why)
         })?;
         Ok(Awake { _link: self.link.clone(), agent, woken })
+    }
+
+    /// Wakes the agent for somebody; a runtime that closes takes no new requests, while what is under way may still use its agents.
+    async fn request(&self) -> Result<Woken> {
+        let core = self.core()?;
+        if core.is_closing() {
+            return Err(Error::closed());
+        }
+        Agents::of(&core)?.wake(&core, &self.id).await
     }
 
     /// Whether the agent is in memory.
@@ -115,9 +123,7 @@ impl<A: Agent> AgentHandle<A> {
     /// # Errors
     /// Those of [`wake`](AgentHandle::wake), or when the store cannot be read.
     pub async fn connect(&self) -> Result<Connection> {
-        let core = self.core()?;
-        let woken = Agents::of(&core)?.wake(&core, &self.id).await?;
-        Connection::open(self.link.clone(), woken).await
+        Connection::open(self.link.clone(), self.request().await?).await
     }
 
     /// Wakes the agent and keeps it awake until the guard is dropped or released. If the process dies meanwhile, the agent is woken

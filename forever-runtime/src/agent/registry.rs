@@ -298,9 +298,6 @@ impl Agents {
             let why = format!("agent `{id}` cannot be woken by its own `on_start`, which would wait for itself");
             return Err(Error::new(ErrorKind::Agent, why));
         }
-        if core.is_closing() {
-            return Err(Error::closed());
-        }
         let hold = self.hold(core, id);
         loop {
             let mut woke = {

@@ -143,12 +143,12 @@ impl NewSchedule {
             now_ms,
         };
         let (row, _) = core.store.add_schedule(new).await?;
-        match row.next_ms {
+        if let Some(next_ms) = row.next_ms {
             // One that was there may have lost its alarm.
-            Some(next_ms) => runs::due_at(&core, next_ms),
-            None => {
-                warn!(%agent, schedule.name = %name, schedule.id = %row.id, error = row.error, "a schedule that was set aside is asked for")
-            }
+            runs::due_at(&core, next_ms);
+        } else {
+            let (id, error) = (&row.id, &row.error);
+            warn!(%agent, schedule.name = %name, schedule.id = id, error, "a schedule that was set aside is asked for");
         }
         Ok(Schedule::of(row))
     }

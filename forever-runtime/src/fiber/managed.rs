@@ -151,11 +151,16 @@ pub(crate) async fn cancel(core: &Arc<Core>, id: &str, reason: &str) -> Result<(
     let asked = core.store.cancel(id.to_owned(), reason.to_owned(), core.now_ms()).await?;
     let cancelled = answer(asked, id, "cancel")?;
     waking::start(core, cancelled.woken);
-    for id in cancelled.ids {
-        let Some(entry) = core.live.get(&id) else { continue };
-        match entry.control() {
-            Some(control) => control.cancel(reason),
-            None => core.live.tell(&id),
+    for fiber in cancelled.fibers {
+        let control = core.live.get(&fiber.id).and_then(|entry| entry.control());
+        if let Some(control) = &control {
+            control.cancel(reason);
+        }
+        // The task of one that is in memory says itself how it ended; one that waits or is parked has none, or one that is about to go.
+        let has_task = control.is_some() && !matches!(fiber.state, FiberState::Waiting | FiberState::Parked);
+        if fiber.state != FiberState::Running && !has_task {
+            runner::settled(core, &fiber.id, &fiber.name, fiber.agent.as_ref(), End::Cancelled(reason.to_owned()));
+            core.live.tell(&fiber.id);
         }
     }
     Ok(())

@@ -24,41 +24,37 @@ use crate::store::{Again, Aside, Asked, End, FiberState, Find, Seq, Unfinished};
 /// How many rows are read at a time; snapshots are read later, each by its fiber.
 const PAGE: u32 = 512;
 
-/// Starts a task for every fiber that has not ended and does not wait.
+/// Starts a task for every fiber that has not ended and does not wait, and then lets those be woken that do.
 pub(crate) async fn recover(core: &Arc<Core>) -> Result<()> {
     core.store.recover(core.now_ms()).await?;
-    waking::prepare(core).await?;
-    let (mut after, mut found) = (Seq::MIN, 0_usize);
+    let left = left_behind(core).await?;
+    if !left.is_empty() {
+        info!(fibers = left.len(), "recovering unfinished fibers");
+    }
     let mut before = None;
     let mut owned: BTreeMap<AgentId, Vec<Unfinished>> = BTreeMap::new();
-    loop {
-        let page = core.store.unfinished(after, PAGE).await?;
-        found += page.len();
-        let Some(last) = page.last() else { break };
-        after = last.seq;
-        for fiber in page {
-            if fiber.state == FiberState::Interrupted {
-                core.tell(&fiber.id, &fiber.name, || EventKind::Recovered { deaths: fiber.deaths });
-                if let Some(agent) = fiber.agent.clone() {
-                    owned.entry(agent).or_default().push(fiber);
-                    continue;
-                }
-            }
-            if fiber.closure {
-                warn!(fiber.id = %fiber.id, fiber.name = %fiber.name, "a closure fiber was interrupted; it stays so until it is resolved");
+    for fiber in left {
+        if fiber.state == FiberState::Interrupted {
+            core.tell(&fiber.id, &fiber.name, || EventKind::Recovered { deaths: fiber.deaths });
+            if let Some(agent) = fiber.agent.clone() {
+                owned.entry(agent).or_default().push(fiber);
                 continue;
             }
-            let alive = core.live.enter(&fiber.id, &fiber.name);
-            let of_task = Arc::clone(core);
-            match core.registry.get(&fiber.name) {
-                Some(known) => {
-                    let (through, next) = oneshot::channel();
-                    let turn = Turn { before: before.replace(next), after: Some(through) };
-                    let task = FiberTask { core: of_task, known, seq: fiber.seq, agent: fiber.agent, alive, turn, entering: None };
-                    core.start(task.recover(fiber.deaths))?;
-                }
-                None => core.start(park_unknown(of_task, fiber.seq, fiber.name, alive))?,
+        }
+        if fiber.closure {
+            warn!(fiber.id = %fiber.id, fiber.name = %fiber.name, "a closure fiber was interrupted; it stays so until it is resolved");
+            continue;
+        }
+        let alive = core.live.enter(&fiber.id, &fiber.name);
+        let of_task = Arc::clone(core);
+        match core.registry.get(&fiber.name) {
+            Some(known) => {
+                let (through, next) = oneshot::channel();
+                let turn = Turn { before: before.replace(next), after: Some(through) };
+                let task = FiberTask { core: of_task, known, seq: fiber.seq, agent: fiber.agent, alive, turn, entering: None };
+                core.start(task.recover(fiber.deaths))?;
             }
+            None => core.start(park_unknown(of_task, fiber.seq, fiber.name, alive))?,
         }
     }
     for (agent, fibers) in owned {
@@ -66,10 +62,20 @@ pub(crate) async fn recover(core: &Arc<Core>) -> Result<()> {
         let undecided = fibers.iter().map(|fiber| (fiber.seq, core.live.enter(&fiber.id, &fiber.name))).collect();
         core.start(hand_over(Arc::clone(core), agent, fibers, undecided))?;
     }
-    if found > 0 {
-        info!(fibers = found, "recovering unfinished fibers");
+    waking::prepare(core).await
+}
+
+/// The fibers that are to be entered, all of them before the first is: one that runs may wake others, and a fiber that is woken
+/// while it is looked for would be entered twice.
+async fn left_behind(core: &Core) -> Result<Vec<Unfinished>> {
+    let mut left: Vec<Unfinished> = Vec::new();
+    loop {
+        let page = core.store.unfinished(left.last().map_or(Seq::MIN, |last| last.seq), PAGE).await?;
+        if page.is_empty() {
+            return Ok(left);
+        }
+        left.extend(page);
     }
-    Ok(())
 }
 
 /// Hands an agent's interrupted fibers to its hooks; those whose hook fails again and again, later and later.

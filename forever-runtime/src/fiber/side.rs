@@ -133,6 +133,9 @@ together!(0 F0 T0, 1 F1 T1, 2 F2 T2, 3 F3 T3, 4 F4 T4, 5 F5 T5, 6 F6 T6, 7 F7 T7
 together!(0 F0 T0, 1 F1 T1, 2 F2 T2, 3 F3 T3, 4 F4 T4, 5 F5 T5, 6 F6 T6, 7 F7 T7, 8 F8 T8, 9 F9 T9, 10 F10 T10,);
 together!(0 F0 T0, 1 F1 T1, 2 F2 T2, 3 F3 T3, 4 F4 T4, 5 F5 T5, 6 F6 T6, 7 F7 T7, 8 F8 T8, 9 F9 T9, 10 F10 T10, 11 F11 T11,);
 
+/// A branch that says which one it is.
+type Numbered<'a, T> = Pin<Box<dyn Future<Output = (usize, T)> + Send + 'a>>;
+
 /// The branches of a `steps!(for ..)`.
 #[doc(hidden)]
 #[derive(Debug)]
@@ -153,7 +156,7 @@ impl<T: Saved + Send, E: Send, F: Future<Output = Result<T, E>> + Send> Each<F> 
         let Each { side, limit, branches } = self;
         let mut values: Vec<Option<T>> = branches.iter().map(|_| None).collect();
         let mut waiting = branches.into_iter().enumerate();
-        let mut running: FuturesUnordered<Pin<Box<dyn Future<Output = (usize, Result<T, E>)> + Send + '_>>> = FuturesUnordered::new();
+        let mut running: FuturesUnordered<Numbered<'_, Result<T, E>>> = FuturesUnordered::new();
         loop {
             while running.len() < limit
                 && let Some((n, branch)) = waiting.next()

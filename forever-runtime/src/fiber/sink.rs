@@ -89,6 +89,10 @@ impl StoreSink {
     fn start_child(&self, seq: Seq, new: &Child, call: Box<dyn std::any::Any + Send>) {
         self.core.tell(&new.id, new.known.machine().name, || EventKind::Spawned);
         let alive = self.core.live.enter(&new.id, new.known.machine().name);
+        if let Some(reason) = self.control.upgrade().and_then(|control| control.reason()) {
+            // Whoever told its parent to end, right after the child was stored, did not find it in memory.
+            alive.control.cancel(&reason);
+        }
         let (core, known) = (Arc::clone(&self.core), Arc::clone(&new.known));
         let task = FiberTask { core, known, seq, agent: self.agent.clone(), alive, turn: Turn::default(), entering: None };
         // A runtime that closes leaves it for the next one.

@@ -101,7 +101,7 @@ impl Builder {
         self
     }
 
-    /// How long a run of a schedule may take before it is dropped and counts as failed; 30 s unless this is called. Longer work belongs
+    /// How long a run of a schedule may take, with the waking of its agent, before it is dropped and counts as failed; 30 s unless this is called. Longer work belongs
     /// into a fiber.
     pub fn hung_schedule_timeout(mut self, timeout: Duration) -> Self {
         self.agents.hung_schedule_timeout = timeout;

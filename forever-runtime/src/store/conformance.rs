@@ -356,6 +356,10 @@ async fn keeps_messages_until_they_are_received(store: &impl Store) {
     assert!(matches!(store.send(message("b", "yes", "1")).await.unwrap(), Asked::Unknown));
     store.end(seq, End::Failed("no".into()), 60).await.unwrap();
     assert!(matches!(store.send(message("a", "yes", "1")).await.unwrap(), Asked::Not(FiberState::Failed)));
+    // It may be resumed, and then it needs them.
+    assert_eq!(store.message(seq, "yes").await.unwrap().unwrap().data, "2");
+    assert!(matches!(store.again("a".into(), Again::FromSnapshot, 70).await.unwrap(), Asked::Done(_)));
+    store.end(seq, End::Completed("1".into()), 80).await.unwrap();
     assert_eq!(store.message(seq, "yes").await.unwrap(), None);
 }
 
@@ -395,7 +399,8 @@ async fn cancels_a_fiber_and_all_below_it(store: &impl Store) {
     store.wait(done, Wait { fibers: vec!["low".into()], ..Wait::default() }, 10).await.unwrap();
 
     let Asked::Done(cancelled) = store.cancel("top".into(), "enough".into(), 20).await.unwrap() else { panic!() };
-    assert_eq!(cancelled.ids, ["top", "mid", "low"]);
+    assert_eq!(ids(&cancelled.fibers), ["top", "mid", "low"]);
+    assert_eq!(cancelled.fibers[2].state, FiberState::Waiting);
     assert_eq!(ids(&cancelled.woken), ["aside"]);
     for (id, state) in [("top", FiberState::Cancelled), ("mid", FiberState::Running), ("low", FiberState::Cancelled)] {
         assert_eq!(row(store, id).await.state, state, "{id}");
@@ -404,6 +409,8 @@ async fn cancels_a_fiber_and_all_below_it(store: &impl Store) {
     assert_eq!(store.next_due().await.unwrap(), None);
     // Whatever comes of one that runs, it has been cancelled.
     assert!(!store.enter(made[0], 30).await.unwrap());
+    assert!(store.checkpoint(made[0], NewSnapshot { children: vec![child("late", made[0])], ..snapshot(2) }).await.is_err());
+    assert!(store.find(Find::Id("late".into())).await.unwrap().is_none());
     let ended = store.end(made[0], End::Completed("1".into()), 30).await.unwrap();
     assert_eq!(ended.end, End::Cancelled("enough".into()));
     assert!(matches!(store.cancel("mid".into(), "again".into(), 40).await.unwrap(), Asked::Not(FiberState::Cancelled)));
@@ -444,10 +451,15 @@ async fn resolves_only_what_has_stopped(store: &impl Store) {
 async fn keeps_what_has_arrived_until_it_is_joined(store: &impl Store) {
     let seq = accept(store, "a").await;
     store.checkpoint(seq, snapshot(1)).await.unwrap();
+    store.recover(5).await.unwrap();
     store.arrive(seq, 1, 2, "c".into()).await.unwrap();
+    assert_eq!(row(store, "a").await.deaths, 0);
     store.arrive(seq, 1, 0, "a".into()).await.unwrap();
     assert_eq!(store.arrived(seq, 1).await.unwrap(), [(0, "a".to_owned()), (2, "c".to_owned())]);
     assert_eq!(store.arrived(seq, 0).await.unwrap(), []);
+    store.end(seq, End::Failed("one of them".into()), 10).await.unwrap();
+    assert!(matches!(store.again("a".into(), Again::FromSnapshot, 20).await.unwrap(), Asked::Done(_)));
+    assert_eq!(store.arrived(seq, 1).await.unwrap().len(), 2);
     store.checkpoint(seq, NewSnapshot { joined: true, ..snapshot(2) }).await.unwrap();
     assert_eq!(store.arrived(seq, 1).await.unwrap(), []);
 }
@@ -474,7 +486,7 @@ async fn lists_by_page_and_deletes_what_has_ended(store: &impl Store) {
     }
     let list = async |which: Which, after, limit| {
         let rows = store.list(which, after, limit).await.unwrap();
-        (rows.iter().map(|r| r.id.clone()).collect::<Vec<_>>().join(""), rows.last().map_or(0, |r| r.seq))
+        (rows.iter().map(|r| r.id.clone()).collect::<String>(), rows.last().map_or(0, |r| r.seq))
     };
     let (first, after) = list(Which::default(), Seq::MIN, 3).await;
     assert_eq!((first.as_str(), list(Which::default(), after, 3).await.0.as_str()), ("abc", "de"));

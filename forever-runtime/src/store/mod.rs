@@ -264,9 +264,9 @@ pub(crate) enum Again {
 /// Fibers that were told to end.
 #[derive(Debug, Default)]
 pub(crate) struct Cancelled {
-    /// All of them, by id; those that are live end in their own time.
-    pub(crate) ids: Vec<String>,
-    /// Fibers that waited for one that has ended with this.
+    /// All of them, as they stood before; those that run end in their own time, the others have ended.
+    pub(crate) fibers: Vec<Unfinished>,
+    /// Other fibers, that waited for one that has ended with this.
     pub(crate) woken: Vec<Unfinished>,
 }
 
@@ -324,7 +324,8 @@ pub(crate) trait Store: AgentStore + Send + Sync + fmt::Debug {
     /// Calls a fiber running: from now on the death of the process counts as one of the fiber. `false` if it has ended or is told to.
     fn enter(&self, seq: Seq, now_ms: i64) -> BoxFuture<'_, Result<bool>>;
 
-    /// Replaces a fiber's snapshot; it has come further, so its deaths are forgotten. Gives the numbers of the children made with it.
+    /// Replaces a fiber's snapshot; it has come further, so its deaths are forgotten. Gives the numbers of the children made with it:
+    /// a fiber that is told to end makes none, and is refused.
     fn checkpoint(&self, seq: Seq, snapshot: NewSnapshot) -> BoxFuture<'_, Result<Vec<Seq>>>;
 
     /// Replaces a closure fiber's stash; its deaths are forgotten.
@@ -336,7 +337,8 @@ pub(crate) trait Store: AgentStore + Send + Sync + fmt::Debug {
     /// An op's record.
     fn load_op(&self, seq: Seq, id: String) -> BoxFuture<'_, Result<Option<OpRecord>>>;
 
-    /// Keeps what one of several steps side by side has given, those that begin after checkpoint `number`.
+    /// Keeps what one of several steps side by side has given, those that begin after checkpoint `number`; the fiber's deaths are
+    /// forgotten.
     fn arrive(&self, seq: Seq, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<()>>;
 
     /// What [`Store::arrive`] kept.
@@ -357,7 +359,8 @@ pub(crate) trait Store: AgentStore + Send + Sync + fmt::Debug {
     /// The oldest message of a topic.
     fn message(&self, seq: Seq, topic: &'static str) -> BoxFuture<'_, Result<Option<Message>>>;
 
-    /// Ends a fiber. Its op records and messages go, and so does its snapshot when it has completed.
+    /// Ends a fiber. Its op records go; so do its messages and what has arrived, unless it failed and may be resumed; and its
+    /// snapshot, when it has completed.
     fn end(&self, seq: Seq, end: End, now_ms: i64) -> BoxFuture<'_, Result<Ended>>;
 
     /// Ends a fiber that is interrupted or parked.

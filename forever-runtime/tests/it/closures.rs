@@ -208,7 +208,11 @@ async fn case_31_and_32_waiting_joins_a_live_duplicate() {
     let forever = memory().await;
     let go = Arc::new(Notify::new());
     let wait = Arc::clone(&go);
-    let first = forever.run_fiber("work", |_| async move { Ok::<_, Error>(wait.notified().await) }).key("k").start().await.unwrap();
+    let work = |_| async move {
+        wait.notified().await;
+        Ok::<_, Error>(())
+    };
+    let first = forever.run_fiber("work", work).key("k").start().await.unwrap();
     let joined = tokio::spawn(forever.run_fiber("work", |_| async { Ok::<_, Error>(()) }).key("k").into_future());
     tokio::task::yield_now().await;
     go.notify_one();

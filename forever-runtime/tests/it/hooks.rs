@@ -99,7 +99,11 @@ async fn case_04_a_running_fiber_keeps_its_agent_in_memory() {
     drop(agent.wake().await.unwrap());
     let go = Arc::new(tokio::sync::Notify::new());
     let wait = Arc::clone(&go);
-    let handle = agent.run_fiber("work", |_| async move { Ok::<_, Error>(wait.notified().await) }).start().await.unwrap();
+    let work = |_| async move {
+        wait.notified().await;
+        Ok::<_, Error>(())
+    };
+    let handle = agent.run_fiber("work", work).start().await.unwrap();
     tokio::task::yield_now().await;
     clock.advance(Duration::from_secs(600));
     tokio::task::yield_now().await;
@@ -151,7 +155,7 @@ async fn case_18_to_23_a_hook_that_fails_keeps_the_fiber_and_is_asked_again_late
     let mut asked = 2;
     for pause in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
         over().await;
-        clock.advance(Duration::from_secs(pause) - Duration::from_millis(1));
+        clock.advance(Duration::from_millis(pause * 1000 - 1));
         tokio::time::sleep(Duration::from_millis(2)).await;
         assert_eq!(world.seen().len(), asked, "not before its time");
         clock.advance(Duration::from_millis(1));

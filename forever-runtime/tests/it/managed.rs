@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use forever_runtime::testing::VirtualClock;
-use forever_runtime::{EventKind, FiberFilter, FiberState, Recovery, Retention, Told};
+use forever_runtime::{Clock, EventKind, FiberFilter, FiberState, Recovery, Retention, Told};
 
 use crate::fibers::{Three, three};
 use crate::support::{Place, Plan, Probe};
@@ -169,18 +169,29 @@ async fn what_has_ended_is_deleted_when_its_time_is_over_and_nothing_else_is() {
         let _ = forever.spawn(three(label)).id(label).await.unwrap().wait().await;
     }
     place.sql().execute("UPDATE fibers SET state = 'parked', finished_ms = NULL WHERE id = 'p'", ()).unwrap();
-    let left = async |seconds| {
-        for _ in 0..seconds {
+    let begun = clock.now();
+    // Lets time pass until the list of fibers is another one; says how long that took.
+    let changed = async || {
+        let list = async || forever.fibers().await.unwrap().fibers.into_iter().map(|f| f.id).collect::<String>();
+        let before = list().await;
+        loop {
             clock.advance(Duration::from_secs(1));
             tokio::time::sleep(Duration::from_millis(1)).await;
+            let now = list().await;
+            if now != before {
+                return (now, clock.now().duration_since(begun).unwrap());
+            }
         }
-        let page = forever.fibers().await.unwrap();
-        page.fibers.into_iter().map(|f| f.id).collect::<Vec<_>>().join("")
     };
-    assert_eq!(left(50).await, "axp");
-    assert_eq!(left(30).await, "xp");
-    clock.advance(Duration::from_secs(520));
-    assert_eq!(left(60).await, "p");
+    let (left, after) = changed().await;
+    assert_eq!(left, "xp");
+    assert!(after >= Duration::from_secs(60), "{after:?}");
+    let (left, after) = changed().await;
+    assert_eq!(left, "p");
+    assert!(after >= Duration::from_secs(600), "{after:?}");
+    clock.advance(Duration::from_secs(100_000));
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    assert_eq!(forever.fibers().await.unwrap().fibers.len(), 1);
 }
 
 #[tokio::test]

@@ -55,6 +55,8 @@ pub(crate) struct Scope {
     loops: usize,
     /// Locals borrowed by an expression that is not complete yet.
     pins: Vec<VarId>,
+    /// Whether what borrows exclusively may not be read either.
+    pub(crate) shared_only: bool,
 }
 
 impl Scope {
@@ -108,7 +110,8 @@ impl Scope {
 
     pub(crate) fn readable(&self, id: VarId) -> bool {
         let exclusively = |v: &Var| v.hold == Hold::Exclusive && v.borrows.contains(&id);
-        self.vars[id].set && self.visible(id) && !self.vars.iter().any(exclusively)
+        let held = self.shared_only && self.vars[id].hold == Hold::Exclusive;
+        self.vars[id].set && !held && self.visible(id) && !self.vars.iter().any(exclusively)
     }
 
     pub(crate) fn movable(&self, id: VarId) -> bool {

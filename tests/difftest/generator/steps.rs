@@ -29,7 +29,10 @@ impl Body {
             return Code::Recv { otherwise: Box::new(self.atom()) };
         }
         self.cover(C::Steps);
+        // Branches run side by side, so what they share they only read.
+        self.scope.shared_only = true;
         let branches = [code!["plus(", self.atom(), ", ", self.atom(), ")"], self.atom()];
+        self.scope.shared_only = false;
         Code::Steps { branches: Box::new(branches), taken: self.prng.below(2) }
     }
 

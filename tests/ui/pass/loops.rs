@@ -40,10 +40,28 @@ async fn checkout(orders: Vec<Vec<u32>>) -> anyhow::Result<u32> {
     Ok(found)
 }
 
+/// A variable that a loop has taken apart and that is given a whole new value is as good as new.
+#[fiber]
+async fn renewed(mut order: Order) -> anyhow::Result<usize> {
+    for line in order.lines {
+        step!(pay(line).await?);
+    }
+    order = Order { id: 2, lines: vec![1] };
+    step!(pay(order.id).await?);
+    Ok(order.lines.len())
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Order {
+    id: u32,
+    lines: Vec<u32>,
+}
+
 async fn pay(order: u32) -> anyhow::Result<u32> {
     Ok(order)
 }
 
 fn main() {
     let _ = checkout(vec![]);
+    let _ = renewed(Order { id: 1, lines: vec![] });
 }

@@ -187,10 +187,15 @@ impl Store for Sqlite {
     }
 
     fn arrive(&self, seq: Seq, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write("store what a step has given", Scope::One, move |c| {
-            c.prepare_cached("INSERT INTO arrived (fiber, number, n, data) VALUES (?1, ?2, ?3, ?4)")?
-                .execute(params![seq, number.cast_signed(), n, data])
-                .map(drop)
+        Box::pin(self.write("store what a step has given", Scope::Many, move |c| {
+            c.prepare_cached("INSERT INTO arrived (fiber, number, n, data) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+                seq,
+                number.cast_signed(),
+                n,
+                data
+            ])?;
+            // It has come further, as with a checkpoint.
+            c.prepare_cached("UPDATE snapshots SET deaths = 0 WHERE fiber = ?1 AND deaths > 0")?.execute([seq]).map(drop)
         }))
     }
 

@@ -87,33 +87,33 @@ pub(super) fn delete(conn: &Connection, which: &Which, limit: u32) -> rusqlite::
 
 /// The `WHERE` of a filter, with its values in order.
 fn condition(which: &Which) -> (String, Vec<Box<dyn ToSql>>) {
-    let mut sql = String::from("1");
+    let mut terms = vec!["1".to_owned()];
     let mut values: Vec<Box<dyn ToSql>> = Vec::new();
     if !which.states.is_empty() {
         // Words of ours, so they can stand in the text; where all are of the index, SQLite has to be told so.
         let words: Vec<_> = which.states.iter().map(|s| format!("'{s}'")).collect();
-        sql += &format!(" AND f.state IN ({})", words.join(", "));
+        terms.push(format!("f.state IN ({})", words.join(", ")));
         if !which.states.contains(&FiberState::Completed) {
-            sql += " AND f.state <> 'completed'";
+            terms.push("f.state <> 'completed'".to_owned());
         }
     }
     for (column, value) in [("name", &which.name), ("class", &which.class), ("agent", &which.agent)] {
         if let Some(value) = value {
-            sql += &format!(" AND f.{column} = ?");
+            terms.push(format!("f.{column} = ?"));
             values.push(Box::new(value.clone()));
         }
     }
     if which.agent.is_some() {
-        sql += " AND f.agent IS NOT NULL";
+        terms.push("f.agent IS NOT NULL".to_owned());
     }
     if let Some(before) = which.ended_before_ms {
-        sql += " AND f.finished_ms < ?";
+        terms.push("f.finished_ms < ?".to_owned());
         values.push(Box::new(before));
     }
     if which.not_needed {
-        sql += " AND NOT EXISTS (SELECT 1 FROM fibers p WHERE p.seq = f.parent AND p.finished_ms IS NULL)";
+        terms.push("NOT EXISTS (SELECT 1 FROM fibers p WHERE p.seq = f.parent AND p.finished_ms IS NULL)".to_owned());
     }
-    (sql, values)
+    (terms.join(" AND "), values)
 }
 
 fn fiber_row(row: &Row<'_>) -> rusqlite::Result<FiberRow> {
@@ -232,11 +232,19 @@ pub(super) fn checkpoint(conn: &Connection, seq: Seq, new: &NewSnapshot) -> rusq
     if new.joined {
         conn.prepare_cached("DELETE FROM arrived WHERE fiber = ?1")?.execute([seq])?;
     }
+    if !new.children.is_empty() && is_cancelled(conn, seq)? {
+        // Whoever has told it to end has told all its children, and these would not have heard.
+        return Err(rusqlite::Error::ToSqlConversionFailure("it is told to end, and makes no children any more".into()));
+    }
     let child = |new: &NewFiber| {
         let taken = || rusqlite::Error::ToSqlConversionFailure(format!("there is a fiber with id `{}` already", new.id).into());
         insert(conn, new)?.ok_or_else(taken)
     };
     new.children.iter().map(child).collect()
+}
+
+fn is_cancelled(conn: &Connection, seq: Seq) -> rusqlite::Result<bool> {
+    conn.prepare_cached("SELECT cancel IS NOT NULL FROM fibers WHERE seq = ?1")?.query_row([seq], |r| r.get(0))
 }
 
 /// Ends a fiber and wakes those that have waited for it alone.
@@ -264,7 +272,10 @@ pub(super) fn end(conn: &Connection, seq: Seq, end: &End, now_ms: i64) -> rusqli
     conn.prepare_cached("UPDATE fibers SET state = ?2, reason = ?3, result = ?4, changed_ms = ?5, finished_ms = ?5 WHERE seq = ?1")?
         .execute(params![seq, state.as_str(), reason, result, now_ms])?;
     if left {
-        for table in ["ops", "messages", "waits", "joins", "arrived"] {
+        // One that failed may be resumed: then it needs what was sent to it, and what has arrived.
+        let failed = state == FiberState::Failed;
+        let gone: &[&str] = if failed { &["ops", "waits", "joins"] } else { &["ops", "waits", "joins", "messages", "arrived"] };
+        for table in gone {
             conn.prepare_cached(&format!("DELETE FROM {table} WHERE fiber = ?1"))?.execute([seq])?;
         }
     }
@@ -377,29 +388,30 @@ pub(super) fn cancel(conn: &Connection, id: &str, reason: &str, now_ms: i64) -> 
     if row.state.is_final() {
         return Ok(Asked::Not(row.state));
     }
-    let below: Vec<(Seq, String, FiberState)> = conn
-        .prepare_cached(
-            "WITH RECURSIVE below (seq) AS (
-                 SELECT ?1 UNION SELECT f.seq FROM below b JOIN fibers f ON f.parent = b.seq AND f.parent IS NOT NULL)
-             SELECT f.seq, f.id, f.state FROM below b JOIN fibers f ON f.seq = b.seq WHERE f.finished_ms IS NULL ORDER BY f.seq",
-        )?
-        .query_map([row.seq], |r| Ok((r.get(0)?, r.get(1)?, state(r)?)))?
-        .collect::<Result<_, _>>()?;
+    let sql = format!(
+        "WITH RECURSIVE below (seq) AS (
+             SELECT ?1 UNION SELECT f.seq FROM below b JOIN fibers f ON f.parent = b.seq AND f.parent IS NOT NULL)
+         {UNFINISHED} WHERE f.seq IN (SELECT seq FROM below) AND f.finished_ms IS NULL ORDER BY f.seq"
+    );
+    let below = conn.prepare_cached(&sql)?.query_map([row.seq], unfinished_row)?.collect::<Result<Vec<_>, _>>()?;
     let mut cancelled = Cancelled::default();
-    for (seq, id, state) in below {
-        conn.prepare_cached("UPDATE fibers SET cancel = coalesce(cancel, ?2) WHERE seq = ?1")?.execute(params![seq, reason])?;
-        if state != FiberState::Running {
-            cancelled.woken.extend(end(conn, seq, &End::Cancelled(reason.to_owned()), now_ms)?.woken);
+    for fiber in below {
+        conn.prepare_cached("UPDATE fibers SET cancel = coalesce(cancel, ?2) WHERE seq = ?1")?.execute(params![fiber.seq, reason])?;
+        if fiber.state != FiberState::Running {
+            cancelled.woken.extend(end(conn, fiber.seq, &End::Cancelled(reason.to_owned()), now_ms)?.woken);
         }
-        cancelled.ids.push(id);
+        cancelled.fibers.push(fiber);
     }
+    // One of them may have waited for another.
+    cancelled.woken.retain(|woken| !cancelled.fibers.iter().any(|fiber| fiber.seq == woken.seq));
     Ok(Asked::Done(cancelled))
 }
 
 pub(super) fn again(conn: &Connection, id: &str, how: Again, now_ms: i64) -> rusqlite::Result<Asked<Unfinished>> {
     let Some(row) = find(conn, &Find::Id(id.to_owned()))? else { return Ok(Asked::Unknown) };
     let stopped = matches!(row.state, FiberState::Failed | FiberState::Parked | FiberState::Interrupted);
-    if !stopped && !(row.state == FiberState::Cancelled && how == Again::FromStart) {
+    let cancelled = row.state == FiberState::Cancelled && how == Again::FromStart;
+    if !(stopped || cancelled) {
         return Ok(Asked::Not(row.state));
     }
     conn.prepare_cached(

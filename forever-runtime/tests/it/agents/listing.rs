@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime};
 
 use forever_runtime::{ErrorKind, ScheduleKind, When};
 
-use super::{Clerk, HOUR, MINUTE, SECOND, World};
+use super::{Clerk, HOUR, MINUTE, SECOND, World, at};
 
 #[tokio::test]
 async fn schedules_are_listed_in_order_and_can_be_cancelled() {
@@ -15,7 +15,7 @@ async fn schedules_are_listed_in_order_and_can_be_cancelled() {
     let every = agent.schedule_every(HOUR, "three", (3, true)).await.unwrap();
     forever.agent::<Clerk>("b").schedule(MINUTE, "other", ()).await.unwrap();
     let list = agent.schedules().await.unwrap();
-    let names: Vec<_> = list.iter().map(|s| (s.id(), s.name(), s.kind().clone(), s.next().map(|at| world.at(at)))).collect();
+    let names: Vec<_> = list.iter().map(|s| (s.id(), s.name(), s.kind().clone(), s.next().map(at))).collect();
     assert_eq!(
         names,
         [

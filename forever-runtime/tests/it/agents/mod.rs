@@ -46,7 +46,7 @@ impl Agent for Clerk {
     }
 
     async fn on_schedule(&self, due: &Due) -> Result<(), BoxError> {
-        self.world.dues.lock().unwrap().push(format!("{} {} {}", due.name(), self.world.at(due.scheduled()), due.attempt()));
+        self.world.dues.lock().unwrap().push(format!("{} {} {}", due.name(), at(due.scheduled()), due.attempt()));
         self.world.probe.step(&format!("{}: {}", self.me.name(), due.name())).await?;
         Ok(())
     }
@@ -125,11 +125,6 @@ impl World {
         self.marks.subscribe().wait_for(|seen| *seen >= number).await.unwrap();
     }
 
-    /// Seconds since the clock's start; 0 before.
-    pub fn at(&self, time: std::time::SystemTime) -> u64 {
-        time.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs().saturating_sub(1_704_067_200)
-    }
-
     pub fn dues(&self) -> Vec<String> {
         self.dues.lock().unwrap().clone()
     }
@@ -144,4 +139,9 @@ impl World {
     pub fn heartbeats(&self) -> i64 {
         self.place.number("SELECT count(*) FROM agents WHERE heartbeat_ms IS NOT NULL")
     }
+}
+
+/// Seconds since the clock's start; 0 before.
+pub fn at(time: std::time::SystemTime) -> u64 {
+    time.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs().saturating_sub(1_704_067_200)
 }

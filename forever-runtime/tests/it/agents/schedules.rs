@@ -1,7 +1,7 @@
 //! Schedules that run, fail, hang and repeat. Numbers in brackets: the catalogue of cases that the behaviour is taken from.
 use std::time::Duration;
 
-use super::{Clerk, HOUR, MINUTE, SECOND, World};
+use super::{Clerk, HOUR, MINUTE, SECOND, World, at};
 use crate::support::Plan;
 
 #[tokio::test]
@@ -141,7 +141,7 @@ async fn an_interval_that_fails_goes_on_at_its_next_time() {
         world.pass(&forever, 3 * SECOND).await;
     }
     let tick = &agent.schedules().await.unwrap()[0];
-    assert_eq!((tick.error(), tick.attempts(), tick.next().map(|at| world.at(at))), (Some("no clock"), 0, Some(120)));
+    assert_eq!((tick.error(), tick.attempts(), tick.next().map(at)), (Some("no clock"), 0, Some(120)));
     world.probe.clear();
     world.pass(&forever, 51 * SECOND).await;
     world.probe.reached("a: tick").await;
