@@ -41,6 +41,7 @@ pub(crate) fn refused(signature: &Signature, private: &syn::Path) -> TokenStream
             type Error = ::std::string::String;
             const MACHINE: &'static #private::Machine = &#private::Machine {
                 name: "", version: 0, max_recoveries: ::core::option::Option::None, arguments: &[], cuts: &[], first: &[],
+                topics: &[],
                 migrate: ::core::option::Option::None,
             };
             fn needs(_: &mut #private::Needs<'_>) {}
