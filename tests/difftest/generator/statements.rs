@@ -205,9 +205,8 @@ impl Body {
         self.names += 1;
         let twist = format!("twist{}", self.names);
         let list = self.find_where(|scope, id, var| var.ty == Ty::List && var.hold == Hold::Owned && scope.writable(id));
-        if let Some(list) = list
-            && self.prng.chance(50)
-        {
+        // A list that may be changed is rare enough to be changed whenever there is one.
+        if let Some(list) = list {
             self.cover(C::ClosureMut);
             let name = self.scope.var(list).name.clone();
             let calls = format!("let mut {twist} = |q: u32| {name}.push(q); {twist}(1); {twist}(2);");
