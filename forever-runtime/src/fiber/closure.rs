@@ -2,10 +2,8 @@
 //!
 //! Of a closure nothing outlives the process but its row and its stash: on recovery its agent's hook says what becomes of it.
 use std::future::{Future, IntoFuture};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -13,21 +11,18 @@ use serde::de::DeserializeOwned;
 use tracing::{Instrument, info_span, warn};
 
 use super::core::{Core, Link, race};
-use super::drive::{Ended, panic_message};
 use super::events::EventKind;
 use super::frame::{BoxFuture, Checkpoint, OpRecord, Run, Sink};
 use super::handle::{FiberError, FiberHandle};
 use super::live::{Alive, Phase, Stop};
 use super::owner::AgentId;
-use super::registry::{Outcome, settle_value};
-use super::spawn::{accept, check_agent, check_ids, joins};
-use super::{Failure, FiberContext, Value, runner, waking, within};
+use super::registry::{Outcome, settle};
+use super::saved::text_to_keep;
+use super::spawn::{self, Given};
+use super::{Failure, FiberContext, Value, drive, runner, waking, within};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exact;
-use crate::store::{Aside, End, NewFiber, Seq};
-
-/// The longest text that a stash may have, in bytes.
-const STASH_LIMIT: usize = 16 << 20;
+use crate::store::{Aside, End, Seq};
 
 /// What the fiber stashes that runs here; see [`FiberContext::stash`]. For code that does not have the context at hand.
 ///
@@ -41,11 +36,7 @@ pub async fn stash<V: Serialize + ?Sized>(value: &V) -> Result<()> {
 }
 
 async fn stash_in<V: Serialize + ?Sized>(run: &Run, value: &V) -> Result<()> {
-    let unsaved = |why: String| Error::new(ErrorKind::Value, format!("the stash cannot be saved: {why}"));
-    let text = exact::to_string(value).map_err(|e| unsaved(e.to_string()))?;
-    if text.len() > STASH_LIMIT {
-        return Err(unsaved(format!("it takes {} bytes, more than the {STASH_LIMIT} that are allowed", text.len())));
-    }
+    let text = text_to_keep(value).map_err(|why| Error::new(ErrorKind::Value, format!("the stash {why}")))?;
     run.sink.stash(text).await
 }
 
@@ -82,45 +73,46 @@ pub struct RunFiber<C> {
     link: Link,
     name: String,
     closure: C,
-    id: Option<String>,
-    key: Option<String>,
-    metadata: Option<Result<String, String>>,
-    agent: Option<AgentId>,
+    given: Given,
 }
 
 impl<C> std::fmt::Debug for RunFiber<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RunFiber").field("name", &self.name).field("id", &self.id).field("key", &self.key).finish_non_exhaustive()
+        f.debug_struct("RunFiber")
+            .field("name", &self.name)
+            .field("id", &self.given.id)
+            .field("key", &self.given.key)
+            .finish_non_exhaustive()
     }
 }
 
 impl<C> RunFiber<C> {
     pub(crate) fn new(link: Link, name: String, closure: C) -> Self {
-        RunFiber { link, name, closure, id: None, key: None, metadata: None, agent: None }
+        RunFiber { link, name, closure, given: Given::default() }
     }
 
     /// Gives the fiber this id, in place of one made by the runtime. If there is a fiber with it, that one is joined.
     pub fn id(mut self, id: impl Into<String>) -> Self {
-        self.id = Some(id.into());
+        self.given.id = Some(id.into());
         self
     }
 
     /// Gives the fiber an idempotency key, unique among all fibers of the database. If there is a fiber with it, that one is
     /// joined, also when it has ended, and the closure is not run.
     pub fn key(mut self, key: impl Into<String>) -> Self {
-        self.key = Some(key.into());
+        self.given.key = Some(key.into());
         self
     }
 
     /// Keeps a value with the fiber, for people, lists and recovery hooks.
     pub fn metadata(mut self, value: impl Serialize) -> Self {
-        self.metadata = Some(serde_json::to_string(&value).map_err(|e| e.to_string()));
+        self.given.metadata(&value);
         self
     }
 
     /// Makes it a fiber of an agent, whose hook says what becomes of it when it was interrupted.
     pub fn agent(mut self, class: impl Into<String>, name: impl Into<String>) -> Self {
-        self.agent = Some(AgentId { class: class.into(), name: name.into() });
+        self.given.agent = Some(AgentId { class: class.into(), name: name.into() });
         self
     }
 
@@ -136,37 +128,16 @@ impl<C> RunFiber<C> {
         T: Value,
         E: Failure + 'static,
     {
-        let RunFiber { link, name, closure, id, key, metadata, agent } = self;
-        let core = link.core()?;
-        let refused = |kind, why: String| Error::new(kind, format!("failed to start fiber `{name}`: {why}"));
+        let RunFiber { link, name, closure, given } = self;
         if name.trim().is_empty() {
-            return Err(refused(ErrorKind::Value, "its name must not be empty or blank".into()));
+            let why = format!("failed to start fiber `{name}`: its name must not be empty or blank");
+            return Err(Error::new(ErrorKind::Value, why));
         }
-        check_ids(id.as_deref(), key.as_deref()).map_err(|why| refused(ErrorKind::Value, why))?;
-        check_agent(&core, agent.as_ref()).map_err(|why| refused(ErrorKind::Setup, why))?;
-        let metadata = metadata.transpose().map_err(|why| refused(ErrorKind::Value, format!("its metadata cannot be saved: {why}")))?;
-        let asked_id = id.clone();
-        let id = id.unwrap_or_else(|| core.clock.id());
-        let new = NewFiber {
-            id: id.clone(),
-            name: name.clone(),
-            key: key.clone(),
-            closure: true,
-            args: "{}".to_owned(),
-            metadata,
-            agent: agent.clone(),
-            parent: None,
-            now_ms: core.now_ms(),
-        };
-        let (of_task, called) = (Arc::clone(&core), name.clone());
-        let there = accept(&core, new, move |seq, alive| {
-            Box::pin(ClosureTask { core: of_task, seq, name: called.into(), agent, alive }.run(closure))
-        });
-        let Some(there) = there.await.map_err(|e| refused(e.kind(), "it could not be stored".into()).because(e))? else {
-            return Ok(FiberHandle::new(link, id, name, true));
-        };
-        joins(&there, &name, "{}", asked_id.as_deref(), key.as_deref()).map_err(|why| refused(ErrorKind::Conflict, why))?;
-        Ok(FiberHandle::new(link, there.id, name, false))
+        let (core, called) = (link.core()?, name.as_str().into());
+        spawn::start(link, &name, true, Ok("{}".to_owned()), given, move |seq, agent, alive| {
+            Box::pin(ClosureTask { core, seq, name: called, agent, alive }.run(closure))
+        })
+        .await
     }
 }
 
@@ -225,7 +196,7 @@ impl ClosureTask {
         };
         self.core.tell(&self.alive.id, &self.name, || EventKind::Started { resuming: false });
         let span = info_span!("fiber", fiber.id = %self.alive.id, fiber.name = %self.name, forever.resuming = false);
-        let driven = drive(&run, ctx, closure).instrument(span);
+        let driven = drive_closure(&run, ctx, closure).instrument(span);
         let outcome = runner::until_told(&self.core, &self.alive, &run, driven).await;
         let end = match (self.alive.control.reason(), outcome) {
             (Some(reason), _) => End::Cancelled(reason.to_string()),
@@ -265,25 +236,14 @@ impl ClosureTask {
 }
 
 /// Runs the closure to its end; a panic is its failure.
-async fn drive<C, F, T, E>(run: &Arc<Run>, ctx: FiberContext, closure: C) -> Outcome
+async fn drive_closure<C, F, T, E>(run: &Arc<Run>, ctx: FiberContext, closure: C) -> Outcome
 where
     C: FnOnce(FiberContext) -> F,
     F: Future<Output = Result<T, E>>,
     T: Value,
     E: Failure,
 {
-    let mut future = std::pin::pin!(async move { closure(ctx).await });
-    let ended = std::future::poll_fn(|cx| {
-        let within = within::enter(run);
-        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
-        drop(within);
-        match polled {
-            Err(payload) => Poll::Ready(Ended::Panicked(panic_message(payload.as_ref()))),
-            Ok(Poll::Ready(result)) => Poll::Ready(Ended::Returned(result)),
-            Ok(Poll::Pending) => run.take_stopped().map_or(Poll::Pending, |stopped| Poll::Ready(Ended::Stopped(stopped))),
-        }
-    });
-    settle_value(ended.await)
+    settle(drive::to_end(run, async move { closure(ctx).await }).await)
 }
 
 /// The store, as one closure fiber sees it.

@@ -19,7 +19,7 @@ pub(crate) enum Ended<T, E> {
 
 /// Runs `frame` until the function returns, stops or panics.
 pub(crate) async fn drive<F: Fiber>(start: Option<F>, ctx: &FiberContext, mut frame: Frame, run: &Arc<Run>) -> Ended<F::Output, F::Error> {
-    let ended = run_to_end::<F>(start, ctx, &mut frame, run).await;
+    let ended = to_end(run, F::drive(start, ctx, &mut frame)).await;
     match (ended, frame.missed()) {
         // It ran past the place that it was to go on from: whatever it did is not this fiber's end.
         (Ended::Returned(_) | Ended::Panicked(_), Some(why)) => Ended::Stopped(Stopped::Parked(why)),
@@ -27,8 +27,9 @@ pub(crate) async fn drive<F: Fiber>(start: Option<F>, ctx: &FiberContext, mut fr
     }
 }
 
-async fn run_to_end<F: Fiber>(start: Option<F>, ctx: &FiberContext, frame: &mut Frame, run: &Arc<Run>) -> Ended<F::Output, F::Error> {
-    let mut future = pin!(F::drive(start, ctx, frame));
+/// Runs the code of a fiber until it returns, stops or panics.
+pub(crate) async fn to_end<T, E>(run: &Arc<Run>, code: impl Future<Output = Result<T, E>>) -> Ended<T, E> {
+    let mut future = pin!(code);
     poll_fn(|cx| {
         let within = within::enter(run);
         run.step.resume();

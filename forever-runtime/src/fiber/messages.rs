@@ -6,13 +6,10 @@ use serde::Serialize;
 
 use super::core::Core;
 use super::machine::CutKind;
+use super::saved::text_to_keep;
 use super::waking;
 use crate::error::{Error, ErrorKind, Result, chain};
-use crate::exact;
 use crate::store::{Asked, Find, NewMessage};
-
-/// The longest message, in bytes of its text.
-const LIMIT: usize = 16 << 20;
 
 /// Whether a text is what a function takes on a topic; `Err` says why not.
 type Check = fn(&str) -> std::result::Result<(), String>;
@@ -54,10 +51,7 @@ impl Topics {
 /// Sends `value` to a fiber.
 pub(crate) async fn send<V: Serialize + ?Sized>(core: &Arc<Core>, id: &str, topic: &str, value: &V) -> Result<()> {
     let refused = |kind, why: String| Error::new(kind, format!("failed to send to fiber `{id}` on topic `{topic}`: {why}"));
-    let data = exact::to_string(value).map_err(|e| refused(ErrorKind::Value, format!("the value cannot be saved: {e}")))?;
-    if data.len() > LIMIT {
-        return Err(refused(ErrorKind::Value, format!("the value takes {} bytes, more than the {LIMIT} that are allowed", data.len())));
-    }
+    let data = text_to_keep(value).map_err(|why| refused(ErrorKind::Value, format!("the value {why}")))?;
     let there = core.store.find(Find::Id(id.to_owned())).await?;
     let Some(row) = there else { return Err(refused(ErrorKind::NotFound, "there is no such fiber".into())) };
     let known = if row.closure { None } else { core.registry.get(&row.name) };

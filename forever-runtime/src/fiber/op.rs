@@ -15,11 +15,9 @@ use tokio::sync::watch;
 
 use super::events::EventKind;
 use super::frame::{Frame, OpRecord, Run, Sink, Stopped};
+use super::saved::text_to_keep;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
-
-/// The longest text that a stash may have, in bytes.
-const STASH_LIMIT: usize = 16 << 20;
 
 /// What the ops of one run share.
 pub(crate) struct Ops {
@@ -223,13 +221,7 @@ impl Op {
 
     fn text_of<V: Serialize + ?Sized>(&self, value: &V) -> Result<String> {
         let step = self.shared.step;
-        let text = exact::to_string(value)
-            .map_err(|why| Error::new(ErrorKind::Value, format!("stash of step `{step}` cannot be saved: {why}")))?;
-        if text.len() > STASH_LIMIT {
-            let message = format!("stash of step `{step}` takes {} bytes, more than the {STASH_LIMIT} that are allowed", text.len());
-            return Err(Error::new(ErrorKind::Value, message));
-        }
-        Ok(text)
+        text_to_keep(value).map_err(|why| Error::new(ErrorKind::Value, format!("stash of step `{step}` {why}")))
     }
 }
 
@@ -308,6 +300,7 @@ pub(crate) mod tests {
 
     use super::super::frame::{BoxFuture, Checkpoint, Sink};
     use super::super::machine::{Cut, CutKind, Machine};
+    use super::super::saved::LONGEST_TEXT;
     use super::*;
 
     const fn cut(name: &'static str) -> Cut {
@@ -469,11 +462,11 @@ pub(crate) mod tests {
         let store = Arc::new(Store::default());
         let op = first_run(&store).op(0).await;
         op.stash("small").await.unwrap();
-        op.stash(&"x".repeat(STASH_LIMIT - 2)).await.unwrap();
-        let error = op.stash(&"x".repeat(STASH_LIMIT - 1)).await.unwrap_err();
+        op.stash(&"x".repeat(LONGEST_TEXT - 2)).await.unwrap();
+        let error = op.stash(&"x".repeat(LONGEST_TEXT - 1)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Value);
         assert_eq!(error.to_string(), "stash of step `first` takes 16777217 bytes, more than the 16777216 that are allowed");
-        assert_eq!(op.stashed::<String>().unwrap().unwrap().len(), STASH_LIMIT - 2);
+        assert_eq!(op.stashed::<String>().unwrap().unwrap().len(), LONGEST_TEXT - 2);
     }
 
     #[tokio::test]

@@ -3,15 +3,12 @@
 //! A fiber of an agent is handed to the agent's hooks first. A fiber whose function is not registered is parked and left as it is; the
 //! next open looks at it again. What is wrong with one fiber is found in its own task and never keeps the others.
 use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::core::{Core, race};
-use super::drive::panic_message;
 use super::events::EventKind;
 use super::live::Alive;
 use super::owner::{AgentId, RecoveredFiber, Recovery};
@@ -273,14 +270,11 @@ async fn end(core: &Arc<Core>, agent: &AgentId, fiber: &Unfinished, how: End) {
     }
 }
 
-/// What a hook says, if it says it in time.
+/// What a hook says, if it says it in time. Its panic is an error by now.
 async fn asked<T>(core: &Core, hook: impl Future<Output = Result<T>>) -> std::result::Result<T, String> {
     let limit = core.settings.hook_timeout;
-    let hook = AssertUnwindSafe(hook).catch_unwind();
     match race(hook, core.clock.sleep(limit)).await {
-        Some(Ok(Ok(answer))) => Ok(answer),
-        Some(Ok(Err(error))) => Err(chain(&error)),
-        Some(Err(payload)) => Err(format!("its agent's recovery hook panicked: {}", panic_message(payload.as_ref()))),
+        Some(answer) => answer.map_err(|error| chain(&error)),
         None => Err(format!("its agent's recovery hook took longer than {limit:?}")),
     }
 }

@@ -139,7 +139,7 @@ async fn migrated<F: Fiber>(layout: Layout, snapshot: Snapshot, migrate: Migrate
         return Outcome::Parked(format!("its snapshot does not fit after it was migrated: {drift}"));
     }
     match Frame::resume(F::MACHINE, Arc::clone(&run), snapshot) {
-        Ok(frame) => settle::<F>(drive::<F>(None, &ctx, frame, &run).await),
+        Ok(frame) => settle(drive::<F>(None, &ctx, frame, &run).await),
         Err(why) => Outcome::Parked(why),
     }
 }
@@ -196,7 +196,7 @@ impl<F: Fiber> Known for Function<F> {
             (Ok(()), _) => {
                 run.kept().resume(&text, stored.beside);
                 let frame = Frame::resume(F::MACHINE, Arc::clone(&run), snapshot)?;
-                Ok(Box::pin(async move { settle::<F>(drive::<F>(None, &ctx, frame, &run).await) }))
+                Ok(Box::pin(async move { settle(drive::<F>(None, &ctx, frame, &run).await) }))
             }
         }
     }
@@ -204,15 +204,11 @@ impl<F: Fiber> Known for Function<F> {
 
 async fn from_start<F: Fiber>(call: F, ctx: FiberContext, run: Arc<Run>) -> Outcome {
     let frame = Frame::start(F::MACHINE, Arc::clone(&run));
-    settle::<F>(drive(Some(call), &ctx, frame, &run).await)
-}
-
-fn settle<F: Fiber>(ended: Ended<F::Output, F::Error>) -> Outcome {
-    settle_value(ended)
+    settle(drive(Some(call), &ctx, frame, &run).await)
 }
 
 /// What a run came to, without its types.
-pub(crate) fn settle_value<T: Value, E: Failure>(ended: Ended<T, E>) -> Outcome {
+pub(crate) fn settle<T: Value, E: Failure>(ended: Ended<T, E>) -> Outcome {
     match ended {
         Ended::Returned(Ok(value)) => match guarded(|| exact::to_string(&value).map_err(|e| e.to_string())) {
             Ok(text) => Outcome::Completed(text),

@@ -68,6 +68,18 @@ impl<T: Serialize + DeserializeOwned> Saved for T {
     }
 }
 
+/// The longest text of a value that is kept by hand or sent, in bytes.
+pub(crate) const LONGEST_TEXT: usize = 16 << 20;
+
+/// The stored text of a value that is kept by hand or sent; `Err` goes on after "the value".
+pub(crate) fn text_to_keep<V: Serialize + ?Sized>(value: &V) -> Result<String, String> {
+    let text = exact::to_string(value).map_err(|why| format!("cannot be saved: {why}"))?;
+    if text.len() > LONGEST_TEXT {
+        return Err(format!("takes {} bytes, more than the {LONGEST_TEXT} that are allowed", text.len()));
+    }
+    Ok(text)
+}
+
 /// A variable in its place between two stretches of code, where the macro knows that it has a value.
 #[doc(hidden)]
 pub fn carried<T>(place: &Option<T>) -> &T {

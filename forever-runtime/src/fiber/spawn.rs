@@ -24,86 +24,109 @@ use crate::store::{Accepted, FiberRow, NewFiber, Seq};
 pub struct Spawn<F> {
     link: Link,
     call: F,
-    id: Option<String>,
-    key: Option<String>,
-    metadata: Option<Result<String, String>>,
-    agent: Option<AgentId>,
+    given: Given,
 }
 
 impl<F: Fiber> Spawn<F> {
     pub(crate) fn new(link: Link, call: F) -> Self {
-        Spawn { link, call, id: None, key: None, metadata: None, agent: None }
+        Spawn { link, call, given: Given::default() }
     }
 
     /// Gives the fiber this id, in place of one made by the runtime. If there is a fiber with it, that one is joined.
     pub fn id(mut self, id: impl Into<String>) -> Self {
-        self.id = Some(id.into());
+        self.given.id = Some(id.into());
         self
     }
 
     /// Gives the fiber an idempotency key, unique among all fibers of the database. If there is a fiber with it, that one is
     /// joined, also when it has ended.
     pub fn key(mut self, key: impl Into<String>) -> Self {
-        self.key = Some(key.into());
+        self.given.key = Some(key.into());
         self
     }
 
     /// Keeps a value with the fiber, for people and for lists; the fiber itself does not see it. A joined fiber keeps its own.
     pub fn metadata(mut self, value: impl Serialize) -> Self {
-        self.metadata = Some(serde_json::to_string(&value).map_err(|e| e.to_string()));
+        self.given.metadata(&value);
         self
     }
 
     /// Makes it a fiber of an agent, which stays in memory while it runs, and says what becomes of it when it was interrupted. A joined
     /// fiber keeps its own.
     pub fn agent(mut self, class: impl Into<String>, name: impl Into<String>) -> Self {
-        self.agent = Some(AgentId { class: class.into(), name: name.into() });
+        self.given.agent = Some(AgentId { class: class.into(), name: name.into() });
         self
     }
 
     async fn start(self) -> Result<FiberHandle<F::Output>> {
-        let Spawn { link, call, id, key, metadata, agent } = self;
-        let core = &link.core()?;
-        let name = F::MACHINE.name;
-        let refused = |kind, why: String| Error::new(kind, format!("failed to start fiber `{name}`: {why}"));
+        let Spawn { link, call, given } = self;
+        let core = link.core()?;
         let known = core.registry.of::<F>()?;
-        check_ids(id.as_deref(), key.as_deref()).map_err(|why| refused(ErrorKind::Value, why))?;
-        check_agent(core, agent.as_ref()).map_err(|why| refused(ErrorKind::Setup, why))?;
-        let args = save_arguments(&call).map_err(|why| refused(ErrorKind::Value, why))?;
-        let metadata = metadata.transpose().map_err(|why| refused(ErrorKind::Value, format!("its metadata cannot be saved: {why}")))?;
-        let asked_id = id.clone();
-        let id = id.unwrap_or_else(|| core.clock.id());
-        let new = NewFiber {
-            id: id.clone(),
-            name: name.to_owned(),
-            key: key.clone(),
-            closure: false,
-            args: args.clone(),
-            metadata,
-            agent: agent.clone(),
-            parent: None,
-            now_ms: core.now_ms(),
-        };
-        let of_task = Arc::clone(core);
-        let there = accept(core, new, move |seq, alive| {
-            let task = FiberTask { core: of_task, known, seq, agent, alive, turn: Turn::default(), entering: None };
+        let args = save_arguments(&call);
+        start(link, F::MACHINE.name, false, args, given, move |seq, agent, alive| {
+            let task = FiberTask { core, known, seq, agent, alive, turn: Turn::default(), entering: None };
             Box::pin(task.begin(Box::new(call)))
-        });
-        let there = there.await.map_err(|e| {
-            let kind = e.kind();
-            refused(kind, "it could not be stored".into()).because(e)
-        })?;
-        let Some(there) = there else { return Ok(FiberHandle::new(link, id, name, true)) };
-        joins(&there, name, &args, asked_id.as_deref(), key.as_deref()).map_err(|why| refused(ErrorKind::Conflict, why))?;
-        Ok(FiberHandle::new(link, there.id, name, false))
+        })
+        .await
     }
+}
+
+/// What the caller gives to a fiber about to be started.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    pub(crate) id: Option<String>,
+    pub(crate) key: Option<String>,
+    /// JSON, or why there can be none.
+    metadata: Option<Result<String, String>>,
+    pub(crate) agent: Option<AgentId>,
+}
+
+impl Given {
+    pub(crate) fn metadata(&mut self, value: &impl Serialize) {
+        self.metadata = Some(serde_json::to_string(value).map_err(|e| e.to_string()));
+    }
+}
+
+/// Stores a fiber, unless there is one with its id or key, which is joined then; `run` runs it.
+pub(crate) async fn start<T>(
+    link: Link,
+    name: &str,
+    closure: bool,
+    args: Result<String, String>,
+    given: Given,
+    run: impl FnOnce(Seq, Option<AgentId>, Alive) -> BoxFuture<'static, ()> + Send + 'static,
+) -> Result<FiberHandle<T>> {
+    let core = &link.core()?;
+    let Given { id: asked_id, key, metadata, agent } = given;
+    let refused = |kind, why: String| Error::new(kind, format!("failed to start fiber `{name}`: {why}"));
+    check_ids(asked_id.as_deref(), key.as_deref()).map_err(|why| refused(ErrorKind::Value, why))?;
+    check_agent(core, agent.as_ref()).map_err(|why| refused(ErrorKind::Setup, why))?;
+    let args = args.map_err(|why| refused(ErrorKind::Value, why))?;
+    let metadata = metadata.transpose().map_err(|why| refused(ErrorKind::Value, format!("its metadata cannot be saved: {why}")))?;
+    let id = asked_id.clone().unwrap_or_else(|| core.clock.id());
+    let new = NewFiber {
+        id: id.clone(),
+        name: name.to_owned(),
+        key: key.clone(),
+        closure,
+        args: args.clone(),
+        metadata,
+        agent: agent.clone(),
+        parent: None,
+        now_ms: core.now_ms(),
+    };
+    let there = accept(core, new, move |seq, alive| run(seq, agent, alive)).await;
+    let there = there.map_err(|e| refused(e.kind(), "it could not be stored".into()).because(e))?;
+    let Some(there) = there else { return Ok(FiberHandle::new(link, id, name, true)) };
+    joins(&there, name, &args, asked_id.as_deref(), key.as_deref()).map_err(|why| refused(ErrorKind::Conflict, why))?;
+    Ok(FiberHandle::new(link, there.id, name, false))
 }
 
 /// The longest id or key, in bytes.
 const LONGEST_ID: usize = 512;
 
 /// Whether an id and a key can be those of a fiber; says why not.
-pub(crate) fn check_ids(id: Option<&str>, key: Option<&str>) -> Result<(), String> {
+fn check_ids(id: Option<&str>, key: Option<&str>) -> Result<(), String> {
     for (what, text) in [("id", id), ("key", key)].into_iter().filter_map(|(what, text)| Some((what, text?))) {
         if text.trim().is_empty() {
             return Err(format!("an {what} must not be empty or blank").replace("an key", "a key"));
@@ -116,7 +139,7 @@ pub(crate) fn check_ids(id: Option<&str>, key: Option<&str>) -> Result<(), Strin
 }
 
 /// Whether there can be such an agent; says why not.
-pub(crate) fn check_agent(core: &Core, agent: Option<&AgentId>) -> Result<(), String> {
+fn check_agent(core: &Core, agent: Option<&AgentId>) -> Result<(), String> {
     match agent {
         Some(agent) if !core.owners.knows(&agent.class) => {
             Err(format!("agent class `{}` is not registered: add it with `.agent::<..>(..)` before `.open()`", agent.class))
@@ -129,7 +152,7 @@ pub(crate) fn check_agent(core: &Core, agent: Option<&AgentId>) -> Result<(), St
 /// Stores a fiber and runs it; gives the one that has its id or key, if there is one.
 ///
 /// The task that will run the fiber also stores it: a caller that goes away in between leaves nothing half done.
-pub(crate) async fn accept(
+async fn accept(
     core: &Arc<Core>,
     new: NewFiber,
     run: impl FnOnce(Seq, Alive) -> BoxFuture<'static, ()> + Send + 'static,
@@ -152,7 +175,7 @@ pub(crate) async fn accept(
 }
 
 /// Whether a spawn that found `there` meant it; says why not.
-pub(crate) fn joins(there: &FiberRow, name: &str, args: &str, id: Option<&str>, key: Option<&str>) -> Result<(), String> {
+fn joins(there: &FiberRow, name: &str, args: &str, id: Option<&str>, key: Option<&str>) -> Result<(), String> {
     let what = match (id, key) {
         (Some(id), _) if id == there.id => format!("id `{id}`"),
         (_, Some(key)) => format!("key `{key}`"),
