@@ -12,7 +12,7 @@ mod step;
 mod waits;
 
 pub(crate) use side::Written as SideBySide;
-pub(crate) use step::Step;
+pub(crate) use step::{Effect, Step};
 
 /// The cut-point macros there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

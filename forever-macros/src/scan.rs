@@ -175,7 +175,7 @@ impl<'ast> Visit<'ast> for Misplaced<'_> {
 
 impl Misplaced<'_> {
     fn step(&mut self, step: &Step) {
-        for expr in [&step.retry, &step.timeout].into_iter().flatten() {
+        for expr in step.options() {
             self.visit_expr(expr);
         }
         self.visit_expr(&step.body);

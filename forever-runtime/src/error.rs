@@ -30,6 +30,10 @@ pub enum ErrorKind {
     Closed,
     /// An agent could not be woken.
     Agent,
+    /// An operation was begun, and nobody knows whether it was carried out.
+    OpUnknown,
+    /// Somebody has said that an operation has failed.
+    OpFailed,
 }
 
 /// An error of the library, with its kind and the errors that caused it.
@@ -77,6 +81,11 @@ impl Error {
     /// Whether there is no fiber with the id or key.
     pub fn is_not_found(&self) -> bool {
         self.kind == ErrorKind::NotFound
+    }
+
+    /// Whether an operation was begun of which nobody knows whether it was carried out.
+    pub fn is_op_unknown(&self) -> bool {
+        self.kind == ErrorKind::OpUnknown
     }
 
     /// Whether the runtime was closed.

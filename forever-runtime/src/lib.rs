@@ -24,13 +24,17 @@ pub use fiber::events::{Event, EventKind, Events, Told};
 pub use fiber::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus};
 pub use fiber::log::Log;
 pub use fiber::managed::{Cursor, FiberFilter, Fibers, Page};
+pub use fiber::op::by_hand::OpCall;
+pub use fiber::op::log::OpLog;
+pub use fiber::op::resolve::{OpStatus, Resolution};
+pub use fiber::op::unknown::{Answer, OnUnknown};
 pub use fiber::owner::{EndedFiber, RecoveredFiber, Recovery};
 pub use fiber::retention::Retention;
 pub use fiber::spawn::Spawn;
 pub use fiber::{Backoff, Drift, Fiber, FiberContext, KeepsOrder, Layout, Op, Problem, Res, Retry, Snapshot, layout};
 pub use forever::{Builder, Close, Forever};
-pub use store::FiberState;
 pub use store::sqlite::Durability;
+pub use store::{FiberState, OpState};
 
 #[doc(hidden)]
 pub use ide::{__forever_ide_call, __forever_ide_recv, __forever_ide_spawn, __forever_ide_wait, __forever_ide_wait_all};
@@ -42,6 +46,8 @@ pub mod __private {
     pub use crate::fiber::iter::{Source, collected};
     pub use crate::fiber::keeps_order::{in_order, in_order_value};
     pub use crate::fiber::machine::{Cut, CutKind, END, Local, Machine};
+    pub use crate::fiber::op::effect::{Effect, Next, key};
+    pub use crate::fiber::op::unknown::{Made, NotMade, OnUnknown, Probe};
     pub use crate::fiber::saved::{Saved, carried, none_like};
     pub use crate::fiber::side::{Each, Side, item, places};
     pub use crate::fiber::step::{Attempt, Attempts};

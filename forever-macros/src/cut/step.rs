@@ -11,12 +11,21 @@ pub(crate) struct Step {
     pub(crate) was: Option<LitStr>,
     pub(crate) retry: Option<Expr>,
     pub(crate) timeout: Option<Expr>,
+    /// Set when the step is an effect.
+    pub(crate) effect: Option<Effect>,
     /// The pattern of `|op| ..`.
     pub(crate) op: Option<Pat>,
     pub(crate) body: Expr,
 }
 
-const OPTIONS: &str = "`retry`, `timeout`, `was`";
+/// What only effects have.
+#[derive(Clone, Default)]
+pub(crate) struct Effect {
+    pub(crate) key: Option<Expr>,
+    pub(crate) on_unknown: Option<Expr>,
+}
+
+const OPTIONS: &str = "`effect`, `key`, `on_unknown`, `retry`, `timeout`, `was`";
 
 impl Step {
     /// Parses the arguments; what is wrong goes to `report` and a step with what could be read comes back.
@@ -28,7 +37,8 @@ impl Step {
                 return None;
             }
         };
-        let mut step = Step { name: None, was: None, retry: None, timeout: None, op: None, body: empty() };
+        let mut step = Step { name: None, was: None, retry: None, timeout: None, effect: None, op: None, body: empty() };
+        let (mut effect, mut of_effects) = (false, Effect::default());
         let count = items.len();
         if count == 0 {
             report.over(&mac.path, "`step!` needs a body: `step!(fetch(&url).await?)`");
@@ -47,7 +57,7 @@ impl Step {
                     }
                     step.name = Some(name);
                 }
-                Expr::Assign(option) if !last => step.option(&option, report),
+                Expr::Assign(option) if !last => step.option(&option, &mut of_effects, report),
                 Expr::Closure(closure) if last => {
                     if closure.inputs.len() != 1 || closure.asyncness.is_some() {
                         report.over(&closure, "a step's body is an expression, a block, or `|op| expression`: `step!(\"charge\", |op| charge(op.id()).await?)`");
@@ -56,8 +66,10 @@ impl Step {
                     step.body = *closure.body;
                 }
                 body if last => step.body = body,
-                Expr::Path(path) if path.path.get_ident().is_some_and(|i| i == "effect") => {
-                    report.over(&path, "`effect` is not there yet: pass the step's id to the other side as an idempotency key, `step!(|op| charge(op.id()).await?)`");
+                Expr::Path(path) if path.path.is_ident("effect") => {
+                    if std::mem::replace(&mut effect, true) {
+                        report.over(&path, "option `effect` is given twice");
+                    }
                 }
                 other => {
                     let text = crate::text::compact(&other);
@@ -68,10 +80,31 @@ impl Step {
                 }
             }
         }
+        if effect {
+            step.effect = Some(of_effects);
+        } else {
+            for (option, value) in [("key", of_effects.key), ("on_unknown", of_effects.on_unknown)] {
+                if let Some(value) = value {
+                    report.over(&value, format!("`{option}` is of effects: `step!(effect, {option} = .., |op| charge(op.id()).await?)`"));
+                }
+            }
+        }
         Some(step)
     }
 
-    fn option(&mut self, option: &syn::ExprAssign, report: &mut Report) {
+    /// The values of its options.
+    pub(crate) fn options(&self) -> impl Iterator<Item = &Expr> {
+        let effect = self.effect.iter().flat_map(|effect| [&effect.key, &effect.on_unknown]);
+        [&self.retry, &self.timeout].into_iter().chain(effect).flatten()
+    }
+
+    /// The values of its options.
+    pub(crate) fn options_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
+        let effect = self.effect.iter_mut().flat_map(|effect| [&mut effect.key, &mut effect.on_unknown]);
+        [&mut self.retry, &mut self.timeout].into_iter().chain(effect).flatten()
+    }
+
+    fn option(&mut self, option: &syn::ExprAssign, effect: &mut Effect, report: &mut Report) {
         let Expr::Path(path) = &*option.left else {
             report.over(&option.left, format!("unknown option of `step!`; known options: {OPTIONS}"));
             return;
@@ -81,6 +114,8 @@ impl Step {
         let twice = match key.as_str() {
             "retry" => self.retry.replace(value).is_some(),
             "timeout" => self.timeout.replace(value).is_some(),
+            "key" => effect.key.replace(value).is_some(),
+            "on_unknown" => effect.on_unknown.replace(value).is_some(),
             "was" => {
                 if let Expr::Lit(ExprLit { lit: Lit::Str(old), .. }) = value {
                     self.was.replace(old).is_some()

@@ -4,10 +4,18 @@ use quote::{ToTokens, quote_spanned};
 use syn::Expr;
 
 use super::{Emit, Start, number};
-use crate::cut::{CutBody, Step};
+use crate::cut::{CutBody, Effect, Step};
 use crate::names::{VarId, is_ours};
 use crate::plan::Storage;
 use crate::tree::{Bind, CutId, Stmt};
+
+/// An `Option` of a value of the user's.
+fn optional(value: &Option<Expr>) -> TokenStream {
+    match value {
+        Some(value) => emit!(::core::option::Option::Some(#value)),
+        None => emit!(::core::option::Option::None),
+    }
+}
 
 impl Emit<'_> {
     /// Plain statements, a cut point's body, and the checkpoint behind it.
@@ -50,24 +58,62 @@ impl Emit<'_> {
     fn step_body(&mut self, cut: CutId, step: &Step) -> TokenStream {
         let (fiber, private, error, number) = (&self.fiber, self.cx.private, self.cx.error, number(cut));
         let body = &step.body;
+        if let Some(effect) = &step.effect {
+            return self.effect_body(cut, step, effect);
+        }
         if step.retry.is_none() && step.timeout.is_none() {
             return match &step.op {
                 None => body.to_token_stream(),
-                Some(op) => emit!({ let #op = &#fiber.op(#number).await; #body }),
+                Some(op) => emit!({ let #op = &#fiber.op(#number); #body }),
             };
         }
-        let optional = |value: &Option<Expr>| match value {
-            Some(value) => emit!(::core::option::Option::Some(#value)),
-            None => emit!(::core::option::Option::None),
-        };
         let (retry, timeout) = (optional(&step.retry), optional(&step.timeout));
         let op = step.op.as_ref().map(|op| emit!(let #op = op;));
         let run = if step.timeout.is_some() { emit!(run_within) } else { emit!(run) };
         emit!({
-            let mut attempts = #fiber.attempts::<#error>(#number, #retry, #timeout).await;
+            let mut attempts = #fiber.attempts::<#error>(#number, #retry, #timeout);
             loop {
                 let op = &attempts.op();
                 let attempt = attempts.#run(async { #op ::core::result::Result::Ok::<_, #error>(#body) }).await;
+                match attempt {
+                    #private::Attempt::Done(value) => break value,
+                    #private::Attempt::Failed(error) => return ::core::result::Result::Err(error),
+                    #private::Attempt::Again => {}
+                }
+            }
+        })
+    }
+
+    /// A step that is stored as started before its body, and perhaps has a value already.
+    fn effect_body(&self, cut: CutId, step: &Step, effect: &Effect) -> TokenStream {
+        let (fiber, private, error, number) = (&self.fiber, self.cx.private, self.cx.error, number(cut));
+        let (body, retry) = (&step.body, optional(&step.retry));
+        let key = match &effect.key {
+            Some(key) => emit!(::core::option::Option::Some(#private::key(&(#key)))),
+            None => emit!(::core::option::Option::None),
+        };
+        let within = step.timeout.as_ref().map(|timeout| emit!(.within(#timeout)));
+        let on_unknown = match &effect.on_unknown {
+            Some(policy) => policy.to_token_stream(),
+            None => emit!(#private::OnUnknown::Park),
+        };
+        let op = step.op.as_ref().map(|op| emit!(let #op = op;));
+        let span = self.cut_span(cut);
+        let next = quote_spanned!(span=> effect.next(&mut on_unknown).await);
+        emit!({
+            let mut effect = {
+                use #private::{Made as _, NotMade as _};
+                #fiber.effect::<#error>(#number, #key, #retry, (&#private::Probe::<#error>::new()).made()).await #within
+            };
+            let mut on_unknown: #private::OnUnknown<'_, _, #error> = #on_unknown;
+            loop {
+                match #next {
+                    #private::Next::Value(value) => break value,
+                    #private::Next::Error(error) => return ::core::result::Result::Err(error),
+                    #private::Next::Run => {}
+                }
+                let op = &effect.op();
+                let attempt = effect.run(async { #op ::core::result::Result::Ok::<_, #error>(#body) }).await;
                 match attempt {
                     #private::Attempt::Done(value) => break value,
                     #private::Attempt::Failed(error) => return ::core::result::Result::Err(error),

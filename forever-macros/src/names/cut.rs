@@ -13,7 +13,7 @@ impl Names<'_> {
         match body {
             CutBody::Step(step) => {
                 let mut flow = Flow::Nothing;
-                for option in [&mut step.retry, &mut step.timeout].into_iter().flatten() {
+                for option in step.options_mut() {
                     flow.push(self.expr(option));
                 }
                 self.scopes.push(Vec::new());

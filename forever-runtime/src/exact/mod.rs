@@ -73,6 +73,13 @@ pub(crate) fn from_str_with<T: DeserializeOwned>(text: &str, logs: &logs::Stored
     de::read_with(text, logs)
 }
 
+/// Writes `value` with the entries of its structs and maps in the order of their keys: equal values have equal texts, whatever the order in
+/// which a map gives its entries. A list in another order is another value, and so is a set whose order is not its own, as that of a
+/// `HashSet`.
+pub(crate) fn to_canonical<T: Serialize + ?Sized>(value: &T) -> Result<String, Error> {
+    same::canonical(&to_string(value)?)
+}
+
 /// Whether two texts written by [`to_string`] hold the same value, whatever the order of maps and sets.
 ///
 /// The text does not tell a set from a list, so a list counts as a set too: it is the same as itself in another order.

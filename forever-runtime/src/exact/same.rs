@@ -1,4 +1,4 @@
-//! Whether two texts hold the same value where order may differ.
+//! Values whose order means nothing: whether two texts hold the same one, and the one text that stands for all of them.
 use super::error::Error;
 use super::read::Reader;
 
@@ -11,7 +11,6 @@ enum Node<'a> {
     Text(&'a str),
     /// The key of an escape.
     Escape(&'a str),
-    /// The text does not tell a list from a set, so both count as sets.
     Items(Vec<Node<'a>>),
     Entries(Vec<(Node<'a>, Node<'a>)>),
 }
@@ -21,29 +20,95 @@ pub(super) fn same(a: &str, b: &str) -> bool {
     if a == b {
         return true;
     }
-    match (whole(a), whole(b)) {
+    match (whole(a, Lists::AreSets), whole(b, Lists::AreSets)) {
         (Ok(a), Ok(b)) => a == b,
         _ => false,
     }
 }
 
-fn whole(text: &str) -> Result<Node<'_>, Error> {
+/// The text with the entries of its objects and maps in the order of their keys: the same for equal values, and different for others.
+pub(super) fn canonical(text: &str) -> Result<String, Error> {
+    let mut out = String::with_capacity(text.len());
+    whole(text, Lists::AreLists)?.write(&mut out);
+    Ok(out)
+}
+
+/// What the items of an array are taken for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lists {
+    AreSets,
+    AreLists,
+}
+
+impl Node<'_> {
+    fn write(&self, out: &mut String) {
+        match self {
+            Node::Token(token) => out.push_str(token),
+            Node::Text(text) => quoted(out, "", text),
+            Node::Escape(name) => quoted(out, "$", name),
+            Node::Items(items) => list(out, '[', items, ']', |out, item| item.write(out)),
+            Node::Entries(entries) if entries.iter().all(|(key, _)| matches!(key, Node::Text(_) | Node::Escape(_))) => {
+                list(out, '{', entries, '}', |out, (key, value)| {
+                    match key {
+                        Node::Text(name) if name.starts_with('$') => quoted(out, "$", name),
+                        key => key.write(out),
+                    }
+                    out.push(':');
+                    value.write(out);
+                });
+            }
+            Node::Entries(entries) => {
+                out.push_str("{\"$map\":");
+                list(out, '[', entries, ']', |out, (key, value)| {
+                    out.push('[');
+                    key.write(out);
+                    out.push(',');
+                    value.write(out);
+                    out.push(']');
+                });
+                out.push('}');
+            }
+        }
+    }
+}
+
+fn quoted(out: &mut String, before: &str, text: &str) {
+    out.push('"');
+    out.push_str(before);
+    out.push_str(text);
+    out.push('"');
+}
+
+fn list<T>(out: &mut String, open: char, items: &[T], close: char, write: impl Fn(&mut String, &T)) {
+    out.push(open);
+    for (n, item) in items.iter().enumerate() {
+        if n > 0 {
+            out.push(',');
+        }
+        write(out, item);
+    }
+    out.push(close);
+}
+
+fn whole(text: &str, lists: Lists) -> Result<Node<'_>, Error> {
     let mut reader = Reader::new(text);
-    let node = node(&mut reader)?;
+    let node = node(&mut reader, lists)?;
     reader.end()?;
     Ok(node)
 }
 
-fn node<'a>(reader: &mut Reader<'a>) -> Result<Node<'a>, Error> {
+fn node<'a>(reader: &mut Reader<'a>, lists: Lists) -> Result<Node<'a>, Error> {
     match reader.peek() {
         Some(b'[') => {
             let mut items = Vec::new();
             reader.open(b'[')?;
             while reader.more(items.is_empty(), b']')? {
-                items.push(node(reader)?);
+                items.push(node(reader, lists)?);
             }
             reader.close(b']')?;
-            items.sort_unstable();
+            if lists == Lists::AreSets {
+                items.sort_unstable();
+            }
             Ok(Node::Items(items))
         }
         Some(b'{') => {
@@ -55,9 +120,9 @@ fn node<'a>(reader: &mut Reader<'a>) -> Result<Node<'a>, Error> {
                 let key = text(reader)?;
                 reader.expect(b':')?;
                 if key == "$map" {
-                    pairs(reader, &mut entries)?;
+                    pairs(reader, lists, &mut entries)?;
                 } else {
-                    entries.push((name(key), node(reader)?));
+                    entries.push((name(key), node(reader, lists)?));
                 }
             }
             reader.close(b'}')?;
@@ -87,15 +152,15 @@ fn name(key: &str) -> Node<'_> {
 }
 
 /// The entries of a `$map`; two texts of one map need not begin it at the same entry.
-fn pairs<'a>(reader: &mut Reader<'a>, entries: &mut Vec<(Node<'a>, Node<'a>)>) -> Result<(), Error> {
+fn pairs<'a>(reader: &mut Reader<'a>, lists: Lists, entries: &mut Vec<(Node<'a>, Node<'a>)>) -> Result<(), Error> {
     reader.open(b'[')?;
     let mut first = true;
     while reader.more(first, b']')? {
         first = false;
         reader.open(b'[')?;
-        let key = node(reader)?;
+        let key = node(reader, lists)?;
         reader.expect(b',')?;
-        entries.push((key, node(reader)?));
+        entries.push((key, node(reader, lists)?));
         reader.close(b']')?;
     }
     reader.close(b']')

@@ -12,12 +12,13 @@ use tracing::{Instrument, info_span, warn};
 
 use super::core::{Core, Link, race};
 use super::events::EventKind;
-use super::frame::{BoxFuture, Checkpoint, OpRecord, Run, Sink};
+use super::frame::{BoxFuture, Checkpoint, Run, Sink};
 use super::handle::{FiberError, FiberHandle};
 use super::live::{Alive, Phase, Stop};
+use super::op::ledger::{Ledger, StoredLedger};
 use super::owner::AgentId;
 use super::registry::{Outcome, settle};
-use super::saved::text_to_keep;
+use super::saved::{text_to_keep, unreadable};
 use super::spawn::{self, Given};
 use super::{Failure, FiberContext, Value, drive, runner, waking, within};
 use crate::error::{Error, ErrorKind, Result, chain};
@@ -59,10 +60,7 @@ impl FiberContext {
     /// When it cannot be read as a `V`.
     pub fn stashed<V: DeserializeOwned>(&self) -> Result<Option<V>> {
         let Some(text) = self.run.as_ref().and_then(|run| run.sink.stashed()) else { return Ok(None) };
-        let wanted = std::any::type_name::<V>();
-        exact::from_str(&text)
-            .map(Some)
-            .map_err(|why| Error::new(ErrorKind::Value, format!("the stash cannot be read as `{wanted}`: {why}")))
+        exact::from_str(&text).map(Some).map_err(|why| Error::new(ErrorKind::Value, format!("the stash {}", unreadable::<V>(why))))
     }
 }
 
@@ -183,6 +181,7 @@ impl ClosureTask {
             seq: self.seq,
             id: self.alive.id.as_str().into(),
             name: Arc::clone(&self.name),
+            ledger: StoredLedger { core: Arc::clone(&self.core), seq: self.seq },
             stash: std::sync::Mutex::default(),
         });
         let run = Run::first(&self.alive.id, Arc::clone(&sink) as Arc<dyn Sink>);
@@ -202,17 +201,27 @@ impl ClosureTask {
             (Some(reason), _) => End::Cancelled(reason.to_string()),
             (None, Outcome::Completed(text)) => End::Completed(text),
             (None, Outcome::Failed(why)) => End::Failed(why),
+            (None, Outcome::Parked(why)) => return self.park(why).await,
             // Dropped under way because the runtime closes.
             (None, _) => return self.alive.stop(Stop::Closed),
         };
         self.keep(end).await;
     }
 
+    /// Stores that the closure stands at an operation whose outcome is unknown.
+    async fn park(self, why: String) {
+        let reason: Arc<str> = why.as_str().into();
+        // If the store fails, it is found running at the next open: interrupted, then, and not parked.
+        let _ = self.core.store.set_aside(self.seq, Aside::Parked(why), self.core.now_ms()).await;
+        self.core.tell(&self.alive.id, &self.name, || EventKind::Parked { reason: Arc::clone(&reason) });
+        self.alive.stop(Stop::Parked(reason));
+    }
+
     /// Stores how the closure ended: it cannot run again, so this is tried until the store works or the runtime closes.
     async fn keep(self, end: End) {
         let mut failed = 0;
         loop {
-            let error = match self.core.store.end(self.seq, end.clone(), self.core.now_ms()).await {
+            let error = match self.core.store.end(self.seq, end.clone(), Vec::new(), self.core.now_ms()).await {
                 Ok(ended) => {
                     waking::start(&self.core, ended.woken);
                     let stop = runner::settled(&self.core, &self.alive.id, &self.name, self.agent.as_ref(), ended.end);
@@ -252,6 +261,7 @@ struct ClosureSink {
     seq: Seq,
     id: Arc<str>,
     name: Arc<str>,
+    ledger: StoredLedger,
     stash: std::sync::Mutex<Option<String>>,
 }
 
@@ -293,12 +303,16 @@ impl Sink for ClosureSink {
         Box::pin(async { Err(no_steps()) })
     }
 
-    fn save_op(&self, _: OpRecord) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async { Err(no_steps()) })
+    fn ledger(&self) -> &dyn Ledger {
+        &self.ledger
     }
 
-    fn load_op<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<OpRecord>, Error>> {
-        Box::pin(async { Err(no_steps()) })
+    fn is_told_to_stop(&self) -> bool {
+        self.core.is_closing()
+    }
+
+    fn check_timeout(&self) -> Duration {
+        self.core.settings.check_timeout
     }
 }
 

@@ -9,8 +9,9 @@ use tokio::task::JoinSet;
 
 use super::Resources;
 use super::events::{Event, EventKind, Listeners};
+use super::frame::CHECK_TIMEOUT;
+use super::kinds::Kinds;
 use super::live::Live;
-use super::messages::Topics;
 use super::owner::Owners;
 use super::registry::Registry;
 use super::retention::Retention;
@@ -38,7 +39,10 @@ pub(crate) struct Core {
     pub(crate) owners: Arc<dyn Owners>,
     pub(crate) settings: Settings,
     pub(crate) listeners: Listeners,
-    pub(crate) topics: Topics,
+    /// What functions receive on their topics.
+    pub(crate) topics: Kinds,
+    /// What their effects give.
+    pub(crate) results: Kinds,
     /// Lets so many fibers be on their way from the store into memory at a time.
     pub(crate) entering: Arc<Semaphore>,
     /// Lets fibers that died often in one at a time.
@@ -70,11 +74,18 @@ pub(crate) struct Settings {
     pub(crate) cancel_grace: Duration,
     /// How long an agent's recovery hook may take.
     pub(crate) hook_timeout: Duration,
+    /// How long a check may take that says whether an operation was carried out.
+    pub(crate) check_timeout: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { retention: Retention::default(), cancel_grace: Duration::from_secs(5), hook_timeout: Duration::from_secs(10) }
+        Settings {
+            retention: Retention::default(),
+            cancel_grace: Duration::from_secs(5),
+            hook_timeout: Duration::from_secs(10),
+            check_timeout: CHECK_TIMEOUT,
+        }
     }
 }
 
@@ -91,7 +102,8 @@ impl Core {
             settings,
             live: Arc::default(),
             listeners: Listeners::default(),
-            topics: Topics::default(),
+            topics: Kinds::default(),
+            results: Kinds::default(),
             entering: Arc::new(Semaphore::new(ENTERING)),
             suspects: Arc::new(Semaphore::new(1)),
             async_runtime,

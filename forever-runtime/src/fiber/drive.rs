@@ -23,6 +23,10 @@ pub(crate) async fn drive<F: Fiber>(start: Option<F>, ctx: &FiberContext, mut fr
     match (ended, frame.missed()) {
         // It ran past the place that it was to go on from: whatever it did is not this fiber's end.
         (Ended::Returned(_) | Ended::Panicked(_), Some(why)) => Ended::Stopped(Stopped::Parked(why)),
+        (Ended::Returned(Ok(value)), None) => match run.ops.passed_over() {
+            Some(why) => Ended::Stopped(Stopped::Parked(why)),
+            None => Ended::Returned(Ok(value)),
+        },
         (ended, _) => ended,
     }
 }

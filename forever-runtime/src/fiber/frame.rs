@@ -17,16 +17,17 @@ use std::time::Duration;
 use super::core::Link;
 use super::events::EventKind;
 use super::handle::FiberErrorKind;
+use super::kinds::Check;
 use super::machine::{CutKind, Machine};
-use super::op::Ops;
+use super::op::ledger::{Ledger, Left, Ops};
 use super::parts::{Changes, Kept, Named};
-use super::saved::Saved;
+use super::saved::{Saved, unreadable};
 use super::snapshot::Snapshot;
 use super::step_span::StepSpan;
 use super::{Fiber, FiberContext};
 use crate::error::{Error, ErrorKind};
 use crate::exact::logs::StoredLogs;
-use crate::store::{Message, NewFiber, Wait};
+use crate::store::{Message, NewFiber, OpsBehind, Wait};
 
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -61,9 +62,14 @@ pub(crate) trait Sink: Send + Sync {
         Box::pin(async { Ok(None) })
     }
 
-    /// Says what the function takes on a topic: `Err` says why a text is not it.
-    fn takes(&self, topic: &'static str, check: fn(&str) -> Result<(), String>) {
+    /// Says what the function takes on a topic.
+    fn takes(&self, topic: &'static str, check: Check) {
         let _ = (topic, check);
+    }
+
+    /// Says what an effect of a function gives.
+    fn gives(&self, function: &'static str, step: &'static str, check: Check) {
+        let _ = (function, step, check);
     }
 
     /// What became of another fiber; `None` while it has not ended.
@@ -97,25 +103,30 @@ pub(crate) trait Sink: Send + Sync {
         None
     }
 
-    /// Stores what is known of a step that has not finished; durable when the future is ready. Replaces the op's last record.
-    fn save_op(&self, record: OpRecord) -> BoxFuture<'_, Result<(), Error>>;
+    /// Where the operations of the fiber are kept.
+    fn ledger(&self) -> &dyn Ledger;
 
-    /// What [`Sink::save_op`] stored under this id, if the step has not finished since.
-    fn load_op<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<OpRecord>, Error>>;
+    /// The fiber has come further than its last checkpoint.
+    fn progressed(&self) {}
+
+    /// Whether the fiber is to stop at the next occasion.
+    fn is_told_to_stop(&self) -> bool {
+        false
+    }
+
+    /// Whether the fiber can be parked; otherwise what would park it is an error.
+    fn parks(&self) -> bool {
+        true
+    }
+
+    /// How long the other side may take to say whether an operation was carried out.
+    fn check_timeout(&self) -> Duration {
+        CHECK_TIMEOUT
+    }
 }
 
-/// What is stored of a step between its attempts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OpRecord {
-    /// Stable over re-runs of the same step at the same place.
-    pub(crate) id: String,
-    /// The step's stored name.
-    pub(crate) step: String,
-    /// How many attempts have failed.
-    pub(crate) failed: u32,
-    /// What the body stashed last, as text of [`crate::exact`].
-    pub(crate) stash: Option<String>,
-}
+/// How long a check may take unless the builder is told otherwise.
+pub(crate) const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One snapshot on its way to the store.
 #[derive(Debug)]
@@ -126,8 +137,8 @@ pub(crate) struct Checkpoint {
     pub(crate) at: &'static str,
     /// How many checkpoints the fiber has made, with this one.
     pub(crate) number: u64,
-    /// The op that ends with this checkpoint: its record goes in the same transaction.
-    pub(crate) finished_op: Option<String>,
+    /// What becomes of the operations since the last one, in the same transaction.
+    pub(crate) ops: OpsBehind,
     /// What changes beside `snapshot`, in the same transaction.
     pub(crate) changes: Changes,
     /// What else is to happen in the same transaction.
@@ -179,7 +190,7 @@ pub(crate) struct Run {
     pub(crate) sink: Arc<dyn Sink>,
     /// Checkpoints made so far, over all processes.
     pub(crate) checkpoints: AtomicU64,
-    pub(crate) ops: Ops,
+    pub(crate) ops: Arc<Ops>,
     /// What is stored beside the snapshot.
     kept: Mutex<Kept>,
     outbox: Mutex<Outbox>,
@@ -199,10 +210,9 @@ impl Run {
         Run::at(sink, 0, Ops::first(fiber))
     }
 
-    /// A later run, from its start or from a snapshot, after `checkpoints` in all earlier ones.
-    pub(crate) fn again(fiber: &str, sink: Arc<dyn Sink>, checkpoints: u64) -> Arc<Self> {
-        let ops = Ops::again(fiber, checkpoints);
-        Run::at(sink, checkpoints, ops)
+    /// A later run, from its start or from a snapshot, after what earlier ones left.
+    pub(crate) fn again(fiber: &str, sink: Arc<dyn Sink>, left: Left) -> Arc<Self> {
+        Run::at(sink, left.checkpoints, Ops::again(fiber, left))
     }
 
     fn at(sink: Arc<dyn Sink>, checkpoints: u64, ops: Ops) -> Arc<Self> {
@@ -210,7 +220,7 @@ impl Run {
         Arc::new(Run {
             sink,
             checkpoints,
-            ops,
+            ops: Arc::new(ops),
             kept: Mutex::default(),
             outbox: Mutex::default(),
             step: StepSpan::default(),
@@ -504,16 +514,18 @@ async fn commit(run: Arc<Run>, written: Result<Written, String>, at: &'static st
     run.step.end();
     let stopped = match written {
         Err(why) => Stopped::Failed(why),
-        Ok(Written { text: snapshot, named }) => {
-            let changes = run.kept().commit(named);
-            let number = run.checkpoints.fetch_add(1, Ordering::Relaxed) + 1;
-            let finished_op = run.ops.take_finished();
-            let outbox = std::mem::take(&mut *run.outbox());
-            match run.sink.commit(Checkpoint { snapshot, at, number, finished_op, changes, outbox }).await {
-                Ok(()) => return,
-                Err(error) => Stopped::Interrupted(error),
+        Ok(Written { text: snapshot, named }) => match run.ops.pass() {
+            Err(why) => Stopped::Parked(why),
+            Ok(ops) => {
+                let changes = run.kept().commit(named);
+                let number = run.checkpoints.fetch_add(1, Ordering::Relaxed) + 1;
+                let outbox = std::mem::take(&mut *run.outbox());
+                match run.sink.commit(Checkpoint { snapshot, at, number, ops, changes, outbox }).await {
+                    Ok(()) => return,
+                    Err(error) => Stopped::Interrupted(error),
+                }
             }
-        }
+        },
     };
     run.stop(stopped);
     std::future::pending::<()>().await;
@@ -569,7 +581,7 @@ impl Locals {
                     "" => format!("argument `{name}`"),
                     step => format!("local `{name}` saved at step `{step}`"),
                 };
-                Err(Unreadable(format!("{what} cannot be read as `{}`: {why}", std::any::type_name::<T>())))
+                Err(Unreadable(format!("{what} {}", unreadable::<T>(why))))
             }
         }
     }

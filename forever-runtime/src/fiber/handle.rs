@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::core::Link;
 use super::frame::FiberEnd;
 use super::live::{Phase, Stop};
+use super::saved::unreadable;
 use super::{managed, within};
 use crate::clock::from_ms;
 use crate::error::{Error, chain};
@@ -159,8 +160,7 @@ impl<T: DeserializeOwned> FiberHandle<T> {
     }
 
     fn value(&self, text: &str) -> Result<T, FiberError> {
-        exact::from_str(text)
-            .map_err(|e| self.error(FiberErrorKind::Value, format!("its result cannot be read as `{}`: {e}", std::any::type_name::<T>())))
+        exact::from_str(text).map_err(|e| self.error(FiberErrorKind::Value, format!("its result {}", unreadable::<T>(e))))
     }
 }
 

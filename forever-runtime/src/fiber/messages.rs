@@ -1,6 +1,5 @@
 //! Sending to a fiber: stored first, then the fiber is woken if it waits for it.
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -10,43 +9,6 @@ use super::saved::text_to_keep;
 use super::waking;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::store::{Asked, Find, NewMessage};
-
-/// Whether a text is what a function takes on a topic; `Err` says why not.
-type Check = fn(&str) -> std::result::Result<(), String>;
-
-/// What the functions of this process take on their topics, as far as they have come there.
-///
-/// The type of a `recv!` is inferred, so it is known only once the code runs. A message that no fiber of this process has asked for yet
-/// is checked when it is received.
-#[derive(Debug, Default)]
-pub(crate) struct Topics {
-    checks: Mutex<BTreeMap<(&'static str, &'static str), Vec<Check>>>,
-}
-
-impl Topics {
-    /// Remembers what a function takes on a topic; one that takes several types there takes any of them.
-    pub(crate) fn takes(&self, function: &'static str, topic: &'static str, check: Check) {
-        let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = checks.entry((function, topic)).or_default();
-        if !known.iter().any(|there| std::ptr::fn_addr_eq(*there, check)) {
-            known.push(check);
-        }
-    }
-
-    fn check(&self, function: &str, topic: &str, text: &str) -> std::result::Result<(), String> {
-        let checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
-        let known: Vec<Check> = checks.iter().filter(|((f, t), _)| *f == function && *t == topic).flat_map(|(_, c)| c.clone()).collect();
-        drop(checks);
-        let mut first = None;
-        for check in known {
-            match check(text) {
-                Ok(()) => return Ok(()),
-                Err(why) => first = first.or(Some(why)),
-            }
-        }
-        first.map_or(Ok(()), Err)
-    }
-}
 
 /// Sends `value` to a fiber.
 pub(crate) async fn send<V: Serialize + ?Sized>(core: &Arc<Core>, id: &str, topic: &str, value: &V) -> Result<()> {

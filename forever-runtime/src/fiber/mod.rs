@@ -11,6 +11,7 @@ pub(crate) mod frame;
 pub(crate) mod handle;
 pub(crate) mod iter;
 pub(crate) mod keeps_order;
+mod kinds;
 pub(crate) mod layout;
 mod live;
 pub(crate) mod log;
@@ -131,12 +132,12 @@ impl<T, E> IsResult for Result<T, E> {
 /// What a running fiber knows of itself.
 #[derive(Debug)]
 pub struct FiberContext {
-    id: String,
-    name: Arc<str>,
-    resuming: bool,
-    resources: Resources,
-    clock: Arc<dyn Clock>,
-    run: Option<Arc<Run>>,
+    pub(crate) id: String,
+    pub(crate) name: Arc<str>,
+    pub(crate) resuming: bool,
+    pub(crate) resources: Resources,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) run: Option<Arc<Run>>,
 }
 
 impl FiberContext {

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::core::Core;
 use super::frame::BoxFuture;
+use super::saved::unreadable;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exact;
 use crate::store::FiberState;
@@ -129,10 +130,9 @@ impl RecoveredFiber {
     /// When what is stored cannot be read as a `V`.
     pub fn snapshot<V: DeserializeOwned>(&self) -> Result<Option<V>> {
         let Some(text) = &self.data else { return Ok(None) };
-        exact::from_str(text).map(Some).map_err(|why| {
-            let wanted = std::any::type_name::<V>();
-            Error::new(ErrorKind::Value, format!("what fiber `{}` ({}) left cannot be read as `{wanted}`: {why}", self.name, self.id))
-        })
+        exact::from_str(text)
+            .map(Some)
+            .map_err(|why| Error::new(ErrorKind::Value, format!("what fiber `{}` ({}) left {}", self.name, self.id, unreadable::<V>(why))))
     }
 }
 
@@ -202,11 +202,7 @@ impl EndedFiber {
     pub fn result<T: DeserializeOwned>(&self) -> Result<T> {
         match self.state {
             FiberState::Completed => exact::from_str(&self.text).map_err(|why| {
-                let wanted = std::any::type_name::<T>();
-                Error::new(
-                    ErrorKind::Value,
-                    format!("the result of fiber `{}` ({}) cannot be read as `{wanted}`: {why}", self.name, self.id),
-                )
+                Error::new(ErrorKind::Value, format!("the result of fiber `{}` ({}) {}", self.name, self.id, unreadable::<T>(why)))
             }),
             state => Err(Error::new(ErrorKind::NotFound, format!("fiber `{}` ({}) has {state}: {}", self.name, self.id, self.text))),
         }

@@ -260,7 +260,7 @@ async fn aside(core: &Core, fiber: &Unfinished, how: Aside) {
 }
 
 async fn end(core: &Arc<Core>, agent: &AgentId, fiber: &Unfinished, how: End) {
-    match core.store.end(fiber.seq, how, core.now_ms()).await {
+    match core.store.end(fiber.seq, how, Vec::new(), core.now_ms()).await {
         Ok(ended) => {
             waking::start(core, ended.woken);
             runner::settled(core, &fiber.id, &fiber.name, Some(agent), ended.end);

@@ -226,6 +226,6 @@ pub(crate) fn settle<T: Value, E: Failure>(ended: Ended<T, E>) -> Outcome {
 }
 
 /// Runs the user's code that is outside the function (serde impls, `migrate`): its panic is this fiber's and nobody else's.
-fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| Err(format!("panicked: {}", panic_message(payload.as_ref()))))
 }

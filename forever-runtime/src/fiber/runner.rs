@@ -16,13 +16,14 @@ use super::core::{Core, race};
 use super::events::EventKind;
 use super::frame::{BoxFuture, Run, Sink};
 use super::live::{Alive, Phase, Stop};
+use super::op::ledger::Left;
 use super::owner::{AgentId, EndedFiber};
 use super::registry::{Begin, Known, Outcome};
 use super::sink::StoreSink;
 use super::timer::Alarm;
 use super::waking;
 use crate::error::{Error, ErrorKind, Result, chain};
-use crate::store::{Aside, End, FiberState, Find, Seq, Waits};
+use crate::store::{Aside, End, FiberState, Find, Seq, SettledOp, Waits};
 
 /// The first and the longest pause before an interrupted fiber is tried again.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
@@ -75,6 +76,15 @@ struct Entered {
     resuming: bool,
 }
 
+/// What came of a run.
+struct Ran {
+    outcome: Outcome,
+    /// Whether it has come further than the last checkpoint before it.
+    progress: bool,
+    /// Operations that have ended since its last checkpoint.
+    settled: Vec<SettledOp>,
+}
+
 /// What becomes of the task after a run.
 enum Next {
     Stop(Stop),
@@ -97,7 +107,7 @@ impl FiberTask {
             self.turn.pass().await;
             let why =
                 format!("the process died {deaths} times while it ran, without a checkpoint in between; {limit} recoveries are allowed");
-            let stop = match self.end(End::Failed(why)).await {
+            let stop = match self.end(End::Failed(why), Vec::new()).await {
                 Ok(stop) => stop,
                 Err(error) => Stop::Interrupted(chain(&error).into()),
             };
@@ -111,8 +121,8 @@ impl FiberTask {
         let _held = self.agent.as_ref().map(|agent| self.core.owners.hold(&self.core, agent));
         let mut failed = 0;
         loop {
-            let (progress, outcome) = self.once(begin.take(), deaths).await;
-            let why = match self.keep(outcome).await {
+            let Ran { outcome, progress, settled } = self.once(begin.take(), deaths).await;
+            let why = match self.keep(outcome, settled).await {
                 Ok(Next::Stop(stop)) => return self.alive.stop(stop),
                 Ok(Next::Leave) => return self.alive.away(),
                 Ok(Next::Again) => continue,
@@ -147,26 +157,26 @@ impl FiberTask {
         self.known.machine().name
     }
 
-    /// One run, from the invocation or from what is stored; says whether it has made a checkpoint.
-    async fn once(&mut self, begin: Option<Begin>, deaths: u32) -> (bool, Outcome) {
+    /// One run, from the invocation or from what is stored.
+    async fn once(&mut self, begin: Option<Begin>, deaths: u32) -> Ran {
         let entered = self.enter(begin, deaths).await;
         self.turn.pass().await;
         self.entering.take();
         let Entered { driven, sink, run, resuming } = match entered {
             Ok(entered) => entered,
-            Err(outcome) => return (false, outcome),
+            Err(outcome) => return Ran { outcome, progress: false, settled: Vec::new() },
         };
         self.core.tell(&self.alive.id, self.name(), || EventKind::Started { resuming });
         let span = info_span!("fiber", fiber.id = %self.alive.id, fiber.name = self.name(), forever.resuming = resuming);
         let driven = sink.let_others_in(driven.instrument(span));
         let outcome = until_told(&self.core, &self.alive, &run, driven).await;
-        (sink.progress.load(Ordering::Relaxed), outcome)
+        Ran { outcome, progress: sink.progress.load(Ordering::Relaxed), settled: run.ops.take_settled() }
     }
 
     /// Makes a run ready and stores that the fiber is entered; `Err` when it cannot be.
     async fn enter(&mut self, begin: Option<Begin>, deaths: u32) -> Result<Entered, Outcome> {
         let stored_before = begin.is_none();
-        let begin = match begin {
+        let mut begin = match begin {
             Some(call) => call,
             None => match self.core.store.load(self.seq).await {
                 Ok(stored) => Begin::Stored(stored),
@@ -174,16 +184,20 @@ impl FiberTask {
                 Err(error) => return Err(Outcome::Interrupted(error)),
             },
         };
-        let (number, resuming, same_layout) = match &begin {
-            Begin::Call(_) => (0, false, false),
+        let (left, resuming, same_layout) = match &mut begin {
+            Begin::Call(_) => (None, false, false),
             Begin::Stored(stored) => {
                 let same = stored.layout.as_ref().is_some_and(|l| l.hash == self.known.row().hash);
-                (stored.number, stored.snapshot.is_some(), same)
+                let ops = std::mem::take(&mut stored.ops);
+                (Some(Left { checkpoints: stored.number, restarts: stored.restarts, ops }), stored.snapshot.is_some(), same)
             }
         };
         let sink = Arc::new(StoreSink::new(&self.core, &self.known, self.seq, &self.alive, self.agent.clone(), same_layout));
         let (id, to_store) = (&self.alive.id, Arc::clone(&sink) as Arc<dyn Sink>);
-        let run = if stored_before { Run::again(id, to_store, number) } else { Run::first(id, to_store) };
+        let run = match left {
+            Some(left) => Run::again(id, to_store, left),
+            None => Run::first(id, to_store),
+        };
         let ctx = FiberContext {
             id: self.alive.id.clone(),
             name: self.name().into(),
@@ -211,14 +225,14 @@ impl FiberTask {
     }
 
     /// Stores how a run ended; `Err` when it is to be tried again.
-    async fn keep(&self, outcome: Outcome) -> Result<Next> {
+    async fn keep(&self, outcome: Outcome, settled: Vec<SettledOp>) -> Result<Next> {
         debug!(fiber.id = %self.alive.id, outcome = outcome.word(), "fiber stopped");
         if let Some(reason) = self.alive.control.reason() {
-            return self.end(End::Cancelled(reason.to_string())).await.map(Next::Stop);
+            return self.end(End::Cancelled(reason.to_string()), settled).await.map(Next::Stop);
         }
         match outcome {
-            Outcome::Completed(text) => self.end(End::Completed(text)).await.map(Next::Stop),
-            Outcome::Failed(why) => self.end(End::Failed(why)).await.map(Next::Stop),
+            Outcome::Completed(text) => self.end(End::Completed(text), settled).await.map(Next::Stop),
+            Outcome::Failed(why) => self.end(End::Failed(why), settled).await.map(Next::Stop),
             Outcome::Parked(why) => {
                 let reason: Arc<str> = why.as_str().into();
                 self.core.store.set_aside(self.seq, Aside::Parked(why), self.core.now_ms()).await?;
@@ -240,7 +254,7 @@ impl FiberTask {
                 let row = self.core.store.find(Find::Seq(self.seq)).await?;
                 match row {
                     // Told to end by a process that died before it could; the store knows the reason.
-                    Some(row) if !row.state.is_final() => self.end(End::Cancelled(String::new())).await.map(Next::Stop),
+                    Some(row) if !row.state.is_final() => self.end(End::Cancelled(String::new()), settled).await.map(Next::Stop),
                     _ => Ok(Next::Leave),
                 }
             }
@@ -249,8 +263,8 @@ impl FiberTask {
     }
 
     /// Stores how the fiber ended, and tells whom it concerns.
-    async fn end(&self, end: End) -> Result<Stop> {
-        let ended = self.core.store.end(self.seq, end, self.core.now_ms()).await?;
+    async fn end(&self, end: End, ops: Vec<SettledOp>) -> Result<Stop> {
+        let ended = self.core.store.end(self.seq, end, ops, self.core.now_ms()).await?;
         waking::start(&self.core, ended.woken);
         Ok(settled(&self.core, &self.alive.id, self.name(), self.agent.as_ref(), ended.end))
     }

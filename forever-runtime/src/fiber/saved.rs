@@ -80,6 +80,11 @@ pub(crate) fn text_to_keep<V: Serialize + ?Sized>(value: &V) -> Result<String, S
     Ok(text)
 }
 
+/// Why a text is no `T`; goes on after "the value".
+pub(crate) fn unreadable<T>(why: impl std::fmt::Display) -> String {
+    format!("cannot be read as `{}`: {why}", std::any::type_name::<T>())
+}
+
 /// A variable in its place between two stretches of code, where the macro knows that it has a value.
 #[doc(hidden)]
 pub fn carried<T>(place: &Option<T>) -> &T {

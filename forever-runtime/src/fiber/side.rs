@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use super::frame::{Frame, Run, Stopped};
-use super::saved::Saved;
+use super::saved::{Saved, unreadable};
 
 /// The branches of one `steps!`, with what earlier runs left of them.
 #[doc(hidden)]
@@ -35,7 +35,7 @@ impl Frame {
         async move {
             let number = run.checkpoints.load(Ordering::Relaxed);
             let mut arrived = BTreeMap::new();
-            if run.ops.may_be_recorded(number) {
+            if run.ops.may_be_left(number) {
                 match run.sink.arrived(number).await {
                     Ok(there) => arrived.extend(there),
                     Err(error) => run.halt(Stopped::Interrupted(error)).await,
@@ -64,8 +64,7 @@ impl Side {
             return match T::restore(text) {
                 Ok(value) => Ok(value),
                 Err(why) => {
-                    let wanted = std::any::type_name::<T>();
-                    let why = format!("result {} of `{}` cannot be read as `{wanted}`: {why}", n + 1, self.step);
+                    let why = format!("result {} of `{}` {}", n + 1, self.step, unreadable::<T>(why));
                     self.run.halt(Stopped::Parked(why)).await
                 }
             };

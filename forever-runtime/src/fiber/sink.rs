@@ -9,9 +9,11 @@ use tracing::debug;
 
 use super::core::{Core, Link, race};
 use super::events::EventKind;
-use super::frame::{BoxFuture, Checkpoint, FiberEnd, OpRecord, Sink};
+use super::frame::{BoxFuture, Checkpoint, FiberEnd, Sink};
 use super::handle::FiberErrorKind;
+use super::kinds::Check;
 use super::live::{Alive, Control};
+use super::op::ledger::{Ledger, StoredLedger};
 use super::owner::AgentId;
 use super::registry::Known;
 use super::runner::{FiberTask, Turn};
@@ -33,6 +35,7 @@ pub(super) struct StoreSink {
     layout_stored: AtomicBool,
     /// Whether this run has made a checkpoint.
     pub(super) progress: AtomicBool,
+    ledger: StoredLedger,
     /// Held by a suspect until it has shown that it lives.
     suspect: Mutex<Option<OwnedSemaphorePermit>>,
 }
@@ -55,6 +58,7 @@ impl StoreSink {
             control: Arc::downgrade(&alive.control),
             layout_stored: AtomicBool::new(layout_stored),
             progress: AtomicBool::new(false),
+            ledger: StoredLedger { core: Arc::clone(core), seq },
             suspect: Mutex::new(None),
         }
     }
@@ -79,10 +83,6 @@ impl StoreSink {
 
     fn name(&self) -> &'static str {
         self.known.machine().name
-    }
-
-    fn is_told_to_stop(&self) -> bool {
-        self.core.is_closing() || self.control.upgrade().is_some_and(|control| control.reason().is_some())
     }
 
     /// Starts a child that is stored.
@@ -138,7 +138,7 @@ impl Sink for StoreSink {
             data: checkpoint.snapshot,
             now_ms: self.core.now_ms(),
             layout,
-            finished_op: checkpoint.finished_op,
+            ops: checkpoint.ops,
             changes: checkpoint.changes,
             received: outbox.received,
             joined: outbox.joined,
@@ -147,8 +147,7 @@ impl Sink for StoreSink {
         Box::pin(async move {
             let made = self.core.store.checkpoint(self.seq, new).await?;
             self.layout_stored.store(true, Ordering::Relaxed);
-            self.progress.store(true, Ordering::Relaxed);
-            self.suspect(None);
+            self.progressed();
             debug!(at, number, bytes, "checkpoint");
             self.tell(EventKind::StepFinished { step: at, checkpoint: number });
             for ((seq, new), call) in made.into_iter().zip(&to_start).zip(calls) {
@@ -162,8 +161,12 @@ impl Sink for StoreSink {
         self.core.store.message(self.seq, topic)
     }
 
-    fn takes(&self, topic: &'static str, check: fn(&str) -> std::result::Result<(), String>) {
+    fn takes(&self, topic: &'static str, check: Check) {
         self.core.topics.takes(self.name(), topic, check);
+    }
+
+    fn gives(&self, function: &'static str, step: &'static str, check: Check) {
+        self.core.results.takes(function, step, check);
     }
 
     fn ended<'a>(&'a self, fiber: &'a str) -> BoxFuture<'a, Result<Option<FiberEnd>, Error>> {
@@ -199,8 +202,7 @@ impl Sink for StoreSink {
     fn arrive(&self, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             self.core.store.arrive(self.seq, number, n, data).await?;
-            self.progress.store(true, Ordering::Relaxed);
-            self.suspect(None);
+            self.progressed();
             if self.is_told_to_stop() { Err(Error::closed()) } else { Ok(()) }
         })
     }
@@ -209,19 +211,20 @@ impl Sink for StoreSink {
         self.core.store.arrived(self.seq, number)
     }
 
-    fn save_op(&self, record: OpRecord) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move {
-            let stashed = record.stash.is_some();
-            self.core.store.save_op(self.seq, record, self.core.now_ms()).await?;
-            if stashed {
-                self.progress.store(true, Ordering::Relaxed);
-                self.suspect(None);
-            }
-            Ok(())
-        })
+    fn ledger(&self) -> &dyn Ledger {
+        &self.ledger
     }
 
-    fn load_op<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<OpRecord>, Error>> {
-        self.core.store.load_op(self.seq, id.to_owned())
+    fn progressed(&self) {
+        self.progress.store(true, Ordering::Relaxed);
+        self.suspect(None);
+    }
+
+    fn is_told_to_stop(&self) -> bool {
+        self.core.is_closing() || self.control.upgrade().is_some_and(|control| control.reason().is_some())
+    }
+
+    fn check_timeout(&self) -> Duration {
+        self.core.settings.check_timeout
     }
 }

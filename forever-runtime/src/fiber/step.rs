@@ -36,18 +36,16 @@ pub enum Attempt<T, E> {
 
 impl Frame {
     /// Begins a step with `retry` or `timeout`, after the attempts that earlier runs made.
-    pub fn attempts<E>(
-        &self,
-        cut: u32,
-        retry: Option<Retry<E>>,
-        timeout: Option<Duration>,
-    ) -> impl Future<Output = Attempts<E>> + Send + use<E> {
-        let op = self.op(cut);
-        async move { Attempts { op: op.await, retry, timeout } }
+    pub fn attempts<E>(&self, cut: u32, retry: Option<Retry<E>>, timeout: Option<Duration>) -> Attempts<E> {
+        Attempts { timeout, ..Attempts::new(self.op(cut), retry) }
     }
 }
 
 impl<E> Attempts<E> {
+    pub(crate) fn new(op: Op, retry: Option<Retry<E>>) -> Self {
+        Attempts { op, retry, timeout: None }
+    }
+
     /// The op of the attempt that comes next.
     pub fn op(&self) -> Op {
         self.op.current()
@@ -77,18 +75,21 @@ impl<E> Attempts<E> {
         .await
     }
 
-    /// Waits for the next attempt, or gives the error back if there is to be none.
+    /// Waits for the next attempt, or gives the error back if there is to be none. Whoever runs this step again, because the fiber was
+    /// resumed after a fix, has all attempts.
     async fn failed(&mut self, error: E) -> Option<E> {
-        let before = self.op.failed();
-        let failed = before.saturating_add(1);
+        let error = self.failed_attempt(error).await?;
+        if self.op.failed() > 0 {
+            self.op.record_failed(0).await;
+        }
+        Some(error)
+    }
+
+    /// Waits for the next attempt, or gives the error back if there is to be none.
+    pub(crate) async fn failed_attempt(&mut self, error: E) -> Option<E> {
+        let failed = self.op.failed().saturating_add(1);
         let wait = self.retry.as_ref().and_then(|retry| retry.wait(failed, &error, self.op.chance(failed)));
-        let Some(wait) = wait else {
-            // The attempts are over. Whoever runs this step again, because the fiber was resumed after a fix, has all of them.
-            if before > 0 {
-                self.op.record_failed(0).await;
-            }
-            return Some(error);
-        };
+        let Some(wait) = wait else { return Some(error) };
         drop(error);
         self.op.record_failed(failed).await;
         self.op.sink().tell(EventKind::StepRetried { step: self.op.step(), failed });
@@ -134,7 +135,7 @@ mod tests {
     macro_rules! step {
         ($fiber:expr, $retry:expr, $timeout:expr, $run:ident, |$op:ident| $body:expr) => {
             async {
-                let mut attempts = $fiber.attempts::<Trouble>(0, $retry, $timeout).await;
+                let mut attempts = $fiber.attempts::<Trouble>(0, $retry, $timeout);
                 let value = loop {
                     let $op = &attempts.op();
                     match attempts.$run(async { Ok::<_, Trouble>($body) }).await {
@@ -159,7 +160,7 @@ mod tests {
         let store = Arc::new(Store::default());
         let mut fiber = first_run(&store);
         assert_eq!(step!(fiber, Some(plain()), None, run, |op| fails_until(op, 1).await?).await, Ok(1));
-        assert_eq!(store.diary(), ["commit first ends nothing"]);
+        assert_eq!(store.diary(), ["commit first, 0 go"]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -169,7 +170,7 @@ mod tests {
         let begun = Instant::now();
         assert_eq!(step!(fiber, Some(plain()), None, run, |op| fails_until(op, 3).await?).await, Ok(3));
         assert_eq!(begun.elapsed(), seconds(1 + 2));
-        assert_eq!(store.diary(), ["save first failed 1 stash -", "save first failed 2 stash -", "commit first ends first"]);
+        assert_eq!(store.diary(), ["save first started failed 1 stash -", "save first started failed 2 stash -", "commit first, 1 go"]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -184,7 +185,7 @@ mod tests {
         })
         .await;
         assert_eq!((result, bodies.get()), (Err(Trouble::Code(4)), 4));
-        assert_eq!(store.diary().last().unwrap(), "save first failed 0 stash 4");
+        assert_eq!(store.diary().last().unwrap(), "save first started failed 0 stash 4");
 
         let mut resumed = later_run(&store, 0);
         assert_eq!(step!(resumed, Some(plain()), None, run, |op| (op.attempt(), op.stashed::<u32>()?)).await, Ok((1, Some(4))));
@@ -202,7 +203,7 @@ mod tests {
         let mut fiber = later_run(&store, 0);
         let result: Result<u32, _> = step!(fiber, Some(plain()), None, run, |op| fails_until(op, 9).await?).await;
         assert_eq!(result, Err(Trouble::Code(500)));
-        assert_eq!(store.diary(), ["load found", "save first failed 3 stash -", "save first failed 0 stash -"]);
+        assert_eq!(store.diary(), ["save first started failed 3 stash -", "save first started failed 0 stash -"]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -292,7 +293,7 @@ mod tests {
     async fn a_store_that_cannot_count_interrupts_the_fiber() {
         let store = Arc::new(Store::default());
         let fiber = first_run(&store);
-        let mut attempts = fiber.attempts::<Trouble>(0, Some(plain()), None).await;
+        let mut attempts = fiber.attempts::<Trouble>(0, Some(plain()), None);
         store.break_down();
         assert_eq!(interrupted(&fiber, attempts.run(async { Err::<(), _>(Trouble::Code(1)) })).await, "disk on fire");
     }
@@ -300,8 +301,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn jitter_is_the_same_in_every_run_and_differs_between_attempts() {
         let store = Arc::new(Store::default());
-        let op = first_run(&store).op(0).await;
-        let again = later_run(&store, 0).op(0).await;
+        let op = first_run(&store).op(0);
+        let again = later_run(&store, 0).op(0);
         assert_eq!(op.chance(1), again.chance(1));
         assert_ne!(op.chance(1), op.chance(2));
     }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::frame::{Frame, Run, Stopped, save_arguments};
 use super::handle::{FiberError, FiberHandle};
+use super::saved::unreadable;
 use super::{Fiber, Value};
 use crate::error::{Error, ErrorKind, chain};
 use crate::store::Wait;
@@ -71,7 +72,7 @@ impl Frame {
     pub fn receive_until<T: Value>(&self, topic: &'static str, deadline: Deadline) -> impl Future<Output = Option<T>> + Send + use<T> {
         let (run, name) = (Arc::clone(&self.run), self.machine.name);
         async move {
-            run.sink.takes(topic, |text| exact::from_str::<T>(text).map(drop).map_err(|e| unreadable::<T>(&e)));
+            run.sink.takes(topic, |text| exact::from_str::<T>(text).map(drop).map_err(|e| unreadable::<T>(e)));
             let message = match run.sink.message(topic).await {
                 Ok(message) => message,
                 Err(error) => run.halt(Stopped::Interrupted(error)).await,
@@ -144,10 +145,6 @@ impl Frame {
             if open.is_empty() { ends } else { run.leave(Wait { fibers: open, ..Wait::default() }).await }
         }
     }
-}
-
-fn unreadable<T>(why: &impl std::fmt::Display) -> String {
-    format!("cannot be read as `{}`: {why}", std::any::type_name::<T>())
 }
 
 impl Run {

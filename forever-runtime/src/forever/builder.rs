@@ -28,6 +28,8 @@ pub struct Builder {
     resources: Resources,
     clock: Arc<dyn Clock>,
     settings: Settings,
+    #[cfg(feature = "testing")]
+    fuse: Option<crate::testing::Fuse>,
 }
 
 #[derive(Debug)]
@@ -48,6 +50,8 @@ impl Builder {
             resources: Resources::default(),
             clock: Arc::new(SystemClock::new()),
             settings: Settings::default(),
+            #[cfg(feature = "testing")]
+            fuse: None,
         }
     }
 
@@ -139,6 +143,19 @@ impl Builder {
         self
     }
 
+    /// How long the closure of an [`OnUnknown::check`](crate::OnUnknown::check) may take before the fiber is parked; 30 s unless this is called.
+    pub fn check_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.check_timeout = timeout;
+        self
+    }
+
+    /// Ends the world at a write, as the fuse says.
+    #[cfg(feature = "testing")]
+    pub fn fuse(mut self, fuse: crate::testing::Fuse) -> Self {
+        self.fuse = Some(fuse);
+        self
+    }
+
     /// Opens the runtime, starts every fiber that was left unfinished, wakes agents that were kept awake, and runs schedules that fell due.
     ///
     /// # Errors
@@ -151,11 +168,17 @@ impl Builder {
         let registry = self.registry?;
         registry.check_needs(&self.resources)?;
         let agents = Arc::new(Agents::new(self.classes?, self.agents));
-        let store: Arc<dyn Store> = match self.place {
-            Some(Place::File(path)) => Arc::new(Sqlite::open(&path, self.durability, self.wait_for_lock).await?),
-            Some(Place::Memory) => Arc::new(Sqlite::in_memory().await?),
+        #[cfg_attr(not(feature = "testing"), allow(unused_mut, reason = "for the fuse"))]
+        let mut store = match self.place {
+            Some(Place::File(path)) => Sqlite::open(&path, self.durability, self.wait_for_lock).await?,
+            Some(Place::Memory) => Sqlite::in_memory().await?,
             None => return Err(Error::new(ErrorKind::Setup, "no database was named: call `.sqlite(path)` or `.in_memory()`")),
         };
+        #[cfg(feature = "testing")]
+        {
+            store.fuse = self.fuse;
+        }
+        let store: Arc<dyn Store> = Arc::new(store);
         let mut timer = Timer::default();
         timer.on(waking::WAITS, waking::ring());
         timer.on(retention::RETENTION, retention::ring());

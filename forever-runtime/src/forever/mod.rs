@@ -19,6 +19,7 @@ use crate::fiber::events::Events;
 use crate::fiber::handle::{FiberError, FiberHandle};
 use crate::fiber::managed::{self, FiberFilter, Fibers};
 use crate::fiber::messages;
+use crate::fiber::op::resolve::{self, OpStatus, Resolution};
 use crate::fiber::owner::{AgentId, Recovery};
 use crate::fiber::spawn::{self, Spawn};
 use crate::fiber::{Failure, Fiber, FiberContext, Value};
@@ -149,6 +150,25 @@ impl Forever {
     /// When there is no such fiber, it stands otherwise, or the store fails.
     pub async fn resolve(&self, id: &str, how: Recovery) -> Result<()> {
         managed::resolve(&self.owner.core, id, how).await
+    }
+
+    /// The ledger of a fiber: its effects and its operations by hand, in the order in which they began.
+    ///
+    /// # Errors
+    /// When there is no fiber with this id, or the store cannot be read.
+    pub async fn ops(&self, fiber: &str) -> Result<Vec<OpStatus>> {
+        resolve::list(&self.owner.core, fiber).await
+    }
+
+    /// Says how an operation ended of which the runtime does not know, after somebody has looked: `id` is that of the operation. A fiber that is parked for it
+    /// goes on.
+    ///
+    /// # Errors
+    /// Of kind [`NotFound`](ErrorKind::NotFound) when there is no such operation; of kind [`Conflict`](ErrorKind::Conflict) when its outcome is
+    /// known, because it has ended or was resolved before, when its fiber is running, or when the value is not of the type that its step gives, as far as this
+    /// process has come there; a value that turns out to be of another type parks the fiber again. When the store fails.
+    pub async fn resolve_op(&self, id: &str, how: Resolution) -> Result<()> {
+        resolve::resolve(&self.owner.core, id, how).await
     }
 
     /// Deletes fibers that have ended, with everything that is stored of them; says how many.

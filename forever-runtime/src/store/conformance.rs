@@ -1,16 +1,16 @@
 //! What every store keeps to: the same tests over each of them.
 mod agents;
+mod ops;
 
 use std::future::Future;
 use std::sync::Arc;
 
 use super::sqlite::{Durability, Sqlite};
 use super::{
-    Accepted, Again, Aside, Asked, End, FiberRow, FiberState, Find, NewFiber, NewMessage, NewSnapshot, Seq, Store, StoredLayout,
+    Accepted, Again, Aside, Asked, End, FiberRow, FiberState, Find, NewFiber, NewMessage, NewSnapshot, OpsBehind, Seq, Store, StoredLayout,
     Unfinished, Wait, Waits, Which,
 };
 use crate::exact::logs::NewItem;
-use crate::fiber::frame::OpRecord;
 use crate::fiber::parts::{Beside, Changes};
 
 /// Runs every test over a store made by `make`, a new one for each.
@@ -22,7 +22,7 @@ pub(super) async fn conforms<S: Store + 'static, M: Future<Output = S>>(make: im
     keeps_parts_and_items_with_their_snapshot(&make().await).await;
     ends_with_a_result_or_an_error(&make().await).await;
     counts_deaths_of_running_fibers_only(&make().await).await;
-    keeps_records_of_steps_until_they_finish(&make().await).await;
+    ops::conforms(&make).await;
     wakes_what_is_due_and_nothing_else(&make().await).await;
     keeps_messages_until_they_are_received(&make().await).await;
     wakes_a_parent_when_all_its_children_have_ended(&make().await).await;
@@ -81,7 +81,7 @@ fn snapshot(number: u64) -> NewSnapshot {
         data: format!("{{\"n\":{number}}}"),
         now_ms: 2000,
         layout: None,
-        finished_op: None,
+        ops: OpsBehind::default(),
         changes: Changes::default(),
         received: None,
         joined: false,
@@ -123,7 +123,7 @@ async fn lists_what_has_not_ended_in_order(store: &impl Store) {
     for id in ["c", "a", "b", "d"] {
         seqs.push(accept(store, id).await);
     }
-    store.end(seqs[1], End::Failed("no".into()), 1).await.unwrap();
+    store.end(seqs[1], End::Failed("no".into()), Vec::new(), 1).await.unwrap();
     store.set_aside(seqs[2], Aside::Parked("why".into()), 1).await.unwrap();
     assert_eq!(unfinished(store).await, [("c".into(), 0), ("b".into(), 0), ("d".into(), 0)]);
     let page: Vec<String> = store.unfinished(seqs[0], 1).await.unwrap().into_iter().map(|f| f.id).collect();
@@ -186,11 +186,11 @@ async fn keeps_parts_and_items_with_their_snapshot(store: &impl Store) {
     store.checkpoint(other, NewSnapshot { changes: lost, ..snapshot(1) }).await.unwrap();
     assert_eq!(store.load(seq).await.unwrap().beside, beside);
 
-    store.end(seq, End::Failed("no".into()), 3).await.unwrap();
+    store.end(seq, End::Failed("no".into()), Vec::new(), 3).await.unwrap();
     assert_eq!(store.load(seq).await.unwrap().beside, beside);
     store.again("a".into(), Again::FromSnapshot, 4).await.unwrap();
     assert_eq!(store.load(seq).await.unwrap().beside, beside);
-    store.end(seq, End::Failed("no".into()), 5).await.unwrap();
+    store.end(seq, End::Failed("no".into()), Vec::new(), 5).await.unwrap();
     store.again("a".into(), Again::FromStart, 6).await.unwrap();
     assert_eq!(store.load(seq).await.unwrap().beside, Beside::default());
     // What it writes in its new life is all there is of it.
@@ -198,7 +198,7 @@ async fn keeps_parts_and_items_with_their_snapshot(store: &impl Store) {
     let number = store.load(seq).await.unwrap().number + 1;
     store.checkpoint(seq, NewSnapshot { changes, ..snapshot(number) }).await.unwrap();
     assert_eq!(store.load(seq).await.unwrap().beside.logs, [(0, vec!["1".into()])].into());
-    store.end(seq, End::Completed("1".into()), 7).await.unwrap();
+    store.end(seq, End::Completed("1".into()), Vec::new(), 7).await.unwrap();
     assert_eq!(store.load(seq).await.unwrap().beside, Beside::default());
 }
 
@@ -207,8 +207,8 @@ async fn ends_with_a_result_or_an_error(store: &impl Store) {
     for seq in [done, failed] {
         store.checkpoint(seq, snapshot(1)).await.unwrap();
     }
-    store.end(done, End::Completed("[1]".into()), 3000).await.unwrap();
-    store.end(failed, End::Failed("broken".into()), 3000).await.unwrap();
+    store.end(done, End::Completed("[1]".into()), Vec::new(), 3000).await.unwrap();
+    store.end(failed, End::Failed("broken".into()), Vec::new(), 3000).await.unwrap();
     // What has ended stays as it ended.
     store.set_aside(done, Aside::Interrupted("late".into()), 4000).await.unwrap();
 
@@ -239,25 +239,6 @@ async fn counts_deaths_of_running_fibers_only(store: &impl Store) {
     store.enter(ran, 6).await.unwrap();
     store.checkpoint(ran, snapshot(1)).await.unwrap();
     assert_eq!(row(store, "ran").await.deaths, 0);
-}
-
-async fn keeps_records_of_steps_until_they_finish(store: &impl Store) {
-    let record =
-        |id: &str, failed, stash: Option<&str>| OpRecord { id: id.into(), step: "charge".into(), failed, stash: stash.map(str::to_owned) };
-    let seq = accept(store, "a").await;
-    assert_eq!(store.load_op(seq, "x".into()).await.unwrap(), None);
-    store.save_op(seq, record("x", 0, None), 1).await.unwrap();
-    store.save_op(seq, record("x", 2, Some("[1]")), 2).await.unwrap();
-    store.save_op(seq, record("y", 1, None), 2).await.unwrap();
-    assert_eq!(store.load_op(seq, "x".into()).await.unwrap(), Some(record("x", 2, Some("[1]"))));
-
-    store.checkpoint(seq, NewSnapshot { finished_op: Some("x".into()), ..snapshot(7) }).await.unwrap_err();
-    assert!(store.load_op(seq, "x".into()).await.unwrap().is_some(), "a checkpoint that failed took the record with it");
-    store.checkpoint(seq, NewSnapshot { finished_op: Some("x".into()), ..snapshot(1) }).await.unwrap();
-    assert_eq!(store.load_op(seq, "x".into()).await.unwrap(), None);
-    assert!(store.load_op(seq, "y".into()).await.unwrap().is_some());
-    store.end(seq, End::Completed("1".into()), 3).await.unwrap();
-    assert_eq!(store.load_op(seq, "y".into()).await.unwrap(), None);
 }
 
 /// Many at once, so that they share transactions, and one in ten of them wrong.
@@ -354,12 +335,12 @@ async fn keeps_messages_until_they_are_received(store: &impl Store) {
     assert_eq!(store.message(seq, "maybe").await.unwrap(), None);
 
     assert!(matches!(store.send(message("b", "yes", "1")).await.unwrap(), Asked::Unknown));
-    store.end(seq, End::Failed("no".into()), 60).await.unwrap();
+    store.end(seq, End::Failed("no".into()), Vec::new(), 60).await.unwrap();
     assert!(matches!(store.send(message("a", "yes", "1")).await.unwrap(), Asked::Not(FiberState::Failed)));
     // It may be resumed, and then it needs them.
     assert_eq!(store.message(seq, "yes").await.unwrap().unwrap().data, "2");
     assert!(matches!(store.again("a".into(), Again::FromSnapshot, 70).await.unwrap(), Asked::Done(_)));
-    store.end(seq, End::Completed("1".into()), 80).await.unwrap();
+    store.end(seq, End::Completed("1".into()), Vec::new(), 80).await.unwrap();
     assert_eq!(store.message(seq, "yes").await.unwrap(), None);
 }
 
@@ -367,8 +348,8 @@ async fn wakes_a_parent_when_all_its_children_have_ended(store: &impl Store) {
     let (parent, one, two) = (accept(store, "p").await, accept(store, "1").await, accept(store, "2").await);
     let both = Wait { fibers: vec!["1".into(), "2".into(), "unknown".into()], ..Wait::default() };
     assert_eq!(store.wait(parent, both.clone(), 10).await.unwrap(), Waits::Yes);
-    assert!(store.end(two, End::Completed("2".into()), 20).await.unwrap().woken.is_empty());
-    assert_eq!(ids(&store.end(one, End::Failed("1".into()), 30).await.unwrap().woken), ["p"]);
+    assert!(store.end(two, End::Completed("2".into()), Vec::new(), 20).await.unwrap().woken.is_empty());
+    assert_eq!(ids(&store.end(one, End::Failed("1".into()), Vec::new(), 30).await.unwrap().woken), ["p"]);
     assert_eq!(store.wait(parent, both, 40).await.unwrap(), Waits::No);
 }
 
@@ -411,7 +392,7 @@ async fn cancels_a_fiber_and_all_below_it(store: &impl Store) {
     assert!(!store.enter(made[0], 30).await.unwrap());
     assert!(store.checkpoint(made[0], NewSnapshot { children: vec![child("late", made[0])], ..snapshot(2) }).await.is_err());
     assert!(store.find(Find::Id("late".into())).await.unwrap().is_none());
-    let ended = store.end(made[0], End::Completed("1".into()), 30).await.unwrap();
+    let ended = store.end(made[0], End::Completed("1".into()), Vec::new(), 30).await.unwrap();
     assert_eq!(ended.end, End::Cancelled("enough".into()));
     assert!(matches!(store.cancel("mid".into(), "again".into(), 40).await.unwrap(), Asked::Not(FiberState::Cancelled)));
     assert!(matches!(store.cancel("nobody".into(), "x".into(), 40).await.unwrap(), Asked::Unknown));
@@ -421,7 +402,7 @@ async fn lets_a_stopped_fiber_run_again(store: &impl Store) {
     let seq = accept(store, "a").await;
     assert!(matches!(store.again("a".into(), Again::FromSnapshot, 10).await.unwrap(), Asked::Not(FiberState::Running)));
     store.checkpoint(seq, snapshot(1)).await.unwrap();
-    store.end(seq, End::Failed("no".into()), 20).await.unwrap();
+    store.end(seq, End::Failed("no".into()), Vec::new(), 20).await.unwrap();
     let Asked::Done(again) = store.again("a".into(), Again::FromSnapshot, 30).await.unwrap() else { panic!() };
     assert_eq!((again.id.as_str(), again.state), ("a", FiberState::Pending));
     let stored = row(store, "a").await;
@@ -433,7 +414,7 @@ async fn lets_a_stopped_fiber_run_again(store: &impl Store) {
     let loaded = store.load(seq).await.unwrap();
     // Operations of the new life have other ids, because the count goes on.
     assert_eq!((loaded.snapshot, loaded.layout, loaded.number), (None, None, 2));
-    store.end(seq, End::Completed("1".into()), 60).await.unwrap();
+    store.end(seq, End::Completed("1".into()), Vec::new(), 60).await.unwrap();
     assert!(matches!(store.again("a".into(), Again::FromStart, 70).await.unwrap(), Asked::Not(FiberState::Completed)));
 }
 
@@ -457,7 +438,7 @@ async fn keeps_what_has_arrived_until_it_is_joined(store: &impl Store) {
     store.arrive(seq, 1, 0, "a".into()).await.unwrap();
     assert_eq!(store.arrived(seq, 1).await.unwrap(), [(0, "a".to_owned()), (2, "c".to_owned())]);
     assert_eq!(store.arrived(seq, 0).await.unwrap(), []);
-    store.end(seq, End::Failed("one of them".into()), 10).await.unwrap();
+    store.end(seq, End::Failed("one of them".into()), Vec::new(), 10).await.unwrap();
     assert!(matches!(store.again("a".into(), Again::FromSnapshot, 20).await.unwrap(), Asked::Done(_)));
     assert_eq!(store.arrived(seq, 1).await.unwrap().len(), 2);
     store.checkpoint(seq, NewSnapshot { joined: true, ..snapshot(2) }).await.unwrap();
@@ -479,8 +460,8 @@ async fn lists_by_page_and_deletes_what_has_ended(store: &impl Store) {
     for id in ["a", "b", "c", "d", "e"] {
         let seq = accept(store, id).await;
         match id {
-            "a" | "c" => drop(store.end(seq, End::Completed("1".into()), 100).await.unwrap()),
-            "d" => drop(store.end(seq, End::Failed("no".into()), 200).await.unwrap()),
+            "a" | "c" => drop(store.end(seq, End::Completed("1".into()), Vec::new(), 100).await.unwrap()),
+            "d" => drop(store.end(seq, End::Failed("no".into()), Vec::new(), 200).await.unwrap()),
             _ => {}
         }
     }

@@ -5,6 +5,7 @@
 mod agents;
 #[cfg(test)]
 mod conformance;
+mod ops;
 pub(crate) mod sqlite;
 
 use std::fmt;
@@ -13,9 +14,11 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use agents::{AgentStore, LeftAwake, NewSchedule, Ran, ScheduleRow, Timing};
+pub use ops::OpState;
+pub(crate) use ops::{OpKind, OpRecord, OpRow, OpStore, OpsBehind, ResolveOp, ResolvedOp, SettledOp};
 
 use crate::error::Result;
-use crate::fiber::frame::{BoxFuture, OpRecord};
+use crate::fiber::frame::BoxFuture;
 use crate::fiber::owner::AgentId;
 use crate::fiber::parts::{Beside, Changes};
 
@@ -175,6 +178,10 @@ pub(crate) struct Stored {
     pub(crate) beside: Beside,
     /// Checkpoints made.
     pub(crate) number: u64,
+    /// How often it was begun anew.
+    pub(crate) restarts: u32,
+    /// What it began since its last checkpoint.
+    pub(crate) ops: Vec<OpRecord>,
     /// The layout the snapshot was written under.
     pub(crate) layout: Option<StoredLayout>,
 }
@@ -197,8 +204,8 @@ pub(crate) struct NewSnapshot {
     pub(crate) now_ms: i64,
     /// Set when the stored snapshot was written under another layout, or none.
     pub(crate) layout: Option<StoredLayout>,
-    /// The op whose record ends with this checkpoint.
-    pub(crate) finished_op: Option<String>,
+    /// What becomes of the operations since the last one.
+    pub(crate) ops: OpsBehind,
     /// What changes beside `data`.
     pub(crate) changes: Changes,
     /// The message that was received, and goes.
@@ -308,7 +315,7 @@ pub(crate) enum Aside {
 }
 
 /// The storage of one runtime.
-pub(crate) trait Store: AgentStore + Send + Sync + fmt::Debug {
+pub(crate) trait Store: AgentStore + OpStore + Send + Sync + fmt::Debug {
     /// Stores a fiber as running, unless one with its id or key is there.
     fn accept(&self, fiber: NewFiber) -> BoxFuture<'_, Result<Accepted>>;
 
@@ -330,12 +337,6 @@ pub(crate) trait Store: AgentStore + Send + Sync + fmt::Debug {
 
     /// Replaces a closure fiber's stash; its deaths are forgotten.
     fn stash(&self, seq: Seq, data: String, now_ms: i64) -> BoxFuture<'_, Result<()>>;
-
-    /// Stores an op's record in place of its last one.
-    fn save_op(&self, seq: Seq, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>>;
-
-    /// An op's record.
-    fn load_op(&self, seq: Seq, id: String) -> BoxFuture<'_, Result<Option<OpRecord>>>;
 
     /// Keeps what one of several steps side by side has given, those that begin after checkpoint `number`; the fiber's deaths are
     /// forgotten.
@@ -359,9 +360,9 @@ pub(crate) trait Store: AgentStore + Send + Sync + fmt::Debug {
     /// The oldest message of a topic.
     fn message(&self, seq: Seq, topic: &'static str) -> BoxFuture<'_, Result<Option<Message>>>;
 
-    /// Ends a fiber. Its op records go; so do its messages and what has arrived, unless it failed and may be resumed; and its
-    /// snapshot, when it has completed.
-    fn end(&self, seq: Seq, end: End, now_ms: i64) -> BoxFuture<'_, Result<Ended>>;
+    /// Ends a fiber, with operations that have ended but are not stored as such. What its steps keep between attempts goes, and so do its
+    /// messages and what has arrived, unless it failed and may be resumed; and its snapshot, when it has completed.
+    fn end(&self, seq: Seq, end: End, settled: Vec<SettledOp>, now_ms: i64) -> BoxFuture<'_, Result<Ended>>;
 
     /// Ends a fiber that is interrupted or parked.
     fn resolve(&self, id: String, end: End, now_ms: i64) -> BoxFuture<'_, Result<Asked<(FiberRow, Ended)>>>;

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 
 use crate::fiber::drive::{Ended, drive};
-use crate::fiber::frame::{BoxFuture, Checkpoint, Frame, OpRecord, Run, Sink, Stopped};
+use crate::fiber::frame::{BoxFuture, Checkpoint, Frame, Run, Sink, Stopped};
+use crate::fiber::op::ledger::{Ledger, Left};
+use crate::fiber::op::memory::MemoryLedger;
 use crate::fiber::parts::Beside;
 use crate::fiber::{Fiber, FiberContext, Needs, Resources, Snapshot};
 use crate::store::Message;
@@ -29,7 +31,7 @@ pub struct Stage {
 struct Kept {
     /// What a database would hold of each snapshot.
     made: BTreeMap<String, Made>,
-    ops: BTreeMap<String, OpRecord>,
+    ledger: Arc<MemoryLedger>,
     /// Results of steps side by side, by the checkpoint before them and their number.
     arrived: BTreeMap<(u64, u32), String>,
     /// What was sent, with its number and its topic.
@@ -124,13 +126,17 @@ impl Stage {
             }
         };
         let beside = Mutex::new(made.as_ref().map(|made| made.beside.clone()).unwrap_or_default());
-        let tape = Arc::new(Tape { kill_after, snapshots: Mutex::default(), beside, kept: Arc::clone(&self.kept) });
+        let ledger = Arc::clone(&locked(&self.kept).ledger);
+        let tape = Arc::new(Tape { kill_after, snapshots: Mutex::default(), beside, kept: Arc::clone(&self.kept), ledger });
         let run = match &made {
             None => Run::first("test", tape.clone()),
-            Some(made) => Run::again("test", tape.clone(), made.number),
+            Some(made) => {
+                let ops = tape.ledger.open(made.number);
+                Run::again("test", tape.clone(), Left { checkpoints: made.number, restarts: 0, ops })
+            }
         };
         run.kept().part_from(PART);
-        let ctx = FiberContext::new("test".to_owned(), self.resources.clone());
+        let ctx = FiberContext { run: Some(run.clone()), ..FiberContext::new("test".to_owned(), self.resources.clone()) };
         let (start, frame) = match (from, made) {
             (From::Snapshot(_), Some(made)) => {
                 let mut snapshot: Snapshot = serde_json::from_str(&made.text).expect("a snapshot is JSON");
@@ -165,6 +171,7 @@ struct Tape {
     /// What is stored beside the last snapshot.
     beside: Mutex<Beside>,
     kept: Arc<Mutex<Kept>>,
+    ledger: Arc<MemoryLedger>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -178,9 +185,7 @@ impl Sink for Tape {
         beside.apply(&checkpoint.changes);
         let whole = beside.fill(&checkpoint.snapshot);
         kept.made.insert(whole.clone(), Made { number: checkpoint.number, text: checkpoint.snapshot, beside: beside.clone() });
-        if let Some(op) = &checkpoint.finished_op {
-            kept.ops.remove(op);
-        }
+        kept.ledger.pass(&checkpoint.ops);
         if checkpoint.outbox.joined {
             kept.arrived.clear();
         }
@@ -210,13 +215,7 @@ impl Sink for Tape {
         Box::pin(async move { Ok(message) })
     }
 
-    fn save_op(&self, record: OpRecord) -> BoxFuture<'_, Result<(), Error>> {
-        locked(&self.kept).ops.insert(record.id.clone(), record);
-        Box::pin(async { Ok(()) })
-    }
-
-    fn load_op<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<OpRecord>, Error>> {
-        let record = locked(&self.kept).ops.get(id).cloned();
-        Box::pin(async move { Ok(record) })
+    fn ledger(&self) -> &dyn Ledger {
+        &*self.ledger
     }
 }

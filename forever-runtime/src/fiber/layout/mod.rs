@@ -16,7 +16,7 @@ pub use drift::{Drift, Problem};
 
 use super::Fiber;
 use super::machine::{Cut, CutKind, Local, Machine};
-use super::op::hex;
+use super::op::ledger::hex;
 
 /// The layout of a fiber: `forever::layout::<research>()`.
 ///

@@ -4,6 +4,7 @@ mod beside;
 mod lock;
 mod log;
 mod open;
+mod ops;
 #[cfg(test)]
 mod plans;
 mod rows;
@@ -13,17 +14,17 @@ mod worker;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 pub use open::Durability;
 use worker::{Held, Opened, Scope, Worker};
 
 use super::{
-    Accepted, Again, Aside, Asked, Cancelled, End, Ended, FiberRow, Find, Message, NewFiber, NewMessage, NewSnapshot, Seq, Store, Stored,
-    Unfinished, Wait, Waits, Which,
+    Accepted, Again, Aside, Asked, Cancelled, End, Ended, FiberRow, Find, Message, NewFiber, NewMessage, NewSnapshot, OpsBehind, Seq,
+    SettledOp, Store, Stored, Unfinished, Wait, Waits, Which,
 };
 use crate::error::{Error, Result};
-use crate::fiber::frame::{BoxFuture, OpRecord};
+use crate::fiber::frame::BoxFuture;
 
 /// How often an owned database is tried again: it is free the moment its owner dies.
 const LOCK_POLL: Duration = Duration::from_millis(5);
@@ -34,6 +35,9 @@ pub(crate) struct Sqlite {
     /// Stopped first, so that the writer's connection is the last and tidies up the log.
     reader: Option<Worker>,
     writer: Worker,
+    /// Ends the world at a write, in tests.
+    #[cfg(feature = "testing")]
+    pub(crate) fuse: Option<crate::testing::Fuse>,
 }
 
 impl Sqlite {
@@ -48,13 +52,22 @@ impl Sqlite {
         })?;
         let writer = opened(writer).await?;
         let reader = Worker::start("forever-reader", move || Ok(Held { conn: open::reader(&also_at)?, log: None, kept: () }))?;
-        Ok(Sqlite { reader: Some(opened(reader).await?), writer: writer.answers_soon(durability == Durability::Process) })
+        Ok(Sqlite::over(Some(opened(reader).await?), writer.answers_soon(durability == Durability::Process)))
     }
 
     /// Opens a database that lives as long as the store.
     pub(crate) async fn in_memory() -> Result<Self> {
         let writer = Worker::start("forever-writer", || Ok(Held { conn: open::in_memory()?, log: None, kept: () }))?;
-        Ok(Sqlite { reader: None, writer: opened(writer).await?.answers_soon(true) })
+        Ok(Sqlite::over(None, opened(writer).await?.answers_soon(true)))
+    }
+
+    fn over(reader: Option<Worker>, writer: Worker) -> Self {
+        Sqlite {
+            reader,
+            writer,
+            #[cfg(feature = "testing")]
+            fuse: None,
+        }
     }
 
     async fn read<T, F>(&self, what: &'static str, work: F) -> Result<T>
@@ -70,7 +83,12 @@ impl Sqlite {
         T: Send + 'static,
         F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
-        self.writer.call(what, scope, work).await
+        let write = self.writer.call(what, scope, work);
+        #[cfg(feature = "testing")]
+        if let Some(fuse) = &self.fuse {
+            return fuse.guard(write).await;
+        }
+        write.await
     }
 
     fn stop(&self) {
@@ -145,7 +163,7 @@ impl Store for Sqlite {
     fn checkpoint(&self, seq: Seq, new: NewSnapshot) -> BoxFuture<'_, Result<Vec<Seq>>> {
         let alone = new.changes.is_empty()
             && new.layout.is_none()
-            && new.finished_op.is_none()
+            && new.ops == OpsBehind::default()
             && new.received.is_none()
             && !new.joined
             && new.children.is_empty();
@@ -161,31 +179,6 @@ impl Store for Sqlite {
         }))
     }
 
-    fn save_op(&self, seq: Seq, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write("store the record of a step", Scope::Many, move |c| {
-            c.prepare_cached(
-                "INSERT INTO ops (fiber, id, step, failed, stash, changed_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-                 ON CONFLICT DO UPDATE SET step = ?3, failed = ?4, stash = ?5, changed_ms = ?6",
-            )?
-            .execute(params![seq, record.id, record.step, record.failed, record.stash, now_ms])?;
-            if record.stash.is_some() {
-                // It has come further, as with a checkpoint.
-                c.prepare_cached("UPDATE snapshots SET deaths = 0 WHERE fiber = ?1 AND deaths > 0")?.execute([seq])?;
-            }
-            Ok(())
-        }))
-    }
-
-    fn load_op(&self, seq: Seq, id: String) -> BoxFuture<'_, Result<Option<OpRecord>>> {
-        Box::pin(self.read("load the record of a step", move |c| {
-            c.prepare_cached("SELECT step, failed, stash FROM ops WHERE fiber = ?1 AND id = ?2")?
-                .query_row(params![seq, id], |r| {
-                    Ok(OpRecord { id: id.clone(), step: r.get("step")?, failed: r.get("failed")?, stash: r.get("stash")? })
-                })
-                .optional()
-        }))
-    }
-
     fn arrive(&self, seq: Seq, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.write("store what a step has given", Scope::Many, move |c| {
             c.prepare_cached("INSERT INTO arrived (fiber, number, n, data) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
@@ -194,8 +187,7 @@ impl Store for Sqlite {
                 n,
                 data
             ])?;
-            // It has come further, as with a checkpoint.
-            c.prepare_cached("UPDATE snapshots SET deaths = 0 WHERE fiber = ?1 AND deaths > 0")?.execute([seq]).map(drop)
+            rows::forget_deaths(c, seq)
         }))
     }
 
@@ -229,8 +221,8 @@ impl Store for Sqlite {
         Box::pin(self.read("load a message", move |c| rows::message(c, seq, topic)))
     }
 
-    fn end(&self, seq: Seq, how: End, now_ms: i64) -> BoxFuture<'_, Result<Ended>> {
-        Box::pin(self.write("store how a fiber ended", Scope::Many, move |c| rows::end(c, seq, &how, now_ms)))
+    fn end(&self, seq: Seq, how: End, settled: Vec<SettledOp>, now_ms: i64) -> BoxFuture<'_, Result<Ended>> {
+        Box::pin(self.write("store how a fiber ended", Scope::Many, move |c| rows::end(c, seq, &how, &settled, now_ms)))
     }
 
     fn resolve(&self, id: String, how: End, now_ms: i64) -> BoxFuture<'_, Result<Asked<(FiberRow, Ended)>>> {

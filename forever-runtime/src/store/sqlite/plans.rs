@@ -31,7 +31,7 @@ impl Seen {
             conn.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(take_down)).unwrap();
             Ok(Held { conn, log: None, kept: () })
         });
-        Sqlite { reader: None, writer: opened(writer.unwrap()).await.unwrap() }
+        Sqlite::over(None, opened(writer.unwrap()).await.unwrap())
     }
 
     /// Those that have this in their text.
@@ -127,11 +127,16 @@ const NO_ROWS_OF_OURS: [&str; 4] = ["SCAN CONSTANT ROW", "SCAN json_each", "SCAN
 const ONLY_WHAT_IS_ASKED_FOR: [&str; 3] = ["agents_awake", "schedules_running", "waits_due"];
 
 /// What is sorted or looked through all the same, by a part of the statement.
-const ALLOWED: [(&str, &str); 5] = [
+const ALLOWED: [(&str, &str); 8] = [
     // The fibers below one, in the order of their numbers.
     ("WITH RECURSIVE below", "USE TEMP B-TREE FOR ORDER BY"),
     // The schedules of one agent.
     ("FROM schedules WHERE class = ?1 AND agent = ?2", "USE TEMP B-TREE FOR ORDER BY"),
+    // An operation that a person asks for by its id: first among the fibers that have not completed.
+    ("CROSS JOIN ops o", "SCAN f USING COVERING INDEX fibers_open"),
+    ("FROM ops o WHERE o.id = ?1", "SCAN o"),
+    // The ledger of one fiber.
+    ("ORDER BY o.number", "USE TEMP B-TREE FOR ORDER BY"),
     // A list of several states, which few ask for.
     ("f.state IN ('running', 'failed')", "USE TEMP B-TREE FOR ORDER BY"),
     // The agents that are awake when a runtime opens, and the schedules of classes that it does not know; once.

@@ -2,12 +2,12 @@
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
 
-use super::beside;
+use super::{beside, ops};
 use crate::fiber::owner::AgentId;
 use crate::fiber::parts::Beside;
 use crate::store::{
-    Accepted, Again, Asked, Cancelled, End, Ended, FiberRow, FiberState, Find, Message, NewFiber, NewMessage, NewSnapshot, Seq, Stored,
-    StoredLayout, Unfinished, Wait, Waits, Which,
+    Accepted, Again, Asked, Cancelled, End, Ended, FiberRow, FiberState, Find, Message, NewFiber, NewMessage, NewSnapshot, OpsBehind, Seq,
+    SettledOp, Stored, StoredLayout, Unfinished, Wait, Waits, Which,
 };
 
 pub(super) fn accept(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Accepted> {
@@ -182,9 +182,12 @@ fn unfinished_row(row: &Row<'_>) -> rusqlite::Result<Unfinished> {
 /// All of it from one moment, whoever writes meanwhile.
 pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
     conn.prepare_cached("SAVEPOINT load")?.execute(())?;
-    let loaded = stored(conn, seq).and_then(|stored| match stored.snapshot {
-        Some(_) => Ok(Stored { beside: beside::load(conn, seq)?, ..stored }),
-        None => Ok(stored),
+    let loaded = stored(conn, seq).and_then(|stored| {
+        let stored = Stored { ops: ops::open(conn, seq)?, ..stored };
+        match stored.snapshot {
+            Some(_) => Ok(Stored { beside: beside::load(conn, seq)?, ..stored }),
+            None => Ok(stored),
+        }
     });
     let released = conn.prepare_cached("RELEASE load").and_then(|mut release| release.execute(()));
     loaded.and_then(|stored| released.map(|_| stored))
@@ -192,7 +195,7 @@ pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
 
 fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
     conn.prepare_cached(
-        "SELECT f.args, s.data, s.number, l.hash, l.fiber, l.layout
+        "SELECT f.args, f.restarts, s.data, s.number, l.hash, l.fiber, l.layout
          FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq LEFT JOIN layouts l ON l.hash = s.layout WHERE f.seq = ?1",
     )?
     .query_row([seq], |row| {
@@ -200,7 +203,15 @@ fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
             Some(hash) => Some(StoredLayout { hash, fiber: row.get("fiber")?, layout: row.get("layout")? }),
             None => None,
         };
-        Ok(Stored { args: row.get("args")?, snapshot: row.get("data")?, beside: Beside::default(), number: count(row)?, layout })
+        Ok(Stored {
+            args: row.get("args")?,
+            snapshot: row.get("data")?,
+            beside: Beside::default(),
+            number: count(row)?,
+            restarts: row.get("restarts")?,
+            ops: Vec::new(),
+            layout,
+        })
     })
 }
 
@@ -222,9 +233,7 @@ pub(super) fn checkpoint(conn: &Connection, seq: Seq, new: &NewSnapshot) -> rusq
     if replaced == 0 {
         return Err(rusqlite::Error::ToSqlConversionFailure(format!("checkpoint {} does not follow the stored one", new.number).into()));
     }
-    if let Some(op) = &new.finished_op {
-        conn.prepare_cached("DELETE FROM ops WHERE fiber = ?1 AND id = ?2")?.execute(params![seq, op])?;
-    }
+    ops::behind(conn, seq, &new.ops, new.now_ms)?;
     beside::change(conn, seq, &new.changes)?;
     if let Some(message) = new.received {
         conn.prepare_cached("DELETE FROM messages WHERE seq = ?1")?.execute([message])?;
@@ -247,13 +256,18 @@ fn is_cancelled(conn: &Connection, seq: Seq) -> rusqlite::Result<bool> {
     conn.prepare_cached("SELECT cancel IS NOT NULL FROM fibers WHERE seq = ?1")?.query_row([seq], |r| r.get(0))
 }
 
+/// It has come further, as with a checkpoint.
+pub(super) fn forget_deaths(conn: &Connection, seq: Seq) -> rusqlite::Result<()> {
+    conn.prepare_cached("UPDATE snapshots SET deaths = 0 WHERE fiber = ?1 AND deaths > 0")?.execute([seq]).map(drop)
+}
+
 /// Ends a fiber and wakes those that have waited for it alone.
-pub(super) fn end(conn: &Connection, seq: Seq, end: &End, now_ms: i64) -> rusqlite::Result<Ended> {
+pub(super) fn end(conn: &Connection, seq: Seq, end: &End, settled: &[SettledOp], now_ms: i64) -> rusqlite::Result<Ended> {
     // Most fibers leave nothing behind but a snapshot: one look is cheaper than a statement for each table.
     let (asked, left, waited_for): (Option<String>, bool, bool) = conn
         .prepare_cached(
             "SELECT cancel,
-                    EXISTS (SELECT 1 FROM ops WHERE fiber = ?1) OR EXISTS (SELECT 1 FROM messages WHERE fiber = ?1)
+                    EXISTS (SELECT 1 FROM ops WHERE fiber = ?1 AND open = 1) OR EXISTS (SELECT 1 FROM messages WHERE fiber = ?1)
                     OR EXISTS (SELECT 1 FROM waits WHERE fiber = ?1) OR EXISTS (SELECT 1 FROM joins WHERE fiber = ?1)
                     OR EXISTS (SELECT 1 FROM arrived WHERE fiber = ?1),
                     EXISTS (SELECT 1 FROM joins WHERE child = ?1)
@@ -271,10 +285,14 @@ pub(super) fn end(conn: &Connection, seq: Seq, end: &End, now_ms: i64) -> rusqli
     };
     conn.prepare_cached("UPDATE fibers SET state = ?2, reason = ?3, result = ?4, changed_ms = ?5, finished_ms = ?5 WHERE seq = ?1")?
         .execute(params![seq, state.as_str(), reason, result, now_ms])?;
+    ops::behind(conn, seq, &OpsBehind { settled: settled.to_vec(), any: false }, now_ms)?;
     if left {
-        // One that failed may be resumed: then it needs what was sent to it, and what has arrived.
+        // One that failed may be resumed: then it needs what was sent to it, what has arrived, and what its steps have kept.
         let failed = state == FiberState::Failed;
-        let gone: &[&str] = if failed { &["ops", "waits", "joins"] } else { &["ops", "waits", "joins", "messages", "arrived"] };
+        let gone: &[&str] = if failed { &["waits", "joins"] } else { &["waits", "joins", "messages", "arrived"] };
+        if !failed {
+            ops::close(conn, seq)?;
+        }
         for table in gone {
             conn.prepare_cached(&format!("DELETE FROM {table} WHERE fiber = ?1"))?.execute([seq])?;
         }
@@ -379,7 +397,7 @@ pub(super) fn resolve(conn: &Connection, id: &str, how: &End, now_ms: i64) -> ru
     if !matches!(row.state, FiberState::Interrupted | FiberState::Parked) {
         return Ok(Asked::Not(row.state));
     }
-    let ended = end(conn, row.seq, how, now_ms)?;
+    let ended = end(conn, row.seq, how, &[], now_ms)?;
     Ok(Asked::Done((row, ended)))
 }
 
@@ -398,7 +416,7 @@ pub(super) fn cancel(conn: &Connection, id: &str, reason: &str, now_ms: i64) -> 
     for fiber in below {
         conn.prepare_cached("UPDATE fibers SET cancel = coalesce(cancel, ?2) WHERE seq = ?1")?.execute(params![fiber.seq, reason])?;
         if fiber.state != FiberState::Running {
-            cancelled.woken.extend(end(conn, fiber.seq, &End::Cancelled(reason.to_owned()), now_ms)?.woken);
+            cancelled.woken.extend(end(conn, fiber.seq, &End::Cancelled(reason.to_owned()), &[], now_ms)?.woken);
         }
         cancelled.fibers.push(fiber);
     }
@@ -414,18 +432,26 @@ pub(super) fn again(conn: &Connection, id: &str, how: Again, now_ms: i64) -> rus
     if !(stopped || cancelled) {
         return Ok(Asked::Not(row.state));
     }
+    let seq = row.seq;
+    if how == Again::FromStart {
+        // The counts go on, so that the operations of the new life are other ones.
+        conn.prepare_cached("UPDATE fibers SET restarts = restarts + 1 WHERE seq = ?1")?.execute([seq])?;
+        conn.prepare_cached("UPDATE snapshots SET data = NULL, at = NULL, layout = NULL, number = number + 1 WHERE fiber = ?1")?
+            .execute([seq])?;
+        ops::close(conn, seq)?;
+        for table in ["arrived", "parts", "log_items"] {
+            conn.prepare_cached(&format!("DELETE FROM {table} WHERE fiber = ?1"))?.execute([seq])?;
+        }
+    }
+    pending(conn, seq, now_ms).map(|fiber| fiber.map_or(Asked::Unknown, Asked::Done))
+}
+
+/// Makes a fiber that stopped pending again.
+pub(super) fn pending(conn: &Connection, seq: Seq, now_ms: i64) -> rusqlite::Result<Option<Unfinished>> {
     conn.prepare_cached(
         "UPDATE fibers SET state = 'pending', reason = NULL, cancel = NULL, changed_ms = ?2, finished_ms = NULL WHERE seq = ?1",
     )?
-    .execute(params![row.seq, now_ms])?;
-    conn.prepare_cached("UPDATE snapshots SET deaths = 0 WHERE fiber = ?1")?.execute([row.seq])?;
-    if how == Again::FromStart {
-        // The count goes on, so that the operations of the new life are other ones.
-        conn.prepare_cached("UPDATE snapshots SET data = NULL, at = NULL, layout = NULL, number = number + 1 WHERE fiber = ?1")?
-            .execute([row.seq])?;
-        for table in ["ops", "arrived", "parts", "log_items"] {
-            conn.prepare_cached(&format!("DELETE FROM {table} WHERE fiber = ?1"))?.execute([row.seq])?;
-        }
-    }
-    conn.prepare_cached(&format!("{UNFINISHED} WHERE f.seq = ?1"))?.query_row([row.seq], unfinished_row).map(Asked::Done)
+    .execute(params![seq, now_ms])?;
+    conn.prepare_cached("UPDATE snapshots SET deaths = 0 WHERE fiber = ?1")?.execute([seq])?;
+    conn.prepare_cached(&format!("{UNFINISHED} WHERE f.seq = ?1"))?.query_row([seq], unfinished_row).optional()
 }

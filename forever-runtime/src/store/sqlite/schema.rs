@@ -5,7 +5,7 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(crate) const APPLICATION_ID: i32 = 0x4672_7672;
 
 /// One script for each version; `PRAGMA user_version` counts those that have run. Released ones never change.
-const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
 
 /// The version that this code reads and writes.
 pub(crate) fn version() -> i32 {

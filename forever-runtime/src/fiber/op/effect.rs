@@ -1,0 +1,285 @@
+//! Steps that are effects: stored as started before the body, as completed with the checkpoint, and decided about in between.
+//!
+//! Generated code loops: [`Effect::next`] says whether there is a value already, [`Effect::run`] makes an attempt. What happened in the
+//! world is unknown after a crash in the body and after a timeout, which drops it somewhere in the middle; then `next` does as
+//! [`OnUnknown`] says. An error that the body itself reports is an answer: it is retried or leaves the step.
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde::Serialize;
+use tracing::warn;
+
+use super::ledger::{Place, may_have_executed, unknown};
+use super::unknown::{OnUnknown, Policy};
+use super::{Op, OpKind, OpRecord, OpState};
+use crate::error::{Error, ErrorKind};
+use crate::exact;
+use crate::fiber::Failure;
+use crate::fiber::core::race;
+use crate::fiber::frame::{Frame, Run, Stopped};
+use crate::fiber::registry::guarded;
+use crate::fiber::retry::Retry;
+use crate::fiber::saved::{Saved, unreadable};
+use crate::fiber::step::{Attempt, Attempts};
+
+/// How the error of the library becomes one of the fiber's.
+type Make<E> = fn(Error) -> E;
+
+/// A step that is an effect.
+#[doc(hidden)]
+pub struct Effect<E> {
+    attempts: Attempts<E>,
+    /// What the operation's last record says of the world.
+    standing: Standing,
+    limit: Option<(Duration, Make<E>)>,
+    make: Option<Make<E>>,
+    function: &'static str,
+}
+
+enum Standing {
+    /// It is known not to be carried out: it can begin.
+    New,
+    /// It may be carried out; why that is not known.
+    Unknown(String),
+    /// An attempt took longer than the timeout.
+    TimedOut(Duration),
+    /// It is stored as started, and is known not to be carried out.
+    Ready,
+    /// A person has said how it ended.
+    Resolved,
+}
+
+/// How a step goes on.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum Next<T, E> {
+    /// Its value is known.
+    Value(T),
+    /// The error that leaves it.
+    Error(E),
+    /// Its body is to be run.
+    Run,
+}
+
+/// The text of what is part of an operation's id.
+#[doc(hidden)]
+pub fn key<K: Serialize + ?Sized>(key: &K) -> Result<String, String> {
+    guarded(|| exact::to_canonical(key).map_err(|why| why.to_string()))
+}
+
+impl Frame {
+    /// Begins a step that is an effect, or goes on with it.
+    pub async fn effect<E>(
+        &self,
+        cut: u32,
+        key: Option<Result<String, String>>,
+        retry: Option<Retry<E>>,
+        make: Option<Make<E>>,
+    ) -> Effect<E> {
+        let run = &self.run;
+        let cut = &self.machine.cuts[cut as usize];
+        let key = match key.transpose() {
+            Ok(key) => key,
+            Err(why) => run.halt(Stopped::Failed(format!("key of step `{}` cannot be saved: {why}", cut.name))).await,
+        };
+        let number = run.checkpoints.load(Ordering::Relaxed);
+        let place = Place { kind: OpKind::Effect, function: self.machine.name, step: cut.name, was: cut.was, key, number };
+        let (record, doubtful) = match run.ops.of_effect(place) {
+            Ok(found) => found,
+            Err(why) => run.halt(Stopped::Parked(why)).await,
+        };
+        let standing = match record.state {
+            OpState::Started if doubtful => Standing::Unknown("was interrupted".to_owned()),
+            OpState::Completed | OpState::Failed if doubtful => Standing::Resolved,
+            _ => Standing::New,
+        };
+        let op = Op::of(Arc::clone(run), cut.name, record);
+        Effect { attempts: Attempts::new(op, retry), standing, limit: None, make, function: self.machine.name }
+    }
+}
+
+impl<E> Effect<E> {
+    /// Gives each attempt a time limit.
+    pub fn within(mut self, limit: Duration) -> Self
+    where
+        E: From<Error>,
+    {
+        self.limit = Some((limit, <E as From<Error>>::from));
+        self
+    }
+
+    /// The op of the attempt that comes next.
+    pub fn op(&self) -> Op {
+        self.attempts.op()
+    }
+
+    /// How the step goes on; never ready if the fiber is parked or interrupted for it.
+    pub async fn next<T: Saved>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>) -> Next<T, E>
+    where
+        E: Failure,
+    {
+        let why = match std::mem::replace(&mut self.standing, Standing::Ready) {
+            Standing::Ready => return Next::Run,
+            Standing::New => {
+                self.start().await;
+                return Next::Run;
+            }
+            Standing::Resolved => return self.resolved().await,
+            Standing::Unknown(why) => why,
+            Standing::TimedOut(limit) => {
+                self.standing = Standing::TimedOut(limit);
+                format!("took longer than {limit:?}")
+            }
+        };
+        let record = self.op().record();
+        self.run_of().sink.gives(self.function, self.op().step(), is_a::<T>);
+        match &mut on_unknown.0 {
+            Policy::Retry => self.again().await,
+            Policy::Park => self.park(may_have_executed(&record, &why)).await,
+            Policy::Fail(make) => {
+                // Should the program come here once more, it is as unknown as before.
+                self.run_of().ops.doubt(&record.id);
+                Next::Error(make(unknown(&record, &why)))
+            }
+            Policy::Check(check) => {
+                let run = self.run_of();
+                let limit = run.sink.check_timeout();
+                match race(check(self.op()), run.sink.sleep(limit)).await {
+                    Some(Ok(Some(value))) => match self.done(&value) {
+                        Ok(()) => Next::Value(value),
+                        Err(why) => run.halt(Stopped::Failed(why)).await,
+                    },
+                    Some(Ok(None)) => self.again().await,
+                    Some(Err(error)) => {
+                        let error = crate::error::chain(&*error.into());
+                        self.park(may_have_executed(&record, &format!("{why}, and its check failed: {error}"))).await
+                    }
+                    None => self.park(may_have_executed(&record, &format!("{why}, and its check took longer than {limit:?}"))).await,
+                }
+            }
+        }
+    }
+
+    /// Makes an attempt. One that takes longer than the timeout is dropped, and what became of it is unknown.
+    pub async fn run<T: Saved>(&mut self, body: impl Future<Output = Result<T, E>>) -> Attempt<T, E>
+    where
+        E: fmt::Display,
+    {
+        let result = match self.limit {
+            None => body.await,
+            Some((limit, _)) => {
+                let over = self.run_of().sink.sleep(limit);
+                match race(body, over).await {
+                    Some(result) => result,
+                    None => {
+                        self.standing = Standing::TimedOut(limit);
+                        return Attempt::Again;
+                    }
+                }
+            }
+        };
+        match result {
+            Ok(value) => match self.done(&value) {
+                Ok(()) => Attempt::Done(value),
+                Err(why) => self.run_of().halt(Stopped::Failed(why)).await,
+            },
+            Err(error) => match self.attempts.failed_attempt(error).await {
+                None => Attempt::Again,
+                Some(error) => {
+                    self.settle(OpState::Failed, format!("{error:#}"));
+                    Attempt::Failed(error)
+                }
+            },
+        }
+    }
+
+    /// It was not carried out, or whoever carries it out knows its id.
+    async fn again<T>(&mut self) -> Next<T, E> {
+        let (Standing::TimedOut(limit), Some((_, make))) = (&self.standing, self.limit) else { return Next::Run };
+        let message = format!("step `{}` took longer than {limit:?}", self.op().step());
+        self.standing = Standing::Ready;
+        match self.attempts.failed_attempt(make(Error::new(ErrorKind::Timeout, &*message))).await {
+            None => Next::Run,
+            Some(error) => {
+                self.settle(OpState::Failed, message);
+                Next::Error(error)
+            }
+        }
+    }
+
+    /// What a person has said.
+    async fn resolved<T: Saved>(&mut self) -> Next<T, E> {
+        let record = self.op().record();
+        let text = record.outcome.clone().unwrap_or_default();
+        let run = self.run_of();
+        if record.state == OpState::Failed {
+            run.ops.settle(&record);
+            let message = format!("operation `{}` of step `{}` has failed: {text}", record.id, record.step);
+            return match self.make {
+                Some(make) => Next::Error(make(Error::new(ErrorKind::OpFailed, message))),
+                None => run.halt(Stopped::Failed(message)).await,
+            };
+        }
+        let read = guarded(|| T::restore(&text));
+        match read {
+            Ok(value) => {
+                run.ops.settle(&record);
+                Next::Value(value)
+            }
+            Err(why) => {
+                // Whoever said so can say it again.
+                self.op().shared.write(|op| (op.state, op.outcome, op.resolved) = (OpState::Started, None, false)).await;
+                let why = format!("was resolved with a value that {}", unreadable::<T>(why));
+                self.park(may_have_executed(&record, &why)).await
+            }
+        }
+    }
+
+    /// Stores that the operation begins; never ready if that cannot be stored, or the fiber is told to stop.
+    async fn start(&self) {
+        let run = self.run_of();
+        if run.sink.is_told_to_stop() {
+            // Better not begun than interrupted.
+            run.halt(Stopped::Interrupted(Error::closed())).await
+        }
+        self.op().shared.write(|op| (op.state, op.outcome, op.resolved) = (OpState::Started, None, false)).await;
+    }
+
+    /// It has this value; that is stored with the checkpoint.
+    fn done<T: Saved>(&self, value: &T) -> Result<(), String> {
+        let text =
+            guarded(|| value.save()).and_then(|text| if cfg!(debug_assertions) { value.check(&text).map(|()| text) } else { Ok(text) });
+        let text = text.map_err(|why| format!("the value of step `{}` cannot be saved: {why}", self.op().step()))?;
+        self.settle(OpState::Completed, text);
+        Ok(())
+    }
+
+    fn settle(&self, state: OpState, outcome: String) {
+        let op = self.op();
+        let record = OpRecord { state, outcome: Some(outcome), failed: 0, stash: None, ..op.record() };
+        op.shared.run.ops.settle(&record);
+    }
+
+    async fn park<T>(&self, why: String) -> T {
+        warn!(step = self.op().step(), op = self.op().id(), "{why}");
+        self.run_of().halt(Stopped::Parked(why)).await
+    }
+
+    fn run_of(&self) -> Arc<Run> {
+        Arc::clone(&self.op().shared.run)
+    }
+}
+
+/// Whether a text is a value of this type.
+fn is_a<T: Saved>(text: &str) -> Result<(), String> {
+    guarded(|| T::restore(text).map(drop)).map_err(unreadable::<T>)
+}
+
+impl<E> fmt::Debug for Effect<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Effect").field(&self.op()).finish()
+    }
+}

@@ -1,0 +1,363 @@
+//! What one run of a fiber knows of its operations, and where it keeps them.
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sha2::{Digest, Sha256};
+use tokio::sync::watch;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::fiber::core::Core;
+use crate::fiber::frame::BoxFuture;
+use crate::store::{OpKind, OpRecord, OpState, OpsBehind, Seq, SettledOp};
+
+/// Where the operations of a fiber are kept. What is written is durable when its future is ready.
+pub(crate) trait Ledger: Send + Sync {
+    /// Stores an operation in place of what was stored of it.
+    fn save(&self, record: OpRecord) -> BoxFuture<'_, Result<()>>;
+
+    /// An operation by id.
+    fn load<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<OpRecord>>>;
+
+    /// Appends to the log of an operation.
+    fn append(&self, record: OpRecord, items: Vec<String>) -> BoxFuture<'_, Result<()>>;
+
+    /// The log of an operation.
+    fn log<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Vec<String>>>;
+}
+
+/// The ledger of a fiber in the store.
+#[derive(Debug)]
+pub(crate) struct StoredLedger {
+    pub(crate) core: Arc<Core>,
+    pub(crate) seq: Seq,
+}
+
+impl Ledger for StoredLedger {
+    fn save(&self, record: OpRecord) -> BoxFuture<'_, Result<()>> {
+        self.core.store.save_op(self.seq, record, self.core.now_ms())
+    }
+
+    fn load<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<OpRecord>>> {
+        self.core.store.load_op(self.seq, id.to_owned())
+    }
+
+    fn append(&self, record: OpRecord, items: Vec<String>) -> BoxFuture<'_, Result<()>> {
+        self.core.store.log_op(self.seq, record, items, self.core.now_ms())
+    }
+
+    fn log<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Vec<String>>> {
+        self.core.store.op_log(self.seq, id.to_owned())
+    }
+}
+
+/// What a run begins with.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// Checkpoints made so far, over all processes.
+    pub(crate) checkpoints: u64,
+    /// How often the fiber was begun anew.
+    pub(crate) restarts: u32,
+    /// What it began since its last checkpoint.
+    pub(crate) ops: Vec<OpRecord>,
+}
+
+/// The operations of one run.
+pub(crate) struct Ops {
+    /// The fiber's id.
+    pub(crate) fiber: String,
+    /// How often the fiber was begun anew.
+    restarts: u32,
+    /// The checkpoint count at which the run resumed; `None` for a first run.
+    resumed_at: Option<u64>,
+    known: Mutex<Known>,
+    /// Whether the fiber is asked to stop.
+    stop: watch::Sender<bool>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Everything that has a record and began since the last checkpoint.
+    open: BTreeMap<String, OpRecord>,
+    /// Of these, the effects whose outcome this run does not know, and whether it has come to them.
+    doubtful: BTreeMap<String, bool>,
+    /// What has ended, to be stored with the next checkpoint.
+    settled: BTreeMap<String, SettledOp>,
+    /// Operations by hand that are being carried out.
+    under_way: BTreeSet<String>,
+}
+
+impl Known {
+    fn doubtful(&self) -> impl Iterator<Item = &OpRecord> {
+        self.doubtful.keys().filter_map(|id| self.open.get(id))
+    }
+
+    /// Effects of an earlier run to which this one has not come.
+    fn passed_over(&self) -> impl Iterator<Item = &OpRecord> {
+        self.doubtful.iter().filter(|(_, come_to)| !**come_to).filter_map(|(id, _)| self.open.get(id))
+    }
+}
+
+fn is_or_may_be_done(op: &OpRecord) -> bool {
+    matches!(op.state, OpState::Started | OpState::Completed)
+}
+
+/// Where an operation stands in a program.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) kind: OpKind,
+    pub(crate) function: &'static str,
+    pub(crate) step: &'static str,
+    /// What the step was called before.
+    pub(crate) was: Option<&'static str>,
+    /// Canonical JSON of what is part of its id.
+    pub(crate) key: Option<String>,
+    /// Checkpoints made so far.
+    pub(crate) number: u64,
+}
+
+impl Place {
+    /// Whether an operation is of this step, whatever its key.
+    fn is_of(&self, op: &OpRecord) -> bool {
+        op.function == self.function && (op.step == self.step || self.was.is_some_and(|was| op.step == was))
+    }
+
+    /// The record of an operation that begins here.
+    fn record(self, id: String) -> OpRecord {
+        let Place { kind, function, step, was: _, key, number } = self;
+        OpRecord {
+            id,
+            kind,
+            function: function.to_owned(),
+            step: step.to_owned(),
+            key,
+            number,
+            state: OpState::Started,
+            outcome: None,
+            resolved: false,
+            failed: 0,
+            stash: None,
+        }
+    }
+}
+
+impl Ops {
+    /// For the first run of a fiber: there are no records.
+    pub(crate) fn first(fiber: &str) -> Self {
+        Ops { resumed_at: None, ..Ops::again(fiber, Left::default()) }
+    }
+
+    /// For any later run.
+    pub(crate) fn again(fiber: &str, left: Left) -> Self {
+        let doubtful = left.ops.iter().filter(|op| op.kind == OpKind::Effect).map(|op| (op.id.clone(), false)).collect();
+        let open = left.ops.into_iter().map(|op| (op.id.clone(), op)).collect();
+        Ops {
+            fiber: fiber.to_owned(),
+            restarts: left.restarts,
+            resumed_at: Some(left.checkpoints),
+            known: Mutex::new(Known { open, doubtful, ..Known::default() }),
+            stop: watch::Sender::new(false),
+        }
+    }
+
+    /// Whether an earlier run may have left something of what began after so many checkpoints.
+    pub(crate) fn may_be_left(&self, checkpoints: u64) -> bool {
+        self.resumed_at == Some(checkpoints)
+    }
+
+    /// The record of a plain step, made if there is none.
+    pub(super) fn of_step(&self, place: Place) -> OpRecord {
+        let id = self.id_at(&place);
+        self.known().open.get(&id).cloned().unwrap_or_else(|| place.record(id))
+    }
+
+    /// The record of the effect at a place, made if there is none, and whether its outcome is in doubt. `Err` when the place has one of
+    /// another key, of which this one must not be a silent repetition.
+    pub(super) fn of_effect(&self, place: Place) -> Result<(OpRecord, bool), String> {
+        let id = self.id_at(&place);
+        let mut known = self.known();
+        if let Some(record) = known.open.get(&id).cloned() {
+            let doubtful = known.doubtful.get_mut(&id).map(|come_to| *come_to = true).is_some();
+            return Ok((record, doubtful));
+        }
+        match known.doubtful().find(|op| place.is_of(op) && is_or_may_be_done(op)) {
+            None => Ok((place.record(id), false)),
+            Some(there) => Err(format!(
+                "operation `{}` of step `{}` was begun with key {} and is met again with key {}: what it was begun for {}; let the step come \
+                 to the same key again, or resolve the operation as not executed",
+                there.id,
+                place.step,
+                there.key.as_deref().unwrap_or("none"),
+                place.key.as_deref().unwrap_or("none"),
+                if there.state == OpState::Started { "may have been done" } else { "has been done" },
+            )),
+        }
+    }
+
+    /// The id of what stands at a place: under the step's name before, if it was begun so.
+    fn id_at(&self, place: &Place) -> String {
+        let id = |step| stable_id(place.kind, &self.fiber, place.function, step, place.number, place.key.as_deref());
+        let before = place.was.map(id).filter(|id| self.known().open.contains_key(id));
+        before.unwrap_or_else(|| id(place.step))
+    }
+
+    /// Nobody knows whether an operation of this run was carried out.
+    pub(super) fn doubt(&self, id: &str) {
+        self.known().doubtful.insert(id.to_owned(), true);
+    }
+
+    /// The record under which an operation by hand is stored.
+    pub(super) fn by_hand(&self, function: &str, kind: &str, key: String, number: u64) -> OpRecord {
+        OpRecord {
+            id: id_by_hand(&self.fiber, kind, &key, self.restarts),
+            kind: OpKind::ByHand,
+            function: function.to_owned(),
+            step: kind.to_owned(),
+            key: Some(key),
+            number,
+            state: OpState::Started,
+            outcome: None,
+            resolved: false,
+            failed: 0,
+            stash: None,
+        }
+    }
+
+    /// Takes a record for what is stored.
+    pub(super) fn remember(&self, record: &OpRecord) {
+        if record.kind != OpKind::ByHand {
+            let mut known = self.known();
+            known.settled.remove(&record.id);
+            known.doubtful.remove(&record.id);
+            known.open.insert(record.id.clone(), record.clone());
+        }
+    }
+
+    /// An operation has ended; it is stored with the next checkpoint, or the end of the fiber.
+    pub(super) fn settle(&self, record: &OpRecord) {
+        let mut known = self.known();
+        known.doubtful.remove(&record.id);
+        known.open.insert(record.id.clone(), record.clone());
+        let settled = SettledOp { id: record.id.clone(), state: record.state, outcome: record.outcome.clone() };
+        known.settled.insert(record.id.clone(), settled);
+    }
+
+    /// What a checkpoint does to the operations before it; `Err` when it must not be made.
+    pub(crate) fn pass(&self) -> Result<OpsBehind, String> {
+        let mut known = self.known();
+        if let Some(op) = known.passed_over().find(|op| is_or_may_be_done(op)) {
+            return Err(passed_over(op));
+        }
+        let behind = OpsBehind { any: !known.open.is_empty(), settled: std::mem::take(&mut known.settled).into_values().collect() };
+        known.open.clear();
+        known.doubtful.clear();
+        Ok(behind)
+    }
+
+    /// Why the fiber must not complete, if it must not: an operation of an earlier run to which this one has not come.
+    pub(crate) fn passed_over(&self) -> Option<String> {
+        self.known().passed_over().find(|op| op.state == OpState::Started).map(passed_over)
+    }
+
+    /// What has ended since the last checkpoint, for the end of the fiber.
+    pub(crate) fn take_settled(&self) -> Vec<SettledOp> {
+        std::mem::take(&mut self.known().settled).into_values().collect()
+    }
+
+    /// Begins an operation by hand; `None` when it is under way.
+    pub(super) fn enter(self: &Arc<Self>, id: &str) -> Option<UnderWay> {
+        self.known().under_way.insert(id.to_owned()).then(|| UnderWay { ops: Arc::clone(self), id: id.to_owned() })
+    }
+
+    /// Ready when the fiber is asked to stop.
+    pub(crate) async fn asked_to_stop(&self) {
+        // The sender is in `self`, so the wait cannot fail.
+        let _ = self.stop.subscribe().wait_for(|asked| *asked).await;
+    }
+
+    pub(crate) fn is_asked_to_stop(&self) -> bool {
+        *self.stop.borrow()
+    }
+
+    /// Asks the fiber to stop: every [`Op::cancelled`](crate::Op::cancelled) becomes ready.
+    pub(crate) fn ask_to_stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Nothing under this lock can panic half way, so a poisoned one is as good as any.
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An operation by hand that is being carried out, until this is dropped.
+pub(super) struct UnderWay {
+    ops: Arc<Ops>,
+    id: String,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.ops.known().under_way.remove(&self.id);
+    }
+}
+
+fn passed_over(op: &OpRecord) -> String {
+    let OpRecord { id, step, .. } = op;
+    let what = if op.state == OpState::Started { "may have executed; verify before retrying" } else { "has executed" };
+    format!("operation `{id}` {what}: the code goes on without its step `{step}`, and could begin it anew elsewhere")
+}
+
+/// The error of an operation of which nobody knows whether it was carried out.
+pub(super) fn unknown(op: &OpRecord, why: &str) -> Error {
+    Error::new(ErrorKind::OpUnknown, may_have_executed(op, why))
+}
+
+/// Why a fiber is parked, or a step has failed, for an operation whose outcome is unknown.
+pub(super) fn may_have_executed(op: &OpRecord, why: &str) -> String {
+    format!("operation `{}` may have executed; verify before retrying: step `{}` {why}", op.id, op.step)
+}
+
+/// The id of an operation in a function: a hash, so that it has one length and says nothing of the fiber to whom it is sent.
+fn stable_id(kind: OpKind, fiber: &str, function: &str, step: &str, checkpoints: u64, key: Option<&str>) -> String {
+    let mut hash = parts(&[kind.as_str(), fiber, function, step]);
+    hash.update(checkpoints.to_be_bytes());
+    if let Some(key) = key {
+        hash.update(key);
+    }
+    hex(&hash.finalize()[..16])
+}
+
+/// The id of an operation by hand.
+fn id_by_hand(fiber: &str, kind: &str, key: &str, restarts: u32) -> String {
+    let mut hash = parts(&[OpKind::ByHand.as_str(), fiber, kind, key]);
+    hash.update(restarts.to_be_bytes());
+    hex(&hash.finalize()[..16])
+}
+
+fn parts(parts: &[&str]) -> Sha256 {
+    let mut hash = Sha256::new();
+    for part in parts {
+        // With its length, so that no two lists of parts run together to the same text.
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    hash
+}
+
+/// Lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_do_not_run_together() {
+        let id = |fiber, function, key| stable_id(OpKind::Step, fiber, function, "d", 0, key);
+        assert_ne!(id("a", "bc", None), id("ab", "c", None));
+        assert_ne!(id("a", "b", None), id("a", "b", Some("null")));
+    }
+}

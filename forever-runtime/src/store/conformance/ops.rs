@@ -1,0 +1,183 @@
+//! What every store keeps of operations.
+use super::{accept, row, snapshot};
+use crate::store::{
+    Again, Aside, Asked, End, FiberState, NewSnapshot, OpKind, OpRecord, OpState, OpsBehind, ResolveOp, ResolvedOp, Seq, SettledOp, Store,
+};
+
+pub(super) async fn conforms<S: Store, F: Future<Output = S>>(make: &impl Fn() -> F) {
+    keeps_what_is_temporary_until_the_next_checkpoint(&make().await).await;
+    keeps_effects_in_the_ledger(&make().await).await;
+    says_what_is_open_and_nothing_more(&make().await).await;
+    keeps_logs_until_their_operation_ends(&make().await).await;
+    resolves_what_nobody_knows_and_nothing_else(&make().await).await;
+    lets_a_parked_fiber_go_on(&make().await).await;
+    finds_operations_wherever_they_are(&make().await).await;
+}
+
+fn record(id: &str, kind: OpKind) -> OpRecord {
+    OpRecord {
+        id: id.to_owned(),
+        kind,
+        function: "pay".to_owned(),
+        step: "charge".to_owned(),
+        key: None,
+        number: 0,
+        state: OpState::Started,
+        outcome: None,
+        resolved: false,
+        failed: 0,
+        stash: None,
+    }
+}
+
+fn completed(id: &str) -> SettledOp {
+    SettledOp { id: id.to_owned(), state: OpState::Completed, outcome: Some("7".to_owned()) }
+}
+
+fn behind(settled: Vec<SettledOp>) -> OpsBehind {
+    OpsBehind { settled, any: true }
+}
+
+async fn open(store: &impl Store, seq: Seq) -> Vec<String> {
+    let mut open: Vec<String> = store.load(seq).await.unwrap().ops.into_iter().map(|op| op.id).collect();
+    open.sort();
+    open
+}
+
+/// The ledger, in words.
+async fn ledger(store: &impl Store, seq: Seq) -> Vec<String> {
+    let ops = store.ops(seq).await.unwrap();
+    ops.iter().map(|op| format!("{} {} {}", op.record.id, op.record.state, op.record.outcome.as_deref().unwrap_or("-"))).collect()
+}
+
+async fn keeps_what_is_temporary_until_the_next_checkpoint(store: &impl Store) {
+    let seq = accept(store, "a").await;
+    assert_eq!(store.load_op(seq, "x".into()).await.unwrap(), None);
+    let kept = OpRecord { failed: 2, stash: Some("[1]".into()), ..record("x", OpKind::Step) };
+    store.save_op(seq, record("x", OpKind::Step), 1).await.unwrap();
+    store.save_op(seq, kept.clone(), 2).await.unwrap();
+    store.save_op(seq, record("y", OpKind::Transaction), 2).await.unwrap();
+    assert_eq!(store.load_op(seq, "x".into()).await.unwrap(), Some(kept));
+    assert_eq!(ledger(store, seq).await, [""; 0]);
+
+    store.checkpoint(seq, NewSnapshot { ops: behind(vec![]), ..snapshot(7) }).await.unwrap_err();
+    assert_eq!(open(store, seq).await, ["x", "y"], "a checkpoint that failed took records with it");
+    store.end(seq, End::Failed("no".into()), Vec::new(), 3).await.unwrap();
+    assert_eq!(open(store, seq).await, ["x", "y"], "a failed fiber may be resumed");
+    store.again("a".into(), Again::FromSnapshot, 4).await.unwrap();
+    store.checkpoint(seq, NewSnapshot { ops: behind(vec![]), ..snapshot(1) }).await.unwrap();
+    assert_eq!(store.load_op(seq, "x".into()).await.unwrap(), None);
+
+    for (n, end) in [End::Completed("1".into()), End::Cancelled("enough".into())].into_iter().enumerate() {
+        let seq = accept(store, &format!("end {n}")).await;
+        store.save_op(seq, record("z", OpKind::Step), 1).await.unwrap();
+        store.end(seq, end, Vec::new(), 2).await.unwrap();
+        assert_eq!(store.load_op(seq, "z".into()).await.unwrap(), None);
+    }
+}
+
+async fn keeps_effects_in_the_ledger(store: &impl Store) {
+    let seq = accept(store, "a").await;
+    store.save_op(seq, OpRecord { stash: Some("1".into()), failed: 3, ..record("x", OpKind::Effect) }, 10).await.unwrap();
+    assert_eq!(ledger(store, seq).await, ["x started -"]);
+    store.checkpoint(seq, NewSnapshot { ops: behind(vec![completed("x")]), ..snapshot(9) }).await.unwrap_err();
+    assert_eq!(ledger(store, seq).await, ["x started -"], "a checkpoint that failed settled it");
+    store.checkpoint(seq, NewSnapshot { ops: behind(vec![completed("x")]), ..snapshot(1) }).await.unwrap();
+    let there = store.load_op(seq, "x".into()).await.unwrap().unwrap();
+    assert_eq!(there, OpRecord { state: OpState::Completed, outcome: Some("7".into()), ..record("x", OpKind::Effect) });
+
+    store.save_op(seq, OpRecord { number: 1, key: Some("[1]".into()), ..record("b", OpKind::Effect) }, 20).await.unwrap();
+    store.save_op(seq, OpRecord { number: 1, ..record("a", OpKind::ByHand) }, 20).await.unwrap();
+    let failed = SettledOp { id: "b".into(), state: OpState::Failed, outcome: Some("declined".into()) };
+    store.end(seq, End::Failed("declined".into()), vec![failed], 30).await.unwrap();
+    assert_eq!(ledger(store, seq).await, ["x completed 7", "a started -", "b failed declined"], "by place, time and id");
+    let ops = store.ops(seq).await.unwrap();
+    assert_eq!(ops.iter().map(|op| (op.started_ms, op.changed_ms)).collect::<Vec<_>>(), [(10, 2000), (20, 20), (20, 30)]);
+    assert_eq!(ops[2].record.key.as_deref(), Some("[1]"));
+
+    store.again("a".into(), Again::FromStart, 40).await.unwrap();
+    assert_eq!(ledger(store, seq).await.len(), 3, "a restart forgets nothing of it");
+    assert_eq!((open(store, seq).await, store.load(seq).await.unwrap().restarts), (vec![], 1));
+    store.end(seq, End::Completed("1".into()), Vec::new(), 50).await.unwrap();
+    assert_eq!(ledger(store, seq).await.len(), 3);
+}
+
+async fn says_what_is_open_and_nothing_more(store: &impl Store) {
+    let (seq, other) = (accept(store, "a").await, accept(store, "b").await);
+    store.save_op(other, record("o", OpKind::Effect), 1).await.unwrap();
+    store.save_op(seq, record("x", OpKind::Effect), 1).await.unwrap();
+    store.save_op(seq, record("y", OpKind::ByHand), 1).await.unwrap();
+    assert_eq!(open(store, seq).await, ["x"], "one by hand is found by its id");
+    // One that the program leaves as it is, because it is unknown, is open no more.
+    store.checkpoint(seq, NewSnapshot { ops: behind(vec![]), ..snapshot(1) }).await.unwrap();
+    assert_eq!(open(store, seq).await, [""; 0]);
+    assert_eq!(ledger(store, seq).await, ["x started -", "y started -"]);
+    assert_eq!(open(store, other).await, ["o"]);
+}
+
+async fn keeps_logs_until_their_operation_ends(store: &impl Store) {
+    let seq = accept(store, "a").await;
+    store.recover(1).await.unwrap();
+    let items = |items: &[&str]| items.iter().map(|&item| item.to_owned()).collect::<Vec<_>>();
+    for (id, kind) in [("x", OpKind::Effect), ("y", OpKind::Step), ("z", OpKind::ByHand)] {
+        store.log_op(seq, record(id, kind), items(&["1", "2"]), 1).await.unwrap();
+        store.log_op(seq, record(id, kind), items(&["3"]), 1).await.unwrap();
+        assert_eq!(store.op_log(seq, id.into()).await.unwrap(), ["1", "2", "3"]);
+    }
+    assert_eq!(row(store, "a").await.deaths, 0, "it has come further");
+    store.save_op(seq, OpRecord { state: OpState::Completed, ..record("z", OpKind::ByHand) }, 2).await.unwrap();
+    store.checkpoint(seq, NewSnapshot { ops: behind(vec![completed("x")]), ..snapshot(1) }).await.unwrap();
+    for id in ["x", "y", "z"] {
+        assert_eq!(store.op_log(seq, id.into()).await.unwrap(), [""; 0], "{id}");
+    }
+}
+
+async fn resolves_what_nobody_knows_and_nothing_else(store: &impl Store) {
+    let seq = accept(store, "a").await;
+    for id in ["x", "y"] {
+        store.log_op(seq, OpRecord { stash: Some("1".into()), ..record(id, OpKind::Effect) }, vec!["1".into()], 1).await.unwrap();
+    }
+    store.save_op(seq, record("step", OpKind::Step), 1).await.unwrap();
+    let how = |id: &str, state, outcome: Option<&str>| ResolveOp { id: id.into(), state, outcome: outcome.map(Into::into) };
+    let done = || how("x", OpState::Completed, Some("7"));
+    assert!(matches!(store.resolve_op(seq, done(), 2).await.unwrap(), Asked::Not(FiberState::Running)));
+    store.set_aside(seq, Aside::Interrupted("x".into()), 2).await.unwrap();
+    assert!(matches!(store.resolve_op(seq, how("step", OpState::NotExecuted, None), 2).await.unwrap(), Asked::Unknown));
+    assert!(matches!(store.resolve_op(seq, how("no", OpState::NotExecuted, None), 2).await.unwrap(), Asked::Unknown));
+    assert!(matches!(store.resolve_op(99, done(), 2).await.unwrap(), Asked::Unknown));
+    assert!(matches!(store.resolve_op(seq, done(), 2).await.unwrap(), Asked::Done(ResolvedOp::Done(None))));
+    let known = |asked| matches!(asked, Asked::Done(ResolvedOp::Known(OpState::Completed)));
+    assert!(known(store.resolve_op(seq, how("x", OpState::Failed, Some("no")), 3).await.unwrap()));
+    store.resolve_op(seq, how("y", OpState::NotExecuted, None), 4).await.unwrap();
+
+    let there = store.load(seq).await.unwrap().ops;
+    let of = |id: &str| there.iter().find(|op| op.id == id).cloned().unwrap();
+    assert_eq!(
+        (of("x").state, of("x").outcome.as_deref(), of("x").stash, of("x").resolved),
+        (OpState::Completed, Some("7"), None, true),
+        "the next run has to see it"
+    );
+    assert_eq!((of("y").state, of("y").stash.as_deref()), (OpState::NotExecuted, Some("1")), "it is run again, and goes on");
+    assert_eq!((store.op_log(seq, "x".into()).await.unwrap().len(), store.op_log(seq, "y".into()).await.unwrap().len()), (0, 1));
+}
+
+async fn lets_a_parked_fiber_go_on(store: &impl Store) {
+    let seq = accept(store, "a").await;
+    store.save_op(seq, record("x", OpKind::Effect), 1).await.unwrap();
+    store.set_aside(seq, Aside::Parked("x".into()), 2).await.unwrap();
+    let how = ResolveOp { id: "x".into(), state: OpState::NotExecuted, outcome: None };
+    let Asked::Done(ResolvedOp::Done(Some(woken))) = store.resolve_op(seq, how, 3).await.unwrap() else { panic!() };
+    assert_eq!((woken.seq, woken.state), (seq, FiberState::Pending));
+    assert_eq!((row(store, "a").await.state, row(store, "a").await.reason), (FiberState::Pending, None));
+}
+
+async fn finds_operations_wherever_they_are(store: &impl Store) {
+    let (one, two) = (accept(store, "one").await, accept(store, "two").await);
+    store.save_op(one, record("x", OpKind::Effect), 1).await.unwrap();
+    store.save_op(two, record("y", OpKind::ByHand), 1).await.unwrap();
+    store.save_op(two, record("z", OpKind::Step), 1).await.unwrap();
+    store.end(one, End::Completed("1".into()), Vec::new(), 2).await.unwrap();
+    for (id, seq) in [("x", Some(one)), ("y", Some(two)), ("z", None), ("no", None)] {
+        assert_eq!(store.find_op(id.into()).await.unwrap().map(|(seq, op)| (seq, op.id)), seq.map(|seq| (seq, id.to_owned())));
+    }
+}

@@ -1,0 +1,178 @@
+//! The ledger of operations.
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::Sqlite;
+use super::rows::{self, forget_deaths};
+use super::worker::Scope;
+use crate::error::Result;
+use crate::fiber::frame::BoxFuture;
+use crate::store::{Asked, FiberState, Find, OpKind, OpRecord, OpRow, OpState, OpStore, OpsBehind, ResolveOp, ResolvedOp, Seq};
+
+impl OpStore for Sqlite {
+    fn save_op(&self, seq: Seq, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write("store an operation", Scope::Many, move |c| {
+            save(c, seq, &record, now_ms)?;
+            if record.stash.is_some() { forget_deaths(c, seq) } else { Ok(()) }
+        }))
+    }
+
+    fn load_op(&self, seq: Seq, id: String) -> BoxFuture<'_, Result<Option<OpRecord>>> {
+        Box::pin(self.read("load an operation", move |c| {
+            c.prepare_cached(&format!("SELECT {COLUMNS} FROM ops o WHERE o.fiber = ?1 AND o.id = ?2"))?
+                .query_row(params![seq, id], record)
+                .optional()
+        }))
+    }
+
+    fn log_op(&self, seq: Seq, record: OpRecord, items: Vec<String>, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write("store what an operation has so far", Scope::Many, move |c| {
+            save(c, seq, &record, now_ms)?;
+            for data in &items {
+                c.prepare_cached(
+                    "INSERT INTO op_items (fiber, op, n, data)
+                     VALUES (?1, ?2, (SELECT coalesce(max(n) + 1, 0) FROM op_items WHERE fiber = ?1 AND op = ?2), ?3)",
+                )?
+                .execute(params![seq, record.id, data])?;
+            }
+            forget_deaths(c, seq)
+        }))
+    }
+
+    fn op_log(&self, seq: Seq, id: String) -> BoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(self.read("load what an operation has so far", move |c| {
+            c.prepare_cached("SELECT data FROM op_items WHERE fiber = ?1 AND op = ?2 ORDER BY n")?
+                .query_map(params![seq, id], |r| r.get(0))?
+                .collect()
+        }))
+    }
+
+    fn ops(&self, seq: Seq) -> BoxFuture<'_, Result<Vec<OpRow>>> {
+        Box::pin(self.read("list the operations of a fiber", move |c| {
+            c.prepare_cached(&format!(
+                "SELECT {COLUMNS}, o.started_ms, o.changed_ms FROM ops o WHERE o.fiber = ?1 AND o.kind IN ('effect', 'op')
+                 ORDER BY o.number, o.started_ms, o.id"
+            ))?
+            .query_map([seq], |r| Ok(OpRow { record: record(r)?, started_ms: r.get("started_ms")?, changed_ms: r.get("changed_ms")? }))?
+            .collect()
+        }))
+    }
+
+    fn find_op(&self, id: String) -> BoxFuture<'_, Result<Option<(Seq, OpRecord)>>> {
+        Box::pin(self.read("find an operation", move |c| {
+            let found = |sql: &str| {
+                c.prepare_cached(&format!("SELECT {COLUMNS}, o.fiber {sql} AND o.kind IN ('effect', 'op')"))?
+                    .query_row([&id], |r| Ok((r.get("fiber")?, record(r)?)))
+                    .optional()
+            };
+            // Most that are asked for are of fibers that have not completed, of which there are few.
+            match found("FROM fibers f CROSS JOIN ops o ON o.fiber = f.seq AND o.id = ?1 WHERE f.state <> 'completed'")? {
+                Some(there) => Ok(Some(there)),
+                None => found("FROM ops o WHERE o.id = ?1"),
+            }
+        }))
+    }
+
+    fn resolve_op(&self, seq: Seq, how: ResolveOp, now_ms: i64) -> BoxFuture<'_, Result<Asked<ResolvedOp>>> {
+        Box::pin(self.write("store how an operation ended", Scope::Many, move |c| resolve(c, seq, &how, now_ms)))
+    }
+}
+
+const COLUMNS: &str = "o.id, o.kind, o.function, o.step, o.key, o.number, o.state, o.outcome, o.resolved, o.failed, o.stash";
+
+fn record(row: &Row<'_>) -> rusqlite::Result<OpRecord> {
+    let unknown = |what: String| rusqlite::Error::FromSqlConversionFailure(0, Type::Text, what.into());
+    let kind = row.get_ref("kind")?.as_str()?;
+    let kind =
+        OpKind::ALL.into_iter().find(|k| k.as_str() == kind).ok_or_else(|| unknown(format!("`{kind}` is not a kind of operation")))?;
+    Ok(OpRecord {
+        id: row.get("id")?,
+        kind,
+        function: row.get("function")?,
+        step: row.get("step")?,
+        key: row.get("key")?,
+        number: u64::try_from(row.get::<_, i64>("number")?).unwrap_or(0),
+        state: row.get_ref("state")?.as_str()?.parse::<OpState>().map_err(unknown)?,
+        outcome: row.get("outcome")?,
+        resolved: row.get("resolved")?,
+        failed: row.get("failed")?,
+        stash: row.get("stash")?,
+    })
+}
+
+/// What a fiber began since its last checkpoint.
+pub(super) fn open(conn: &Connection, seq: Seq) -> rusqlite::Result<Vec<OpRecord>> {
+    conn.prepare_cached(&format!("SELECT {COLUMNS} FROM ops o WHERE o.fiber = ?1 AND o.open = 1"))?.query_map([seq], record)?.collect()
+}
+
+pub(super) fn save(conn: &Connection, seq: Seq, op: &OpRecord, now_ms: i64) -> rusqlite::Result<()> {
+    conn.prepare_cached(
+        "INSERT INTO ops (fiber, id, kind, function, step, key, number, state, outcome, resolved, failed, stash, open, started_ms, changed_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14)
+         ON CONFLICT DO UPDATE SET number = ?7, state = ?8, outcome = ?9, resolved = ?10, failed = ?11, stash = ?12, open = ?13, changed_ms = ?14",
+    )?
+    .execute(params![
+        seq,
+        op.id,
+        op.kind.as_str(),
+        op.function,
+        op.step,
+        op.key,
+        op.number.cast_signed(),
+        op.state.as_str(),
+        op.outcome,
+        op.resolved,
+        op.failed,
+        op.stash,
+        // One by hand is found by its id wherever the fiber stands.
+        op.kind != OpKind::ByHand,
+        now_ms
+    ])?;
+    if op.state == OpState::Started { Ok(()) } else { forget_log(conn, seq, &op.id) }
+}
+
+fn forget_log(conn: &Connection, seq: Seq, id: &str) -> rusqlite::Result<()> {
+    conn.prepare_cached("DELETE FROM op_items WHERE fiber = ?1 AND op = ?2")?.execute(params![seq, id]).map(drop)
+}
+
+/// A fiber goes on, or ends: what has ended is stored, and what was kept between attempts goes.
+pub(super) fn behind(conn: &Connection, seq: Seq, ops: &OpsBehind, now_ms: i64) -> rusqlite::Result<()> {
+    for op in &ops.settled {
+        conn.prepare_cached(
+            "UPDATE ops SET state = ?3, outcome = ?4, failed = 0, stash = NULL, open = 0, changed_ms = ?5 WHERE fiber = ?1 AND id = ?2",
+        )?
+        .execute(params![seq, op.id, op.state.as_str(), op.outcome, now_ms])?;
+        forget_log(conn, seq, &op.id)?;
+    }
+    if ops.any { close(conn, seq) } else { Ok(()) }
+}
+
+/// Nothing that a fiber has begun is open any more.
+pub(super) fn close(conn: &Connection, seq: Seq) -> rusqlite::Result<()> {
+    conn.prepare_cached("DELETE FROM ops WHERE fiber = ?1 AND open = 1 AND kind IN ('step', 'transaction')")?.execute([seq])?;
+    conn.prepare_cached("UPDATE ops SET open = 0 WHERE fiber = ?1 AND open = 1")?.execute([seq]).map(drop)
+}
+
+fn resolve(conn: &Connection, seq: Seq, how: &ResolveOp, now_ms: i64) -> rusqlite::Result<Asked<ResolvedOp>> {
+    let Some(fiber) = rows::find(conn, &Find::Seq(seq))? else { return Ok(Asked::Unknown) };
+    if matches!(fiber.state, FiberState::Pending | FiberState::Running) {
+        return Ok(Asked::Not(fiber.state));
+    }
+    let op = conn
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM ops o WHERE o.fiber = ?1 AND o.id = ?2 AND o.kind IN ('effect', 'op')"))?
+        .query_row(params![seq, how.id], record)
+        .optional()?;
+    let Some(op) = op else { return Ok(Asked::Unknown) };
+    if op.state != OpState::Started {
+        return Ok(Asked::Done(ResolvedOp::Known(op.state)));
+    }
+    conn.prepare_cached("UPDATE ops SET state = ?3, outcome = ?4, resolved = 1, changed_ms = ?5 WHERE fiber = ?1 AND id = ?2")?
+        .execute(params![seq, op.id, how.state.as_str(), how.outcome, now_ms])?;
+    // What is to be run again goes on with what it has so far.
+    if how.state != OpState::NotExecuted {
+        conn.prepare_cached("UPDATE ops SET stash = NULL WHERE fiber = ?1 AND id = ?2")?.execute(params![seq, op.id])?;
+        forget_log(conn, seq, &op.id)?;
+    }
+    let woken = if fiber.state == FiberState::Parked { rows::pending(conn, seq, now_ms)? } else { None };
+    Ok(Asked::Done(ResolvedOp::Done(woken)))
+}

@@ -1,0 +1,169 @@
+//! Killed before and after every write of an effect, and in its body on both sides of the charge, under each policy.
+use forever::prelude::*;
+use forever::testing::Fuse;
+use forever::{Fiber, FiberHandle};
+
+use crate::support::{Bank, Place, Plan, words};
+
+const ID: &str = "order-1";
+
+#[fiber(name = "order")]
+async fn retrying(bank: Res<Bank>, cents: u64) -> anyhow::Result<u64> {
+    let price = step!(priced(cents).await?);
+    let receipt = step!("charge", effect, on_unknown = OnUnknown::Retry, |op| bank.charge(op.id(), price).await?);
+    step!(noted(receipt).await?);
+    Ok(receipt)
+}
+
+#[fiber(name = "order")]
+async fn checking(bank: Res<Bank>, cents: u64) -> anyhow::Result<u64> {
+    let price = step!(priced(cents).await?);
+    let check = OnUnknown::check(async |op| bank.find(op.id()));
+    let receipt = step!("charge", effect, on_unknown = check, |op| bank.charge(op.id(), price).await?);
+    step!(noted(receipt).await?);
+    Ok(receipt)
+}
+
+#[fiber(name = "order")]
+async fn failing(bank: Res<Bank>, cents: u64) -> anyhow::Result<u64> {
+    let price = step!(priced(cents).await?);
+    let receipt = step!("charge", effect, on_unknown = OnUnknown::Fail, |op| bank.charge(op.id(), price).await?);
+    step!(noted(receipt).await?);
+    Ok(receipt)
+}
+
+#[fiber(name = "order")]
+async fn parking(bank: Res<Bank>, cents: u64) -> anyhow::Result<u64> {
+    let price = step!(priced(cents).await?);
+    let receipt = step!("charge", effect, |op| bank.charge(op.id(), price).await?);
+    step!(noted(receipt).await?);
+    Ok(receipt)
+}
+
+async fn priced(cents: u64) -> anyhow::Result<u64> {
+    Ok(cents * 2)
+}
+
+async fn noted(_: u64) -> anyhow::Result<()> {
+    Ok(())
+}
+
+/// Where the process dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Death {
+    BeforeWrite(u64),
+    AfterWrite(u64),
+    /// In the body, when the request has not arrived.
+    BeforeTheCharge,
+    /// In the body, when the charge is made and the answer is on its way.
+    AfterTheCharge,
+}
+
+/// A runtime writes twice when it opens.
+const OPENING: u64 = 2;
+
+/// The writes of one life: the fiber is accepted, "price", the effect begins, its checkpoint, "noted", the end.
+const BEGINS: u64 = 3;
+const WRITES: u64 = 6;
+
+fn deaths() -> Vec<Death> {
+    let writes = (1..=WRITES).flat_map(|n| [Death::BeforeWrite(n), Death::AfterWrite(n)]);
+    writes.chain([Death::BeforeTheCharge, Death::AfterTheCharge]).collect()
+}
+
+impl Death {
+    /// Whether the next process finds the operation begun and not ended.
+    fn leaves_it_unknown(self) -> bool {
+        match self {
+            Death::BeforeWrite(n) => n == BEGINS + 1,
+            Death::AfterWrite(n) => n == BEGINS,
+            Death::BeforeTheCharge | Death::AfterTheCharge => true,
+        }
+    }
+
+    /// Whether the charge was made then.
+    fn charged(self) -> bool {
+        match self {
+            Death::BeforeWrite(n) => n > BEGINS,
+            Death::AfterWrite(n) => n > BEGINS,
+            Death::BeforeTheCharge => false,
+            Death::AfterTheCharge => true,
+        }
+    }
+}
+
+/// A fiber that was begun, and whose process has died.
+struct Left {
+    place: Place,
+    bank: Bank,
+    death: Death,
+}
+
+async fn dies<F: Fiber<Output = u64>>(call: F, death: Death) -> Left {
+    let (place, bank) = (Place::new(), Bank::default());
+    let fuse = match death {
+        Death::BeforeWrite(n) => Fuse::before(OPENING + n),
+        Death::AfterWrite(n) => Fuse::after(OPENING + n),
+        Death::BeforeTheCharge | Death::AfterTheCharge => Fuse::never(),
+    };
+    let forever = place.builder(&bank).fiber::<F>().fuse(fuse.clone()).open().await.unwrap();
+    let life = async { forever.spawn(call).id(ID).await.unwrap().wait().await };
+    match death {
+        Death::BeforeWrite(_) | Death::AfterWrite(_) => tokio::select! {
+            ended = life => panic!("it lived: {ended:?}"),
+            () = fuse.blown() => {}
+        },
+        Death::BeforeTheCharge | Death::AfterTheCharge => {
+            bank.plan([if death == Death::BeforeTheCharge { Plan::Lost } else { Plan::Silent }]);
+            tokio::select! {
+                ended = life => panic!("it lived: {ended:?}"),
+                () = bank.called(1) => {}
+            }
+        }
+    }
+    assert_eq!(bank.charges().len(), usize::from(death.charged()), "{death:?}");
+    Left { place, bank, death }
+}
+
+impl Left {
+    /// The next process: finds the fiber, or starts it if it was not accepted.
+    async fn opened<F: Fiber<Output = u64>>(&self, call: F) -> (Forever, FiberHandle<u64>) {
+        let forever = self.place.builder(&self.bank).fiber::<F>().open().await.unwrap();
+        let handle = forever.spawn(call).id(ID).await.unwrap();
+        (forever, handle)
+    }
+
+    /// It completed, and the bank was called so often for the one charge.
+    async fn completed(&self, forever: &Forever, handle: &FiberHandle<u64>, calls: usize) {
+        assert_eq!(handle.wait().await.unwrap(), 1000, "{:?}", self.death);
+        let charges = self.bank.charges();
+        let ops = forever.ops(ID).await.unwrap();
+        assert_eq!(words(&ops), ["charge completed 1000"], "{:?}", self.death);
+        assert_eq!(charges, [(ops[0].id.clone(), 200)], "{:?}", self.death);
+        assert_eq!(self.bank.calls(), calls, "{:?}", self.death);
+        assert_eq!(self.place.number("SELECT count(*) FROM ops WHERE open = 1"), 0);
+    }
+}
+
+#[tokio::test]
+async fn one_life_has_the_writes_that_the_deaths_are_counted_in() {
+    let (place, bank, fuse) = (Place::new(), Bank::default(), Fuse::never());
+    let forever = place.builder(&bank).fiber::<parking>().fuse(fuse.clone()).open().await.unwrap();
+    let opened = fuse.writes();
+    forever.run(parking(100)).await.unwrap();
+    assert_eq!((opened, fuse.writes()), (OPENING, OPENING + WRITES));
+}
+
+#[tokio::test]
+async fn under_retry_the_bank_is_called_again_under_the_same_id() {
+    for death in deaths() {
+        let left = dies(retrying(100), death).await;
+        let (forever, handle) = left.opened(retrying(100)).await;
+        let calls = match death {
+            Death::BeforeTheCharge => 2,
+            death => 1 + usize::from(death.leaves_it_unknown() && death.charged()),
+        };
+        left.completed(&forever, &handle, calls).await;
+        forever.close().await.unwrap();
+    }
+}
