@@ -1,9 +1,9 @@
 //! Killed before and after every write of an effect, and in its body on both sides of the charge, under each policy.
 use forever::prelude::*;
 use forever::testing::Fuse;
-use forever::{Fiber, FiberHandle};
+use forever::{Fiber, FiberErrorKind, FiberHandle, Resolution};
 
-use crate::support::{Bank, Place, Plan, words};
+use crate::support::{Bank, Place, Plan, soon, words};
 
 const ID: &str = "order-1";
 
@@ -110,13 +110,13 @@ async fn dies<F: Fiber<Output = u64>>(call: F, death: Death) -> Left {
     let life = async { forever.spawn(call).id(ID).await.unwrap().wait().await };
     match death {
         Death::BeforeWrite(_) | Death::AfterWrite(_) => tokio::select! {
-            ended = life => panic!("it lived: {ended:?}"),
+            ended = soon(life) => panic!("it lived: {ended:?}"),
             () = fuse.blown() => {}
         },
         Death::BeforeTheCharge | Death::AfterTheCharge => {
             bank.plan([if death == Death::BeforeTheCharge { Plan::Lost } else { Plan::Silent }]);
             tokio::select! {
-                ended = life => panic!("it lived: {ended:?}"),
+                ended = soon(life) => panic!("it lived: {ended:?}"),
                 () = bank.called(1) => {}
             }
         }
@@ -133,9 +133,17 @@ impl Left {
         (forever, handle)
     }
 
+    /// What a person finds at the bank.
+    fn found(&self) -> Resolution {
+        match self.bank.charges().first() {
+            Some((id, _)) => Resolution::completed(&self.bank.find(id)).unwrap(),
+            None => Resolution::NotExecuted,
+        }
+    }
+
     /// It completed, and the bank was called so often for the one charge.
     async fn completed(&self, forever: &Forever, handle: &FiberHandle<u64>, calls: usize) {
-        assert_eq!(handle.wait().await.unwrap(), 1000, "{:?}", self.death);
+        assert_eq!(soon(handle.wait()).await.unwrap(), 1000, "{:?}", self.death);
         let charges = self.bank.charges();
         let ops = forever.ops(ID).await.unwrap();
         assert_eq!(words(&ops), ["charge completed 1000"], "{:?}", self.death);
@@ -165,5 +173,114 @@ async fn under_retry_the_bank_is_called_again_under_the_same_id() {
         };
         left.completed(&forever, &handle, calls).await;
         forever.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn under_check_the_bank_is_asked_and_called_once() {
+    for death in deaths() {
+        let left = dies(checking(100), death).await;
+        let asked = left.bank.asked();
+        let (forever, handle) = left.opened(checking(100)).await;
+        // A request that was lost is made anew: that it was lost, the bank has said.
+        left.completed(&forever, &handle, if death == Death::BeforeTheCharge { 2 } else { 1 }).await;
+        assert_eq!(left.bank.asked() - asked, usize::from(death.leaves_it_unknown()), "{death:?}");
+        forever.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn under_fail_the_fiber_goes_its_own_way() {
+    for death in deaths() {
+        let left = dies(failing(100), death).await;
+        let (forever, handle) = left.opened(failing(100)).await;
+        if death.leaves_it_unknown() {
+            let error = soon(handle.wait()).await.unwrap_err();
+            let ops = forever.ops(ID).await.unwrap();
+            assert_eq!(
+                error.reason(),
+                format!("operation `{}` may have executed; verify before retrying: step `charge` was interrupted", ops[0].id)
+            );
+            assert_eq!(words(&ops), ["charge started"], "nobody has said what became of it: {death:?}");
+            assert_eq!(left.bank.charges().len(), usize::from(death.charged()));
+            // A person has looked at the bank, and lets the failed fiber go on.
+            forever.resolve_op(&ops[0].id, left.found()).await.unwrap();
+            forever.resume(ID).await.unwrap();
+        }
+        left.completed(&forever, &handle, 1 + usize::from(death == Death::BeforeTheCharge)).await;
+        forever.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn under_park_nothing_is_called_until_somebody_resolves_it() {
+    for death in deaths() {
+        let left = dies(parking(100), death).await;
+        let calls = left.bank.calls();
+        if death.leaves_it_unknown() {
+            for restart in 0..3 {
+                let (forever, handle) = left.opened(parking(100)).await;
+                let error = soon(handle.wait()).await.unwrap_err();
+                let ops = forever.ops(ID).await.unwrap();
+                let why = format!("operation `{}` may have executed; verify before retrying: step `charge` was interrupted", ops[0].id);
+                assert_eq!((error.kind(), error.reason()), (FiberErrorKind::Parked, why.as_str()), "{death:?}, restart {restart}");
+                assert_eq!((words(&ops), left.bank.calls()), (vec!["charge started".to_owned()], calls), "{death:?}, restart {restart}");
+                forever.close().await.unwrap();
+            }
+        }
+        let (forever, handle) = left.opened(parking(100)).await;
+        if death.leaves_it_unknown() {
+            soon(handle.wait()).await.unwrap_err();
+            let op = forever.ops(ID).await.unwrap().remove(0);
+            forever.resolve_op(&op.id, left.found()).await.unwrap();
+        }
+        left.completed(&forever, &handle, 1 + usize::from(death == Death::BeforeTheCharge)).await;
+        forever.close().await.unwrap();
+    }
+}
+
+/// Killed between what a person has said and what the fiber does with it, on both sides of every write.
+#[tokio::test]
+async fn a_resolution_outlives_the_process() {
+    for (fate, calls) in [(Death::AfterTheCharge, 1), (Death::BeforeTheCharge, 2)] {
+        // The resolution, the fiber is entered, the effect begins (or not), its checkpoint, "noted", the end.
+        let writes = 4 + calls as u64;
+        for (n, after) in (1..=writes).flat_map(|n| [(n, false), (n, true)]) {
+            let left = dies(parking(100), fate).await;
+            let opened = {
+                let (forever, handle) = left.opened(parking(100)).await;
+                soon(handle.wait()).await.unwrap_err();
+                let op = forever.ops(ID).await.unwrap().remove(0);
+                forever.close().await.unwrap();
+                op
+            };
+            // The fiber is entered, and parked as before.
+            let at = OPENING + 2 + n;
+            let fuse = if after { Fuse::after(at) } else { Fuse::before(at) };
+            let forever = left.place.builder(&left.bank).fiber::<parking>().fuse(fuse.clone()).open().await.unwrap();
+            let handle = forever.handle::<parking>(ID);
+            soon(handle.wait()).await.unwrap_err();
+            let life = async {
+                forever.resolve_op(&opened.id, left.found()).await.unwrap();
+                handle.wait().await
+            };
+            tokio::select! {
+                ended = soon(life) => panic!("it lived at write {n}: {ended:?}, {} writes", fuse.writes()),
+                () = fuse.blown() => {}
+            }
+            drop((handle, forever));
+
+            let (forever, handle) = left.opened(parking(100)).await;
+            let begun_anew = fate == Death::BeforeTheCharge && (n, after) == (3, true) || (n, after) == (4, false) && calls == 2;
+            if n == 1 && !after || begun_anew {
+                soon(handle.wait()).await.unwrap_err();
+                forever.resolve_op(&opened.id, left.found()).await.unwrap();
+            }
+            let again = left.bank.calls();
+            assert_eq!(soon(handle.wait()).await.unwrap(), 1000, "write {n}, after: {after}");
+            assert!(left.bank.calls() <= again.max(calls), "write {n}, after: {after}");
+            assert_eq!(left.bank.charges().len(), 1, "write {n}, after: {after}");
+            forever.close().await.unwrap();
+        }
     }
 }

@@ -1,4 +1,8 @@
 //! Effects: what is called how often when the process dies, what the ledger says, and who decides.
 #![allow(missing_docs, missing_debug_implementations, reason = "tests")]
+mod by_hand;
 mod crash;
+mod logs;
+mod resolving;
 mod support;
+mod unknown;

@@ -1,6 +1,7 @@
 //! A bank, fibers that have it charge, and databases that outlive their runtimes.
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use forever::{Builder, Durability, Forever, OpStatus, Retention};
 use tokio::sync::watch;
@@ -28,6 +29,8 @@ struct Books {
 /// What a call of the bank comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
+    /// All is well.
+    Answers,
     /// The request never arrives, and no answer comes.
     Lost,
     /// The charge is made, but the answer never comes.
@@ -64,14 +67,23 @@ impl Bank {
             Some(Plan::Lost | Plan::Silent) => std::future::pending().await,
             Some(Plan::Declined) => anyhow::bail!("card declined"),
             Some(Plan::Down) => anyhow::bail!("no route to the bank"),
-            None => Ok(self.find(id).unwrap()),
+            None | Some(Plan::Answers) => Ok(self.receipt(id).unwrap()),
         }
     }
 
-    /// The receipt of a charge.
+    /// How often it was asked about a charge.
+    pub(crate) fn asked(&self) -> usize {
+        self.books().asked
+    }
+
+    /// Answers a question: the receipt of a charge, if there is one.
     pub(crate) fn find(&self, id: &str) -> Option<u64> {
-        let mut books = self.books();
-        books.asked += 1;
+        self.books().asked += 1;
+        self.receipt(id)
+    }
+
+    fn receipt(&self, id: &str) -> Option<u64> {
+        let books = self.books();
         books.charges.iter().position(|(there, _)| there == id).map(|n| 1000 + n as u64)
     }
 
@@ -88,6 +100,11 @@ impl Bank {
     pub(crate) async fn called(&self, times: usize) {
         self.0.calls.subscribe().wait_for(|n| *n >= times).await.unwrap();
     }
+}
+
+/// What comes of `future`, which must not take long.
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), future).await.expect("it takes too long")
 }
 
 /// A database file in a folder of its own.

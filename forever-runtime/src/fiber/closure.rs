@@ -12,7 +12,7 @@ use tracing::{Instrument, info_span, warn};
 
 use super::core::{Core, Link, race};
 use super::events::EventKind;
-use super::frame::{BoxFuture, Checkpoint, Run, Sink};
+use super::frame::{BoxFuture, Run, Sink};
 use super::handle::{FiberError, FiberHandle};
 use super::live::{Alive, Phase, Stop};
 use super::op::ledger::{Ledger, StoredLedger};
@@ -291,18 +291,6 @@ impl Sink for ClosureSink {
         self.stash.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    fn commit(&self, _: Checkpoint) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async { Err(no_steps()) })
-    }
-
-    fn arrive(&self, _: u64, _: u32, _: String) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async { Err(no_steps()) })
-    }
-
-    fn arrived(&self, _: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>, Error>> {
-        Box::pin(async { Err(no_steps()) })
-    }
-
     fn ledger(&self) -> &dyn Ledger {
         &self.ledger
     }
@@ -314,8 +302,4 @@ impl Sink for ClosureSink {
     fn check_timeout(&self) -> Duration {
         self.core.settings.check_timeout
     }
-}
-
-fn no_steps() -> Error {
-    Error::new(ErrorKind::Setup, "a closure fiber has no steps")
 }

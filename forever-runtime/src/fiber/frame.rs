@@ -39,7 +39,10 @@ pub(crate) trait Sink: Send + Sync {
     }
 
     /// Stores a checkpoint; it is durable when the future is ready.
-    fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>>;
+    fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>> {
+        let _ = checkpoint;
+        no_steps()
+    }
 
     /// The time on the runtime's clock. Without a runtime everything that can be waited for by time is over.
     fn now_ms(&self) -> i64 {
@@ -85,10 +88,16 @@ pub(crate) trait Sink: Send + Sync {
     }
 
     /// Stores what one of several steps side by side has given.
-    fn arrive(&self, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<(), Error>>;
+    fn arrive(&self, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<(), Error>> {
+        let _ = (number, n, data);
+        no_steps()
+    }
 
     /// What [`Sink::arrive`] stored since checkpoint `number`.
-    fn arrived(&self, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>, Error>>;
+    fn arrived(&self, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>, Error>> {
+        let _ = number;
+        no_steps()
+    }
 
     /// Stores what a closure fiber keeps.
     fn stash(&self, data: String) -> BoxFuture<'_, Result<(), Error>> {
@@ -123,6 +132,10 @@ pub(crate) trait Sink: Send + Sync {
     fn check_timeout(&self) -> Duration {
         CHECK_TIMEOUT
     }
+}
+
+fn no_steps<T: Send + 'static>() -> BoxFuture<'static, Result<T, Error>> {
+    Box::pin(async { Err(Error::new(ErrorKind::Setup, "only a `#[fiber]` has steps")) })
 }
 
 /// How long a check may take unless the builder is told otherwise.

@@ -1,6 +1,7 @@
 //! What fibers know of agents: that they own fibers, and say what becomes of those that were interrupted.
 use std::any::Any;
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -8,7 +9,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::core::Core;
-use super::frame::BoxFuture;
+use super::frame::{BoxFuture, Run};
+use super::op::Op;
+use super::op::by_hand::OpCall;
 use super::saved::unreadable;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exact;
@@ -76,9 +79,27 @@ pub struct RecoveredFiber {
     pub(crate) data: Option<String>,
     pub(crate) deaths: u32,
     pub(crate) created: SystemTime,
+    /// A way to its ledger.
+    pub(crate) run: Arc<Run>,
 }
 
 impl RecoveredFiber {
+    /// Carries out an operation of the fiber once, in the ledger that the fiber used: what [`FiberContext::op`](crate::FiberContext::op) did not
+    /// come to, or what it left unknown. One that has completed gives its result and is not carried out again.
+    ///
+    /// A hook is not parked: where the outcome is unknown and [`OpCall::on_unknown`] does not say more, this is an error of kind
+    /// [`OpUnknown`](ErrorKind::OpUnknown), and a hook that passes it on leaves the fiber interrupted, to be asked again.
+    ///
+    /// # Errors
+    /// As [`FiberContext::op`](crate::FiberContext::op).
+    pub fn op<'a, F, B, T, E>(&self, kind: impl Into<String>, key: impl Serialize, body: F) -> OpCall<'a, F, T, E>
+    where
+        F: FnOnce(Op) -> B,
+        B: Future<Output = std::result::Result<T, E>>,
+    {
+        OpCall::new(Some(Arc::clone(&self.run)), self.name.as_str().into(), kind.into(), &key, body)
+    }
+
     /// The fiber's id.
     pub fn id(&self) -> &str {
         &self.id

@@ -4,13 +4,16 @@
 //! next open looks at it again. What is wrong with one fiber is found in its own task and never keeps the others.
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::core::{Core, race};
 use super::events::EventKind;
+use super::frame::{BoxFuture, Run, Sink};
 use super::live::Alive;
+use super::op::ledger::{Ledger, Left, StoredLedger};
 use super::owner::{AgentId, RecoveredFiber, Recovery};
 use super::runner::{self, FiberTask, MAX_RECOVERIES, Turn};
 use super::waking::{self, park_unknown};
@@ -176,12 +179,16 @@ fn away(undecided: &mut BTreeMap<Seq, Alive>, seq: Seq) {
 }
 
 /// What a hook is told of a fiber; `None` if it is not interrupted any more.
-async fn describe(core: &Core, fiber: &Unfinished) -> Result<Option<RecoveredFiber>> {
+async fn describe(core: &Arc<Core>, fiber: &Unfinished) -> Result<Option<RecoveredFiber>> {
     let Some(row) = core.store.find(Find::Seq(fiber.seq)).await?.filter(|row| row.state == FiberState::Interrupted) else {
         return Ok(None);
     };
     let stored = core.store.load(fiber.seq).await?;
+    let sink = HookSink { ledger: StoredLedger { core: Arc::clone(core), seq: row.seq } };
+    let left = Left { checkpoints: stored.number, restarts: stored.restarts, ops: stored.ops };
+    let run = Run::again(&row.id, Arc::new(sink), left);
     Ok(Some(RecoveredFiber {
+        run,
         seq: row.seq,
         id: row.id,
         name: row.name,
@@ -194,6 +201,33 @@ async fn describe(core: &Core, fiber: &Unfinished) -> Result<Option<RecoveredFib
         deaths: row.deaths,
         created: from_ms(row.created_ms),
     }))
+}
+
+/// The store, as a hook sees it that uses the ledger of a fiber.
+struct HookSink {
+    ledger: StoredLedger,
+}
+
+impl Sink for HookSink {
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.ledger.core.clock.sleep(duration)
+    }
+
+    fn ledger(&self) -> &dyn Ledger {
+        &self.ledger
+    }
+
+    fn is_told_to_stop(&self) -> bool {
+        self.ledger.core.is_closing()
+    }
+
+    fn parks(&self) -> bool {
+        false
+    }
+
+    fn check_timeout(&self) -> Duration {
+        self.ledger.core.settings.check_timeout
+    }
 }
 
 /// Asks the hook about one fiber and does what it says; `false` if it is to be asked again.

@@ -60,7 +60,7 @@ async fn a_database_of_a_newer_schema_is_refused_and_left_alone() {
     let before = std::fs::read(place.path()).unwrap();
     let error = refused(place.path()).await;
     assert_eq!(error.kind(), ErrorKind::Format);
-    assert!(error.to_string().ends_with("its schema has version 99, and this program knows versions up to 2"), "{error}");
+    assert!(error.to_string().ends_with("its schema has version 99, and this program knows versions up to 3"), "{error}");
     assert_eq!(std::fs::read(place.path()).unwrap(), before);
 }
 
@@ -71,7 +71,7 @@ async fn a_newer_schema_that_is_only_in_the_log_is_refused_too() {
     let other = place.sql();
     other.pragma_update(None, "user_version", 99).unwrap();
     let error = refused(place.path()).await;
-    assert!(error.to_string().ends_with("its schema has version 99, and this program knows versions up to 2"), "{error}");
+    assert!(error.to_string().ends_with("its schema has version 99, and this program knows versions up to 3"), "{error}");
 }
 
 #[tokio::test]

@@ -1,0 +1,304 @@
+//! What makes an outcome unknown, what is an answer, and checks that go wrong.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use forever::prelude::*;
+use forever::testing::VirtualClock;
+use forever::{Builder, FiberErrorKind};
+
+use crate::support::{Bank, Place, Plan, soon, words};
+
+const ID: &str = "order-1";
+const LONG: Duration = Duration::from_secs(3600);
+
+/// How a check goes.
+#[derive(Clone, Debug, Default)]
+struct Checks(Arc<AtomicUsize>);
+
+impl Checks {
+    fn plan(&self, plan: usize) {
+        self.0.store(plan, Ordering::Relaxed);
+    }
+
+    async fn check(&self, bank: &Bank, id: &str) -> anyhow::Result<Option<u64>> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Ok(bank.find(id)),
+            1 => Err(anyhow::anyhow!("no route").context("the bank cannot be asked")),
+            2 => std::future::pending().await,
+            _ => panic!("the check is broken"),
+        }
+    }
+}
+
+#[fiber]
+async fn checked(bank: Res<Bank>, checks: Res<Checks>) -> anyhow::Result<u64> {
+    let check = OnUnknown::check(async |op| checks.check(&bank, op.id()).await);
+    Ok(step!("charge", effect, on_unknown = check, |op| bank.charge(op.id(), 100).await?))
+}
+
+/// A fiber that died in its effect, on a clock that the test drives.
+async fn died(plan: Plan) -> (Place, Bank, Checks, VirtualClock) {
+    let (place, bank, checks, clock) = (Place::new(), Bank::default(), Checks::default(), VirtualClock::new());
+    bank.plan([plan]);
+    let forever = builder(&place, &bank, &checks, &clock).open().await.unwrap();
+    forever.spawn(checked()).id(ID).await.unwrap();
+    soon(bank.called(1)).await;
+    (place, bank, checks, clock)
+}
+
+fn builder(place: &Place, bank: &Bank, checks: &Checks, clock: &VirtualClock) -> Builder {
+    place.builder(bank).resource(checks.clone()).clock(clock.clone()).fiber::<checked>()
+}
+
+#[tokio::test]
+async fn a_check_that_fails_parks_the_fiber_and_is_asked_again_when_it_is_resumed() {
+    let (place, bank, checks, clock) = died(Plan::Silent).await;
+    checks.plan(1);
+    let forever = builder(&place, &bank, &checks, &clock).open().await.unwrap();
+    let handle = forever.handle::<checked>(ID);
+    let error = soon(handle.wait()).await.unwrap_err();
+    let id = forever.ops(ID).await.unwrap().remove(0).id;
+    let why = "step `charge` was interrupted, and its check failed: the bank cannot be asked: no route";
+    assert_eq!(error.kind(), FiberErrorKind::Parked);
+    assert_eq!(error.reason(), format!("operation `{id}` may have executed; verify before retrying: {why}"));
+    assert_eq!(bank.calls(), 1);
+
+    checks.plan(0);
+    forever.resume(ID).await.unwrap();
+    assert_eq!(soon(handle.wait()).await.unwrap(), 1000);
+    assert_eq!((bank.calls(), words(&forever.ops(ID).await.unwrap())), (1, vec!["charge completed 1000".to_owned()]));
+}
+
+#[tokio::test]
+async fn a_check_that_hangs_parks_the_fiber_after_its_timeout() {
+    let (place, bank, checks, clock) = died(Plan::Lost).await;
+    checks.plan(2);
+    let forever = builder(&place, &bank, &checks, &clock).check_timeout(Duration::from_secs(7)).open().await.unwrap();
+    let handle = forever.handle::<checked>(ID);
+    let waiting = soon(handle.wait());
+    let time = async {
+        // It waits for nothing but the limit of the check.
+        while clock.next_sleeper() != Some(Duration::from_secs(7)) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        clock.advance(Duration::from_millis(6999));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(forever.fibers().state(forever::FiberState::Parked).await.unwrap().fibers.len(), 0, "too soon");
+        clock.advance(Duration::from_millis(1));
+    };
+    let (ended, ()) = tokio::join!(waiting, soon(time));
+    assert!(ended.unwrap_err().reason().ends_with("step `charge` was interrupted, and its check took longer than 7s"));
+    assert_eq!(bank.calls(), 1);
+
+    checks.plan(0);
+    forever.resume(ID).await.unwrap();
+    assert_eq!(soon(handle.wait()).await.unwrap(), 1000);
+    assert_eq!(bank.calls(), 2);
+}
+
+#[tokio::test]
+async fn a_check_that_panics_fails_the_fiber_and_leaves_the_operation_unknown() {
+    let (place, bank, checks, clock) = died(Plan::Silent).await;
+    checks.plan(3);
+    let forever = builder(&place, &bank, &checks, &clock).open().await.unwrap();
+    let error = soon(forever.handle::<checked>(ID).wait()).await.unwrap_err();
+    assert_eq!(error.reason(), "panicked: the check is broken");
+    assert_eq!(words(&forever.ops(ID).await.unwrap()), ["charge started"]);
+    checks.plan(0);
+    forever.resume(ID).await.unwrap();
+    assert_eq!(soon(forever.handle::<checked>(ID).wait()).await.unwrap(), 1000);
+    assert_eq!(bank.calls(), 1);
+}
+
+#[fiber]
+async fn declined(bank: Res<Bank>) -> anyhow::Result<u64> {
+    let retry = Retry::times(2).backoff(Backoff::none()).when(|e: &anyhow::Error| e.to_string().contains("route"));
+    Ok(step!("charge", effect, retry = retry, |op| {
+        anyhow::ensure!(op.idempotency_key() == op.id());
+        bank.charge(&format!("{} {}", op.id(), op.attempt()), 100).await?
+    }))
+}
+
+#[tokio::test]
+async fn an_error_of_the_body_is_an_answer_that_is_retried_under_one_id_or_kept() {
+    let (place, bank) = (Place::new(), Bank::default());
+    let forever = place.builder(&bank).fiber::<declined>().open().await.unwrap();
+    bank.plan([Plan::Down, Plan::Down]);
+    soon(forever.run(declined())).await.unwrap();
+    let fiber = forever.fibers().await.unwrap().fibers.remove(0).id;
+    let ops = forever.ops(&fiber).await.unwrap();
+    assert_eq!((words(&ops), bank.calls()), (vec!["charge completed 1000".to_owned()], 3));
+    assert_eq!(bank.charges(), [(format!("{} 3", ops[0].id), 100)]);
+
+    bank.plan([Plan::Down, Plan::Declined]);
+    let handle = forever.spawn(declined()).id(ID).await.unwrap();
+    assert_eq!(soon(handle.wait()).await.unwrap_err().reason(), "card declined");
+    assert_eq!((words(&forever.ops(ID).await.unwrap()), bank.calls()), (vec!["charge failed card declined".to_owned()], 5));
+
+    // Whoever resumes it has seen the error: the operation begins anew, with all its attempts, under its id.
+    bank.plan([Plan::Down, Plan::Down]);
+    let id = forever.ops(ID).await.unwrap().remove(0).id;
+    forever.resume(ID).await.unwrap();
+    soon(handle.wait()).await.unwrap();
+    assert_eq!((bank.charges().last().unwrap().0.clone(), bank.calls()), (format!("{id} 3"), 8));
+}
+
+#[tokio::test]
+async fn retries_go_on_where_the_process_died_between_them() {
+    let (place, bank, clock) = (Place::new(), Bank::default(), VirtualClock::new());
+    let builder = || place.builder(&bank).fiber::<slow_retry>().clock(clock.clone());
+    bank.plan([Plan::Down, Plan::Down]);
+    let forever = builder().open().await.unwrap();
+    forever.spawn(slow_retry()).id(ID).await.unwrap();
+    soon(bank.called(1)).await;
+    while clock.next_sleeper() != Some(LONG) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    drop(forever);
+    // It died while it waited: the answer of the last attempt is stored, but that it was the last is not.
+    let forever = builder().open().await.unwrap();
+    soon(bank.called(2)).await;
+    while clock.next_sleeper() != Some(LONG) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    clock.advance(LONG);
+    assert_eq!(soon(forever.handle::<slow_retry>(ID).wait()).await.unwrap(), 3, "the third attempt");
+}
+
+#[fiber]
+async fn slow_retry(bank: Res<Bank>) -> anyhow::Result<u32> {
+    let retry = Retry::times(2).backoff(Backoff::fixed(LONG));
+    Ok(step!("charge", effect, retry = retry, on_unknown = OnUnknown::Retry, |op| {
+        bank.charge(op.id(), 100).await?;
+        op.attempt()
+    }))
+}
+
+macro_rules! timing_out {
+    ($name:ident, $bank:ident, $policy:expr, $retry:expr) => {
+        #[fiber]
+        async fn $name($bank: Res<Bank>) -> anyhow::Result<u64> {
+            let limit = Duration::from_secs(5);
+            Ok(step!("charge", effect, timeout = limit, retry = $retry, on_unknown = $policy, |op| $bank.charge(op.id(), 100).await?))
+        }
+    };
+}
+
+timing_out!(parks_late, bank, OnUnknown::Park, Retry::times(5).backoff(Backoff::none()));
+timing_out!(retries_late, bank, OnUnknown::Retry, Retry::times(1).backoff(Backoff::none()));
+timing_out!(asks_late, bank, OnUnknown::check(async |op| bank.find(op.id())), Retry::times(1).backoff(Backoff::none()));
+timing_out!(fails_late, bank, OnUnknown::Fail, Retry::times(5).backoff(Backoff::none()));
+
+/// Runs a fiber whose calls never come back until they time out.
+async fn late<F: forever::Fiber<Output = u64>>(call: F, plans: &[Plan]) -> (Result<u64, (FiberErrorKind, String)>, Bank, Vec<String>) {
+    let (place, bank, clock) = (Place::new(), Bank::default(), VirtualClock::new());
+    bank.plan(plans.iter().cloned());
+    let forever = place.builder(&bank).fiber::<F>().clock(clock.clone()).open().await.unwrap();
+    let handle = forever.spawn(call).id(ID).await.unwrap();
+    let time = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            if clock.next_sleeper() == Some(Duration::from_secs(5)) {
+                clock.advance(Duration::from_secs(5));
+            }
+        }
+    };
+    let ended = tokio::select! {
+        ended = soon(handle.wait()) => ended.map_err(|e| (e.kind(), e.reason().to_owned())),
+        () = time => unreachable!(),
+    };
+    let words = words(&forever.ops(ID).await.unwrap());
+    (ended, bank, words)
+}
+
+#[tokio::test]
+async fn an_attempt_that_takes_too_long_is_unknown_and_parks() {
+    let (ended, bank, ledger) = late(parks_late(), &[Plan::Silent]).await;
+    let (kind, why) = ended.unwrap_err();
+    assert_eq!((kind, bank.calls(), ledger), (FiberErrorKind::Parked, 1, vec!["charge started".to_owned()]), "`retry` is for answers");
+    assert!(why.ends_with("may have executed; verify before retrying: step `charge` took longer than 5s"), "{why}");
+}
+
+#[tokio::test]
+async fn an_attempt_that_takes_too_long_is_retried_as_often_as_is_said() {
+    let (ended, bank, ledger) = late(retries_late(), &[Plan::Silent]).await;
+    assert_eq!((ended, bank.calls(), bank.charges().len(), ledger), (Ok(1000), 2, 1, vec!["charge completed 1000".to_owned()]));
+    let (ended, bank, ledger) = late(retries_late(), &[Plan::Silent, Plan::Silent, Plan::Silent]).await;
+    let why = "step `charge` took longer than 5s".to_owned();
+    assert_eq!((ended, bank.calls()), (Err((FiberErrorKind::Failed, why.clone())), 2));
+    assert_eq!(ledger, [format!("charge failed {why}")]);
+}
+
+#[tokio::test]
+async fn an_attempt_that_takes_too_long_is_asked_about() {
+    let (ended, bank, _) = late(asks_late(), &[Plan::Silent]).await;
+    assert_eq!((ended, bank.calls(), bank.asked()), (Ok(1000), 1, 1));
+    let (ended, bank, _) = late(asks_late(), &[Plan::Lost]).await;
+    assert_eq!((ended, bank.calls(), bank.asked()), (Ok(1000), 2, 1));
+    let (ended, bank, ledger) = late(asks_late(), &[Plan::Lost, Plan::Lost]).await;
+    assert_eq!((ended.unwrap_err().0, bank.calls(), bank.asked()), (FiberErrorKind::Failed, 2, 2));
+    assert_eq!(ledger, ["charge failed step `charge` took longer than 5s"]);
+}
+
+#[tokio::test]
+async fn an_attempt_that_takes_too_long_is_an_error_of_its_own_kind() {
+    let (ended, bank, ledger) = late(fails_late(), &[Plan::Silent]).await;
+    let (kind, why) = ended.unwrap_err();
+    assert_eq!((kind, bank.calls(), ledger), (FiberErrorKind::Failed, 1, vec!["charge started".to_owned()]));
+    assert!(why.ends_with("step `charge` took longer than 5s"), "{why}");
+}
+
+#[fiber]
+async fn stubborn(bank: Res<Bank>) -> anyhow::Result<u32> {
+    let mut refused = 0;
+    loop {
+        match call!(insisting()) {
+            Ok(_) => break Ok(refused),
+            Err(error) if error.downcast_ref::<forever::Error>().is_some_and(forever::Error::is_op_unknown) => refused += 1,
+            Err(error) => break Err(error),
+        }
+        if refused == 3 {
+            drop(bank);
+            break Ok(refused);
+        }
+    }
+}
+
+#[fiber]
+async fn insisting(bank: Res<Bank>) -> anyhow::Result<u64> {
+    Ok(step!("charge", effect, on_unknown = OnUnknown::Fail, |op| bank.charge(op.id(), 100).await?))
+}
+
+#[tokio::test]
+async fn a_program_that_comes_again_to_an_unknown_operation_finds_it_as_unknown_as_before() {
+    let (place, bank) = (Place::new(), Bank::default());
+    bank.plan([Plan::Silent]);
+    let builder = || place.builder(&bank).fiber::<stubborn>().fiber::<insisting>();
+    let forever = builder().open().await.unwrap();
+    forever.spawn(stubborn()).id(ID).await.unwrap();
+    soon(bank.called(1)).await;
+    drop(forever);
+    let forever = builder().open().await.unwrap();
+    assert_eq!(soon(forever.handle::<stubborn>(ID).wait()).await.unwrap(), 3);
+    assert_eq!(bank.calls(), 1);
+}
+
+#[tokio::test]
+async fn closing_before_an_effect_begins_leaves_nothing_unknown() {
+    let (place, bank) = (Place::new(), Bank::default());
+    let forever = place.builder(&bank).fiber::<two>().open().await.unwrap();
+    bank.plan([Plan::Silent]);
+    forever.spawn(two()).id(ID).await.unwrap();
+    soon(bank.called(1)).await;
+    // The first one hangs, so that it is dropped at the deadline: that one is unknown.
+    forever.close().deadline(Duration::from_millis(20)).await.unwrap();
+    assert_eq!(place.text("SELECT group_concat(step || ' ' || state) FROM ops"), "first started");
+}
+
+#[fiber]
+async fn two(bank: Res<Bank>) -> anyhow::Result<()> {
+    step!("first", effect, |op| bank.charge(op.id(), 1).await?);
+    step!("second", effect, |op| bank.charge(op.id(), 2).await?);
+    Ok(())
+}
