@@ -1,5 +1,5 @@
 //! What many fibers cost: steps per second against the floor of the same disk in the same run, the latency of checkpoints under
-//! that load, memory, sleeping and finished fibers, recovery of many, and bytes written.
+//! that load, memory, sleeping and finished fibers, recovery of many, bytes written, and effects.
 //!
 //! ```text
 //! cargo bench --bench fibers              # two or three minutes
@@ -7,7 +7,7 @@
 //! cargo bench --bench fibers -- --only steps
 //! ```
 //!
-//! The parts are `steps`, `trivial`, `memory`, `sleeping`, `finished`, `recovery` and `bytes`. Prints one `key=value` a line, as
+//! The parts are `steps`, `trivial`, `memory`, `sleeping`, `finished`, `recovery`, `bytes` and `effects`. Prints one `key=value` a line, as
 //! `checkpoint` does; docs/performance.md explains each.
 #![forbid(unsafe_code)]
 
@@ -47,7 +47,7 @@ struct Bench<'a> {
 type Part<'a> = (&'static str, fn(&Bench<'a>) -> anyhow::Result<()>);
 
 impl<'a> Bench<'a> {
-    fn parts() -> [Part<'a>; 7] {
+    fn parts() -> [Part<'a>; 8] {
         [
             ("steps", Self::steps),
             ("trivial", Self::trivial),
@@ -56,6 +56,7 @@ impl<'a> Bench<'a> {
             ("finished", Self::finished),
             ("recovery", Self::recovery),
             ("bytes", Self::bytes),
+            ("effects", Self::effects),
         ]
     }
 
@@ -152,6 +153,23 @@ impl<'a> Bench<'a> {
             let tenth = messages / 10;
             let runs = [self.children.measure(Work::Scale(Scale::Transcript { messages }))?];
             Sum::of(&runs, tenth).print(&format!("transcript_of_{messages}"), "step");
+        }
+        Ok(())
+    }
+
+    /// What a step costs as an effect, beside the same step as it is.
+    fn effects(&self) -> anyhow::Result<()> {
+        for (fibers, steps) in [(1, 2_000), (100, 200)] {
+            let steps = self.some(steps);
+            let run = |effect| {
+                let work = Work::Scale(Scale::Effects { fibers, steps, effect });
+                let runs = (0..self.rounds).map(|_| self.children.measure(work)).collect::<Result<Vec<_>, _>>()?;
+                anyhow::Ok(Sum::of(&runs, fibers * steps))
+            };
+            let (plain, effect) = (run(false)?, run(true)?);
+            plain.print(&format!("plain_{fibers}"), "step");
+            effect.print(&format!("effect_{fibers}"), "step");
+            println!("effect_{fibers}_to_plain={:.2}", effect.each_second / plain.each_second);
         }
         Ok(())
     }

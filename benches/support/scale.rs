@@ -31,6 +31,8 @@ pub(crate) enum Scale {
     Crowd { fibers: u64 },
     /// So many steps of a fiber with a local of so many bytes that stays the same.
     Ballast { bytes: usize, steps: u64 },
+    /// So many fibers at once, of so many steps each, which are effects or not.
+    Effects { fibers: u64, steps: u64, effect: bool },
     /// A transcript in a `Log` that grows by a message of 170 bytes at each step; what its last tenth has used up.
     Transcript { messages: u64 },
 }
@@ -49,6 +51,7 @@ pub(crate) async fn run(scale: Scale, dir: &Path) -> anyhow::Result<()> {
         Scale::Beside { steps } => beside(dir, steps).await,
         Scale::Crowd { fibers } => crowd(dir, fibers).await,
         Scale::Ballast { bytes, steps } => ballast_fiber(dir, bytes, steps).await,
+        Scale::Effects { fibers, steps, effect } => effects(dir, fibers, steps, effect).await,
         Scale::Transcript { messages } => transcript_fiber(dir, messages).await,
     }
 }
@@ -306,6 +309,45 @@ async fn ballast_fiber(dir: &Path, bytes: usize, steps: u64) -> anyhow::Result<(
     let forever = builder(dir, true).fiber::<carry>().open().await?;
     let begun = Usage::now();
     forever.run(carry(bytes, steps)).await?;
+    begun.tell();
+    Ok(forever.close().await?)
+}
+
+/// The same steps, once as they are and once as effects.
+#[fiber]
+async fn plain_steps(number: u64, steps: u64) -> anyhow::Result<String> {
+    let mut state = payload(number);
+    for step in 0..steps {
+        state = step!("work", |op| paid(op.id(), number + step));
+    }
+    Ok(state)
+}
+
+#[fiber]
+async fn effect_steps(number: u64, steps: u64) -> anyhow::Result<String> {
+    let mut state = payload(number);
+    for step in 0..steps {
+        state = step!("work", effect, |op| paid(op.id(), number + step));
+    }
+    Ok(state)
+}
+
+fn paid(_key: &str, step: u64) -> String {
+    payload(step)
+}
+
+async fn effects(dir: &Path, fibers: u64, steps: u64, effect: bool) -> anyhow::Result<()> {
+    let forever = builder(dir, true).fiber::<plain_steps>().fiber::<effect_steps>().open().await?;
+    let begun = Usage::now();
+    let runs = (0..fibers).map(|number| {
+        let forever = forever.clone();
+        tokio::spawn(async move {
+            if effect { forever.run(effect_steps(number, steps)).await } else { forever.run(plain_steps(number, steps)).await }
+        })
+    });
+    for run in runs.collect::<Vec<_>>() {
+        run.await??;
+    }
     begun.tell();
     Ok(forever.close().await?)
 }

@@ -76,6 +76,7 @@ async fn a_wrong_value_that_nobody_could_check_parks_again_and_can_be_said_again
     forever.close().await.unwrap();
     // A process that does not know the fiber, and so not its types.
     let other = place.builder(&bank).open().await.unwrap();
+    soon(other.find::<u64>(ID).await.unwrap().wait()).await.unwrap_err();
     other.resolve_op(&id, Resolution::Completed(json!("seven"))).await.unwrap();
     other.close().await.unwrap();
 
@@ -171,7 +172,7 @@ async fn an_operation_that_is_under_way_cannot_be_resolved() {
     forever.spawn(order(1)).id(ID).await.unwrap();
     soon(bank.called(1)).await;
     let op = forever.ops(ID).await.unwrap().remove(0);
-    assert_eq!((op.state, op.step.as_str(), op.function.as_str(), op.checkpoints), (OpState::Started, "charge", "order", 0));
+    assert_eq!((op.state, op.step.as_str(), op.function.as_str(), op.checkpoints), (OpState::Started, "charge", "order", Some(0)));
     let error = forever.resolve_op(&op.id, Resolution::NotExecuted).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
     assert!(error.to_string().ends_with(&format!("its fiber `{ID}` is running, or about to be tried again")), "{error}");

@@ -95,8 +95,8 @@ pub(crate) struct OpRecord {
     pub(crate) step: String,
     /// Canonical JSON of what is part of its id.
     pub(crate) key: Option<String>,
-    /// How many checkpoints the fiber had made when it began.
-    pub(crate) number: u64,
+    /// How many checkpoints the fiber had made when it began; of one by hand, which is the same wherever the fiber stands, nothing.
+    pub(crate) number: Option<u64>,
     pub(crate) state: OpState,
     /// The result, text of [`crate::exact`], or the error's text.
     pub(crate) outcome: Option<String>,
@@ -111,6 +111,7 @@ pub(crate) struct OpRecord {
 /// An operation that has ended, to be stored with what comes next of its fiber.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SettledOp {
+    pub(crate) number: Option<u64>,
     pub(crate) id: String,
     pub(crate) state: OpState,
     pub(crate) outcome: Option<String>,
@@ -120,8 +121,8 @@ pub(crate) struct SettledOp {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct OpsBehind {
     pub(crate) settled: Vec<SettledOp>,
-    /// Whether any are stored as having begun since the last checkpoint: what is behind it is open no longer.
-    pub(crate) any: bool,
+    /// Whether anything is kept that goes with a checkpoint.
+    pub(crate) temporary: bool,
 }
 
 /// An operation in a list, with when it began and was changed last.
@@ -154,14 +155,14 @@ pub(crate) trait OpStore {
     /// Stores an operation in place of what was stored of it. One that has ended loses its stash and its log.
     fn save_op(&self, seq: Seq, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 
-    /// An operation by id.
+    /// An operation by hand.
     fn load_op(&self, seq: Seq, id: String) -> BoxFuture<'_, Result<Option<OpRecord>>>;
 
     /// Appends to the log of an operation, which is stored first if it is not there; the fiber's deaths are forgotten.
     fn log_op(&self, seq: Seq, record: OpRecord, items: Vec<String>, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 
     /// The log of an operation.
-    fn op_log(&self, seq: Seq, id: String) -> BoxFuture<'_, Result<Vec<String>>>;
+    fn op_log(&self, seq: Seq, number: Option<u64>, id: String) -> BoxFuture<'_, Result<Vec<String>>>;
 
     /// The effects and the operations by hand of a fiber, in the order in which they began.
     fn ops(&self, seq: Seq) -> BoxFuture<'_, Result<Vec<OpRow>>>;

@@ -131,7 +131,7 @@ impl Stage {
         let run = match &made {
             None => Run::first("test", tape.clone()),
             Some(made) => {
-                let ops = tape.ledger.open(made.number);
+                let ops = tape.ledger.since(made.number);
                 Run::again("test", tape.clone(), Left { checkpoints: made.number, restarts: 0, ops })
             }
         };

@@ -3,7 +3,6 @@ use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use serde::Serialize;
 
@@ -103,7 +102,7 @@ where
         let run = run.ok_or_else(|| Error::new(ErrorKind::Setup, "there is no runtime to keep an operation in"))?;
         let key = key.map_err(|why| Error::new(ErrorKind::Value, format!("key of operation `{kind}` cannot be saved: {why}")))?;
         let ops = &run.ops;
-        let fresh = ops.by_hand(&function, &kind, key, run.checkpoints.load(Ordering::Relaxed));
+        let fresh = ops.by_hand(&function, &kind, key);
         let Some(_under_way) = ops.enter(&fresh.id) else {
             let (id, key) = (&fresh.id, fresh.key.as_deref().unwrap_or_default());
             return Err(Error::new(ErrorKind::Conflict, format!("operation `{kind}` with key {key} ({id}) is under way already")).into());

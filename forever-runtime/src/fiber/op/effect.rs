@@ -48,8 +48,8 @@ enum Standing {
     TimedOut(Duration),
     /// It is stored as started, and is known not to be carried out.
     Ready,
-    /// A person has said how it ended.
-    Resolved,
+    /// How it ended is stored.
+    Ended,
 }
 
 /// How a step goes on.
@@ -93,7 +93,9 @@ impl Frame {
         };
         let standing = match record.state {
             OpState::Started if doubtful => Standing::Unknown("was interrupted".to_owned()),
-            OpState::Completed | OpState::Failed if doubtful => Standing::Resolved,
+            // Said by a person, or stored without a checkpoint behind it because the fiber failed there.
+            OpState::Completed if doubtful => Standing::Ended,
+            OpState::Failed if doubtful && record.resolved => Standing::Ended,
             _ => Standing::New,
         };
         let op = Op::of(Arc::clone(run), cut.name, record);
@@ -127,7 +129,7 @@ impl<E> Effect<E> {
                 self.start().await;
                 return Next::Run;
             }
-            Standing::Resolved => return self.resolved().await,
+            Standing::Ended => return self.ended().await,
             Standing::Unknown(why) => why,
             Standing::TimedOut(limit) => {
                 self.standing = Standing::TimedOut(limit);
@@ -210,8 +212,8 @@ impl<E> Effect<E> {
         }
     }
 
-    /// What a person has said.
-    async fn resolved<T: Saved>(&mut self) -> Next<T, E> {
+    /// What is stored of its end.
+    async fn ended<T: Saved>(&mut self) -> Next<T, E> {
         let record = self.op().record();
         let text = record.outcome.clone().unwrap_or_default();
         let run = self.run_of();
@@ -232,7 +234,8 @@ impl<E> Effect<E> {
             Err(why) => {
                 // Whoever said so can say it again.
                 self.op().shared.write(|op| (op.state, op.outcome, op.resolved) = (OpState::Started, None, false)).await;
-                let why = format!("was resolved with a value that {}", unreadable::<T>(why));
+                let what = if record.resolved { "was resolved with" } else { "has given" };
+                let why = format!("{what} a value that {}", unreadable::<T>(why));
                 self.park(may_have_executed(&record, &why)).await
             }
         }

@@ -15,14 +15,14 @@ pub(crate) trait Ledger: Send + Sync {
     /// Stores an operation in place of what was stored of it.
     fn save(&self, record: OpRecord) -> BoxFuture<'_, Result<()>>;
 
-    /// An operation by id.
+    /// An operation by hand.
     fn load<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<OpRecord>>>;
 
     /// Appends to the log of an operation.
     fn append(&self, record: OpRecord, items: Vec<String>) -> BoxFuture<'_, Result<()>>;
 
     /// The log of an operation.
-    fn log<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Vec<String>>>;
+    fn log<'a>(&'a self, op: &'a OpRecord) -> BoxFuture<'a, Result<Vec<String>>>;
 }
 
 /// The ledger of a fiber in the store.
@@ -45,8 +45,8 @@ impl Ledger for StoredLedger {
         self.core.store.log_op(self.seq, record, items, self.core.now_ms())
     }
 
-    fn log<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Vec<String>>> {
-        self.core.store.op_log(self.seq, id.to_owned())
+    fn log<'a>(&'a self, op: &'a OpRecord) -> BoxFuture<'a, Result<Vec<String>>> {
+        self.core.store.op_log(self.seq, op.number, op.id.clone())
     }
 }
 
@@ -130,7 +130,7 @@ impl Place {
             function: function.to_owned(),
             step: step.to_owned(),
             key,
-            number,
+            number: Some(number),
             state: OpState::Started,
             outcome: None,
             resolved: false,
@@ -206,14 +206,14 @@ impl Ops {
     }
 
     /// The record under which an operation by hand is stored.
-    pub(super) fn by_hand(&self, function: &str, kind: &str, key: String, number: u64) -> OpRecord {
+    pub(super) fn by_hand(&self, function: &str, kind: &str, key: String) -> OpRecord {
         OpRecord {
             id: id_by_hand(&self.fiber, kind, &key, self.restarts),
             kind: OpKind::ByHand,
             function: function.to_owned(),
             step: kind.to_owned(),
             key: Some(key),
-            number,
+            number: None,
             state: OpState::Started,
             outcome: None,
             resolved: false,
@@ -237,7 +237,7 @@ impl Ops {
         let mut known = self.known();
         known.doubtful.remove(&record.id);
         known.open.insert(record.id.clone(), record.clone());
-        let settled = SettledOp { id: record.id.clone(), state: record.state, outcome: record.outcome.clone() };
+        let settled = SettledOp { number: record.number, id: record.id.clone(), state: record.state, outcome: record.outcome.clone() };
         known.settled.insert(record.id.clone(), settled);
     }
 
@@ -247,7 +247,8 @@ impl Ops {
         if let Some(op) = known.passed_over().find(|op| is_or_may_be_done(op)) {
             return Err(passed_over(op));
         }
-        let behind = OpsBehind { any: !known.open.is_empty(), settled: std::mem::take(&mut known.settled).into_values().collect() };
+        let temporary = known.open.values().any(|op| op.kind.is_temporary());
+        let behind = OpsBehind { temporary, settled: std::mem::take(&mut known.settled).into_values().collect() };
         known.open.clear();
         known.doubtful.clear();
         Ok(behind)

@@ -88,7 +88,8 @@ impl<T: DeserializeOwned> OpLog<T> {
     /// # Errors
     /// Of kind [`Value`](ErrorKind::Value) when one cannot be read as a `T`.
     pub async fn items(&self) -> Result<Vec<T>> {
-        let texts = match self.shared.run.sink.ledger().log(&self.shared.id).await {
+        let record = self.shared.record().clone();
+        let texts = match self.shared.run.sink.ledger().log(&record).await {
             Ok(texts) => texts,
             Err(error) => interrupt(&self.shared.run, error).await,
         };

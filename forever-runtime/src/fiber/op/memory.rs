@@ -6,7 +6,7 @@ use super::ledger::Ledger;
 use super::{OpRecord, OpState};
 use crate::error::Result;
 use crate::fiber::frame::BoxFuture;
-use crate::store::{OpKind, OpsBehind};
+use crate::store::OpsBehind;
 
 /// What would be in the tables.
 #[derive(Debug, Default)]
@@ -14,8 +14,8 @@ pub(crate) struct MemoryLedger(Mutex<Tables>);
 
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
-    /// By id, with whether it is open.
-    pub(crate) ops: BTreeMap<String, (OpRecord, bool)>,
+    /// By id.
+    pub(crate) ops: BTreeMap<String, OpRecord>,
     items: BTreeMap<String, Vec<String>>,
 }
 
@@ -24,9 +24,9 @@ impl MemoryLedger {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is open of what began after so many checkpoints.
-    pub(crate) fn open(&self, number: u64) -> Vec<OpRecord> {
-        self.tables().ops.values().filter(|(op, open)| *open && op.number == number).map(|(op, _)| op.clone()).collect()
+    /// What began since checkpoint `number`.
+    pub(crate) fn since(&self, number: u64) -> Vec<OpRecord> {
+        self.tables().ops.values().filter(|op| op.number == Some(number)).cloned().collect()
     }
 
     /// What a checkpoint does.
@@ -34,20 +34,13 @@ impl MemoryLedger {
         let mut tables = self.tables();
         let tables = &mut *tables;
         for settled in &ops.settled {
-            if let Some((op, open)) = tables.ops.get_mut(&settled.id) {
-                (op.state, op.outcome, op.failed, op.stash, *open) = (settled.state, settled.outcome.clone(), 0, None, false);
+            if let Some(op) = tables.ops.get_mut(&settled.id) {
+                (op.state, op.outcome, op.failed, op.stash) = (settled.state, settled.outcome.clone(), 0, None);
                 tables.items.remove(&settled.id);
             }
         }
-        if ops.any {
-            let gone: Vec<_> =
-                tables.ops.values().filter(|(op, open)| *open && op.kind.is_temporary()).map(|(op, _)| op.id.clone()).collect();
-            for id in gone {
-                tables.ops.remove(&id);
-                tables.items.remove(&id);
-            }
-            tables.ops.values_mut().for_each(|(_, open)| *open = false);
-        }
+        tables.ops.retain(|_, op| !op.kind.is_temporary());
+        tables.items.retain(|id, _| tables.ops.contains_key(id));
     }
 }
 
@@ -57,13 +50,12 @@ impl Ledger for MemoryLedger {
         if record.state != OpState::Started {
             tables.items.remove(&record.id);
         }
-        let open = record.kind != OpKind::ByHand;
-        tables.ops.insert(record.id.clone(), (record, open));
+        tables.ops.insert(record.id.clone(), record);
         Box::pin(async { Ok(()) })
     }
 
     fn load<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<OpRecord>>> {
-        let record = self.tables().ops.get(id).map(|(op, _)| op.clone());
+        let record = self.tables().ops.get(id).cloned();
         Box::pin(async { Ok(record) })
     }
 
@@ -72,8 +64,8 @@ impl Ledger for MemoryLedger {
         self.save(record)
     }
 
-    fn log<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Vec<String>>> {
-        let items = self.tables().items.get(id).cloned().unwrap_or_default();
+    fn log<'a>(&'a self, op: &'a OpRecord) -> BoxFuture<'a, Result<Vec<String>>> {
+        let items = self.tables().items.get(&op.id).cloned().unwrap_or_default();
         Box::pin(async { Ok(items) })
     }
 }

@@ -330,8 +330,8 @@ pub(crate) mod tests {
             self.answer(entry, ())
         }
 
-        fn log<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Vec<String>, Error>> {
-            self.ledger.log(id)
+        fn log<'a>(&'a self, op: &'a OpRecord) -> BoxFuture<'a, Result<Vec<String>, Error>> {
+            self.ledger.log(op)
         }
     }
 
@@ -340,7 +340,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn later_run(store: &Arc<Store>, checkpoints: u64) -> Frame {
-        let left = Left { checkpoints, restarts: 0, ops: store.ledger.open(checkpoints) };
+        let left = Left { checkpoints, restarts: 0, ops: store.ledger.since(checkpoints) };
         Frame::start(&MACHINE, Run::again("fiber-1", store.clone(), left))
     }
 

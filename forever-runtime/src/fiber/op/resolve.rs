@@ -31,8 +31,8 @@ pub struct OpStatus {
     pub error: Option<String>,
     /// Whether somebody has said how it ended.
     pub resolved: bool,
-    /// How many checkpoints the fiber had made when it began.
-    pub checkpoints: u64,
+    /// How many checkpoints the fiber had made when it began; none for one by hand.
+    pub checkpoints: Option<u64>,
     /// When it began, UTC.
     pub started: SystemTime,
     /// When it changed last, UTC.

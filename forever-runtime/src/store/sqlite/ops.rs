@@ -7,7 +7,7 @@ use super::rows::{self, forget_deaths};
 use super::worker::Scope;
 use crate::error::Result;
 use crate::fiber::frame::BoxFuture;
-use crate::store::{Asked, FiberState, Find, OpKind, OpRecord, OpRow, OpState, OpStore, OpsBehind, ResolveOp, ResolvedOp, Seq};
+use crate::store::{Asked, FiberState, Find, OpKind, OpRecord, OpRow, OpState, OpStore, OpsBehind, ResolveOp, ResolvedOp, Seq, SettledOp};
 
 impl OpStore for Sqlite {
     fn save_op(&self, seq: Seq, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>> {
@@ -19,8 +19,8 @@ impl OpStore for Sqlite {
 
     fn load_op(&self, seq: Seq, id: String) -> BoxFuture<'_, Result<Option<OpRecord>>> {
         Box::pin(self.read("load an operation", move |c| {
-            c.prepare_cached(&format!("SELECT {COLUMNS} FROM ops o WHERE o.fiber = ?1 AND o.id = ?2"))?
-                .query_row(params![seq, id], record)
+            c.prepare_cached(&format!("SELECT {COLUMNS} FROM ops o WHERE o.fiber = ?1 AND o.number = ?2 AND o.id = ?3"))?
+                .query_row(params![seq, BY_HAND, id], record)
                 .optional()
         }))
     }
@@ -30,19 +30,19 @@ impl OpStore for Sqlite {
             save(c, seq, &record, now_ms)?;
             for data in &items {
                 c.prepare_cached(
-                    "INSERT INTO op_items (fiber, op, n, data)
-                     VALUES (?1, ?2, (SELECT coalesce(max(n) + 1, 0) FROM op_items WHERE fiber = ?1 AND op = ?2), ?3)",
+                    "INSERT INTO op_items (fiber, number, op, n, data)
+                     SELECT ?1, ?2, ?3, coalesce(max(n) + 1, 0), ?4 FROM op_items WHERE fiber = ?1 AND number = ?2 AND op = ?3",
                 )?
-                .execute(params![seq, record.id, data])?;
+                .execute(params![seq, at(record.number), record.id, data])?;
             }
             forget_deaths(c, seq)
         }))
     }
 
-    fn op_log(&self, seq: Seq, id: String) -> BoxFuture<'_, Result<Vec<String>>> {
+    fn op_log(&self, seq: Seq, number: Option<u64>, id: String) -> BoxFuture<'_, Result<Vec<String>>> {
         Box::pin(self.read("load what an operation has so far", move |c| {
-            c.prepare_cached("SELECT data FROM op_items WHERE fiber = ?1 AND op = ?2 ORDER BY n")?
-                .query_map(params![seq, id], |r| r.get(0))?
+            c.prepare_cached("SELECT data FROM op_items WHERE fiber = ?1 AND number = ?2 AND op = ?3 ORDER BY n")?
+                .query_map(params![seq, at(number), id], |r| r.get(0))?
                 .collect()
         }))
     }
@@ -51,7 +51,7 @@ impl OpStore for Sqlite {
         Box::pin(self.read("list the operations of a fiber", move |c| {
             c.prepare_cached(&format!(
                 "SELECT {COLUMNS}, o.started_ms, o.changed_ms FROM ops o WHERE o.fiber = ?1 AND o.kind IN ('effect', 'op')
-                 ORDER BY o.number, o.started_ms, o.id"
+                 ORDER BY o.started_ms, o.number, o.id"
             ))?
             .query_map([seq], |r| Ok(OpRow { record: record(r)?, started_ms: r.get("started_ms")?, changed_ms: r.get("changed_ms")? }))?
             .collect()
@@ -91,7 +91,7 @@ fn record(row: &Row<'_>) -> rusqlite::Result<OpRecord> {
         function: row.get("function")?,
         step: row.get("step")?,
         key: row.get("key")?,
-        number: u64::try_from(row.get::<_, i64>("number")?).unwrap_or(0),
+        number: u64::try_from(row.get::<_, i64>("number")?).ok(),
         state: row.get_ref("state")?.as_str()?.parse::<OpState>().map_err(unknown)?,
         outcome: row.get("outcome")?,
         resolved: row.get("resolved")?,
@@ -100,57 +100,74 @@ fn record(row: &Row<'_>) -> rusqlite::Result<OpRecord> {
     })
 }
 
-/// What a fiber began since its last checkpoint.
-pub(super) fn open(conn: &Connection, seq: Seq) -> rusqlite::Result<Vec<OpRecord>> {
-    conn.prepare_cached(&format!("SELECT {COLUMNS} FROM ops o WHERE o.fiber = ?1 AND o.open = 1"))?.query_map([seq], record)?.collect()
+/// Where operations by hand stand.
+const BY_HAND: i64 = -1;
+
+/// Where an operation stands.
+fn at(number: Option<u64>) -> i64 {
+    number.map_or(BY_HAND, |number| i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+/// What a fiber began since checkpoint `number`.
+pub(super) fn since(conn: &Connection, seq: Seq, number: u64) -> rusqlite::Result<Vec<OpRecord>> {
+    conn.prepare_cached(&format!("SELECT {COLUMNS} FROM ops o WHERE o.fiber = ?1 AND o.number = ?2"))?
+        .query_map(params![seq, at(Some(number))], record)?
+        .collect()
 }
 
 pub(super) fn save(conn: &Connection, seq: Seq, op: &OpRecord, now_ms: i64) -> rusqlite::Result<()> {
     conn.prepare_cached(
-        "INSERT INTO ops (fiber, id, kind, function, step, key, number, state, outcome, resolved, failed, stash, open, started_ms, changed_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14)
-         ON CONFLICT DO UPDATE SET number = ?7, state = ?8, outcome = ?9, resolved = ?10, failed = ?11, stash = ?12, open = ?13, changed_ms = ?14",
+        "INSERT INTO ops (fiber, number, id, kind, function, step, key, state, outcome, resolved, failed, stash, started_ms, changed_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?13)
+         ON CONFLICT DO UPDATE SET state = ?8, outcome = ?9, resolved = ?10, failed = ?11, stash = ?12, changed_ms = ?13",
     )?
     .execute(params![
         seq,
+        at(op.number),
         op.id,
         op.kind.as_str(),
         op.function,
         op.step,
         op.key,
-        op.number.cast_signed(),
         op.state.as_str(),
         op.outcome,
         op.resolved,
         op.failed,
         op.stash,
-        // One by hand is found by its id wherever the fiber stands.
-        op.kind != OpKind::ByHand,
         now_ms
     ])?;
-    if op.state == OpState::Started { Ok(()) } else { forget_log(conn, seq, &op.id) }
+    if op.state == OpState::Started { Ok(()) } else { forget_log(conn, seq, op.number, &op.id) }
 }
 
-fn forget_log(conn: &Connection, seq: Seq, id: &str) -> rusqlite::Result<()> {
-    conn.prepare_cached("DELETE FROM op_items WHERE fiber = ?1 AND op = ?2")?.execute(params![seq, id]).map(drop)
+fn forget_log(conn: &Connection, seq: Seq, number: Option<u64>, id: &str) -> rusqlite::Result<()> {
+    conn.prepare_cached("DELETE FROM op_items WHERE fiber = ?1 AND number = ?2 AND op = ?3")?
+        .execute(params![seq, at(number), id])
+        .map(drop)
 }
 
-/// A fiber goes on, or ends: what has ended is stored, and what was kept between attempts goes.
-pub(super) fn behind(conn: &Connection, seq: Seq, ops: &OpsBehind, now_ms: i64) -> rusqlite::Result<()> {
-    for op in &ops.settled {
+/// A fiber makes a checkpoint after `number`: what has ended is stored, and what was kept until then goes.
+pub(super) fn pass(conn: &Connection, seq: Seq, number: u64, ops: &OpsBehind, now_ms: i64) -> rusqlite::Result<()> {
+    settle(conn, seq, &ops.settled, now_ms)?;
+    if ops.temporary { forget_temporary(conn, seq, number) } else { Ok(()) }
+}
+
+pub(super) fn settle(conn: &Connection, seq: Seq, settled: &[SettledOp], now_ms: i64) -> rusqlite::Result<()> {
+    for op in settled {
         conn.prepare_cached(
-            "UPDATE ops SET state = ?3, outcome = ?4, failed = 0, stash = NULL, open = 0, changed_ms = ?5 WHERE fiber = ?1 AND id = ?2",
+            "UPDATE ops SET state = ?4, outcome = ?5, failed = 0, stash = NULL, changed_ms = ?6
+             WHERE fiber = ?1 AND number = ?2 AND id = ?3",
         )?
-        .execute(params![seq, op.id, op.state.as_str(), op.outcome, now_ms])?;
-        forget_log(conn, seq, &op.id)?;
+        .execute(params![seq, at(op.number), op.id, op.state.as_str(), op.outcome, now_ms])?;
+        forget_log(conn, seq, op.number, &op.id)?;
     }
-    if ops.any { close(conn, seq) } else { Ok(()) }
+    Ok(())
 }
 
-/// Nothing that a fiber has begun is open any more.
-pub(super) fn close(conn: &Connection, seq: Seq) -> rusqlite::Result<()> {
-    conn.prepare_cached("DELETE FROM ops WHERE fiber = ?1 AND open = 1 AND kind IN ('step', 'transaction')")?.execute([seq])?;
-    conn.prepare_cached("UPDATE ops SET open = 0 WHERE fiber = ?1 AND open = 1")?.execute([seq]).map(drop)
+/// What is kept from checkpoint `number` to the next one goes.
+pub(super) fn forget_temporary(conn: &Connection, seq: Seq, number: u64) -> rusqlite::Result<()> {
+    conn.prepare_cached("DELETE FROM ops WHERE fiber = ?1 AND number = ?2 AND kind IN ('step', 'transaction')")?
+        .execute(params![seq, at(Some(number))])
+        .map(drop)
 }
 
 fn resolve(conn: &Connection, seq: Seq, how: &ResolveOp, now_ms: i64) -> rusqlite::Result<Asked<ResolvedOp>> {
@@ -166,12 +183,14 @@ fn resolve(conn: &Connection, seq: Seq, how: &ResolveOp, now_ms: i64) -> rusqlit
     if op.state != OpState::Started {
         return Ok(Asked::Done(ResolvedOp::Known(op.state)));
     }
-    conn.prepare_cached("UPDATE ops SET state = ?3, outcome = ?4, resolved = 1, changed_ms = ?5 WHERE fiber = ?1 AND id = ?2")?
-        .execute(params![seq, op.id, how.state.as_str(), how.outcome, now_ms])?;
     // What is to be run again goes on with what it has so far.
+    let stash = op.stash.filter(|_| how.state == OpState::NotExecuted);
+    conn.prepare_cached(
+        "UPDATE ops SET state = ?4, outcome = ?5, resolved = 1, stash = ?6, changed_ms = ?7 WHERE fiber = ?1 AND number = ?2 AND id = ?3",
+    )?
+    .execute(params![seq, at(op.number), op.id, how.state.as_str(), how.outcome, stash, now_ms])?;
     if how.state != OpState::NotExecuted {
-        conn.prepare_cached("UPDATE ops SET stash = NULL WHERE fiber = ?1 AND id = ?2")?.execute(params![seq, op.id])?;
-        forget_log(conn, seq, &op.id)?;
+        forget_log(conn, seq, op.number, &op.id)?;
     }
     let woken = if fiber.state == FiberState::Parked { rows::pending(conn, seq, now_ms)? } else { None };
     Ok(Asked::Done(ResolvedOp::Done(woken)))

@@ -136,7 +136,7 @@ const ALLOWED: [(&str, &str); 8] = [
     ("CROSS JOIN ops o", "SCAN f USING COVERING INDEX fibers_open"),
     ("FROM ops o WHERE o.id = ?1", "SCAN o"),
     // The ledger of one fiber.
-    ("ORDER BY o.number", "USE TEMP B-TREE FOR ORDER BY"),
+    ("ORDER BY o.started_ms", "USE TEMP B-TREE FOR ORDER BY"),
     // A list of several states, which few ask for.
     ("f.state IN ('running', 'failed')", "USE TEMP B-TREE FOR ORDER BY"),
     // The agents that are awake when a runtime opens, and the schedules of classes that it does not know; once.

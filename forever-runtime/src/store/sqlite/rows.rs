@@ -6,8 +6,8 @@ use super::{beside, ops};
 use crate::fiber::owner::AgentId;
 use crate::fiber::parts::Beside;
 use crate::store::{
-    Accepted, Again, Asked, Cancelled, End, Ended, FiberRow, FiberState, Find, Message, NewFiber, NewMessage, NewSnapshot, OpsBehind, Seq,
-    SettledOp, Stored, StoredLayout, Unfinished, Wait, Waits, Which,
+    Accepted, Again, Asked, Cancelled, End, Ended, FiberRow, FiberState, Find, Message, NewFiber, NewMessage, NewSnapshot, Seq, SettledOp,
+    Stored, StoredLayout, Unfinished, Wait, Waits, Which,
 };
 
 pub(super) fn accept(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Accepted> {
@@ -183,7 +183,7 @@ fn unfinished_row(row: &Row<'_>) -> rusqlite::Result<Unfinished> {
 pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
     conn.prepare_cached("SAVEPOINT load")?.execute(())?;
     let loaded = stored(conn, seq).and_then(|stored| {
-        let stored = Stored { ops: ops::open(conn, seq)?, ..stored };
+        let stored = Stored { ops: ops::since(conn, seq, stored.number)?, ..stored };
         match stored.snapshot {
             Some(_) => Ok(Stored { beside: beside::load(conn, seq)?, ..stored }),
             None => Ok(stored),
@@ -233,7 +233,7 @@ pub(super) fn checkpoint(conn: &Connection, seq: Seq, new: &NewSnapshot) -> rusq
     if replaced == 0 {
         return Err(rusqlite::Error::ToSqlConversionFailure(format!("checkpoint {} does not follow the stored one", new.number).into()));
     }
-    ops::behind(conn, seq, &new.ops, new.now_ms)?;
+    ops::pass(conn, seq, new.number - 1, &new.ops, new.now_ms)?;
     beside::change(conn, seq, &new.changes)?;
     if let Some(message) = new.received {
         conn.prepare_cached("DELETE FROM messages WHERE seq = ?1")?.execute([message])?;
@@ -252,6 +252,11 @@ pub(super) fn checkpoint(conn: &Connection, seq: Seq, new: &NewSnapshot) -> rusq
     new.children.iter().map(child).collect()
 }
 
+fn checkpoints(conn: &Connection, seq: Seq) -> rusqlite::Result<u64> {
+    let number = conn.prepare_cached("SELECT number FROM snapshots WHERE fiber = ?1")?.query_row([seq], count).optional()?;
+    Ok(number.unwrap_or(0))
+}
+
 fn is_cancelled(conn: &Connection, seq: Seq) -> rusqlite::Result<bool> {
     conn.prepare_cached("SELECT cancel IS NOT NULL FROM fibers WHERE seq = ?1")?.query_row([seq], |r| r.get(0))
 }
@@ -267,7 +272,9 @@ pub(super) fn end(conn: &Connection, seq: Seq, end: &End, settled: &[SettledOp],
     let (asked, left, waited_for): (Option<String>, bool, bool) = conn
         .prepare_cached(
             "SELECT cancel,
-                    EXISTS (SELECT 1 FROM ops WHERE fiber = ?1 AND open = 1) OR EXISTS (SELECT 1 FROM messages WHERE fiber = ?1)
+                    EXISTS (SELECT 1 FROM ops WHERE fiber = ?1 AND kind IN ('step', 'transaction') AND number =
+                           (SELECT number FROM snapshots WHERE fiber = ?1))
+                    OR EXISTS (SELECT 1 FROM messages WHERE fiber = ?1)
                     OR EXISTS (SELECT 1 FROM waits WHERE fiber = ?1) OR EXISTS (SELECT 1 FROM joins WHERE fiber = ?1)
                     OR EXISTS (SELECT 1 FROM arrived WHERE fiber = ?1),
                     EXISTS (SELECT 1 FROM joins WHERE child = ?1)
@@ -285,13 +292,13 @@ pub(super) fn end(conn: &Connection, seq: Seq, end: &End, settled: &[SettledOp],
     };
     conn.prepare_cached("UPDATE fibers SET state = ?2, reason = ?3, result = ?4, changed_ms = ?5, finished_ms = ?5 WHERE seq = ?1")?
         .execute(params![seq, state.as_str(), reason, result, now_ms])?;
-    ops::behind(conn, seq, &OpsBehind { settled: settled.to_vec(), any: false }, now_ms)?;
+    ops::settle(conn, seq, settled, now_ms)?;
     if left {
         // One that failed may be resumed: then it needs what was sent to it, what has arrived, and what its steps have kept.
         let failed = state == FiberState::Failed;
         let gone: &[&str] = if failed { &["waits", "joins"] } else { &["waits", "joins", "messages", "arrived"] };
         if !failed {
-            ops::close(conn, seq)?;
+            ops::forget_temporary(conn, seq, checkpoints(conn, seq)?)?;
         }
         for table in gone {
             conn.prepare_cached(&format!("DELETE FROM {table} WHERE fiber = ?1"))?.execute([seq])?;
@@ -434,11 +441,11 @@ pub(super) fn again(conn: &Connection, id: &str, how: Again, now_ms: i64) -> rus
     }
     let seq = row.seq;
     if how == Again::FromStart {
+        ops::forget_temporary(conn, seq, row.checkpoints)?;
         // The counts go on, so that the operations of the new life are other ones.
         conn.prepare_cached("UPDATE fibers SET restarts = restarts + 1 WHERE seq = ?1")?.execute([seq])?;
         conn.prepare_cached("UPDATE snapshots SET data = NULL, at = NULL, layout = NULL, number = number + 1 WHERE fiber = ?1")?
             .execute([seq])?;
-        ops::close(conn, seq)?;
         for table in ["arrived", "parts", "log_items"] {
             conn.prepare_cached(&format!("DELETE FROM {table} WHERE fiber = ?1"))?.execute([seq])?;
         }
