@@ -158,7 +158,9 @@ impl Server {
         match point {
             // The work is not over before the last kill.
             _ if last && books.plan.is_some() => {
-                point.into_iter().for_each(|_| hit(Point::Before));
+                if point.is_some() {
+                    hit(Point::Before);
+                }
                 Answer::None
             }
             Some(Point::Before) => {

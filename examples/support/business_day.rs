@@ -52,24 +52,21 @@ async fn run_in(dir: &Path, orders: u32, kills: u32, seed: u64, forgetful: bool)
         let at_start = (plan.point == Point::Start).then(|| u64::from(dice.below(60)));
         server.next_life(Some(plan));
         let mut worker = start()?;
-        let place = match at_start {
-            Some(millis) => {
-                sleep(Duration::from_millis(millis)).await;
-                format!("{millis} ms after its start")
+        let place = if let Some(millis) = at_start {
+            sleep(Duration::from_millis(millis)).await;
+            format!("{millis} ms after its start")
+        } else {
+            let (point, order) = tokio::select! {
+                hit = timeout(HANGS, server.hit()) => hit?,
+                status = worker.ended() => bail!("worker {} was to be killed, but had ended with {}", worker.id(), status?),
+            };
+            if point == Point::After {
+                sleep(Duration::from_millis(u64::from(dice.below(3)))).await;
             }
-            None => {
-                let (point, order) = tokio::select! {
-                    hit = timeout(HANGS, server.hit()) => hit?,
-                    status = worker.ended() => bail!("worker {} was to be killed, but had ended with {}", worker.id(), status?),
-                };
-                if point == Point::After {
-                    sleep(Duration::from_millis(u64::from(dice.below(3)))).await;
-                }
-                match point {
-                    Point::Before => format!("before the charge of {order}"),
-                    Point::Between => format!("between the charge of {order} and its answer"),
-                    _ => format!("after the answer about {order}"),
-                }
+            match point {
+                Point::Before => format!("before the charge of {order}"),
+                Point::Between => format!("between the charge of {order} and its answer"),
+                _ => format!("after the answer about {order}"),
             }
         };
         let id = worker.id();

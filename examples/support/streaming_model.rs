@@ -170,13 +170,11 @@ impl Chunks {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
                 return serde_json::from_slice(&line).map(Some).context("a line of the model cannot be read");
             }
-            match self.answer.chunk().await? {
-                Some(bytes) => self.rest.extend_from_slice(&bytes),
-                None => {
-                    ensure!(self.rest.is_empty(), "the model has stopped in the middle of a line");
-                    return Ok(None);
-                }
-            }
+            let Some(bytes) = self.answer.chunk().await? else {
+                ensure!(self.rest.is_empty(), "the model has stopped in the middle of a line");
+                return Ok(None);
+            };
+            self.rest.extend_from_slice(&bytes);
         }
     }
 }
