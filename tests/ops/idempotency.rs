@@ -36,6 +36,25 @@ async fn hurried_and_parking(bank: Res<Bank>, cents: u64) -> anyhow::Result<u64>
 }
 
 #[fiber(name = "order")]
+async fn hurried_once(bank: Res<Bank>, cents: u64) -> anyhow::Result<u64> {
+    let check = OnUnknown::check(async |op| bank.find(op.id()));
+    Ok(step!("charge", effect, timeout = Duration::from_millis(20), on_unknown = check, |op| bank.charge(op.id(), cents).await?))
+}
+
+/// Keeps how far it has come.
+#[fiber(name = "order")]
+async fn in_pieces(bank: Res<Bank>, cents: u64) -> anyhow::Result<u64> {
+    Ok(step!("charge", effect, |op| {
+        let begun: u64 = op.stashed()?.unwrap_or_default();
+        op.stash(&(begun + 1)).await?;
+        op.log::<u64>().push(begun).await?;
+        bank.charge(op.id(), cents).await?;
+        assert_eq!(op.log::<u64>().items().await?, (0..=begun).collect::<Vec<_>>());
+        begun
+    }))
+}
+
+#[fiber(name = "order")]
 async fn persistent(bank: Res<Bank>, cents: u64) -> anyhow::Result<u64> {
     Ok(step!("charge", effect, retry = Retry::times(3), |op| bank.charge(op.id(), cents).await?))
 }
@@ -122,7 +141,7 @@ async fn an_operator_gives_the_result_or_an_error() {
 
 #[tokio::test]
 async fn another_key_at_the_same_place_parks_with_both() {
-    let (place, bank) = died(priced(1), Plan::Silent).await;
+    let (place, bank) = died(priced(1), Plan::Lost).await;
     PRICE.store(120, Ordering::Relaxed);
     let (forever, handle) = opened(&place, &bank, priced(1)).await;
     let stopped = handle.wait().await.unwrap_err();
@@ -133,6 +152,9 @@ async fn another_key_at_the_same_place_parks_with_both() {
     );
     assert_eq!(stopped.reason(), why);
     assert_eq!(bank.calls(), 1);
+    forever.resolve_op(id, Resolution::NotExecuted).await.unwrap();
+    assert_eq!(handle.wait().await.unwrap(), 1000);
+    assert_eq!(words(&forever.ops(ID).await.unwrap()), ["charge not_executed", "charge completed 1000"]);
 }
 
 #[tokio::test]
@@ -150,6 +172,14 @@ async fn a_timeout_is_an_unknown_outcome_and_an_attempt() {
     let stopped = handle.wait().await.unwrap_err();
     assert!(stopped.is_parked() && stopped.reason().ends_with("step `charge` took longer than 20ms"), "{}", stopped.reason());
     assert_eq!((bank.calls(), words(&forever.ops(ID).await.unwrap())), (1, vec!["charge started".to_owned()]));
+    drop((forever, handle));
+
+    let (place, bank) = (Place::new(), Bank::default());
+    bank.plan([Plan::Lost]);
+    let (forever, handle) = opened(&place, &bank, hurried_once(100)).await;
+    let failed = handle.wait().await.unwrap_err();
+    assert!(failed.is_failed() && failed.reason() == "step `charge` took longer than 20ms", "{}", failed.reason());
+    assert_eq!(words(&forever.ops(ID).await.unwrap()), ["charge failed step `charge` took longer than 20ms"]);
 }
 
 #[tokio::test]
@@ -185,11 +215,43 @@ async fn an_operation_that_edited_code_does_not_come_to_first_parks() {
     assert_eq!(stopped.reason(), why);
     assert_eq!(bank.calls(), 1);
     drop((forever, handle));
-    // Code that fits resumes it.
+    // Code that comes to it resumes it.
     let (forever, handle) = opened(&place, &bank, parking(100)).await;
     handle.wait().await.unwrap_err();
     forever.resolve_op(&id, Resolution::completed(&bank.find(&id).unwrap()).unwrap()).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), 1000);
+}
+
+#[tokio::test]
+async fn edited_code_goes_on_when_the_operation_was_not_executed() {
+    let (place, bank) = died(parking(100), Plan::Lost).await;
+    let (forever, handle) = opened(&place, &bank, edited(100)).await;
+    handle.wait().await.unwrap_err();
+    let id = forever.ops(ID).await.unwrap()[0].id.clone();
+    forever.resolve_op(&id, Resolution::NotExecuted).await.unwrap();
+    assert_eq!(handle.wait().await.unwrap(), 1000);
+    assert_ne!(bank.charges()[0].0, id, "it stands at another place now");
+}
+
+#[tokio::test]
+async fn what_was_not_executed_goes_on_with_its_stash_and_log() {
+    let (place, bank) = died(in_pieces(100), Plan::Lost).await;
+    let (forever, handle) = opened(&place, &bank, in_pieces(100)).await;
+    handle.wait().await.unwrap_err();
+    forever.resolve_op(&forever.ops(ID).await.unwrap()[0].id, Resolution::NotExecuted).await.unwrap();
+    assert_eq!(handle.wait().await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn an_operation_under_way_cannot_be_resolved() {
+    let (place, bank) = (Place::new(), Bank::default());
+    bank.plan([Plan::Silent]);
+    let (forever, handle) = opened(&place, &bank, parking(100)).await;
+    bank.called(1).await;
+    let id = forever.ops(ID).await.unwrap()[0].id.clone();
+    let error = forever.resolve_op(&id, Resolution::NotExecuted).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("failed to resolve operation `{id}`: its fiber `{ID}` is running, or about to be tried again"));
+    drop(handle);
 }
 
 #[tokio::test]
