@@ -318,3 +318,23 @@ async fn the_ledger_goes_with_its_fiber() {
     forever.delete(forever::FiberFilter::new()).await.unwrap();
     assert_eq!(place.number("SELECT count(*) FROM ops"), 0);
 }
+
+#[tokio::test]
+async fn a_tool_without_the_code_resolves_for_the_next_process() {
+    let (place, bank) = died(parking(100), Plan::Silent).await;
+    let (forever, handle) = opened(&place, &bank, parking(100)).await;
+    handle.wait().await.unwrap_err();
+    drop((forever, handle));
+
+    let tool = place.builder(&bank).open().await.unwrap();
+    // Opening looks at each parked fiber again; here it finds that it cannot run it.
+    let stopped = tool.find::<u64>(ID).await.unwrap().wait().await.unwrap_err();
+    assert_eq!(stopped.reason(), "fiber `order` is not registered");
+    let id = tool.ops(ID).await.unwrap()[0].id.clone();
+    tool.resolve_op(&id, Resolution::completed(&bank.find(&id).unwrap()).unwrap()).await.unwrap();
+    drop(tool);
+
+    let (_forever, handle) = opened(&place, &bank, parking(100)).await;
+    assert_eq!(handle.wait().await.unwrap(), 1000);
+    assert_eq!(bank.calls(), 1);
+}
