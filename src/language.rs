@@ -93,7 +93,38 @@ pub use forever_macros::fiber;
 /// - `retry =` [`Retry`](crate::Retry): how often an error of the body (through `?`) is followed by another attempt.
 /// - `timeout =` [`Duration`](std::time::Duration): the longest that one attempt may take.
 /// - `was = "old"`: the name that the step had, for snapshots from then.
+/// - `effect`: what the body does outside must not happen twice. That it begins is stored before it runs, and what it gave with the
+///   checkpoint, in the ledger that [`Forever::ops`](crate::Forever::ops) gives.
+/// - `key =` anything that serde can write, of an `effect`: part of its id. Met again at the same place with another key while it is not
+///   settled, the fiber is parked.
+/// - `on_unknown =` [`OnUnknown`](crate::OnUnknown), of an `effect`: what to do when it was begun, and the process died or the `timeout` ended
+///   before it had a value. `OnUnknown::Park` unless it is given: the fiber is parked until somebody calls
+///   [`Forever::resolve_op`](crate::Forever::resolve_op).
 /// - `|op| body`: gives the body an [`&Op`](crate::Op): the step's id, its attempt, and a place for what it has found so far.
+///
+/// ```
+/// use forever::prelude::*;
+///
+/// #[fiber]
+/// async fn checkout(bank: Res<Bank>, order: String, cents: u32) -> anyhow::Result<u64> {
+///     let check = OnUnknown::check(async |op| bank.find(op.id()).await);
+///     let charge = step!("charge", effect, key = (&order, cents), on_unknown = check, |op| {
+///         bank.charge(op.idempotency_key(), cents).await?
+///     });
+///     Ok(charge)
+/// }
+///
+/// struct Bank;
+///
+/// impl Bank {
+///     async fn charge(&self, key: &str, cents: u32) -> anyhow::Result<u64> {
+///         anyhow::bail!("{key}: {cents}")
+///     }
+///     async fn find(&self, key: &str) -> anyhow::Result<Option<u64>> {
+///         anyhow::bail!("{key}")
+///     }
+/// }
+/// ```
 pub use forever_macros::step;
 
 /// Runs another fiber inline, as part of this one, its place kept in this one's snapshot.

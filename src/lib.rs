@@ -81,3 +81,8 @@ pub mod prelude {
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// So is that of what explains effects.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/idempotency.md")]
+struct Idempotency;

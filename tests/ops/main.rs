@@ -2,6 +2,8 @@
 #![allow(missing_docs, missing_debug_implementations, reason = "tests")]
 mod by_hand;
 mod crash;
+mod examples;
+mod idempotency;
 mod logs;
 mod resolving;
 mod support;

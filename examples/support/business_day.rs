@@ -1,0 +1,145 @@
+//! The first process of `payments`: the bank, the kills, and the table.
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
+use forever::{FiberState, Forever, OpState};
+use tokio::time::{sleep, timeout};
+
+use crate::DATABASE;
+use crate::bank::{Policy, Receipt};
+use crate::bank_server::{Plan, Point, Server};
+use crate::dice::Dice;
+use crate::victim::Victim;
+
+/// A worker that neither ends nor comes to where it is to die for so long hangs.
+const HANGS: Duration = Duration::from_secs(30);
+
+/// When the workers die: at random in the day, at each point of each account in turn.
+fn plans(orders: u32, kills: u32, seed: u64) -> Vec<Plan> {
+    let mut dice = Dice::new(seed, "kills");
+    let mut charged: Vec<_> = (0..kills).map(|_| dice.below(orders) as usize).collect();
+    charged.sort_unstable();
+    let at = |n: usize| (Point::ALL[n % Point::ALL.len()], Policy::ALL[n / Point::ALL.len() % Policy::ALL.len()]);
+    charged
+        .into_iter()
+        .enumerate()
+        .map(|(n, charged)| (at(n), charged))
+        .map(|((point, policy), charged)| Plan { point, policy, charged })
+        .collect()
+}
+
+/// Runs the day over so many kills. Says whether everything is as it must be.
+pub(crate) fn run(orders: u32, kills: u32, seed: u64, forgetful: bool) -> anyhow::Result<bool> {
+    let dir = tempfile::Builder::new().prefix("forever-").tempdir()?;
+    let good = run_in(dir.path(), orders, kills, seed, forgetful);
+    if good.is_err() {
+        eprintln!("the database is kept in {}", dir.keep().display());
+    }
+    good
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn run_in(dir: &Path, orders: u32, kills: u32, seed: u64, forgetful: bool) -> anyhow::Result<bool> {
+    let (server, url) = Server::start(orders as usize, forgetful, seed).await?;
+    let start = || {
+        let orders = orders.to_string();
+        Victim::start(["--worker".as_ref(), dir.as_os_str(), "--bank".as_ref(), url.as_ref(), "--orders".as_ref(), orders.as_ref()])
+    };
+    let mut dice = Dice::new(seed, "how long until a kill");
+    let mut died = 0;
+    for plan in plans(orders, kills, seed) {
+        let at_start = (plan.point == Point::Start).then(|| u64::from(dice.below(60)));
+        server.next_life(Some(plan));
+        let mut worker = start()?;
+        let place = if let Some(millis) = at_start {
+            sleep(Duration::from_millis(millis)).await;
+            format!("{millis} ms after its start")
+        } else {
+            let (point, order) = tokio::select! {
+                hit = timeout(HANGS, server.hit()) => hit?,
+                status = worker.ended() => bail!("worker {} was to be killed, but had ended with {}", worker.id(), status?),
+            };
+            if point == Point::After {
+                sleep(Duration::from_millis(u64::from(dice.below(3)))).await;
+            }
+            match point {
+                Point::Before => format!("before the charge of {order}"),
+                Point::Between => format!("between the charge of {order} and its answer"),
+                _ => format!("after the answer about {order}"),
+            }
+        };
+        let id = worker.id();
+        worker.kill()?;
+        died += 1;
+        println!("✗ kill {died}/{kills} of process {id}, {place}; {} of {orders} are charged", server.charged());
+    }
+    server.next_life(None);
+    let mut worker = start()?;
+    let status = timeout(HANGS, worker.ended()).await??;
+    ensure!(status.success(), "the last worker ended with {status}");
+    let ledger = Ledger::read(&dir.join(DATABASE)).await?;
+    table(&server, orders);
+
+    let charges = server.charges().len();
+    let unasked: usize = [Policy::Check, Policy::Park].iter().map(|policy| server.account(*policy).unasked).sum();
+    let again = server.account(Policy::Fail).again;
+    ensure!(ledger.started == 0, "{} operations are left of which nobody knows how they ended", ledger.started);
+    ensure!(unasked == 0 && again == 0, "{} charges were asked for again before anybody had looked", unasked + again);
+    for receipt in &ledger.receipts {
+        ensure!(server.charges().iter().any(|(_, made)| made == receipt), "{receipt:?} is no receipt of the bank's");
+    }
+    ensure!(ledger.receipts.len() == orders as usize, "{} of {orders} orders have a receipt", ledger.receipts.len());
+    let good = charges == orders as usize;
+    if !good {
+        let twice = |policy: &&Policy| server.account(**policy).charges > crate::orders(**policy, orders).count();
+        let twice: Vec<_> = Policy::ALL.iter().filter(twice).map(|policy| policy.name()).collect();
+        eprintln!("error: {orders} orders, but {charges} charges: under {} orders were charged twice", twice.join(", "));
+    }
+    let result = if good { "ok" } else { "charged twice" };
+    println!("policy=all orders={orders} kills={died} charges={charges} started_left={} result={result}", ledger.started);
+    Ok(good)
+}
+
+/// What the fibers have left.
+struct Ledger {
+    receipts: Vec<Receipt>,
+    /// Operations of which it is not known how they ended.
+    started: usize,
+}
+
+impl Ledger {
+    async fn read(database: &Path) -> anyhow::Result<Self> {
+        // No fiber is registered here, so nothing runs.
+        let forever = Forever::builder().sqlite(database).open().await?;
+        let mut ledger = Ledger { receipts: Vec::new(), started: 0 };
+        for fiber in forever.fibers().limit(1000).await?.fibers {
+            ensure!(fiber.state == FiberState::Completed, "order `{}` is {}", fiber.id, fiber.state);
+            ledger.receipts.push(forever.find(&fiber.id).await?.wait().await?);
+            ledger.started += forever.ops(&fiber.id).await?.iter().filter(|op| op.state == OpState::Started).count();
+        }
+        forever.close().await?;
+        Ok(ledger)
+    }
+}
+
+fn table(server: &Server, orders: u32) {
+    println!("\npolicy  orders  requests  charges  repeated  how it was decided what had happened");
+    for policy in Policy::ALL {
+        let account = server.account(policy);
+        let made_or_not = |by: &str, [made, not]: [usize; 2]| format!("{by}: {made} times it was made, {not} times not");
+        let decided = match policy {
+            Policy::Retry => format!("by nobody: called again {} times, with the same key", account.again),
+            Policy::Check => made_or_not("the bank was asked", account.asked),
+            Policy::Park => made_or_not("an operator looked", account.asked),
+            Policy::Fail => made_or_not("the fiber looked it up", account.asked_by_order),
+        };
+        let (requests, charges, repeated) = (account.requests, account.charges, account.replayed);
+        println!(
+            "{:<6}  {:>6}  {requests:>8}  {charges:>7}  {repeated:>8}  {decided}",
+            policy.name(),
+            crate::orders(policy, orders).count()
+        );
+    }
+    println!("repeated: requests for a charge that was made before\n");
+}
