@@ -279,18 +279,6 @@ async fn an_operation_between_steps_is_found_by_its_key() {
 }
 
 #[tokio::test]
-async fn a_fiber_that_is_restarted_begins_other_operations() {
-    let (place, bank) = died(parking(100), Plan::Silent).await;
-    let (forever, handle) = opened(&place, &bank, parking(100)).await;
-    handle.wait().await.unwrap_err();
-    forever.restart(ID).await.unwrap();
-    assert_eq!(handle.wait().await.unwrap(), 1001);
-    let ops = forever.ops(ID).await.unwrap();
-    assert_eq!(words(&ops), ["charge started", "charge completed 1001"]);
-    assert_eq!(bank.charges(), [(ops[0].id.clone(), 100), (ops[1].id.clone(), 100)]);
-}
-
-#[tokio::test]
 async fn what_a_closure_has_begun_is_in_the_ledger_of_the_next_process() {
     let (place, bank) = (Place::new(), Bank::default());
     bank.plan([Plan::Silent]);

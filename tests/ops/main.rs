@@ -2,6 +2,7 @@
 #![allow(missing_docs, missing_debug_implementations, reason = "tests")]
 mod by_hand;
 mod crash;
+#[cfg(unix)]
 mod examples;
 mod idempotency;
 mod logs;

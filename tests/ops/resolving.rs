@@ -1,6 +1,6 @@
 //! Saying by hand how an operation ended, and everything that can be said wrong.
 use forever::prelude::*;
-use forever::{ErrorKind, FiberErrorKind, FiberState, OpState, Resolution};
+use forever::{Agent, AgentHandle, BoxError, ErrorKind, FiberErrorKind, FiberState, OpState, RecoveredFiber, Recovery, Resolution};
 use serde_json::json;
 
 use crate::support::{Bank, Place, Plan, soon, words};
@@ -202,12 +202,60 @@ async fn the_ledger_goes_with_its_fiber() {
 #[tokio::test]
 async fn a_fiber_that_is_begun_anew_has_other_operations_and_keeps_the_old_ones_in_its_ledger() {
     let (_place, bank, forever, id) = parked(Plan::Silent).await;
+    let error = forever.restart(ID).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    let why = "may have executed, and would be repeated under another id; resolve it first";
+    assert_eq!(error.to_string(), format!("failed to restart fiber `{ID}`: operation `{id}` {why}"));
+    assert_eq!(forever.handle::<order>(ID).status().await.unwrap().state, FiberState::Parked);
+
+    forever.cancel(ID, "a refund is on its way").await.unwrap();
+    forever.restart(ID).await.unwrap_err();
+    forever.resolve_op(&id, Resolution::completed(&1000).unwrap()).await.unwrap();
     forever.restart(ID).await.unwrap();
     assert_eq!(soon(forever.handle::<order>(ID).wait()).await.unwrap(), 1001);
     let ops = forever.ops(ID).await.unwrap();
-    assert_eq!(words(&ops), ["charge started", "charge completed 1001", "again completed 1002"]);
+    assert_eq!(words(&ops), ["charge completed 1000", "charge completed 1001", "again completed 1002"]);
     assert_eq!(ops[0].id, id);
     assert_eq!(bank.charges().len(), 3, "whoever restarts it decides that");
+}
+
+/// An agent that begins its fibers anew, come what may.
+struct Hasty;
+
+impl Agent for Hasty {
+    const CLASS: &'static str = "Hasty";
+    type State = ();
+
+    async fn on_fiber_recovered(&self, _: &RecoveredFiber) -> Result<Recovery, BoxError> {
+        Ok(Recovery::Restart)
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_would_repeat_an_unknown_operation_leaves_its_fiber_interrupted() {
+    let (place, bank) = (Place::new(), Bank::default());
+    bank.plan([Plan::Silent]);
+    let builder = || place.builder(&bank).fiber::<order>().agent(|_: AgentHandle<Hasty>| Hasty);
+    let forever = builder().open().await.unwrap();
+    forever.spawn(order(1)).id(ID).agent("Hasty", "a").await.unwrap();
+    soon(bank.called(1)).await;
+    drop(forever);
+    let forever = builder().open().await.unwrap();
+    let error = soon(forever.handle::<order>(ID).wait()).await.unwrap_err();
+    assert_eq!(error.kind(), FiberErrorKind::Interrupted);
+    assert!(error.reason().starts_with("it is to be restarted, but operation `"), "{error}");
+    assert_eq!(bank.calls(), 1);
+}
+
+#[tokio::test]
+async fn an_operation_is_resolved_right_after_opening() {
+    for _ in 0..20 {
+        let (place, bank, forever, id) = parked(Plan::Silent).await;
+        drop(forever);
+        let forever = place.builder(&bank).fiber::<order>().open().await.unwrap();
+        forever.resolve_op(&id, Resolution::Completed(json!(7))).await.unwrap();
+        assert_eq!(soon(forever.handle::<order>(ID).wait()).await.unwrap(), 7);
+    }
 }
 
 #[tokio::test]

@@ -35,6 +35,8 @@ pub(crate) enum Plan {
     Lost,
     /// The charge is made, but the answer never comes.
     Silent,
+    /// The charge is made, and the client hears that the connection is gone.
+    Broken,
     /// It says no.
     Declined,
     /// It cannot be reached, and the client hears of it.
@@ -65,6 +67,7 @@ impl Bank {
         self.0.calls.send_modify(|n| *n += 1);
         match plan {
             Some(Plan::Lost | Plan::Silent) => std::future::pending().await,
+            Some(Plan::Broken) => anyhow::bail!("the connection broke"),
             Some(Plan::Declined) => anyhow::bail!("card declined"),
             Some(Plan::Down) => anyhow::bail!("no route to the bank"),
             None | Some(Plan::Answers) => Ok(self.receipt(id).unwrap()),

@@ -302,3 +302,58 @@ async fn two(bank: Res<Bank>) -> anyhow::Result<()> {
     step!("second", effect, |op| bank.charge(op.id(), 2).await?);
     Ok(())
 }
+
+macro_rules! unsure {
+    ($name:ident, $bank:ident, $policy:expr) => {
+        #[fiber]
+        async fn $name($bank: Res<Bank>) -> anyhow::Result<u64> {
+            let retry = Retry::times(1).backoff(Backoff::none());
+            Ok(step!("charge", effect, retry = retry, on_unknown = $policy, |op| {
+                $bank.charge(op.id(), 100).await.map_err(|e| if e.to_string().contains("broke") { op.unknown(e) } else { e })?
+            }))
+        }
+    };
+}
+
+unsure!(parks_unsure, bank, OnUnknown::Park);
+unsure!(retries_unsure, bank, OnUnknown::Retry);
+unsure!(asks_unsure, bank, OnUnknown::check(async |op| bank.find(op.id())));
+unsure!(fails_unsure, bank, OnUnknown::Fail);
+
+async fn unsure<F: forever::Fiber<Output = u64>>(call: F, plans: &[Plan]) -> (Result<u64, (FiberErrorKind, String)>, Bank, Vec<String>) {
+    let (place, bank) = (Place::new(), Bank::default());
+    bank.plan(plans.iter().cloned());
+    let forever = place.builder(&bank).fiber::<F>().open().await.unwrap();
+    let ended = soon(forever.spawn(call).id(ID).await.unwrap().wait()).await.map_err(|e| (e.kind(), e.reason().to_owned()));
+    let words = words(&forever.ops(ID).await.unwrap());
+    (ended, bank, words)
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_know_says_so_and_the_policy_decides() {
+    let started = vec!["charge started".to_owned()];
+    let why = "verify before retrying: step `charge` does not know what it has done: the connection broke";
+    let (ended, bank, ledger) = unsure(parks_unsure(), &[Plan::Broken]).await;
+    let (kind, text) = ended.unwrap_err();
+    assert_eq!((kind, bank.calls(), &ledger), (FiberErrorKind::Parked, 1, &started));
+    assert!(text.ends_with(why), "{text}");
+
+    let (ended, bank, ledger) = unsure(fails_unsure(), &[Plan::Broken]).await;
+    let (kind, text) = ended.unwrap_err();
+    assert_eq!((kind, bank.calls(), &ledger), (FiberErrorKind::Failed, 1, &started));
+    assert!(text.ends_with(why), "{text}");
+
+    let (ended, bank, _) = unsure(asks_unsure(), &[Plan::Broken]).await;
+    assert_eq!((ended, bank.calls(), bank.asked()), (Ok(1000), 1, 1));
+
+    let (ended, bank, _) = unsure(retries_unsure(), &[Plan::Broken]).await;
+    assert_eq!((ended, bank.calls(), bank.charges().len()), (Ok(1000), 2, 1));
+    let (ended, bank, ledger) = unsure(retries_unsure(), &[Plan::Broken, Plan::Broken]).await;
+    assert_eq!((ended.unwrap_err(), bank.calls()), ((FiberErrorKind::Failed, "the connection broke".to_owned()), 2));
+    assert_eq!(ledger, ["charge failed the connection broke"]);
+
+    // Any other error is an answer.
+    let (ended, bank, ledger) = unsure(parks_unsure(), &[Plan::Declined, Plan::Declined]).await;
+    assert_eq!((ended.unwrap_err().0, bank.calls()), (FiberErrorKind::Failed, 2));
+    assert_eq!(ledger, ["charge failed card declined"]);
+}

@@ -226,10 +226,16 @@ pub(crate) async fn delete(core: &Arc<Core>, filter: FiberFilter) -> Result<u64>
     }
 }
 
+/// Why a fiber cannot be begun anew.
+pub(crate) fn in_doubt(op: &str) -> String {
+    format!("operation `{op}` may have executed, and would be repeated under another id; resolve it first")
+}
+
 fn answer<T>(asked: Asked<T>, id: &str, what: &str) -> Result<T> {
     match asked {
         Asked::Done(done) => Ok(done),
         Asked::Unknown => Err(Error::new(ErrorKind::NotFound, format!("failed to {what} fiber `{id}`: there is no such fiber"))),
         Asked::Not(state) => Err(Error::new(ErrorKind::Conflict, format!("failed to {what} fiber `{id}`: it is {state}"))),
+        Asked::InDoubt(op) => Err(Error::new(ErrorKind::Conflict, format!("failed to {what} fiber `{id}`: {}", in_doubt(&op)))),
     }
 }

@@ -13,7 +13,7 @@ pub(crate) mod iter;
 pub(crate) mod keeps_order;
 mod kinds;
 pub(crate) mod layout;
-mod live;
+pub(crate) mod live;
 pub(crate) mod log;
 pub(crate) mod machine;
 pub(crate) mod managed;

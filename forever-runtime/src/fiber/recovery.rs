@@ -13,6 +13,7 @@ use super::core::{Core, race};
 use super::events::EventKind;
 use super::frame::{BoxFuture, Run, Sink};
 use super::live::Alive;
+use super::managed::in_doubt;
 use super::op::ledger::{Ledger, Left, StoredLedger};
 use super::owner::{AgentId, RecoveredFiber, Recovery};
 use super::runner::{self, FiberTask, MAX_RECOVERIES, Turn};
@@ -272,7 +273,12 @@ async fn apply(core: &Arc<Core>, agent: &AgentId, fiber: &Unfinished, recovered:
             aside(core, fiber, Aside::Interrupted("it is to be restarted".into())).await;
             match core.store.again(fiber.id.clone(), Again::FromStart, core.now_ms()).await {
                 Ok(Asked::Done(fiber)) => start(core, &fiber),
-                Ok(_) => {}
+                Ok(Asked::InDoubt(op)) => {
+                    let why = format!("it is to be restarted, but {}", in_doubt(&op));
+                    warn!(fiber.id = %fiber.id, agent = %agent, "{why}");
+                    aside(core, fiber, Aside::Interrupted(why)).await;
+                }
+                Ok(Asked::Unknown | Asked::Not(_)) => {}
                 Err(error) => warn!(fiber.id = %fiber.id, error = %chain(&error), "an interrupted fiber could not be restarted"),
             }
         }

@@ -259,6 +259,8 @@ pub(crate) enum Asked<T> {
     Unknown,
     /// The fiber stands where this cannot be asked of it.
     Not(FiberState),
+    /// An operation of the fiber, by id, may have been carried out, and this would make it unknown to whoever comes after.
+    InDoubt(String),
 }
 
 /// How a fiber that stopped is made to run again.
@@ -370,7 +372,7 @@ pub(crate) trait Store: AgentStore + OpStore + Send + Sync + fmt::Debug {
     /// Tells a fiber and all fibers below it to end: those that do not run have ended when this is ready.
     fn cancel(&self, id: String, reason: String, now_ms: i64) -> BoxFuture<'_, Result<Asked<Cancelled>>>;
 
-    /// Makes a fiber that stopped pending again.
+    /// Makes a fiber that stopped pending again; from its start only if no operation of it is in doubt.
     fn again(&self, id: String, again: Again, now_ms: i64) -> BoxFuture<'_, Result<Asked<Unfinished>>>;
 
     /// Takes a fiber out of the running ones without ending it.

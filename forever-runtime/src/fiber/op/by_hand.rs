@@ -132,6 +132,8 @@ where
                 run.sink.ledger().save(ended).await?;
                 Ok(value)
             }
+            // It stays as it is stored: begun, and not known to have ended.
+            Err(error) if op.take_unknown() => Err(error),
             Err(error) => {
                 let record = op.record();
                 let failed = record.failed.saturating_add(1);

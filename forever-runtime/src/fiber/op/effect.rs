@@ -33,19 +33,17 @@ type Make<E> = fn(Error) -> E;
 pub struct Effect<E> {
     attempts: Attempts<E>,
     /// What the operation's last record says of the world.
-    standing: Standing,
+    standing: Standing<E>,
     limit: Option<(Duration, Make<E>)>,
     make: Option<Make<E>>,
     function: &'static str,
 }
 
-enum Standing {
+enum Standing<E> {
     /// It is known not to be carried out: it can begin.
     New,
-    /// It may be carried out; why that is not known.
-    Unknown(String),
-    /// An attempt took longer than the timeout.
-    TimedOut(Duration),
+    /// It may be carried out; why that is not known, and the error of an attempt of this run.
+    Unknown(String, Option<E>),
     /// It is stored as started, and is known not to be carried out.
     Ready,
     /// How it ended is stored.
@@ -92,7 +90,7 @@ impl Frame {
             Err(why) => run.halt(Stopped::Parked(why)).await,
         };
         let standing = match record.state {
-            OpState::Started if doubtful => Standing::Unknown("was interrupted".to_owned()),
+            OpState::Started if doubtful => Standing::Unknown("was interrupted".to_owned(), None),
             // Said by a person, or stored without a checkpoint behind it because the fiber failed there.
             OpState::Completed if doubtful => Standing::Ended,
             OpState::Failed if doubtful && record.resolved => Standing::Ended,
@@ -121,25 +119,21 @@ impl<E> Effect<E> {
     /// How the step goes on; never ready if the fiber is parked or interrupted for it.
     pub async fn next<T: Saved>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>) -> Next<T, E>
     where
-        E: Failure,
+        E: Failure + fmt::Display,
     {
-        let why = match std::mem::replace(&mut self.standing, Standing::Ready) {
+        let (why, error) = match std::mem::replace(&mut self.standing, Standing::Ready) {
             Standing::Ready => return Next::Run,
             Standing::New => {
                 self.start().await;
                 return Next::Run;
             }
             Standing::Ended => return self.ended().await,
-            Standing::Unknown(why) => why,
-            Standing::TimedOut(limit) => {
-                self.standing = Standing::TimedOut(limit);
-                format!("took longer than {limit:?}")
-            }
+            Standing::Unknown(why, error) => (why, error),
         };
         let record = self.op().record();
         self.run_of().sink.gives(self.function, self.op().step(), is_a::<T>);
         match &mut on_unknown.0 {
-            Policy::Retry => self.again().await,
+            Policy::Retry => self.again(error).await,
             Policy::Park => self.park(may_have_executed(&record, &why)).await,
             Policy::Fail(make) => {
                 // Should the program come here once more, it is as unknown as before.
@@ -154,7 +148,7 @@ impl<E> Effect<E> {
                         Ok(()) => Next::Value(value),
                         Err(why) => run.halt(Stopped::Failed(why)).await,
                     },
-                    Some(Ok(None)) => self.again().await,
+                    Some(Ok(None)) => self.again(error).await,
                     Some(Err(error)) => {
                         let error = crate::error::chain(&*error.into());
                         self.park(may_have_executed(&record, &format!("{why}, and its check failed: {error}"))).await
@@ -172,12 +166,14 @@ impl<E> Effect<E> {
     {
         let result = match self.limit {
             None => body.await,
-            Some((limit, _)) => {
+            Some((limit, make)) => {
                 let over = self.run_of().sink.sleep(limit);
                 match race(body, over).await {
                     Some(result) => result,
                     None => {
-                        self.standing = Standing::TimedOut(limit);
+                        let why = format!("took longer than {limit:?}");
+                        let error = make(Error::new(ErrorKind::Timeout, format!("step `{}` {why}", self.op().step())));
+                        self.standing = Standing::Unknown(why, Some(error));
                         return Attempt::Again;
                     }
                 }
@@ -188,27 +184,32 @@ impl<E> Effect<E> {
                 Ok(()) => Attempt::Done(value),
                 Err(why) => self.run_of().halt(Stopped::Failed(why)).await,
             },
-            Err(error) => match self.attempts.failed_attempt(error).await {
-                None => Attempt::Again,
-                Some(error) => {
-                    self.settle(OpState::Failed, format!("{error:#}"));
-                    Attempt::Failed(error)
-                }
-            },
+            Err(error) if self.op().take_unknown() => {
+                self.standing = Standing::Unknown(format!("does not know what it has done: {error:#}"), Some(error));
+                Attempt::Again
+            }
+            Err(error) => self.failed(error).await.map_or(Attempt::Again, Attempt::Failed),
         }
     }
 
-    /// It was not carried out, or whoever carries it out knows its id.
-    async fn again<T>(&mut self) -> Next<T, E> {
-        let (Standing::TimedOut(limit), Some((_, make))) = (&self.standing, self.limit) else { return Next::Run };
-        let message = format!("step `{}` took longer than {limit:?}", self.op().step());
-        self.standing = Standing::Ready;
-        match self.attempts.failed_attempt(make(Error::new(ErrorKind::Timeout, &*message))).await {
+    /// Waits for the next attempt, or gives the error back if there is to be none.
+    async fn failed(&mut self, error: E) -> Option<E>
+    where
+        E: fmt::Display,
+    {
+        let error = self.attempts.failed_attempt(error).await?;
+        self.settle(OpState::Failed, format!("{error:#}"));
+        Some(error)
+    }
+
+    /// It was not carried out, or whoever carries it out knows its id: an attempt of this run has failed, one of an earlier run is made again.
+    async fn again<T>(&mut self, error: Option<E>) -> Next<T, E>
+    where
+        E: fmt::Display,
+    {
+        match error {
             None => Next::Run,
-            Some(error) => {
-                self.settle(OpState::Failed, message);
-                Next::Error(error)
-            }
+            Some(error) => self.failed(error).await.map_or(Next::Run, Next::Error),
         }
     }
 

@@ -14,7 +14,7 @@ pub(crate) mod resolve;
 pub(crate) mod unknown;
 
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
@@ -59,6 +59,8 @@ struct Shared {
     step: &'static str,
     /// What the store knows, or knows as soon as a write that is under way is done.
     record: Mutex<OpRecord>,
+    /// Whether the body has said that it does not know what it has done.
+    unknown: AtomicBool,
     /// Held while a record is written, so that records arrive in the order of the calls.
     writing: tokio::sync::Mutex<()>,
 }
@@ -68,7 +70,10 @@ impl Op {
     fn of(run: Arc<Run>, step: &'static str, record: OpRecord) -> Op {
         let attempt = record.failed.saturating_add(1);
         let (id, record) = (record.id.clone(), Mutex::new(record));
-        Op { shared: Arc::new(Shared { run, id, step, record, writing: tokio::sync::Mutex::default() }), attempt }
+        Op {
+            shared: Arc::new(Shared { run, id, step, record, unknown: AtomicBool::new(false), writing: tokio::sync::Mutex::default() }),
+            attempt,
+        }
     }
 
     /// The same for every run of this step at this place of this fiber, and for no other: 32 hexadecimal digits.
@@ -113,6 +118,25 @@ impl Op {
         exact::from_str(&text)
             .map(Some)
             .map_err(|why| Error::new(ErrorKind::Value, format!("stash of {} {}", self.shared.name(), unreadable::<V>(why))))
+    }
+
+    /// Says that `error` leaves it open whether the effect was carried out, and gives it back: a connection that broke after the request was
+    /// sent, an answer that cannot be read.
+    ///
+    /// An error through `?` counts as an answer, that the effect was not carried out. With this one, what happens next is up to
+    /// [`OnUnknown`](crate::OnUnknown), as after a crash; in a step that is no effect it is an error like any other.
+    ///
+    /// ```ignore
+    /// step!("charge", effect, |op| bank.charge(op.id()).await.map_err(|e| if e.is_timeout() { op.unknown(e) } else { e })?)
+    /// ```
+    pub fn unknown<E>(&self, error: E) -> E {
+        self.shared.unknown.store(true, Ordering::Relaxed);
+        error
+    }
+
+    /// Whether the body has said so since this was last asked.
+    fn take_unknown(&self) -> bool {
+        self.shared.unknown.swap(false, Ordering::Relaxed)
     }
 
     /// Ready when the fiber is asked to stop, because it is cancelled or because the runtime closes.
@@ -239,7 +263,6 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::sync::atomic::AtomicBool;
     use std::time::Duration;
 
     use super::super::frame::{BoxFuture, Checkpoint, Sink};

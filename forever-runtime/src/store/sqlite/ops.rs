@@ -163,6 +163,13 @@ pub(super) fn settle(conn: &Connection, seq: Seq, settled: &[SettledOp], now_ms:
     Ok(())
 }
 
+/// An operation of a fiber of which nobody knows whether it was carried out.
+pub(super) fn in_doubt(conn: &Connection, seq: Seq) -> rusqlite::Result<Option<String>> {
+    conn.prepare_cached("SELECT id FROM ops WHERE fiber = ?1 AND kind IN ('effect', 'op') AND state = 'started' LIMIT 1")?
+        .query_row([seq], |r| r.get(0))
+        .optional()
+}
+
 /// What is kept from checkpoint `number` to the next one goes.
 pub(super) fn forget_temporary(conn: &Connection, seq: Seq, number: u64) -> rusqlite::Result<()> {
     conn.prepare_cached("DELETE FROM ops WHERE fiber = ?1 AND number = ?2 AND kind IN ('step', 'transaction')")?

@@ -440,6 +440,11 @@ pub(super) fn again(conn: &Connection, id: &str, how: Again, now_ms: i64) -> rus
         return Ok(Asked::Not(row.state));
     }
     let seq = row.seq;
+    if how == Again::FromStart
+        && let Some(op) = ops::in_doubt(conn, seq)?
+    {
+        return Ok(Asked::InDoubt(op));
+    }
     if how == Again::FromStart {
         ops::forget_temporary(conn, seq, row.checkpoints)?;
         // The counts go on, so that the operations of the new life are other ones.
