@@ -10,7 +10,7 @@ use crate::plan::Storage;
 use crate::tree::{Bind, CutId, Stmt};
 
 /// An `Option` of a value of the user's.
-fn optional(value: &Option<Expr>) -> TokenStream {
+fn optional(value: Option<&Expr>) -> TokenStream {
     match value {
         Some(value) => emit!(::core::option::Option::Some(#value)),
         None => emit!(::core::option::Option::None),
@@ -67,7 +67,7 @@ impl Emit<'_> {
                 Some(op) => emit!({ let #op = &#fiber.op(#number); #body }),
             };
         }
-        let (retry, timeout) = (optional(&step.retry), optional(&step.timeout));
+        let (retry, timeout) = (optional(step.retry.as_ref()), optional(step.timeout.as_ref()));
         let op = step.op.as_ref().map(|op| emit!(let #op = op;));
         let run = if step.timeout.is_some() { emit!(run_within) } else { emit!(run) };
         emit!({
@@ -87,7 +87,7 @@ impl Emit<'_> {
     /// A step that is stored as started before its body, and perhaps has a value already.
     fn effect_body(&self, cut: CutId, step: &Step, effect: &Effect) -> TokenStream {
         let (fiber, private, error, number) = (&self.fiber, self.cx.private, self.cx.error, number(cut));
-        let (body, retry) = (&step.body, optional(&step.retry));
+        let (body, retry) = (&step.body, optional(step.retry.as_ref()));
         let key = match &effect.key {
             Some(key) => emit!(::core::option::Option::Some(#private::key(&(#key)))),
             None => emit!(::core::option::Option::None),

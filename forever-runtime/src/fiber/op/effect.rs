@@ -168,15 +168,13 @@ impl<E> Effect<E> {
             None => body.await,
             Some((limit, make)) => {
                 let over = self.run_of().sink.sleep(limit);
-                match race(body, over).await {
-                    Some(result) => result,
-                    None => {
-                        let why = format!("took longer than {limit:?}");
-                        let error = make(Error::new(ErrorKind::Timeout, format!("step `{}` {why}", self.op().step())));
-                        self.standing = Standing::Unknown(why, Some(error));
-                        return Attempt::Again;
-                    }
-                }
+                let Some(result) = race(body, over).await else {
+                    let why = format!("took longer than {limit:?}");
+                    let error = make(Error::new(ErrorKind::Timeout, format!("step `{}` {why}", self.op().step())));
+                    self.standing = Standing::Unknown(why, Some(error));
+                    return Attempt::Again;
+                };
+                result
             }
         };
         match result {
@@ -247,7 +245,7 @@ impl<E> Effect<E> {
         let run = self.run_of();
         if run.sink.is_told_to_stop() {
             // Better not begun than interrupted.
-            run.halt(Stopped::Interrupted(Error::closed())).await
+            run.halt::<()>(Stopped::Interrupted(Error::closed())).await;
         }
         self.op().shared.write(|op| (op.state, op.outcome, op.resolved) = (OpState::Started, None, false)).await;
     }

@@ -222,7 +222,7 @@ impl Shared {
         let saved = self.run.sink.ledger().save(record).await;
         drop(turn);
         if let Err(error) = saved {
-            interrupt(&self.run, error).await
+            interrupt::<()>(&self.run, error).await;
         }
     }
 
@@ -234,7 +234,7 @@ impl Shared {
         let saved = self.run.sink.ledger().append(record, items).await;
         drop(turn);
         if let Err(error) = saved {
-            interrupt(&self.run, error).await
+            interrupt::<()>(&self.run, error).await;
         }
         self.run.sink.progressed();
     }
