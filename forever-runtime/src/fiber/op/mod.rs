@@ -11,6 +11,7 @@ pub(crate) mod log;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod memory;
 pub(crate) mod resolve;
+pub(crate) mod transaction;
 pub(crate) mod unknown;
 
 use std::fmt;
@@ -130,6 +131,11 @@ impl Op {
     /// The op of the attempt that comes now.
     pub(crate) fn current(&self) -> Op {
         Op { shared: Arc::clone(&self.shared), attempt: self.failed().saturating_add(1) }
+    }
+
+    /// An attempt begins.
+    pub(crate) fn begin_attempt(&self) {
+        self.shared.run.whereabouts.attempt();
     }
 
     /// How many attempts have failed.
