@@ -180,11 +180,7 @@ async fn read<T: Value, E: From<Error>>(run: &Run, text: &str) -> Result<T, E> {
         Ok(value) => Ok(value),
         Err(why) => {
             let why = format!("the stored result of a transaction {}", unreadable::<T>(why));
-            if run.sink.resumes() {
-                run.halt(Stopped::Parked(why)).await
-            } else {
-                Err(Error::new(ErrorKind::Value, why).into())
-            }
+            if run.sink.resumes() { run.halt(Stopped::Parked(why)).await } else { Err(Error::new(ErrorKind::Value, why).into()) }
         }
     }
 }
@@ -339,14 +335,13 @@ impl Whereabouts {
         let mut stand = self.stand();
         let (entered, branch) = (stand.entered, stand.branch);
         let of = branch.map_or_else(String::new, |n| n.to_string());
-        let which = match &key {
-            // A key says by itself which one is meant, also when the step is entered anew.
-            Some(key) => format!("key {of} {key}"),
-            None => {
-                let made = stand.made.entry(branch).or_default();
-                *made += 1;
-                format!("number {entered} {of} {made}")
-            }
+        let which = if let Some(key) = &key {
+            // It says by itself which one is meant, also when the step is entered anew.
+            format!("key {of} {key}")
+        } else {
+            let made = stand.made.entry(branch).or_default();
+            *made += 1;
+            format!("number {entered} {of} {made}")
         };
         let (function, step, was) = match stand.step {
             Some((function, cut)) => (function, cut.name, cut.was),

@@ -8,7 +8,7 @@ pub(crate) const APPLICATION_ID: i32 = 0x4672_7672;
 const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
 
 /// Our tables and views, and the indexes with names.
-pub(super) const NAMES: [&str; 28] = [
+pub(super) const NAMES: [&str; 27] = [
     "agents",
     "agents_awake",
     "arrived",
@@ -36,7 +36,6 @@ pub(super) const NAMES: [&str; 28] = [
     "user_migrations",
     "waits",
     "waits_due",
-    "sqlite_sequence",
 ];
 
 /// The version that this code reads and writes.
@@ -66,7 +65,7 @@ mod tests {
         let mut conn = Connection::open_in_memory().unwrap();
         migrate(&mut conn, 0).unwrap();
         let mut there: Vec<String> = conn
-            .prepare("SELECT name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_autoindex_%'")
+            .prepare("SELECT name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'")
             .and_then(|mut s| s.query_map((), |r| r.get(0))?.collect())
             .unwrap();
         let mut ours = NAMES.to_vec();

@@ -122,7 +122,10 @@ fn carried_out(conn: &Connection, seq: Seq, id: &str) -> rusqlite::Result<Option
 
 /// `INSERT OR ROLLBACK` and its like end the transaction in which they stand.
 fn rolled_back() -> rusqlite::Error {
-    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_ABORT_ROLLBACK), Some("the transaction was rolled back by its own SQL".into()))
+    rusqlite::Error::SqliteFailure(
+        ffi::Error::new(ffi::SQLITE_ABORT_ROLLBACK),
+        Some("the transaction was rolled back by its own SQL".into()),
+    )
 }
 
 fn execute(conn: &Connection, sql: &str) -> rusqlite::Result<()> {
@@ -244,6 +247,8 @@ fn is_ours(name: &str) -> bool {
     schema::NAMES.iter().any(|ours| ours.eq_ignore_ascii_case(name))
 }
 
+const ENDS: &str = "it is begun and ended from outside, and cannot be nested";
+
 /// What is forbidden of an action, as the end of a sentence.
 fn forbidden(about: &AuthContext<'_>) -> Option<String> {
     use AuthAction as A;
@@ -252,7 +257,6 @@ fn forbidden(about: &AuthContext<'_>) -> Option<String> {
         is_ours(name).then(|| format!("`{what} {name}`{by} is not allowed: `{name}` is Forever's"))
     };
     let never = |what: String, why: &str| Some(format!("`{what}` is not allowed: {why}"));
-    const ENDS: &str = "it is begun and ended from outside, and cannot be nested";
     match about.action {
         A::Transaction { operation } => match operation {
             TransactionOperation::Begin => never("BEGIN".into(), ENDS),
