@@ -35,8 +35,7 @@ pub use fiber::spawn::Spawn;
 pub use fiber::{Backoff, Drift, Fiber, FiberContext, KeepsOrder, Layout, Op, Problem, Res, Retry, Snapshot, layout};
 pub use forever::{Builder, Close, Forever};
 pub use store::sqlite::Durability;
-pub use store::sqlite::user::Tx;
-pub use store::{FiberState, OpState};
+pub use store::{FiberState, OpState, Tx};
 
 /// The `rusqlite` of [`Tx`]: use it in place of a dependency of your own, so that the two are one version. A new version of it is a breaking
 /// change of this library.

@@ -330,6 +330,12 @@ async fn those_that_go_wrong_hurt_nobody_who_shares_their_commit() {
         let done = forever.transaction(work);
         Box::pin(async { done.await.map_err(|error| error.to_string()) })
     };
+    // Holds the writer until all the others wait for the next commit.
+    let holds = |opened: mpsc::Receiver<()>| -> BoxFuture<'_, Result<i64, String>> {
+        let mut opened = Some(opened);
+        let done = forever.transaction(move |_| opened.take().map_or(Ok(0), |opened| opened.recv().map(|()| 0).map_err(BoxError::from)));
+        Box::pin(async { done.await.map_err(|error| error.to_string()) })
+    };
     let bad = |sql: &'static str, swallow: bool| -> BoxFuture<'_, Result<i64, String>> {
         let done = forever.transaction(move |tx| {
             insert(tx, "before it went wrong")?;
@@ -338,12 +344,9 @@ async fn those_that_go_wrong_hurt_nobody_who_shares_their_commit() {
         });
         Box::pin(async { done.await.map_err(|error: anyhow::Error| error.to_string()) })
     };
-    let first = forever.transaction(move |_| {
-        // Until all the others wait for the next commit.
-        opened.recv().map(|()| 0_i64).map_err(BoxError::from)
-    });
+    let first = holds(opened);
     let all = join_all([
-        Box::pin(async { first.await.map_err(|error| error.to_string()) }) as BoxFuture<'_, _>,
+        first,
         good("one"),
         bad("INSERT INTO entries (what) VALUES ('bad')", false),
         good("two"),
@@ -361,9 +364,9 @@ async fn those_that_go_wrong_hurt_nobody_who_shares_their_commit() {
 
     // These cost the others their commit, and only that: each is run again by itself.
     let (open, opened) = mpsc::channel::<()>();
-    let first = forever.transaction(move |_| opened.recv().map(|()| 0_i64).map_err(BoxError::from));
+    let first = holds(opened);
     let all = join_all([
-        Box::pin(async { first.await.map_err(|error| error.to_string()) }) as BoxFuture<'_, _>,
+        first,
         good("four"),
         bad("INSERT INTO notes VALUES (77)", false),
         good("five"),

@@ -24,8 +24,7 @@ use crate::fiber::op::transaction;
 use crate::fiber::owner::{AgentId, Recovery};
 use crate::fiber::spawn::{self, Spawn};
 use crate::fiber::{Failure, Fiber, FiberContext, Value};
-use crate::store::sqlite::user::Tx;
-use crate::store::{Again, Find};
+use crate::store::{Again, Find, Tx};
 
 /// How long [`Forever::close`] lets steps in flight go on.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(10);

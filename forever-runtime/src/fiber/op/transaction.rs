@@ -24,8 +24,7 @@ use crate::fiber::machine::Cut;
 use crate::fiber::registry::guarded;
 use crate::fiber::saved::{Saved, unreadable};
 use crate::fiber::{FiberContext, Value};
-use crate::store::sqlite::user::Tx;
-use crate::store::{OpRecord, OpState, Transacted, Work};
+use crate::store::{OpRecord, OpState, Transacted, Tx, Work};
 
 /// A transaction about to be carried out; made by [`FiberContext::transaction`]. `.await` carries it out, or gives what it gave before.
 #[must_use = "a transaction is carried out when this is awaited"]
