@@ -207,6 +207,41 @@ async fn an_error_that_is_handled_ends_the_work_of_its_item_only() {
     assert_eq!(entries(&place), ["item 0", "item 0 went wrong", "item 1"]);
 }
 
+#[fiber]
+async fn shaky_first(ctx: &FiberContext, shaky: Res<Shaky>) -> anyhow::Result<i64> {
+    let n = step!({
+        shaky.call()?;
+        note(ctx, "by the callee").await?
+    });
+    Ok(n)
+}
+
+#[fiber]
+async fn handles(ctx: &FiberContext, _shaky: Res<Shaky>) -> anyhow::Result<i64> {
+    let done = call!(shaky_first());
+    if done.is_err() {
+        note(ctx, "by the handler").await?;
+    }
+    Ok(done.unwrap_or(0))
+}
+
+#[tokio::test]
+async fn what_the_handler_of_an_error_did_is_not_taken_for_what_the_callee_does() {
+    let (place, shaky, fuse) = (Place::new(), Shaky::default(), Fuse::after(OPENING + 2));
+    let open = || builder(&place).resource(shaky.clone()).fiber::<handles>();
+    let forever = open().fuse(fuse.clone()).open().await.unwrap();
+    forever.spawn(handles()).id(ID).await.unwrap();
+    soon(fuse.blown()).await;
+    drop(forever);
+    assert_eq!(entries(&place), ["by the handler"]);
+
+    // Now there is no error to handle.
+    let forever = open().open().await.unwrap();
+    assert_eq!(soon(forever.handle::<handles>(ID).wait()).await.unwrap(), 2);
+    assert_eq!(entries(&place), ["by the callee", "by the handler"]);
+    forever.close().await.unwrap();
+}
+
 /// Runs the first attempt until its time is over, with its transaction in the writer's hands.
 #[fiber]
 async fn hasty(ctx: &FiberContext, gate: Res<Gate>) -> anyhow::Result<i64> {
@@ -362,30 +397,26 @@ async fn those_that_go_wrong_hurt_nobody_who_shares_their_commit() {
     assert_eq!(entries(&place), ["one", "three", "two"]);
     assert_eq!(runs.load(SeqCst), 3, "nobody had to run again for another's error");
 
-    // These cost the others their commit, and only that: each is run again by itself.
+    // A constraint that is looked at in the end costs the others their commit, and only that: each is run again by itself.
     let (open, opened) = mpsc::channel::<()>();
-    let first = holds(opened);
-    let all = join_all([
-        first,
-        good("four"),
-        bad("INSERT INTO notes VALUES (77)", false),
-        good("five"),
-        bad("INSERT OR ROLLBACK INTO entries (what) VALUES ('bad')", true),
-        bad("INSERT OR ROLLBACK INTO entries (what) VALUES ('bad')", false),
-        good("six"),
-        Box::pin(async {
-            open.send(()).unwrap();
-            Ok(0)
-        }),
-    ]);
-    let came = soon(all).await;
-    assert_eq!(came.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, true, false, true, false, false, true, true], "{came:?}");
-    assert_eq!(entries(&place), ["five", "four", "one", "six", "three", "two"]);
-    assert_eq!(
-        came[2].as_ref().unwrap_err(),
-        "a transaction was taken back: it was rolled back by its own SQL, or left a constraint violated"
-    );
-    assert!(came[5].as_ref().unwrap_err().contains("CHECK constraint failed"), "{came:?}");
+    let opens = Box::pin(async { open.send(()).map(|()| 0).map_err(|error| error.to_string()) });
+    let all = [holds(opened), good("four"), bad("INSERT INTO notes VALUES (77)", false), good("five"), opens];
+    let came = soon(join_all(all)).await;
+    assert_eq!(came.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, true, false, true, true], "{came:?}");
+    assert_eq!(entries(&place), ["five", "four", "one", "three", "two"]);
+    let why = "a transaction was taken back: it was rolled back by its own SQL, or left a constraint violated";
+    assert_eq!(came[2].as_ref().unwrap_err(), why);
+
+    // And so does one that rolls everything back by itself, whether it says so or not.
+    let (open, opened) = mpsc::channel::<()>();
+    let opens = Box::pin(async { open.send(()).map(|()| 0).map_err(|error| error.to_string()) });
+    let rolls_back = "INSERT OR ROLLBACK INTO entries (what) VALUES ('bad')";
+    let all = [holds(opened), good("six"), bad(rolls_back, true), bad(rolls_back, false), good("seven"), opens];
+    let came = soon(join_all(all)).await;
+    assert_eq!(came.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, true, false, false, true, true], "{came:?}");
+    assert_eq!(entries(&place), ["five", "four", "one", "seven", "six", "three", "two"]);
+    assert_eq!(came[2].as_ref().unwrap_err(), why);
+    assert!(came[3].as_ref().unwrap_err().contains("CHECK constraint failed"), "{came:?}");
 }
 
 #[tokio::test]
