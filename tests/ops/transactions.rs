@@ -242,6 +242,17 @@ async fn what_the_handler_of_an_error_did_is_not_taken_for_what_the_callee_does(
     forever.close().await.unwrap();
 }
 
+#[tokio::test]
+async fn a_failed_fiber_that_is_resumed_does_not_do_it_again() {
+    let place = Place::new();
+    let forever = builder(&place).resource(Shaky::default()).fiber::<risky>().open().await.unwrap();
+    let handle = forever.spawn(risky(7)).id(ID).await.unwrap();
+    assert_eq!(soon(handle.wait()).await.unwrap_err().kind(), FiberErrorKind::Failed);
+    forever.resume(ID).await.unwrap();
+    assert_eq!(soon(forever.handle::<risky>(ID).wait()).await.unwrap(), 1);
+    assert_eq!(entries(&place), ["item 7"]);
+}
+
 /// Runs the first attempt until its time is over, with its transaction in the writer's hands.
 #[fiber]
 async fn hasty(ctx: &FiberContext, gate: Res<Gate>) -> anyhow::Result<i64> {

@@ -73,10 +73,11 @@ impl FiberContext {
     /// ends. The tables are made by [`Builder::migration`](crate::Builder::migration).
     ///
     /// # Errors
-    /// The closure's, unchanged. Those of the library, made into an `E`: of kind [`Setup`](ErrorKind::Setup) when the closure did what it
-    /// must not, or there is no database (on a `testing::Stage`); of kind [`Value`](ErrorKind::Value) when the key or the result cannot be saved,
-    /// or a deferred constraint is violated at the end. When the store fails, a `#[fiber]` function is interrupted, and a closure fiber has
-    /// the error, of kind [`Store`](ErrorKind::Store) or [`Closed`](ErrorKind::Closed).
+    /// The closure's, unchanged; what SQLite tells it, a full disk too, is the closure's to hand on. Those of the library, made into an `E`: of
+    /// kind [`Setup`](ErrorKind::Setup) when the closure did what it must not, or there is no database (on a `testing::Stage`); of kind
+    /// [`Value`](ErrorKind::Value) when the key or the result cannot be saved, or a deferred constraint is violated at the end. When the store
+    /// fails, a `#[fiber]` function is interrupted, and a closure fiber has the error, of kind [`Store`](ErrorKind::Store) or
+    /// [`Closed`](ErrorKind::Closed).
     ///
     /// A `#[fiber]` function whose code has changed, so that the stored result is of another type now, is parked.
     ///
