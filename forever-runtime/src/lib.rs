@@ -27,6 +27,7 @@ pub use fiber::managed::{Cursor, FiberFilter, Fibers, Page};
 pub use fiber::op::by_hand::OpCall;
 pub use fiber::op::log::OpLog;
 pub use fiber::op::resolve::{OpStatus, Resolution};
+pub use fiber::op::transaction::TransactionCall;
 pub use fiber::op::unknown::{Answer, OnUnknown};
 pub use fiber::owner::{EndedFiber, RecoveredFiber, Recovery};
 pub use fiber::retention::Retention;
@@ -34,7 +35,12 @@ pub use fiber::spawn::Spawn;
 pub use fiber::{Backoff, Drift, Fiber, FiberContext, KeepsOrder, Layout, Op, Problem, Res, Retry, Snapshot, layout};
 pub use forever::{Builder, Close, Forever};
 pub use store::sqlite::Durability;
-pub use store::{FiberState, OpState};
+pub use store::{FiberState, OpState, Tx};
+
+/// The `rusqlite` of [`Tx`]: use it in place of a dependency of your own, so that the two are one version. A new version of it is a breaking
+/// change of this library.
+#[doc(no_inline)]
+pub use rusqlite;
 
 #[doc(hidden)]
 pub use ide::{__forever_ide_call, __forever_ide_recv, __forever_ide_spawn, __forever_ide_wait, __forever_ide_wait_all};

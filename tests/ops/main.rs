@@ -6,6 +6,8 @@ mod crash;
 mod examples;
 mod idempotency;
 mod logs;
+mod migrations;
 mod resolving;
 mod support;
+mod transactions;
 mod unknown;

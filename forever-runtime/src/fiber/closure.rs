@@ -295,6 +295,10 @@ impl Sink for ClosureSink {
         &self.ledger
     }
 
+    fn resumes(&self) -> bool {
+        false
+    }
+
     fn is_told_to_stop(&self) -> bool {
         self.core.is_closing()
     }

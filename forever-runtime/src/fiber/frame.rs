@@ -20,6 +20,7 @@ use super::handle::FiberErrorKind;
 use super::kinds::Check;
 use super::machine::{CutKind, Machine};
 use super::op::ledger::{Ledger, Left, Ops};
+use super::op::transaction::Whereabouts;
 use super::parts::{Changes, Kept, Named};
 use super::saved::{Saved, unreadable};
 use super::snapshot::Snapshot;
@@ -123,6 +124,11 @@ pub(crate) trait Sink: Send + Sync {
         false
     }
 
+    /// Whether the code runs again, from its last checkpoint, when it is interrupted.
+    fn resumes(&self) -> bool {
+        true
+    }
+
     /// Whether the fiber can be parked; otherwise what would park it is an error.
     fn parks(&self) -> bool {
         true
@@ -208,6 +214,7 @@ pub(crate) struct Run {
     kept: Mutex<Kept>,
     outbox: Mutex<Outbox>,
     pub(crate) step: StepSpan,
+    pub(crate) whereabouts: Whereabouts,
     stopped: Mutex<Option<Stopped>>,
 }
 
@@ -237,6 +244,7 @@ impl Run {
             kept: Mutex::default(),
             outbox: Mutex::default(),
             step: StepSpan::default(),
+            whereabouts: Whereabouts::default(),
             stopped: Mutex::new(None),
         })
     }
@@ -385,8 +393,10 @@ impl Frame {
 
     /// A step's body begins.
     pub fn begin(&self, cut: u32) {
-        let step = self.machine.cuts[cut as usize].name;
+        let cut = &self.machine.cuts[cut as usize];
+        let step = cut.name;
         self.run.step.begin(step);
+        self.run.whereabouts.begin(self.machine.name, cut);
         self.run.sink.tell(EventKind::StepStarted { step });
     }
 
@@ -421,6 +431,7 @@ impl Frame {
             let returned = F::drive(start, ctx, &mut callee).await;
             // A step of its that ended in an error is over.
             self.run.step.end();
+            self.run.whereabouts.returned();
             let value = match callee.missed() {
                 None => Some(returned?),
                 Some(why) => {
@@ -525,6 +536,7 @@ pub(crate) fn load_arguments<F: Fiber>(text: &str) -> Result<F, String> {
 
 async fn commit(run: Arc<Run>, written: Result<Written, String>, at: &'static str) {
     run.step.end();
+    run.whereabouts.passed();
     let stopped = match written {
         Err(why) => Stopped::Failed(why),
         Ok(Written { text: snapshot, named }) => match run.ops.pass() {

@@ -69,7 +69,7 @@ impl Side {
                 }
             };
         }
-        let value = body.await?;
+        let value = self.run.whereabouts.in_branch(n, body).await?;
         let text = value.save().and_then(|text| if cfg!(debug_assertions) { value.check(&text).map(|()| text) } else { Ok(text) });
         let text = match text {
             Ok(text) => text,

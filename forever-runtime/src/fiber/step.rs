@@ -53,6 +53,7 @@ impl<E> Attempts<E> {
 
     /// Makes an attempt, without a limit to its time.
     pub async fn run<T>(&mut self, body: impl Future<Output = Result<T, E>>) -> Attempt<T, E> {
+        self.op.begin_attempt();
         match body.await {
             Ok(value) => Attempt::Done(value),
             Err(error) => self.failed(error).await.map_or(Attempt::Again, Attempt::Failed),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Forever;
 use crate::agent::{self, Agent, AgentHandle, Agents, Classes};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{self, Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::core::{Core, Owner, Parts, Settings};
 use crate::fiber::registry::Registry;
@@ -13,6 +13,7 @@ use crate::fiber::retention::{self, Retention};
 use crate::fiber::timer::{self, Timer};
 use crate::fiber::{Fiber, Resources, recovery, waking};
 use crate::store::Store;
+use crate::store::sqlite::user::Migration;
 use crate::store::sqlite::{Durability, Sqlite};
 
 /// What a runtime is made of; [`open`](Builder::open) makes it.
@@ -28,6 +29,7 @@ pub struct Builder {
     resources: Resources,
     clock: Arc<dyn Clock>,
     settings: Settings,
+    migrations: Vec<Migration>,
     #[cfg(feature = "testing")]
     fuse: Option<crate::testing::Fuse>,
 }
@@ -50,6 +52,7 @@ impl Builder {
             resources: Resources::default(),
             clock: Arc::new(SystemClock::new()),
             settings: Settings::default(),
+            migrations: Vec::new(),
             #[cfg(feature = "testing")]
             fuse: None,
         }
@@ -65,6 +68,26 @@ impl Builder {
     /// Keeps everything in memory, for tests: it is gone with the runtime.
     pub fn in_memory(mut self) -> Self {
         self.place = Some(Place::Memory);
+        self
+    }
+
+    /// Adds a migration of the program's own tables, which stand in the same database: SQL that is applied once, after those before it.
+    ///
+    /// At open, before any fiber runs, those that this database does not have yet are applied, each in a transaction of its own. One that
+    /// was applied is never changed, moved or taken out: what is to be different is a new one. One that fails leaves nothing behind. It may do
+    /// what a transaction may ([`Tx`](crate::Tx)); tables of its own need names that are not Forever's. Foreign keys are looked at when all of
+    /// it has run.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// let builder = forever::Forever::builder()
+    ///     .in_memory()
+    ///     .migration("bookings", "CREATE TABLE bookings (id TEXT PRIMARY KEY) STRICT")
+    ///     .migration("bookings have a price", "ALTER TABLE bookings ADD COLUMN cents INTEGER");
+    /// # let _ = builder;
+    /// ```
+    pub fn migration(mut self, name: impl Into<String>, sql: impl Into<String>) -> Self {
+        self.migrations.push(Migration { name: name.into(), sql: sql.into() });
         self
     }
 
@@ -160,7 +183,8 @@ impl Builder {
     ///
     /// # Errors
     /// Before anything runs: when no database was named, two fibers or two agent classes share a name, a resource is missing, the file cannot
-    /// be used, is not one of ours or has a newer schema, or a live process owns it ([`Error::is_busy`]).
+    /// be used, is not one of ours or has a newer schema, or a live process owns it ([`Error::is_busy`]); of kind [`Setup`](ErrorKind::Setup) when
+    /// a migration fails, was changed after it was applied, stands elsewhere, or is in the database but not in the program.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -174,6 +198,7 @@ impl Builder {
             Some(Place::Memory) => Sqlite::in_memory().await?,
             None => return Err(Error::new(ErrorKind::Setup, "no database was named: call `.sqlite(path)` or `.in_memory()`")),
         };
+        store.migrate(self.migrations, clock::ms(self.clock.now())).await?;
         #[cfg(feature = "testing")]
         {
             store.fuse = self.fuse;

@@ -20,10 +20,11 @@ use crate::fiber::handle::{FiberError, FiberHandle};
 use crate::fiber::managed::{self, FiberFilter, Fibers};
 use crate::fiber::messages;
 use crate::fiber::op::resolve::{self, OpStatus, Resolution};
+use crate::fiber::op::transaction;
 use crate::fiber::owner::{AgentId, Recovery};
 use crate::fiber::spawn::{self, Spawn};
 use crate::fiber::{Failure, Fiber, FiberContext, Value};
-use crate::store::{Again, Find};
+use crate::store::{Again, Find, Tx};
 
 /// How long [`Forever::close`] lets steps in flight go on.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
@@ -177,6 +178,49 @@ impl Forever {
     /// When the filter asks for fibers that have not ended, or the store fails.
     pub async fn delete(&self, filter: FiberFilter) -> Result<u64> {
         managed::delete(&self.owner.core, filter).await
+    }
+
+    /// Reads and writes the program's own tables, outside fibers: what the closure did is committed when it returns `Ok`, durable as the
+    /// database is, and taken back when it returns `Err` or panics.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), forever::BoxError> {
+    /// let forever = forever::Forever::builder()
+    ///     .in_memory()
+    ///     .migration("bookings", "CREATE TABLE bookings (id TEXT PRIMARY KEY) STRICT")
+    ///     .open()
+    ///     .await?;
+    /// let bookings: i64 = forever
+    ///     .transaction(|tx| {
+    ///         tx.execute("INSERT INTO bookings VALUES ('a-1')", ())?;
+    ///         Ok::<_, forever::BoxError>(tx.query_row("SELECT count(*) FROM bookings", (), |row| row.get(0))?)
+    ///     })
+    ///     .await?;
+    /// assert_eq!(bookings, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The closure runs on the thread that writes the database, and everything that is stored waits for it; it may run more than once, and
+    /// what an earlier run did is taken back by then. What it must not do is told at [`Tx`]. A future that is dropped may leave the
+    /// transaction committed. In a fiber, [`FiberContext::transaction`](crate::FiberContext::transaction) is carried out once.
+    ///
+    /// # Errors
+    /// The closure's, unchanged. Those of the library, made into an `E`: of kind [`Setup`](ErrorKind::Setup) when the closure did what it
+    /// must not; of kind [`Value`](ErrorKind::Value) when a deferred constraint is violated at the end; when the store fails or the runtime is
+    /// closed.
+    ///
+    /// # Panics
+    /// When the closure does.
+    pub async fn transaction<F, T, E>(&self, work: F) -> Result<T, E>
+    where
+        F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+    {
+        transaction::outside(&self.owner.core, work).await
     }
 
     /// What happens to fibers from now on.

@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use agents::{AgentStore, LeftAwake, NewSchedule, Ran, ScheduleRow, Timing};
 pub use ops::OpState;
-pub(crate) use ops::{OpKind, OpRecord, OpRow, OpStore, OpsBehind, ResolveOp, ResolvedOp, SettledOp};
+pub(crate) use ops::{OpKind, OpRecord, OpRow, OpStore, OpsBehind, ResolveOp, ResolvedOp, SettledOp, Transacted, Work};
+pub use sqlite::user::Tx;
 
 use crate::error::Result;
 use crate::fiber::frame::BoxFuture;

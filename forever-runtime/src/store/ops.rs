@@ -1,11 +1,13 @@
 //! What is stored of operations: the ledger of effects, and what a step keeps between its attempts.
+use std::any::Any;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::sqlite::user::Tx;
 use super::{Asked, Seq, Unfinished};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fiber::frame::BoxFuture;
 
 /// What is known of an operation.
@@ -150,10 +152,33 @@ pub(crate) enum ResolvedOp {
     Known(OpState),
 }
 
+/// What a program does in a transaction in its own tables: the text of what it gives, or `None` if all of it is to be taken back. It may
+/// be run more than once, and only what the last one did is stored.
+pub(crate) type Work = Box<dyn FnMut(&Tx<'_>) -> Option<String> + Send>;
+
+/// What became of a transaction of the program's.
+#[derive(Debug)]
+pub(crate) enum Transacted {
+    /// It is stored.
+    Done,
+    /// It was carried out before, and gave this.
+    Before(String),
+    /// The program wanted it taken back, and it is.
+    Back,
+    /// It did what it must not, or cannot be committed, and is taken back.
+    Refused(Error),
+    /// It panicked, and is taken back.
+    Panicked(Box<dyn Any + Send>),
+}
+
 /// The storage of operations.
 pub(crate) trait OpStore {
     /// Stores an operation in place of what was stored of it. One that has ended loses its stash and its log.
     fn save_op(&self, seq: Seq, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+
+    /// Carries out a transaction in the program's own tables. With a record, that is stored in the same transaction, as completed with what
+    /// the work gave; if it is stored so already, the work is not run.
+    fn transact(&self, of: Option<(Seq, OpRecord)>, work: Work, now_ms: i64) -> BoxFuture<'_, Result<Transacted>>;
 
     /// An operation by hand.
     fn load_op(&self, seq: Seq, id: String) -> BoxFuture<'_, Result<Option<OpRecord>>>;

@@ -164,6 +164,7 @@ impl<E> Effect<E> {
     where
         E: fmt::Display,
     {
+        self.op().begin_attempt();
         let result = match self.limit {
             None => body.await,
             Some((limit, make)) => {

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
+use super::transaction::{TransactionPlace, no_database};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::core::Core;
 use crate::fiber::frame::BoxFuture;
-use crate::store::{OpKind, OpRecord, OpState, OpsBehind, Seq, SettledOp};
+use crate::store::{OpKind, OpRecord, OpState, OpsBehind, Seq, SettledOp, Transacted, Work};
 
 /// Where the operations of a fiber are kept. What is written is durable when its future is ready.
 pub(crate) trait Ledger: Send + Sync {
@@ -23,6 +24,12 @@ pub(crate) trait Ledger: Send + Sync {
 
     /// The log of an operation.
     fn log<'a>(&'a self, op: &'a OpRecord) -> BoxFuture<'a, Result<Vec<String>>>;
+
+    /// Carries out a transaction in the program's own tables, with the record that is to be stored with it.
+    fn transact(&self, record: Option<OpRecord>, work: Work) -> BoxFuture<'_, Result<Transacted>> {
+        drop((record, work));
+        Box::pin(async { Ok(Transacted::Refused(no_database())) })
+    }
 }
 
 /// The ledger of a fiber in the store.
@@ -47,6 +54,10 @@ impl Ledger for StoredLedger {
 
     fn log<'a>(&'a self, op: &'a OpRecord) -> BoxFuture<'a, Result<Vec<String>>> {
         self.core.store.op_log(self.seq, op.number, op.id.clone())
+    }
+
+    fn transact(&self, record: Option<OpRecord>, work: Work) -> BoxFuture<'_, Result<Transacted>> {
+        self.core.store.transact(record.map(|record| (self.seq, record)), work, self.core.now_ms())
     }
 }
 
@@ -220,6 +231,36 @@ impl Ops {
             failed: 0,
             stash: None,
         }
+    }
+
+    /// The record of a transaction: that of an earlier run, if it was carried out then.
+    pub(super) fn of_transaction(&self, place: TransactionPlace, number: u64) -> OpRecord {
+        let TransactionPlace { function, step, was, key, which } = place;
+        let id = |step| {
+            let mut hash = parts(&[OpKind::Transaction.as_str(), &self.fiber, &function, step, &which]);
+            hash.update(number.to_be_bytes());
+            hex(&hash.finalize()[..16])
+        };
+        let known = self.known();
+        let there = was.and_then(|was| known.open.get(&id(was))).or_else(|| known.open.get(&id(step)));
+        there.cloned().unwrap_or_else(|| OpRecord {
+            id: id(step),
+            kind: OpKind::Transaction,
+            function: function.clone(),
+            step: step.to_owned(),
+            key,
+            number: Some(number),
+            state: OpState::Started,
+            outcome: None,
+            resolved: false,
+            failed: 0,
+            stash: None,
+        })
+    }
+
+    /// A record is not stored after all.
+    pub(super) fn forget(&self, id: &str) {
+        self.known().open.remove(id);
     }
 
     /// Takes a record for what is stored.

@@ -11,6 +11,7 @@ pub(crate) mod log;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod memory;
 pub(crate) mod resolve;
+pub(crate) mod transaction;
 pub(crate) mod unknown;
 
 use std::fmt;
@@ -154,6 +155,11 @@ impl Op {
     /// The op of the attempt that comes now.
     pub(crate) fn current(&self) -> Op {
         Op { shared: Arc::clone(&self.shared), attempt: self.failed().saturating_add(1) }
+    }
+
+    /// An attempt begins.
+    pub(crate) fn begin_attempt(&self) {
+        self.shared.run.whereabouts.attempt();
     }
 
     /// How many attempts have failed.
@@ -325,8 +331,8 @@ pub(crate) mod tests {
             let before = self.ledger.tables().ops.len();
             self.ledger.pass(&checkpoint.ops);
             let gone = before - self.ledger.tables().ops.len();
-            let settled: String = checkpoint.ops.settled.iter().map(|op| format!(", {}", op.state)).collect();
-            self.answer(format!("commit {}, {gone} go{settled}", checkpoint.at), ())
+            let settled: Vec<_> = checkpoint.ops.settled.iter().map(|op| op.state.as_str()).collect();
+            self.answer(format!("commit {}, {gone} go{}", checkpoint.at, settled.join(", ")), ())
         }
 
         fn ledger(&self) -> &dyn Ledger {

@@ -1,7 +1,11 @@
 //! What every store keeps of operations.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use super::{accept, row, snapshot};
 use crate::store::{
     Again, Aside, Asked, End, FiberState, NewSnapshot, OpKind, OpRecord, OpState, OpsBehind, ResolveOp, ResolvedOp, Seq, SettledOp, Store,
+    Transacted, Work,
 };
 
 pub(super) async fn conforms<S: Store, F: Future<Output = S>>(make: &impl Fn() -> F) {
@@ -12,6 +16,8 @@ pub(super) async fn conforms<S: Store, F: Future<Output = S>>(make: &impl Fn() -
     resolves_what_nobody_knows_and_nothing_else(&make().await).await;
     lets_a_parked_fiber_go_on(&make().await).await;
     finds_operations_wherever_they_are(&make().await).await;
+    carries_out_a_transaction_once(&make().await).await;
+    takes_back_what_goes_wrong(&make().await).await;
 }
 
 fn record(id: &str, kind: OpKind) -> OpRecord {
@@ -97,6 +103,9 @@ async fn keeps_effects_in_the_ledger(store: &impl Store) {
     assert_eq!(ops.iter().map(|op| (op.started_ms, op.changed_ms)).collect::<Vec<_>>(), [(10, 2000), (20, 20), (20, 30)]);
     assert_eq!(ops[2].record.key.as_deref(), Some("[1]"));
 
+    assert!(matches!(store.again("a".into(), Again::FromStart, 40).await.unwrap(), Asked::InDoubt(op) if op == "a"));
+    assert_eq!(row(store, "a").await.state, FiberState::Failed);
+    store.resolve_op(seq, ResolveOp { id: "a".into(), state: OpState::NotExecuted, outcome: None }, 40).await.unwrap();
     store.again("a".into(), Again::FromStart, 40).await.unwrap();
     assert_eq!(ledger(store, seq).await.len(), 3, "a restart forgets nothing of it");
     assert_eq!((open(store, seq).await, store.load(seq).await.unwrap().restarts), (vec![], 1));
@@ -186,4 +195,42 @@ async fn finds_operations_wherever_they_are(store: &impl Store) {
     for (id, seq) in [("x", Some(one)), ("y", Some(two)), ("z", None), ("no", None)] {
         assert_eq!(store.find_op(id.into()).await.unwrap().map(|(seq, op)| (seq, op.id)), seq.map(|seq| (seq, id.to_owned())));
     }
+}
+
+/// Work that counts its runs and gives this.
+fn work(runs: &Arc<AtomicU32>, gives: Option<&'static str>) -> Work {
+    let runs = Arc::clone(runs);
+    Box::new(move |_| {
+        runs.fetch_add(1, Ordering::Relaxed);
+        gives.map(str::to_owned)
+    })
+}
+
+async fn carries_out_a_transaction_once(store: &impl Store) {
+    let (seq, other) = (accept(store, "a").await, accept(store, "b").await);
+    store.recover(1).await.unwrap();
+    let runs = Arc::new(AtomicU32::new(0));
+    let of = |seq| Some((seq, record("t", OpKind::Transaction)));
+    assert!(matches!(store.transact(of(seq), work(&runs, Some("7")), 1).await.unwrap(), Transacted::Done));
+    let there = store.load(seq).await.unwrap().ops.remove(0);
+    assert_eq!((there.state, there.outcome.as_deref()), (OpState::Completed, Some("7")));
+    assert_eq!((row(store, "a").await.deaths, row(store, "b").await.deaths), (0, 1), "it has come further");
+    assert_eq!((open(store, seq).await, ledger(store, seq).await), (vec!["t".to_owned()], vec![]));
+    assert!(matches!(store.transact(of(seq), work(&runs, Some("8")), 2).await.unwrap(), Transacted::Before(text) if text == "7"));
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+    assert!(matches!(store.transact(of(other), work(&runs, Some("9")), 3).await.unwrap(), Transacted::Done));
+    store.checkpoint(seq, NewSnapshot { ops: behind(vec![]), ..snapshot(1) }).await.unwrap();
+    assert_eq!((open(store, seq).await, open(store, other).await), (vec![], vec!["t".to_owned()]));
+    assert!(matches!(store.transact(of(seq), work(&runs, Some("8")), 4).await.unwrap(), Transacted::Done));
+    assert!(matches!(store.transact(None, work(&runs, Some("")), 5).await.unwrap(), Transacted::Done));
+    assert_eq!(runs.load(Ordering::Relaxed), 4);
+}
+
+async fn takes_back_what_goes_wrong(store: &impl Store) {
+    let seq = accept(store, "a").await;
+    let of = || Some((seq, record("t", OpKind::Transaction)));
+    assert!(matches!(store.transact(of(), work(&Arc::default(), None), 1).await.unwrap(), Transacted::Back));
+    assert!(matches!(store.transact(of(), Box::new(|_| panic!("at the disco")), 1).await.unwrap(), Transacted::Panicked(_)));
+    assert_eq!(open(store, seq).await, [""; 0]);
+    assert!(matches!(store.transact(of(), work(&Arc::default(), Some("7")), 1).await.unwrap(), Transacted::Done));
 }

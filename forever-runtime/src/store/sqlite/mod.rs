@@ -9,6 +9,7 @@ mod ops;
 mod plans;
 mod rows;
 mod schema;
+pub(crate) mod user;
 mod worker;
 
 use std::path::{Path, PathBuf};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::schema;
+use super::{schema, user};
 use crate::error::{Error, ErrorKind, Result};
 
 /// How long a statement waits for a person's own SQLite tool to let go of the database.
@@ -172,7 +172,8 @@ fn prepare(conn: &mut Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "foreign_keys", true)?;
     conn.pragma_update(None, "temp_store", "memory")?;
     let version = conn.pragma_query_value(None, "user_version", |r| r.get(0))?;
-    schema::migrate(conn, version)
+    schema::migrate(conn, version)?;
+    user::guard(conn)
 }
 
 /// Sets a pragma and reads it back; the inner error says that it did not take.

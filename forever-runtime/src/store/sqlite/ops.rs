@@ -7,7 +7,9 @@ use super::rows::{self, forget_deaths};
 use super::worker::Scope;
 use crate::error::Result;
 use crate::fiber::frame::BoxFuture;
-use crate::store::{Asked, FiberState, Find, OpKind, OpRecord, OpRow, OpState, OpStore, OpsBehind, ResolveOp, ResolvedOp, Seq, SettledOp};
+use crate::store::{
+    Asked, FiberState, Find, OpKind, OpRecord, OpRow, OpState, OpStore, OpsBehind, ResolveOp, ResolvedOp, Seq, SettledOp, Transacted, Work,
+};
 
 impl OpStore for Sqlite {
     fn save_op(&self, seq: Seq, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>> {
@@ -15,6 +17,10 @@ impl OpStore for Sqlite {
             save(c, seq, &record, now_ms)?;
             if record.stash.is_some() { forget_deaths(c, seq) } else { Ok(()) }
         }))
+    }
+
+    fn transact(&self, of: Option<(Seq, OpRecord)>, work: Work, now_ms: i64) -> BoxFuture<'_, Result<Transacted>> {
+        Box::pin(Sqlite::transact(self, of, work, now_ms))
     }
 
     fn load_op(&self, seq: Seq, id: String) -> BoxFuture<'_, Result<Option<OpRecord>>> {
@@ -104,7 +110,7 @@ fn record(row: &Row<'_>) -> rusqlite::Result<OpRecord> {
 const BY_HAND: i64 = -1;
 
 /// Where an operation stands.
-fn at(number: Option<u64>) -> i64 {
+pub(super) fn at(number: Option<u64>) -> i64 {
     number.map_or(BY_HAND, |number| i64::try_from(number).unwrap_or(i64::MAX))
 }
 

@@ -7,6 +7,36 @@ pub(crate) const APPLICATION_ID: i32 = 0x4672_7672;
 /// One script for each version; `PRAGMA user_version` counts those that have run. Released ones never change.
 const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
 
+/// Our tables and views, and the indexes with names.
+pub(super) const NAMES: [&str; 26] = [
+    "agents",
+    "agents_awake",
+    "arrived",
+    "fibers",
+    "fibers_agent",
+    "fibers_ended",
+    "fibers_open",
+    "fibers_parent",
+    "joins",
+    "joins_fiber",
+    "layouts",
+    "log_items",
+    "messages",
+    "messages_fiber",
+    "op_items",
+    "ops",
+    "parts",
+    "schedules",
+    "schedules_agent",
+    "schedules_next",
+    "schedules_running",
+    "snapshot_documents",
+    "snapshots",
+    "user_migrations",
+    "waits",
+    "waits_due",
+];
+
 /// The version that this code reads and writes.
 pub(crate) fn version() -> i32 {
     i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX)
@@ -23,4 +53,23 @@ pub(crate) fn migrate(conn: &mut Connection, from: i32) -> rusqlite::Result<()> 
     tx.pragma_update(None, "application_id", APPLICATION_ID)?;
     tx.pragma_update(None, "user_version", version())?;
     tx.commit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_in_the_scripts_is_known_to_be_ours() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        migrate(&mut conn, 0).unwrap();
+        let mut there: Vec<String> = conn
+            .prepare("SELECT name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'")
+            .and_then(|mut s| s.query_map((), |r| r.get(0))?.collect())
+            .unwrap();
+        let mut ours = NAMES.to_vec();
+        there.sort_unstable();
+        ours.sort_unstable();
+        assert_eq!(there, ours);
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
 use super::log::Log;
@@ -318,7 +318,7 @@ enum Lost {
 /// Runs the jobs in one transaction; with `savepoints`, one that fails takes back its own changes only.
 fn together(conn: &Connection, batch: &mut Vec<Box<dyn Job>>, savepoints: bool) -> Result<(), Lost> {
     let commit_failed = |e| Lost::Commit(Arc::new(e));
-    execute(conn, "BEGIN IMMEDIATE").map_err(commit_failed)?;
+    execute(conn, BEGIN).map_err(commit_failed)?;
     let several = batch.len() > 1;
     let mut outcomes = Vec::with_capacity(batch.len());
     for job in batch.iter_mut() {
@@ -328,22 +328,24 @@ fn together(conn: &Connection, batch: &mut Vec<Box<dyn Job>>, savepoints: bool) 
             return Err(Lost::Transaction);
         }
         if many && !savepoints && ran.is_err() {
-            execute(conn, "ROLLBACK").map_err(commit_failed)?;
+            execute(conn, ROLLBACK).map_err(commit_failed)?;
             return Err(Lost::Job);
         }
         if ran.is_err() && !several {
             // Alone in its transaction, it takes everything back with it.
-            let _ = execute(conn, "ROLLBACK");
+            let _ = execute(conn, ROLLBACK);
         }
         outcomes.push(ran);
     }
     if !conn.is_autocommit()
-        && let Err(why) = execute(conn, "COMMIT")
+        && let Err(why) = execute(conn, COMMIT)
     {
         if !conn.is_autocommit() {
-            let _ = execute(conn, "ROLLBACK");
+            let _ = execute(conn, ROLLBACK);
         }
-        return Err(commit_failed(why));
+        // A constraint that is looked at when all is done: one of the program's tables, and one job's fault.
+        let one_is_at_fault = several && why.sqlite_error_code() == Some(ErrorCode::ConstraintViolation);
+        return Err(if one_is_at_fault { Lost::Transaction } else { commit_failed(why) });
     }
     for (job, outcome) in batch.drain(..).zip(outcomes) {
         job.answer(outcome.err().map(Arc::new));
@@ -352,15 +354,15 @@ fn together(conn: &Connection, batch: &mut Vec<Box<dyn Job>>, savepoints: bool) 
 }
 
 fn in_savepoint(conn: &Connection, job: &mut dyn Job) -> rusqlite::Result<()> {
-    execute(conn, "SAVEPOINT job")?;
+    execute(conn, SAVEPOINT_JOB)?;
     let ran = job.run(conn);
     if conn.is_autocommit() {
         return ran;
     }
-    let back = if ran.is_err() { execute(conn, "ROLLBACK TO job") } else { Ok(()) };
-    if back.and_then(|()| execute(conn, "RELEASE job")).is_err() {
+    let back = if ran.is_err() { execute(conn, ROLLBACK_TO_JOB) } else { Ok(()) };
+    if back.and_then(|()| execute(conn, RELEASE_JOB)).is_err() {
         // It cannot be told apart from the others any more, so all of them begin anew.
-        let _ = execute(conn, "ROLLBACK");
+        let _ = execute(conn, ROLLBACK);
     }
     ran
 }
@@ -369,13 +371,21 @@ fn alone(conn: &Connection, job: &mut dyn Job) -> rusqlite::Result<()> {
     if job.scope() == Scope::Read {
         return job.run(conn);
     }
-    execute(conn, "BEGIN IMMEDIATE")?;
-    let ran = job.run(conn).and_then(|()| execute(conn, "COMMIT"));
+    execute(conn, BEGIN)?;
+    let ran = job.run(conn).and_then(|()| execute(conn, COMMIT));
     if ran.is_err() && !conn.is_autocommit() {
-        let _ = execute(conn, "ROLLBACK");
+        let _ = execute(conn, ROLLBACK);
     }
     ran
 }
+
+// Prepared statements are kept by their text, and code of the program may prepare statements too: it must not be given these.
+const BEGIN: &str = "BEGIN IMMEDIATE /* forever */";
+const COMMIT: &str = "COMMIT /* forever */";
+const ROLLBACK: &str = "ROLLBACK /* forever */";
+const SAVEPOINT_JOB: &str = "SAVEPOINT job /* forever */";
+const ROLLBACK_TO_JOB: &str = "ROLLBACK TO job /* forever */";
+const RELEASE_JOB: &str = "RELEASE job /* forever */";
 
 fn execute(conn: &Connection, sql: &str) -> rusqlite::Result<()> {
     conn.prepare_cached(sql)?.execute(()).map(drop)

@@ -1,0 +1,361 @@
+//! Transactions in the program's own tables: `ctx.transaction(|tx| ..)`.
+//!
+//! A transaction of a `#[fiber]` function is stored with a record of what it gave, in one commit; the record goes with the next checkpoint.
+//! When the code between two checkpoints runs again, because the process died or the step is retried, it comes to the same transactions in
+//! the same order, finds their records, and has their results without running them. So the id of a transaction says where it stands
+//! between two checkpoints: [`Whereabouts`].
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::{Future, IntoFuture, poll_fn};
+use std::marker::PhantomData;
+use std::panic::resume_unwind;
+use std::pin::{Pin, pin};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+
+use super::effect::key;
+use super::interrupt;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fiber::core::Core;
+use crate::fiber::frame::{Run, Stopped};
+use crate::fiber::machine::Cut;
+use crate::fiber::registry::guarded;
+use crate::fiber::saved::{Saved, unreadable};
+use crate::fiber::{FiberContext, Value};
+use crate::store::{OpRecord, OpState, Transacted, Tx, Work};
+
+/// A transaction about to be carried out; made by [`FiberContext::transaction`]. `.await` carries it out, or gives what it gave before.
+#[must_use = "a transaction is carried out when this is awaited"]
+pub struct TransactionCall<F, T, E> {
+    run: Option<Arc<Run>>,
+    /// The stored name of the fiber's function.
+    name: Arc<str>,
+    work: F,
+    key: Option<Result<String, String>>,
+    gives: PhantomData<fn() -> (T, E)>,
+}
+
+impl FiberContext {
+    /// Reads and writes the program's own tables, in the database of the fiber, in one transaction: what the closure did is committed when
+    /// it returns `Ok`, and taken back when it returns `Err` or panics.
+    ///
+    /// In a `#[fiber]` function it is carried out **exactly once**: with the program's rows its result is stored, in the same commit. When
+    /// the process dies before the step's checkpoint, or an attempt of a step with `retry` fails later on, the step that runs again gets
+    /// that result, and the closure does not run. The next checkpoint takes the record away.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// use forever::{BoxError, FiberContext, Tx};
+    ///
+    /// // step!(book(ctx, &order).await?)
+    /// async fn book(ctx: &FiberContext, order: &str) -> Result<i64, BoxError> {
+    ///     let order = order.to_owned();
+    ///     ctx.transaction(move |tx| insert(tx, &order)).await
+    /// }
+    ///
+    /// fn insert(tx: &Tx<'_>, order: &str) -> Result<i64, BoxError> {
+    ///     tx.execute("INSERT INTO bookings (id) VALUES (?1)", [order])?;
+    ///     Ok(tx.last_insert_rowid())
+    /// }
+    /// # let _ = book;
+    /// ```
+    ///
+    /// Transactions are told apart by their order between two checkpoints, in each branch of a `steps!` by itself. Where the order is
+    /// chance, as in a `join!` of futures that wait for something else first, give each a [`key`](TransactionCall::key).
+    ///
+    /// The closure runs on the thread that writes the database, and everything that is stored waits for it: what takes long, and everything
+    /// outside the database, belongs before it. It may run more than once until one of its runs is committed, and what an earlier one
+    /// did is taken back by then. What it must not do is told at [`Tx`]. A future that is dropped may leave the transaction committed.
+    ///
+    /// In a closure fiber, which does not run again, each call is a new transaction, and only one with a key has a record, until the fiber
+    /// ends. The tables are made by [`Builder::migration`](crate::Builder::migration).
+    ///
+    /// # Errors
+    /// The closure's, unchanged; what SQLite tells it, a full disk too, is the closure's to hand on. Those of the library, made into an `E`: of
+    /// kind [`Setup`](ErrorKind::Setup) when the closure did what it must not, or there is no database (on a `testing::Stage`); of kind
+    /// [`Value`](ErrorKind::Value) when the key or the result cannot be saved, or a deferred constraint is violated at the end. When the store
+    /// fails, a `#[fiber]` function is interrupted, and a closure fiber has the error, of kind [`Store`](ErrorKind::Store) or
+    /// [`Closed`](ErrorKind::Closed).
+    ///
+    /// A `#[fiber]` function whose code has changed, so that the stored result is of another type now, is parked.
+    ///
+    /// # Panics
+    /// When the closure does.
+    pub fn transaction<F, T, E>(&self, work: F) -> TransactionCall<F, T, E>
+    where
+        F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Value,
+        E: From<Error> + Send + 'static,
+    {
+        TransactionCall { run: self.run.clone(), name: Arc::clone(&self.name), work, key: None, gives: PhantomData }
+    }
+}
+
+impl<F, T, E> TransactionCall<F, T, E> {
+    /// Says which transaction it is, in place of its order: one with an equal key in the same step, or in the same branch of a `steps!`,
+    /// is the same transaction.
+    pub fn key(mut self, by: impl Serialize) -> Self {
+        self.key = Some(key(&by));
+        self
+    }
+}
+
+impl<F, T, E> IntoFuture for TransactionCall<F, T, E>
+where
+    F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
+    T: Value,
+    E: From<Error> + Send + 'static,
+{
+    type Output = Result<T, E>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let TransactionCall { run, name, work, key, gives: _ } = self;
+        // Now, while it is known in which branch this is.
+        let begun = begin(run, &name, key);
+        Box::pin(async move {
+            let (run, record) = begun?;
+            carry_out(run, record, work).await
+        })
+    }
+}
+
+impl<F, T, E> fmt::Debug for TransactionCall<F, T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransactionCall").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// The run that a transaction is of, and the record under which it is stored, if it is to have one.
+fn begin(run: Option<Arc<Run>>, name: &str, key: Option<Result<String, String>>) -> Result<(Arc<Run>, Option<OpRecord>)> {
+    let run = run.ok_or_else(no_database)?;
+    let key = key.transpose().map_err(|why| Error::new(ErrorKind::Value, format!("key of a transaction cannot be saved: {why}")))?;
+    let wanted = key.is_some() || run.sink.resumes();
+    let record = wanted.then(|| run.ops.of_transaction(run.whereabouts.place(name, key), run.checkpoints.load(Ordering::Relaxed)));
+    Ok((run, record))
+}
+
+/// There is no SQLite file to have tables in.
+pub(super) fn no_database() -> Error {
+    Error::new(ErrorKind::Setup, "a transaction needs a database: run the fiber in a `Forever`, which may be `.in_memory()`")
+}
+
+async fn carry_out<F, T, E>(run: Arc<Run>, record: Option<OpRecord>, work: F) -> Result<T, E>
+where
+    F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
+    T: Value,
+    E: From<Error> + Send + 'static,
+{
+    if let Some(text) = record.as_ref().filter(|record| record.state == OpState::Completed).and_then(|record| record.outcome.as_deref()) {
+        return read(&run, text).await;
+    }
+    let (work, came) = prepared(work, text_of);
+    if let Some(record) = &record {
+        // Before it is stored, as this may be dropped meanwhile: the checkpoint has to take it away.
+        run.ops.remember(record);
+    }
+    let transacted = run.sink.ledger().transact(record.clone(), work).await;
+    match outcome(transacted, &came) {
+        Outcome::Value(value) => {
+            run.sink.progressed();
+            Ok(value)
+        }
+        Outcome::Before(text) => read(&run, &text).await,
+        Outcome::Error(error) => {
+            if let Some(record) = &record {
+                run.ops.forget(&record.id);
+            }
+            Err(error)
+        }
+        Outcome::Failed(error) if run.sink.resumes() => interrupt(&run, error).await,
+        Outcome::Failed(error) => Err(error.into()),
+    }
+}
+
+/// The result of a transaction that was carried out before.
+async fn read<T: Value, E: From<Error>>(run: &Run, text: &str) -> Result<T, E> {
+    match guarded(|| T::restore(text)) {
+        Ok(value) => Ok(value),
+        Err(why) => {
+            let why = format!("the stored result of a transaction {}", unreadable::<T>(why));
+            if run.sink.resumes() { run.halt(Stopped::Parked(why)).await } else { Err(Error::new(ErrorKind::Value, why).into()) }
+        }
+    }
+}
+
+fn text_of<T: Value>(value: &T) -> Result<String, String> {
+    let text = guarded(|| value.save())?;
+    if cfg!(debug_assertions) {
+        guarded(|| value.check(&text))?;
+    }
+    Ok(text)
+}
+
+/// Carries out a transaction that is no fiber's.
+pub(crate) async fn outside<F, T, E>(core: &Core, work: F) -> Result<T, E>
+where
+    F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
+    T: Send + 'static,
+    E: From<Error> + Send + 'static,
+{
+    let (work, came) = prepared(work, |_| Ok(String::new()));
+    match outcome(core.store.transact(None, work, core.now_ms()).await, &came) {
+        Outcome::Value(value) => Ok(value),
+        Outcome::Error(error) => Err(error),
+        Outcome::Failed(error) => Err(error.into()),
+        Outcome::Before(_) => unreachable!("without a record nothing is known of before"),
+    }
+}
+
+/// What the last run of a closure gave.
+type Came<T, E> = Arc<Mutex<Option<Result<T, E>>>>;
+
+/// A closure as the store takes it, and where what it gives comes out.
+fn prepared<F, T, E>(mut work: F, text: fn(&T) -> Result<String, String>) -> (Work, Came<T, E>)
+where
+    F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
+    T: Send + 'static,
+    E: From<Error> + Send + 'static,
+{
+    let came = Came::default();
+    let there = Arc::clone(&came);
+    let work = move |tx: &Tx<'_>| {
+        locked(&there).take();
+        let (gave, text) = match work(tx) {
+            Err(error) => (Err(error), None),
+            Ok(value) => match text(&value) {
+                Ok(text) => (Ok(value), Some(text)),
+                Err(why) => {
+                    let why = format!("the result of a transaction cannot be saved: {why}");
+                    (Err(Error::new(ErrorKind::Value, why).into()), None)
+                }
+            },
+        };
+        *locked(&there) = Some(gave);
+        text
+    };
+    (Box::new(work), came)
+}
+
+/// What a transaction came to.
+enum Outcome<T, E> {
+    Value(T),
+    /// It was carried out before, and gave this.
+    Before(String),
+    /// It is taken back.
+    Error(E),
+    /// It is not known to be stored.
+    Failed(Error),
+}
+
+fn outcome<T, E: From<Error>>(transacted: Result<Transacted>, came: &Mutex<Option<Result<T, E>>>) -> Outcome<T, E> {
+    match (transacted, locked(came).take()) {
+        (Ok(Transacted::Before(text)), _) => Outcome::Before(text),
+        (Ok(Transacted::Done), Some(Ok(value))) => Outcome::Value(value),
+        (Ok(Transacted::Panicked(payload)), _) => resume_unwind(payload),
+        (Ok(Transacted::Refused(why)), None | Some(Ok(_))) => Outcome::Error(why.into()),
+        // What was forbidden says more than the error that came of it.
+        (Ok(Transacted::Refused(why)), Some(Err(_))) if why.kind() == ErrorKind::Setup => Outcome::Error(why.into()),
+        (_, Some(Err(error))) => Outcome::Error(error),
+        (Err(error), _) => Outcome::Failed(error),
+        (Ok(Transacted::Done | Transacted::Back), _) => {
+            Outcome::Failed(Error::new(ErrorKind::Store, "failed to carry out a transaction: it was not run"))
+        }
+    }
+}
+
+/// Where a run stands between two checkpoints.
+#[derive(Debug, Default)]
+pub(crate) struct Whereabouts(Mutex<Stand>);
+
+#[derive(Debug, Default)]
+struct Stand {
+    /// How many steps have begun, and calls have ended in an error, since the last checkpoint.
+    entered: u32,
+    /// The step under way, with its function.
+    step: Option<(&'static str, &'static Cut)>,
+    /// The branch of a `steps!` that is polled.
+    branch: Option<u32>,
+    /// How many transactions have no key, in the attempt under way, by branch.
+    made: BTreeMap<Option<u32>, u32>,
+}
+
+/// Where a transaction stands.
+#[derive(Debug)]
+pub(super) struct TransactionPlace {
+    pub(super) function: String,
+    pub(super) step: &'static str,
+    /// What the step was called before.
+    pub(super) was: Option<&'static str>,
+    /// Canonical JSON.
+    pub(super) key: Option<String>,
+    /// What tells it from the others of the step.
+    pub(super) which: String,
+}
+
+impl Whereabouts {
+    /// A step begins.
+    pub(crate) fn begin(&self, function: &'static str, cut: &'static Cut) {
+        let mut stand = self.stand();
+        *stand = Stand { entered: stand.entered.saturating_add(1), step: Some((function, cut)), ..Stand::default() };
+    }
+
+    /// An attempt of a step begins: it comes to the same transactions as the one before.
+    pub(crate) fn attempt(&self) {
+        self.stand().made.clear();
+    }
+
+    /// A checkpoint is made.
+    pub(crate) fn passed(&self) {
+        *self.stand() = Stand::default();
+    }
+
+    /// A function that was called has ended, perhaps in an error that its caller handles.
+    pub(crate) fn returned(&self) {
+        let mut stand = self.stand();
+        *stand = Stand { entered: stand.entered.saturating_add(1), ..Stand::default() };
+    }
+
+    /// Polls a branch of a `steps!`, which counts by itself.
+    pub(crate) async fn in_branch<T>(&self, n: u32, body: impl Future<Output = T>) -> T {
+        let mut body = pin!(body);
+        poll_fn(|cx| {
+            let outer = self.stand().branch.replace(n);
+            let polled = body.as_mut().poll(cx);
+            self.stand().branch = outer;
+            polled
+        })
+        .await
+    }
+
+    /// The place of the transaction that begins now.
+    fn place(&self, name: &str, key: Option<String>) -> TransactionPlace {
+        let mut stand = self.stand();
+        let (entered, branch) = (stand.entered, stand.branch);
+        let of = branch.map_or_else(String::new, |n| n.to_string());
+        let which = if let Some(key) = &key {
+            // It says by itself which one is meant, also when the step is entered anew.
+            format!("key {of} {key}")
+        } else {
+            let made = stand.made.entry(branch).or_default();
+            *made += 1;
+            format!("number {entered} {of} {made}")
+        };
+        let (function, step, was) = match stand.step {
+            Some((function, cut)) => (function, cut.name, cut.was),
+            None => (name, "", None),
+        };
+        TransactionPlace { function: function.to_owned(), step, was, key, which }
+    }
+
+    /// Nothing under this lock can panic half way, so a poisoned one is as good as any.
+    fn stand(&self) -> MutexGuard<'_, Stand> {
+        locked(&self.0)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

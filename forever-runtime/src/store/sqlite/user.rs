@@ -1,0 +1,342 @@
+//! The program's own tables: its transactions, its migrations, and the guard that keeps both away from what is not theirs.
+//!
+//! Its code runs on the thread of the connection that writes, inside the writer's transaction. While it runs, SQLite asks the guard about
+//! every statement that it prepares; the store's own statements are not asked about. What was forbidden is told, whatever the code makes
+//! of the error that SQLite gives it.
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization, TransactionOperation};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, ffi, params};
+use sha2::{Digest, Sha256};
+
+use super::worker::Scope;
+use super::{Sqlite, ops, rows, schema};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fiber::op::ledger::hex;
+use crate::store::{OpRecord, OpState, Seq, Transacted, Work};
+
+/// The database inside a transaction, as [`FiberContext::transaction`](crate::FiberContext::transaction) and
+/// [`Forever::transaction`](crate::Forever::transaction) give it to their closures: a [`rusqlite::Connection`].
+///
+/// Everything may be read, Forever's tables too. What may not be done: to begin, end or nest transactions, to attach databases, to change
+/// settings by `PRAGMA`, and to change Forever's tables or what belongs to them. A transaction in which that was tried is taken back.
+pub struct Tx<'a>(&'a Connection);
+
+impl Deref for Tx<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        self.0
+    }
+}
+
+impl fmt::Debug for Tx<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tx").finish_non_exhaustive()
+    }
+}
+
+/// A change of the program's tables, made once.
+#[derive(Debug, Clone)]
+pub(crate) struct Migration {
+    pub(crate) name: String,
+    pub(crate) sql: String,
+}
+
+impl Migration {
+    /// A hash of its text; how a checkout writes the ends of lines makes no difference.
+    fn hash(&self) -> String {
+        hex(&Sha256::digest(self.sql.replace("\r\n", "\n"))[..16])
+    }
+}
+
+impl Sqlite {
+    /// Carries out a transaction of the program's; one with a record only if that is not stored as completed.
+    pub(super) async fn transact(&self, of: Option<(Seq, OpRecord)>, mut work: Work, now_ms: i64) -> Result<Transacted> {
+        let done = self.write("carry out a transaction", Scope::Many, move |c| transact(c, of.as_ref(), &mut work, now_ms)).await;
+        match done {
+            Err(error) if is_its_own_fault(&error) => {
+                let why = "a transaction was taken back: it was rolled back by its own SQL, or left a constraint violated";
+                Ok(Transacted::Refused(Error::new(ErrorKind::Value, why).because(error)))
+            }
+            done => done,
+        }
+    }
+
+    /// Brings the program's tables up to date.
+    pub(crate) async fn migrate(&self, given: Vec<Migration>, now_ms: i64) -> Result<()> {
+        // Each has a transaction of its own, so the writer makes none.
+        self.writer.call("read which migrations were applied", Scope::Read, move |c| Ok(migrate(c, &given, now_ms))).await?
+    }
+}
+
+/// Whether a transaction could not be committed for what is in it: to try again is no help.
+fn is_its_own_fault(error: &Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<Arc<rusqlite::Error>>());
+    let code = cause.and_then(|cause| cause.sqlite_error_code());
+    matches!(code, Some(ErrorCode::ConstraintViolation | ErrorCode::OperationAborted))
+}
+
+/// Runs the program's code in a savepoint, so that only what it did is taken back.
+fn transact(conn: &Connection, of: Option<&(Seq, OpRecord)>, work: &mut Work, now_ms: i64) -> rusqlite::Result<Transacted> {
+    if let Some((seq, record)) = of
+        && let Some(text) = carried_out(conn, *seq, record)?
+    {
+        return Ok(Transacted::Before(text));
+    }
+    execute(conn, "SAVEPOINT forever_tx /* forever */")?;
+    let (came, forbidden) = guarded(|| work(&Tx(conn)));
+    if conn.is_autocommit() {
+        return Err(rolled_back());
+    }
+    let transacted = match (came, forbidden) {
+        (Err(payload), _) => Transacted::Panicked(payload),
+        (Ok(_), Some(what)) => Transacted::Refused(Error::new(ErrorKind::Setup, format!("in a transaction, {what}"))),
+        (Ok(None), None) => Transacted::Back,
+        (Ok(Some(text)), None) => {
+            if let Some((seq, record)) = of {
+                let record = OpRecord { state: OpState::Completed, outcome: Some(text), ..record.clone() };
+                ops::save(conn, *seq, &record, now_ms)?;
+                rows::forget_deaths(conn, *seq)?;
+            }
+            Transacted::Done
+        }
+    };
+    if !matches!(transacted, Transacted::Done) {
+        execute(conn, "ROLLBACK TO forever_tx /* forever */")?;
+    }
+    execute(conn, "RELEASE forever_tx /* forever */")?;
+    Ok(transacted)
+}
+
+/// What a transaction gave when it was carried out.
+fn carried_out(conn: &Connection, seq: Seq, op: &OpRecord) -> rusqlite::Result<Option<String>> {
+    conn.prepare_cached(
+        "SELECT outcome FROM ops WHERE fiber = ?1 AND number = ?2 AND id = ?3 AND kind = 'transaction' AND state = 'completed'",
+    )?
+    .query_row(params![seq, ops::at(op.number), op.id], |r| r.get(0))
+    .optional()
+}
+
+/// `INSERT OR ROLLBACK` and its like end the transaction in which they stand.
+fn rolled_back() -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(
+        ffi::Error::new(ffi::SQLITE_ABORT_ROLLBACK),
+        Some("the transaction was rolled back by its own SQL".into()),
+    )
+}
+
+fn execute(conn: &Connection, sql: &str) -> rusqlite::Result<()> {
+    conn.prepare_cached(sql)?.execute(()).map(drop)
+}
+
+fn migrate(conn: &Connection, given: &[Migration], now_ms: i64) -> Result<()> {
+    let setup = |why: String| Error::new(ErrorKind::Setup, why);
+    for (n, migration) in given.iter().enumerate() {
+        if given[..n].iter().any(|other| other.name == migration.name) {
+            return Err(setup(format!("there are two migrations of the name `{}`", migration.name)));
+        }
+    }
+    let unreadable = |e| Error::new(ErrorKind::Store, "failed to read which migrations were applied").because(e);
+    let applied = applied(conn).map_err(unreadable)?;
+    for (n, (name, hash)) in applied.iter().enumerate() {
+        let there = given.get(n).filter(|migration| migration.name == *name);
+        let why = match there {
+            Some(migration) if migration.hash() == *hash => continue,
+            Some(_) => "was changed after it was applied: put it back as it was, and make the change in a new one".to_owned(),
+            None if given.iter().any(|migration| migration.name == *name) => {
+                format!("was applied as number {}, and stands elsewhere now: keep the order in which they were applied", n + 1)
+            }
+            None => "is in the database but not in the program".to_owned(),
+        };
+        return Err(setup(format!("migration `{name}` {why}")));
+    }
+    for (n, migration) in given.iter().enumerate().skip(applied.len()) {
+        apply(conn, n + 1, migration, now_ms)?;
+    }
+    Ok(())
+}
+
+/// The names and hashes of those that were applied, in order.
+fn applied(conn: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
+    conn.prepare("SELECT name, hash FROM user_migrations ORDER BY n")?.query_map((), |r| Ok((r.get(0)?, r.get(1)?)))?.collect()
+}
+
+/// Applies a migration in a transaction of its own. Foreign keys are looked at when all of it has run: a table that others refer to
+/// can be made anew (<https://sqlite.org/lang_altertable.html>, section 7).
+fn apply(conn: &Connection, n: usize, migration: &Migration, now_ms: i64) -> Result<()> {
+    let name = &migration.name;
+    let failed = |e| Error::new(ErrorKind::Setup, format!("failed to apply migration `{name}`")).because(e);
+    conn.pragma_update(None, "foreign_keys", false).map_err(failed)?;
+    let applied = conn.execute_batch("BEGIN IMMEDIATE").map_err(failed).and_then(|()| {
+        let (came, forbidden) = guarded(|| conn.execute_batch(&migration.sql));
+        if let Some(what) = forbidden {
+            return Err(Error::new(ErrorKind::Setup, format!("failed to apply migration `{name}`: in a migration, {what}")));
+        }
+        came.unwrap_or_else(|_| Err(rolled_back())).map_err(failed)?;
+        if conn.is_autocommit() {
+            return Err(failed(rolled_back()));
+        }
+        if let Some(table) = dangling(conn).map_err(failed)? {
+            let why = format!("failed to apply migration `{name}`: a row of `{table}` refers to one that is not there");
+            return Err(Error::new(ErrorKind::Setup, why));
+        }
+        conn.execute(
+            "INSERT INTO user_migrations (n, name, hash, applied_ms) VALUES (?1, ?2, ?3, ?4)",
+            params![i64::try_from(n).unwrap_or(i64::MAX), name, migration.hash(), now_ms],
+        )
+        .and_then(|_| conn.execute_batch("COMMIT"))
+        .map_err(failed)
+    });
+    if !conn.is_autocommit() {
+        conn.execute_batch("ROLLBACK").map_err(failed)?;
+    }
+    conn.pragma_update(None, "foreign_keys", true).map_err(failed)?;
+    applied
+}
+
+/// A table of the program's with a row that refers to one that is not there.
+fn dangling(conn: &Connection) -> rusqlite::Result<Option<String>> {
+    let tables: Vec<String> =
+        conn.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?.query_map((), |r| r.get(0))?.collect::<Result<_, _>>()?;
+    for table in tables.into_iter().filter(|table| !is_ours(table)) {
+        if conn.prepare("SELECT 1 FROM pragma_foreign_key_check(?1)")?.exists([&table])? {
+            return Ok(Some(table));
+        }
+    }
+    Ok(None)
+}
+
+thread_local! {
+    /// Whether code of the program runs.
+    static GUARDS: Cell<bool> = const { Cell::new(false) };
+    /// The first thing that it tried and must not do.
+    static FORBIDDEN: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Puts the guard on a connection; it lets everything pass until code of the program runs on the connection's thread.
+///
+/// It is put there once, as to do so makes SQLite prepare all statements anew. A statement that was prepared before is not asked about:
+/// those of the store are in the same cache, so the ones that end a transaction have texts that no program has.
+pub(super) fn guard(conn: &mut Connection) -> rusqlite::Result<()> {
+    conn.authorizer(Some(|about: AuthContext<'_>| {
+        if !GUARDS.get() {
+            return Authorization::Allow;
+        }
+        let Some(what) = forbidden(&about) else { return Authorization::Allow };
+        FORBIDDEN.with_borrow_mut(|first| {
+            first.get_or_insert(what);
+        });
+        Authorization::Deny
+    }))
+}
+
+/// Runs code of the program under guard; gives what it tried and must not do.
+fn guarded<T>(work: impl FnOnce() -> T) -> (std::thread::Result<T>, Option<String>) {
+    FORBIDDEN.take();
+    GUARDS.set(true);
+    let came = catch_unwind(AssertUnwindSafe(work));
+    GUARDS.set(false);
+    (came, FORBIDDEN.take())
+}
+
+/// Whether a table, index or view is one of Forever's.
+fn is_ours(name: &str) -> bool {
+    schema::NAMES.iter().any(|ours| ours.eq_ignore_ascii_case(name))
+}
+
+const ENDS: &str = "it is begun and ended from outside, and cannot be nested";
+
+/// What is forbidden of an action, as the end of a sentence.
+fn forbidden(about: &AuthContext<'_>) -> Option<String> {
+    use AuthAction as A;
+    let ours = |what: &str, name: &str| {
+        let by = about.accessor.map(|by| format!(" by `{by}`")).unwrap_or_default();
+        is_ours(name).then(|| format!("`{what} {name}`{by} is not allowed: `{name}` is Forever's"))
+    };
+    let never = |what: String, why: &str| Some(format!("`{what}` is not allowed: {why}"));
+    match about.action {
+        A::Transaction { operation } => match operation {
+            TransactionOperation::Begin => never("BEGIN".into(), ENDS),
+            TransactionOperation::Rollback => never("ROLLBACK".into(), ENDS),
+            _ => never("COMMIT".into(), ENDS),
+        },
+        A::Savepoint { operation, savepoint_name } => match operation {
+            TransactionOperation::Release => never(format!("RELEASE {savepoint_name}"), ENDS),
+            TransactionOperation::Rollback => never(format!("ROLLBACK TO {savepoint_name}"), ENDS),
+            _ => never(format!("SAVEPOINT {savepoint_name}"), ENDS),
+        },
+        A::Attach { filename } => never(format!("ATTACH {filename}"), "there is one database"),
+        A::Detach { database_name } => never(format!("DETACH {database_name}"), "there is one database"),
+        A::Pragma { pragma_name, pragma_value } => {
+            let name = pragma_name.to_ascii_lowercase();
+            let reads = match pragma_value {
+                None => READING.contains(&&*name) || LISTING.contains(&&*name),
+                Some(_) => LISTING.contains(&&*name),
+            };
+            let value = pragma_value.map(|value| format!(" = {value}")).unwrap_or_default();
+            if reads { None } else { never(format!("PRAGMA {pragma_name}{value}"), "the settings of the database are Forever's") }
+        }
+        A::Insert { table_name } => ours("INSERT INTO", table_name),
+        A::Update { table_name, .. } => ours("UPDATE", table_name),
+        A::Delete { table_name } => ours("DELETE FROM", table_name),
+        A::Analyze { table_name } => ours("ANALYZE", table_name),
+        // What it is to be called is not known here: it could hide a table of ours.
+        A::AlterTable { database_name, table_name } if database_name.eq_ignore_ascii_case("temp") => {
+            never(format!("ALTER TABLE temp.{table_name}"), "make a new temporary table")
+        }
+        A::AlterTable { table_name, .. } => ours("ALTER TABLE", table_name),
+        A::CreateTable { table_name } | A::CreateTempTable { table_name } | A::CreateVtable { table_name, .. } => {
+            ours("CREATE TABLE", table_name)
+        }
+        A::CreateView { view_name } | A::CreateTempView { view_name } => ours("CREATE VIEW", view_name),
+        A::CreateIndex { index_name, table_name } | A::CreateTempIndex { index_name, table_name } => {
+            ours("CREATE INDEX", index_name).or_else(|| ours("CREATE INDEX ON", table_name))
+        }
+        A::CreateTrigger { table_name, .. } | A::CreateTempTrigger { table_name, .. } => ours("CREATE TRIGGER ON", table_name),
+        A::DropTable { table_name } | A::DropTempTable { table_name } | A::DropVtable { table_name, .. } => ours("DROP TABLE", table_name),
+        A::DropView { view_name } | A::DropTempView { view_name } => ours("DROP VIEW", view_name),
+        A::DropIndex { index_name, .. } | A::DropTempIndex { index_name, .. } => ours("DROP INDEX", index_name),
+        A::Unknown { code, .. } => never(format!("action {code} of SQLite"), "Forever does not know it"),
+        _ => None,
+    }
+}
+
+/// Pragmas that say something of a table, an index or the database, with a value or without.
+const LISTING: [&str; 9] = [
+    "table_info",
+    "table_xinfo",
+    "table_list",
+    "index_list",
+    "index_info",
+    "index_xinfo",
+    "foreign_key_list",
+    "foreign_key_check",
+    "quick_check",
+];
+
+/// Pragmas that only read when they have no value.
+const READING: [&str; 18] = [
+    "application_id",
+    "busy_timeout",
+    "collation_list",
+    "compile_options",
+    "data_version",
+    "database_list",
+    "encoding",
+    "foreign_keys",
+    "freelist_count",
+    "function_list",
+    "integrity_check",
+    "journal_mode",
+    "module_list",
+    "page_count",
+    "page_size",
+    "schema_version",
+    "synchronous",
+    "user_version",
+];
