@@ -9,8 +9,9 @@ macro_rules! __forever_ide_step {
     ($name:literal, $($rest:tt)+) => { $crate::__forever_ide_step!($($rest)+) };
     (effect, $($rest:tt)+) => { $crate::__forever_ide_step!($($rest)+) };
     ($option:ident = $value:expr, $($rest:tt)+) => {{ let _ = $value; $crate::__forever_ide_step!($($rest)+) }};
-    (|$op:pat_param| $body:expr) => {{ let $op: &$crate::Op = ::core::unimplemented!(); $body }};
-    ($body:expr) => { $body };
+    (|$op:ident: $ty:ty| $body:expr $(,)?) => {{ let $op: $ty = ::core::unimplemented!(); $body }};
+    (|$op:pat_param| $body:expr $(,)?) => {{ let $op: &$crate::Op = ::core::unimplemented!(); $body }};
+    ($body:expr $(,)?) => { $body };
 }
 
 #[doc(hidden)]

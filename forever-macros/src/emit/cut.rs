@@ -2,6 +2,7 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::Expr;
+use syn::spanned::Spanned;
 
 use super::{Emit, Start, number};
 use crate::cut::{CutBody, Effect, Step};
@@ -88,33 +89,64 @@ impl Emit<'_> {
     fn effect_body(&self, cut: CutId, step: &Step, effect: &Effect) -> TokenStream {
         let (fiber, private, error, number) = (&self.fiber, self.cx.private, self.cx.error, number(cut));
         let (body, retry) = (&step.body, optional(&step.retry));
-        let key = match &effect.key {
-            Some(key) => emit!(::core::option::Option::Some(#private::key(&(#key)))),
-            None => emit!(::core::option::Option::None),
+        // Bound first: what the key borrows must not be held while the operation begins.
+        let (let_key, key) = match &effect.key {
+            Some(key) => {
+                let span = Span::mixed_site().located_at(key.span());
+                (quote_spanned!(span=> let key = #private::key(&(#key));), emit!(::core::option::Option::Some(key)))
+            }
+            None => (TokenStream::new(), emit!(::core::option::Option::None)),
         };
         let within = step.timeout.as_ref().map(|timeout| emit!(.within(#timeout)));
         let on_unknown = match &effect.on_unknown {
             Some(policy) => policy.to_token_stream(),
             None => emit!(#private::OnUnknown::Park),
         };
-        let op = step.op.as_ref().map(|op| emit!(let #op = op;));
         let span = self.cut_span(cut);
+        let op = step.op.as_ref().map(|op| emit!(let #op = &effect.op();));
         let next = quote_spanned!(span=> effect.next(&mut on_unknown).await);
-        emit!({
+        let run = quote_spanned!(span=> effect.run(async { ::core::result::Result::Ok::<_, #error>(#body) }).await);
+        let begin = emit! {
+            #let_key
             let mut effect = {
                 use #private::{Made as _, NotMade as _};
                 #fiber.effect::<#error>(#number, #key, #retry, (&#private::Probe::<#error>::new()).made()).await #within
             };
-            let mut on_unknown: #private::OnUnknown<'_, _, #error> = #on_unknown;
+        };
+        let policy = emit!(let mut on_unknown: #private::OnUnknown<'_, _, #error> = #on_unknown;);
+        if step.retry.is_none() && step.timeout.is_none() {
+            // Without a loop, so that the body may move what it uses, and change what the check borrows.
+            return emit!({
+                #begin
+                let next = {
+                    #policy
+                    #next
+                };
+                match next {
+                    #private::Next::Value(value) => value,
+                    #private::Next::Error(error) => return ::core::result::Result::Err(error),
+                    #private::Next::Run => {
+                        #op
+                        match #run {
+                            #private::Attempt::Done(value) => value,
+                            #private::Attempt::Failed(error) => return ::core::result::Result::Err(error),
+                            #private::Attempt::Again => ::core::unreachable!("one attempt is all there is"),
+                        }
+                    }
+                }
+            });
+        }
+        emit!({
+            #begin
+            #policy
             loop {
                 match #next {
                     #private::Next::Value(value) => break value,
                     #private::Next::Error(error) => return ::core::result::Result::Err(error),
                     #private::Next::Run => {}
                 }
-                let op = &effect.op();
-                let attempt = effect.run(async { #op ::core::result::Result::Ok::<_, #error>(#body) }).await;
-                match attempt {
+                #op
+                match #run {
                     #private::Attempt::Done(value) => break value,
                     #private::Attempt::Failed(error) => return ::core::result::Result::Err(error),
                     #private::Attempt::Again => {}

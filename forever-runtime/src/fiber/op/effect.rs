@@ -64,9 +64,33 @@ pub enum Next<T, E> {
     Run,
 }
 
+/// The value of an effect, which the ledger keeps whether it is used later or not.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the value of an effect is stored as its result, but `{Self}` cannot be saved",
+    label = "the value of this effect cannot be saved",
+    note = "derive `serde::Serialize` and `serde::Deserialize` for `{Self}`, or end the body with what is needed later: `{{ charge(op.id()).await?; }}` gives nothing"
+)]
+pub trait Stored: Saved {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Saved> Stored for T {}
+
+/// What is part of an operation's id.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the `key` of an effect is part of what it is stored by, but `{Self}` cannot be saved",
+    label = "cannot be saved",
+    note = "derive `serde::Serialize` for `{Self}`, or give the parts that tell one operation from another: `key = (&order.id, cents)`"
+)]
+pub trait Key: Serialize {}
+
+#[diagnostic::do_not_recommend]
+impl<K: Serialize + ?Sized> Key for K {}
+
 /// The text of what is part of an operation's id.
 #[doc(hidden)]
-pub fn key<K: Serialize + ?Sized>(key: &K) -> Result<String, String> {
+pub fn key<K: Key + ?Sized>(key: &K) -> Result<String, String> {
     guarded(|| exact::to_canonical(key).map_err(|why| why.to_string()))
 }
 
@@ -117,7 +141,7 @@ impl<E> Effect<E> {
     }
 
     /// How the step goes on; never ready if the fiber is parked or interrupted for it.
-    pub async fn next<T: Saved>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>) -> Next<T, E>
+    pub async fn next<T: Stored>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>) -> Next<T, E>
     where
         E: Failure,
     {
@@ -164,7 +188,7 @@ impl<E> Effect<E> {
     }
 
     /// Makes an attempt. One that takes longer than the timeout is dropped, and what became of it is unknown.
-    pub async fn run<T: Saved>(&mut self, body: impl Future<Output = Result<T, E>>) -> Attempt<T, E>
+    pub async fn run<T: Stored>(&mut self, body: impl Future<Output = Result<T, E>>) -> Attempt<T, E>
     where
         E: fmt::Display,
     {
