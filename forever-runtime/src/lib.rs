@@ -46,7 +46,7 @@ pub mod __private {
     pub use crate::fiber::iter::{Source, collected};
     pub use crate::fiber::keeps_order::{in_order, in_order_value};
     pub use crate::fiber::machine::{Cut, CutKind, END, Local, Machine};
-    pub use crate::fiber::op::effect::{Effect, Next, key};
+    pub use crate::fiber::op::effect::{Effect, Gives, Key, Next, Stored, key};
     pub use crate::fiber::op::unknown::{Made, NotMade, OnUnknown, Probe};
     pub use crate::fiber::saved::{Saved, carried, none_like};
     pub use crate::fiber::side::{Each, Side, item, places};

@@ -18,6 +18,11 @@ fn optional(value: &Option<Expr>) -> TokenStream {
     }
 }
 
+/// Where errors about an option's value point.
+fn at(value: &Expr) -> Span {
+    Span::mixed_site().located_at(value.span())
+}
+
 impl Emit<'_> {
     /// Plain statements, a cut point's body, and the checkpoint behind it.
     pub(super) fn start_cut(&mut self, plain: &[Stmt], stmt: &Stmt, bind: &Bind, cut: CutId, body: &CutBody) -> Start {
@@ -70,7 +75,10 @@ impl Emit<'_> {
         }
         let (retry, timeout) = (optional(&step.retry), optional(&step.timeout));
         let op = step.op.as_ref().map(|op| emit!(let #op = op;));
-        let run = if step.timeout.is_some() { emit!(run_within) } else { emit!(run) };
+        let run = match &step.timeout {
+            Some(timeout) => quote_spanned!(at(timeout)=> run_within),
+            None => emit!(run),
+        };
         emit!({
             let mut attempts = #fiber.attempts::<#error>(#number, #retry, #timeout);
             loop {
@@ -91,16 +99,13 @@ impl Emit<'_> {
         let (body, retry) = (&step.body, optional(&step.retry));
         // Bound first: what the key borrows must not be held while the operation begins.
         let (let_key, key) = match &effect.key {
-            Some(key) => {
-                let span = Span::mixed_site().located_at(key.span());
-                (quote_spanned!(span=> let key = #private::key(&(#key));), emit!(::core::option::Option::Some(key)))
-            }
+            Some(key) => (quote_spanned!(at(key)=> let key = #private::key(&(#key));), emit!(::core::option::Option::Some(key))),
             None => (TokenStream::new(), emit!(::core::option::Option::None)),
         };
-        let within = step.timeout.as_ref().map(|timeout| emit!(.within(#timeout)));
-        let on_unknown = match &effect.on_unknown {
-            Some(policy) => policy.to_token_stream(),
-            None => emit!(#private::OnUnknown::Park),
+        let within = step.timeout.as_ref().map(|timeout| quote_spanned!(at(timeout)=> .within(#timeout)));
+        let (on_unknown, known) = match &effect.on_unknown {
+            Some(policy) => (policy.to_token_stream(), quote_spanned!(at(policy)=> effect.known(value))),
+            None => (emit!(#private::OnUnknown::Park), emit!(value)),
         };
         let span = self.cut_span(cut);
         let op = step.op.as_ref().map(|op| emit!(let #op = &effect.op();));
@@ -123,7 +128,7 @@ impl Emit<'_> {
                     #next
                 };
                 match next {
-                    #private::Next::Value(value) => value,
+                    #private::Next::Value(value) => #known,
                     #private::Next::Error(error) => return ::core::result::Result::Err(error),
                     #private::Next::Run => {
                         #op
@@ -141,7 +146,7 @@ impl Emit<'_> {
             #policy
             loop {
                 match #next {
-                    #private::Next::Value(value) => break value,
+                    #private::Next::Value(value) => break #known,
                     #private::Next::Error(error) => return ::core::result::Result::Err(error),
                     #private::Next::Run => {}
                 }

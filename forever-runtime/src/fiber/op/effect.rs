@@ -76,6 +76,25 @@ pub trait Stored: Saved {}
 #[diagnostic::do_not_recommend]
 impl<T: Saved> Stored for T {}
 
+/// The step's value is of the type that its `on_unknown` is for.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "this `on_unknown` is for a step that gives `{T}`, but the step gives `{Self}`",
+    label = "for a step that gives `{T}`",
+    note = "`OnUnknown<T, E>` has the type of the step's value and the error type of the fiber; both are inferred where they are not written"
+)]
+pub trait Gives<T> {
+    #[doc(hidden)]
+    fn of(value: T) -> Self;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T> Gives<T> for T {
+    fn of(value: T) -> T {
+        value
+    }
+}
+
 /// What is part of an operation's id.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
@@ -185,6 +204,11 @@ impl<E> Effect<E> {
                 }
             }
         }
+    }
+
+    /// The step's value, where it is known without the body.
+    pub fn known<T, V: Gives<T>>(&self, value: T) -> V {
+        V::of(value)
     }
 
     /// Makes an attempt. One that takes longer than the timeout is dropped, and what became of it is unknown.
