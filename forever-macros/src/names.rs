@@ -204,7 +204,9 @@ impl Names<'_> {
                 let (flow, before, mut declares) = self.control(control, cuts);
                 self.scopes.pop();
                 for &id in &declares {
-                    let name = self.table.var(id).ident.to_string();
+                    // What follows knows it by the name that is written there.
+                    let renamed = self.renames.get(&id).map(|rename| rename.old.clone());
+                    let name = renamed.unwrap_or_else(|| self.table.var(id).ident.to_string());
                     self.top().push((name.trim_start_matches("r#").to_owned(), id));
                 }
                 stmt.flow = flow;

@@ -263,3 +263,23 @@ twin! {
 fn three_variables_of_one_name_are_three_variables() {
     assert_eq!(same(|| shadowed_twice("t".into())).outcome, r#"Completed("t other t 5")"#);
 }
+
+twin! {
+    async fn operands_that_are_references(io, pair: (u32, String)) -> anyhow::Result<String> {
+        let (1 | 2, text) = &pair else {
+            return Ok(String::new());
+        };
+        let both = joined(text, step!("step", io.did("step", text.len()).await?));
+        let again = joined(text, { let n = step!("block", io.did("block", 1).await?); n + text.len() });
+        Ok(both + &again)
+    }
+}
+
+fn joined(text: &str, n: usize) -> String {
+    format!("{text}{n}")
+}
+
+#[test]
+fn a_reference_that_stands_before_a_step_and_in_it_is_taken_again() {
+    assert_eq!(same(|| operands_that_are_references((1, "a".into()))).outcome, r#"Completed("a1a2")"#);
+}
