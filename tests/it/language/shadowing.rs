@@ -52,6 +52,32 @@ twin! {
     }
 }
 
+twin! {
+    async fn hidden_in_a_loop(io, n: u32, others: Vec<Option<u32>>) -> anyhow::Result<u32> {
+        let mut sum = 0;
+        for other in &others {
+            let Some(n) = other else {
+                step!("none", io.did(format!("none {n}"), ()).await?);
+                break;
+            };
+            sum += *n;
+            let Some(n) = Some(n + 1).filter(|n| *n < 10) else {
+                step!("large", io.did(format!("large {n}"), ()).await?);
+                continue;
+            };
+            sum += n;
+        }
+        Ok(sum * 1000 + n)
+    }
+}
+
+#[test]
+fn what_a_let_else_in_a_loop_hides_is_there_behind_it() {
+    assert_eq!(same(|| hidden_in_a_loop(1, vec![Some(2), None, Some(100)])).outcome, "Completed(5001)");
+    let seen = same(|| hidden_in_a_loop(1, vec![Some(2), Some(20), Some(3)]));
+    assert_eq!((seen.outcome.as_str(), seen.log), ("Completed(32001)", vec!["large 20".to_owned()]));
+}
+
 #[test]
 fn what_a_let_else_binds_hides_what_its_else_uses() {
     assert_eq!(same(|| hidden_by_a_let_else(1, None)).outcome, "Completed(101)");
