@@ -122,3 +122,23 @@ pub async fn __forever_ide_wait<T>(_: impl Borrow<FiberHandle<T>>) -> Result<T, 
 pub async fn __forever_ide_wait_all<T, H: Borrow<FiberHandle<T>>>(_: impl IntoIterator<Item = H>) -> Vec<Result<T, FiberError>> {
     unimplemented!("{ONLY}")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::{__forever_ide_step as step, Error, OnUnknown, Op, Retry};
+
+    #[test]
+    fn editors_see_the_body_of_a_step_behind_options_in_any_order() {
+        type Policy<'a> = OnUnknown<'a, u32, Error>;
+        let (retry, limit) = (|| Retry::<Error>::times(1), Duration::from_secs(1));
+        assert_eq!(step!(5), 5);
+        assert_eq!(step!("a", 5,), 5);
+        assert_eq!(step!("a", effect, key = (1, "b"), on_unknown = Policy::Retry, retry = retry(), timeout = limit, was = "b", { 5 }), 5);
+        assert_eq!(step!(was = "b", timeout = limit, retry = retry(), on_unknown = Policy::Park, key = 1, effect, 5), 5);
+        // Never called: there is no op to be had.
+        let _ = || step!("a", effect, on_unknown = Policy::Fail, |op| op.attempt());
+        let _ = || step!(key = 1, effect, |op: &Op| op.attempt());
+    }
+}
