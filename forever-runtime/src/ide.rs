@@ -9,8 +9,8 @@ macro_rules! __forever_ide_step {
     ($name:literal, $($rest:tt)+) => { $crate::__forever_ide_step!($($rest)+) };
     (effect, $($rest:tt)+) => { $crate::__forever_ide_step!($($rest)+) };
     ($option:ident = $value:expr, $($rest:tt)+) => {{ let _ = $value; $crate::__forever_ide_step!($($rest)+) }};
-    (|$op:ident: $ty:ty| $body:expr $(,)?) => {{ let $op: $ty = ::core::unimplemented!(); $body }};
-    (|$op:pat_param| $body:expr $(,)?) => {{ let $op: &$crate::Op = ::core::unimplemented!(); $body }};
+    (|$op:ident: $ty:ty| $body:expr $(,)?) => {{ let $op: $ty = $crate::__forever_ide_given(); $body }};
+    (|$op:pat_param| $body:expr $(,)?) => {{ let $op: &$crate::Op = $crate::__forever_ide_given(); $body }};
     ($body:expr $(,)?) => { $body };
 }
 
@@ -93,6 +93,12 @@ macro_rules! __forever_ide_steps {
 
 const ONLY: &str = "only editors see this";
 
+/// The op of a step for editors.
+#[doc(hidden)]
+pub fn __forever_ide_given<T>() -> T {
+    unimplemented!("{ONLY}")
+}
+
 /// The type of a `call!` for editors.
 #[doc(hidden)]
 pub async fn __forever_ide_call<F: Fiber>(_: F) -> Result<F::Output, F::Error> {
@@ -135,7 +141,7 @@ mod tests {
         let (retry, limit) = (|| Retry::<Error>::times(1), Duration::from_secs(1));
         assert_eq!(step!(5), 5);
         assert_eq!(step!("a", 5,), 5);
-        assert_eq!(step!("a", effect, key = (1, "b"), on_unknown = Policy::Retry, retry = retry(), timeout = limit, was = "b", { 5 }), 5);
+        assert_eq!(step!("a", effect, key = (1, "b"), on_unknown = Policy::Retry, retry = retry(), timeout = limit, was = "b", 5), 5);
         assert_eq!(step!(was = "b", timeout = limit, retry = retry(), on_unknown = Policy::Park, key = 1, effect, 5), 5);
         // Never called: there is no op to be had.
         let _ = || step!("a", effect, on_unknown = Policy::Fail, |op| op.attempt());

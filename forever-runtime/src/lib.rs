@@ -37,7 +37,9 @@ pub use store::sqlite::Durability;
 pub use store::{FiberState, OpState};
 
 #[doc(hidden)]
-pub use ide::{__forever_ide_call, __forever_ide_recv, __forever_ide_spawn, __forever_ide_wait, __forever_ide_wait_all};
+pub use ide::{
+    __forever_ide_call, __forever_ide_given, __forever_ide_recv, __forever_ide_spawn, __forever_ide_wait, __forever_ide_wait_all,
+};
 
 /// What the code written by `#[fiber]` names. Not for people; it changes without notice.
 #[doc(hidden)]

@@ -11,7 +11,7 @@ use crate::plan::Storage;
 use crate::tree::{Bind, CutId, Stmt};
 
 /// An `Option` of a value of the user's.
-fn optional(value: &Option<Expr>) -> TokenStream {
+fn optional(value: Option<&Expr>) -> TokenStream {
     match value {
         Some(value) => emit!(::core::option::Option::Some(#value)),
         None => emit!(::core::option::Option::None),
@@ -73,7 +73,7 @@ impl Emit<'_> {
                 Some(op) => emit!({ let #op = &#fiber.op(#number); #body }),
             };
         }
-        let (retry, timeout) = (optional(&step.retry), optional(&step.timeout));
+        let (retry, timeout) = (optional(step.retry.as_ref()), optional(step.timeout.as_ref()));
         let op = step.op.as_ref().map(|op| emit!(let #op = op;));
         let run = match &step.timeout {
             Some(timeout) => quote_spanned!(at(timeout)=> run_within),
@@ -96,7 +96,7 @@ impl Emit<'_> {
     /// A step that is stored as started before its body, and perhaps has a value already.
     fn effect_body(&self, cut: CutId, step: &Step, effect: &Effect) -> TokenStream {
         let (fiber, private, error, number) = (&self.fiber, self.cx.private, self.cx.error, number(cut));
-        let (body, retry) = (&step.body, optional(&step.retry));
+        let (body, retry) = (&step.body, optional(step.retry.as_ref()));
         // Bound first: what the key borrows must not be held while the operation begins.
         let (let_key, key) = match &effect.key {
             Some(key) => (quote_spanned!(at(key)=> let key = #private::key(&(#key));), emit!(::core::option::Option::Some(key))),

@@ -83,7 +83,7 @@ impl Fuse {
 
     async fn go_on(&self) {
         if *self.0.blown.borrow() {
-            pending().await
+            pending::<()>().await;
         }
     }
 }

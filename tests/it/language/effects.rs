@@ -231,8 +231,7 @@ twin! {
             io.did(first.clone(), counts.len() as u32).await?
         });
         for name in &names[1..] {
-            let key = &counts;
-            step!("each", effect, key = (key, name), {
+            step!("each", effect, key = (&counts, name), {
                 lines.push(name.to_uppercase());
                 io.did(name.clone(), ()).await?
             });

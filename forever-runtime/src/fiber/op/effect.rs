@@ -220,13 +220,11 @@ impl<E> Effect<E> {
             None => body.await,
             Some((limit, _)) => {
                 let over = self.run_of().sink.sleep(limit);
-                match race(body, over).await {
-                    Some(result) => result,
-                    None => {
-                        self.standing = Standing::TimedOut(limit);
-                        return Attempt::Again;
-                    }
-                }
+                let Some(result) = race(body, over).await else {
+                    self.standing = Standing::TimedOut(limit);
+                    return Attempt::Again;
+                };
+                result
             }
         };
         match result {
@@ -291,7 +289,7 @@ impl<E> Effect<E> {
         let run = self.run_of();
         if run.sink.is_told_to_stop() {
             // Better not begun than interrupted.
-            run.halt(Stopped::Interrupted(Error::closed())).await
+            run.halt::<()>(Stopped::Interrupted(Error::closed())).await;
         }
         self.op().shared.write(|op| (op.state, op.outcome, op.resolved) = (OpState::Started, None, false)).await;
     }

@@ -198,7 +198,7 @@ impl Shared {
         let saved = self.run.sink.ledger().save(record).await;
         drop(turn);
         if let Err(error) = saved {
-            interrupt(&self.run, error).await
+            interrupt::<()>(&self.run, error).await;
         }
     }
 
@@ -210,7 +210,7 @@ impl Shared {
         let saved = self.run.sink.ledger().append(record, items).await;
         drop(turn);
         if let Err(error) = saved {
-            interrupt(&self.run, error).await
+            interrupt::<()>(&self.run, error).await;
         }
         self.run.sink.progressed();
     }
@@ -302,8 +302,12 @@ pub(crate) mod tests {
             let before = self.ledger.tables().ops.len();
             self.ledger.pass(&checkpoint.ops);
             let gone = before - self.ledger.tables().ops.len();
-            let settled: String = checkpoint.ops.settled.iter().map(|op| format!(", {}", op.state)).collect();
-            self.answer(format!("commit {}, {gone} go{settled}", checkpoint.at), ())
+            let mut entry = format!("commit {}, {gone} go", checkpoint.at);
+            for op in &checkpoint.ops.settled {
+                entry += ", ";
+                entry += op.state.as_str();
+            }
+            self.answer(entry, ())
         }
 
         fn ledger(&self) -> &dyn Ledger {

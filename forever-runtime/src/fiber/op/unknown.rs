@@ -20,8 +20,11 @@ pub(super) enum Policy<'a, T, E> {
     Retry,
     Park,
     Fail(fn(Error) -> E),
-    Check(Box<dyn FnMut(Op) -> BoxFuture<'a, Result<Option<T>, E>> + Send + 'a>),
+    Check(Check<'a, T, E>),
 }
+
+/// Asks the other side.
+type Check<'a, T, E> = Box<dyn FnMut(Op) -> BoxFuture<'a, Result<Option<T>, E>> + Send + 'a>;
 
 #[allow(non_upper_case_globals, reason = "they are what would be the variants of an enum, if a variant could have bounds of its own")]
 impl<T, E> OnUnknown<'_, T, E> {
