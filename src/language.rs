@@ -92,6 +92,10 @@ pub use forever_macros::fiber;
 /// - `"name"` is the step's name in snapshots; without it, the name of the variable that it initialises, or of the function that it calls.
 /// - `retry =` [`Retry`](crate::Retry): how often an error of the body (through `?`) is followed by another attempt.
 /// - `timeout =` [`Duration`](std::time::Duration): the longest that one attempt may take.
+/// - `effect`: it does something outside that must not be repeated unnoticed. It is stored as begun before its body and as completed with its
+///   checkpoint; its value must be something that serde can write and read.
+/// - `on_unknown =` [`OnUnknown`](crate::OnUnknown): what happens to an effect that was begun and of which nobody knows how it ended.
+/// - `key =` anything that serde can write: part of an effect's [id](crate::Op::id). Another key at the same place is another operation.
 /// - `was = "old"`: the name that the step had, for snapshots from then.
 /// - `effect`: what the body does outside must not happen twice. That it begins is stored before it runs, and what it gave with the
 ///   checkpoint, in the ledger that [`Forever::ops`](crate::Forever::ops) gives.

@@ -202,11 +202,9 @@ impl Names<'_> {
                     _ => "what a `for` loop goes over",
                 });
                 let (flow, before, mut declares) = self.control(control, cuts);
-                self.scopes.pop();
-                for &id in &declares {
-                    let name = self.table.var(id).ident.to_string();
-                    self.top().push((name.trim_start_matches("r#").to_owned(), id));
-                }
+                // What follows knows what is declared by the name that is written there.
+                let scope = self.scopes.pop().unwrap_or_default();
+                self.top().extend(scope.into_iter().filter(|(_, id)| declares.contains(id)));
                 stmt.flow = flow;
                 stmt.before = before;
                 declares.extend(self.bind(bind));
@@ -384,12 +382,25 @@ impl Names<'_> {
         let from_borrow = || {
             place::is_place(expr)
                 && place::root(expr).and_then(|r| self.lookup(&r.to_string())).is_some_and(|id| match &self.table.var(id).kind {
+                    // What is copied out of it may outlive the borrow, and what was borrowed may change then.
+                    VarKind::Again(_) if !matches!(expr, Expr::Path(_)) && self.may_change(id) => false,
                     VarKind::Again(again) => !self.table.agains[again.0].mutable && !self.table.agains[again.0].bases.is_empty(),
                     VarKind::Item(_) => true,
                     _ => false,
                 })
         };
         fixed_index && (place::plain_borrow(expr).is_some() || from_borrow())
+    }
+
+    /// Whether what a variable is made from is a variable that can be changed.
+    fn may_change(&self, id: VarId) -> bool {
+        match &self.table.var(id).kind {
+            VarKind::Again(again) => {
+                self.table.agains[again.0].bases.iter().any(|base| self.table.var(*base).mutable || self.may_change(*base))
+            }
+            VarKind::Item(bases) => bases.iter().any(|base| self.table.var(*base).mutable || self.may_change(*base)),
+            _ => false,
+        }
     }
 
     /// The variables that a place or a borrow of one names.

@@ -9,8 +9,9 @@ macro_rules! __forever_ide_step {
     ($name:literal, $($rest:tt)+) => { $crate::__forever_ide_step!($($rest)+) };
     (effect, $($rest:tt)+) => { $crate::__forever_ide_step!($($rest)+) };
     ($option:ident = $value:expr, $($rest:tt)+) => {{ let _ = $value; $crate::__forever_ide_step!($($rest)+) }};
-    (|$op:pat_param| $body:expr) => {{ let $op: &$crate::Op = ::core::unimplemented!(); $body }};
-    ($body:expr) => { $body };
+    (|$op:ident: $ty:ty| $body:expr $(,)?) => {{ let $op: $ty = $crate::__forever_ide_given(); $body }};
+    (|$op:pat_param| $body:expr $(,)?) => {{ let $op: &$crate::Op = $crate::__forever_ide_given(); $body }};
+    ($body:expr $(,)?) => { $body };
 }
 
 #[doc(hidden)]
@@ -92,6 +93,12 @@ macro_rules! __forever_ide_steps {
 
 const ONLY: &str = "only editors see this";
 
+/// The op of a step for editors.
+#[doc(hidden)]
+pub fn __forever_ide_given<T>() -> T {
+    unimplemented!("{ONLY}")
+}
+
 /// The type of a `call!` for editors.
 #[doc(hidden)]
 pub async fn __forever_ide_call<F: Fiber>(_: F) -> Result<F::Output, F::Error> {
@@ -120,4 +127,24 @@ pub async fn __forever_ide_wait<T>(_: impl Borrow<FiberHandle<T>>) -> Result<T, 
 #[doc(hidden)]
 pub async fn __forever_ide_wait_all<T, H: Borrow<FiberHandle<T>>>(_: impl IntoIterator<Item = H>) -> Vec<Result<T, FiberError>> {
     unimplemented!("{ONLY}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::{__forever_ide_step as step, Error, OnUnknown, Op, Retry};
+
+    #[test]
+    fn editors_see_the_body_of_a_step_behind_options_in_any_order() {
+        type Policy<'a> = OnUnknown<'a, u32, Error>;
+        let (retry, limit) = (|| Retry::<Error>::times(1), Duration::from_secs(1));
+        assert_eq!(step!(5), 5);
+        assert_eq!(step!("a", 5,), 5);
+        assert_eq!(step!("a", effect, key = (1, "b"), on_unknown = Policy::Retry, retry = retry(), timeout = limit, was = "b", 5), 5);
+        assert_eq!(step!(was = "b", timeout = limit, retry = retry(), on_unknown = Policy::Park, key = 1, effect, 5), 5);
+        // Never called: there is no op to be had.
+        let _ = || step!("a", effect, on_unknown = Policy::Fail, |op| op.attempt());
+        let _ = || step!(key = 1, effect, |op: &Op| op.attempt());
+    }
 }

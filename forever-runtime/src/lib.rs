@@ -43,7 +43,9 @@ pub use store::{FiberState, OpState, Tx};
 pub use rusqlite;
 
 #[doc(hidden)]
-pub use ide::{__forever_ide_call, __forever_ide_recv, __forever_ide_spawn, __forever_ide_wait, __forever_ide_wait_all};
+pub use ide::{
+    __forever_ide_call, __forever_ide_given, __forever_ide_recv, __forever_ide_spawn, __forever_ide_wait, __forever_ide_wait_all,
+};
 
 /// What the code written by `#[fiber]` names. Not for people; it changes without notice.
 #[doc(hidden)]
@@ -52,7 +54,7 @@ pub mod __private {
     pub use crate::fiber::iter::{Source, collected};
     pub use crate::fiber::keeps_order::{in_order, in_order_value};
     pub use crate::fiber::machine::{Cut, CutKind, END, Local, Machine};
-    pub use crate::fiber::op::effect::{Effect, Next, key};
+    pub use crate::fiber::op::effect::{Effect, Gives, Key, Next, Stored, key};
     pub use crate::fiber::op::unknown::{Made, NotMade, OnUnknown, Probe};
     pub use crate::fiber::saved::{Saved, carried, none_like};
     pub use crate::fiber::side::{Each, Side, item, places};

@@ -2,9 +2,12 @@
 #![allow(missing_docs, missing_debug_implementations, reason = "tests")]
 mod by_hand;
 mod crash;
+#[path = "../../examples/support/dice.rs"]
+mod dice;
 #[cfg(unix)]
 mod examples;
 mod idempotency;
+mod ids;
 mod logs;
 mod migrations;
 mod resolving;

@@ -304,21 +304,24 @@ async fn two(bank: Res<Bank>) -> anyhow::Result<()> {
 }
 
 macro_rules! unsure {
-    ($name:ident, $bank:ident, $policy:expr) => {
+    ($name:ident, $bank:ident, $policy:expr $(, $option:ident = $value:expr)?) => {
         #[fiber]
         async fn $name($bank: Res<Bank>) -> anyhow::Result<u64> {
-            let retry = Retry::times(1).backoff(Backoff::none());
-            Ok(step!("charge", effect, retry = retry, on_unknown = $policy, |op| {
+            Ok(step!("charge", effect, $($option = $value,)? on_unknown = $policy, |op| {
                 $bank.charge(op.id(), 100).await.map_err(|e| if e.to_string().contains("broke") { op.unknown(e) } else { e })?
             }))
         }
     };
 }
 
-unsure!(parks_unsure, bank, OnUnknown::Park);
-unsure!(retries_unsure, bank, OnUnknown::Retry);
-unsure!(asks_unsure, bank, OnUnknown::check(async |op| bank.find(op.id())));
-unsure!(fails_unsure, bank, OnUnknown::Fail);
+unsure!(parks_unsure, bank, OnUnknown::Park, retry = Retry::times(1).backoff(Backoff::none()));
+unsure!(retries_unsure, bank, OnUnknown::Retry, retry = Retry::times(1).backoff(Backoff::none()));
+unsure!(asks_unsure, bank, OnUnknown::check(async |op| bank.find(op.id())), retry = Retry::times(1).backoff(Backoff::none()));
+unsure!(fails_unsure, bank, OnUnknown::Fail, retry = Retry::times(1).backoff(Backoff::none()));
+unsure!(parks_once, bank, OnUnknown::Park);
+unsure!(retries_once, bank, OnUnknown::Retry);
+unsure!(asks_once, bank, OnUnknown::check(async |op| bank.find(op.id())));
+unsure!(fails_once, bank, OnUnknown::Fail);
 
 async fn unsure<F: forever::Fiber<Output = u64>>(call: F, plans: &[Plan]) -> (Result<u64, (FiberErrorKind, String)>, Bank, Vec<String>) {
     let (place, bank) = (Place::new(), Bank::default());
@@ -356,4 +359,20 @@ async fn a_body_that_does_not_know_says_so_and_the_policy_decides() {
     let (ended, bank, ledger) = unsure(parks_unsure(), &[Plan::Declined, Plan::Declined]).await;
     assert_eq!((ended.unwrap_err().0, bank.calls()), (FiberErrorKind::Failed, 2));
     assert_eq!(ledger, ["charge failed card declined"]);
+}
+
+#[tokio::test]
+async fn so_it_is_in_a_step_of_one_attempt() {
+    let why = "verify before retrying: step `charge` does not know what it has done: the connection broke";
+    for (ended, bank, ledger) in [unsure(parks_once(), &[Plan::Broken]).await, unsure(fails_once(), &[Plan::Broken]).await] {
+        assert!(ended.unwrap_err().1.ends_with(why));
+        assert_eq!((bank.calls(), ledger), (1, vec!["charge started".to_owned()]));
+    }
+    // Without `retry` its one attempt has failed.
+    let (ended, bank, ledger) = unsure(retries_once(), &[Plan::Broken]).await;
+    assert_eq!((ended.unwrap_err(), bank.calls()), ((FiberErrorKind::Failed, "the connection broke".to_owned()), 1));
+    assert_eq!(ledger, ["charge failed the connection broke"]);
+    // The fiber goes back to its snapshot, and asks from there.
+    let (ended, bank, ledger) = unsure(asks_once(), &[Plan::Broken]).await;
+    assert_eq!((ended, bank.calls(), bank.asked(), ledger), (Ok(1000), 1, 1, vec!["charge completed 1000".to_owned()]));
 }

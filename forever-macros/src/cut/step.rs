@@ -27,6 +27,18 @@ pub(crate) struct Effect {
 
 const OPTIONS: &str = "`effect`, `key`, `on_unknown`, `retry`, `timeout`, `was`";
 
+/// The options that have a value, with one as an example.
+const VALUED: [(&str, &str); 5] = [
+    ("key", "(&order, cents)"),
+    ("on_unknown", "OnUnknown::Retry"),
+    ("retry", "Retry::times(3)"),
+    ("timeout", "Duration::from_secs(30)"),
+    ("was", "\"search\""),
+];
+
+/// The options of effects alone, where they are written.
+type OfEffects = Vec<(Expr, String)>;
+
 impl Step {
     /// Parses the arguments; what is wrong goes to `report` and a step with what could be read comes back.
     pub(crate) fn parse(mac: &Macro, report: &mut Report) -> Option<Step> {
@@ -38,7 +50,7 @@ impl Step {
             }
         };
         let mut step = Step { name: None, was: None, retry: None, timeout: None, effect: None, op: None, body: empty() };
-        let (mut effect, mut of_effects) = (false, Effect::default());
+        let (mut is_effect, mut effect, mut of_effects) = (false, Effect::default(), OfEffects::new());
         let count = items.len();
         if count == 0 {
             report.over(&mac.path, "`step!` needs a body: `step!(fetch(&url).await?)`");
@@ -57,7 +69,7 @@ impl Step {
                     }
                     step.name = Some(name);
                 }
-                Expr::Assign(option) if !last => step.option(&option, &mut of_effects, report),
+                Expr::Assign(option) if !last => step.option(&option, &mut effect, &mut of_effects, report),
                 Expr::Closure(closure) if last => {
                     if closure.inputs.len() != 1 || closure.asyncness.is_some() {
                         report.over(&closure, "a step's body is an expression, a block, or `|op| expression`: `step!(\"charge\", |op| charge(op.id()).await?)`");
@@ -67,26 +79,21 @@ impl Step {
                 }
                 body if last => step.body = body,
                 Expr::Path(path) if path.path.is_ident("effect") => {
-                    if std::mem::replace(&mut effect, true) {
+                    if std::mem::replace(&mut is_effect, true) {
                         report.over(&path, "option `effect` is given twice");
                     }
                 }
-                other => {
-                    let text = crate::text::compact(&other);
-                    report.over(
-                        &other,
-                        format!("`{text}` is no option of `step!`; known options: {OPTIONS}; the name comes first and the body last"),
-                    );
-                }
+                other => report.over(&other, no_option(&other)),
             }
         }
-        if effect {
-            step.effect = Some(of_effects);
+        if is_effect {
+            step.effect = Some(effect);
         } else {
-            for (option, value) in [("key", of_effects.key), ("on_unknown", of_effects.on_unknown)] {
-                if let Some(value) = value {
-                    report.over(&value, format!("`{option}` is of effects: `step!(effect, {option} = .., |op| charge(op.id()).await?)`"));
-                }
+            for (place, option) in of_effects {
+                report.over(
+                    &place,
+                    format!("`{option}` is an option of effects: `step!(effect, {option} = .., |op| charge(op.id()).await?)`"),
+                );
             }
         }
         Some(step)
@@ -104,13 +111,16 @@ impl Step {
         [&mut self.retry, &mut self.timeout].into_iter().chain(effect).flatten()
     }
 
-    fn option(&mut self, option: &syn::ExprAssign, effect: &mut Effect, report: &mut Report) {
+    fn option(&mut self, option: &syn::ExprAssign, effect: &mut Effect, of_effects: &mut OfEffects, report: &mut Report) {
         let Expr::Path(path) = &*option.left else {
             report.over(&option.left, format!("unknown option of `step!`; known options: {OPTIONS}"));
             return;
         };
         let key = path.path.get_ident().map(ToString::to_string).unwrap_or_default();
         let value = (*option.right).clone();
+        if matches!(key.as_str(), "key" | "on_unknown") {
+            of_effects.push(((*option.left).clone(), key.clone()));
+        }
         let twice = match key.as_str() {
             "retry" => self.retry.replace(value).is_some(),
             "timeout" => self.timeout.replace(value).is_some(),
@@ -124,6 +134,10 @@ impl Step {
                     false
                 }
             }
+            "effect" => {
+                report.over(option, "option `effect` takes no value: `step!(effect, |op| charge(op.id()).await?)`");
+                false
+            }
             _ => {
                 report.over(&option.left, format!("unknown option `{key}` of `step!`; known options: {OPTIONS}"));
                 false
@@ -133,6 +147,18 @@ impl Step {
             report.over(&option.left, format!("option `{key}` is given twice"));
         }
     }
+}
+
+/// Why something before the body is no option.
+fn no_option(item: &Expr) -> String {
+    let valued = |path: &syn::Path| VALUED.iter().find(|(option, _)| path.is_ident(option));
+    if let Expr::Path(path) = item
+        && let Some((option, value)) = valued(&path.path)
+    {
+        return format!("option `{option}` needs a value: `{option} = {value}`");
+    }
+    let text = crate::text::compact(item);
+    format!("`{text}` is no option of `step!`; known options: {OPTIONS}; the name comes first and the body last")
 }
 
 /// Expressions separated by commas; syn takes `name = value` for an assignment.

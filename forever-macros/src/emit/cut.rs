@@ -2,6 +2,7 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::Expr;
+use syn::spanned::Spanned;
 
 use super::{Emit, Start, number};
 use crate::cut::{CutBody, Effect, Step};
@@ -15,6 +16,11 @@ fn optional(value: Option<&Expr>) -> TokenStream {
         Some(value) => emit!(::core::option::Option::Some(#value)),
         None => emit!(::core::option::Option::None),
     }
+}
+
+/// Where errors about an option's value point.
+fn at(value: &Expr) -> Span {
+    Span::mixed_site().located_at(value.span())
 }
 
 impl Emit<'_> {
@@ -69,7 +75,10 @@ impl Emit<'_> {
         }
         let (retry, timeout) = (optional(step.retry.as_ref()), optional(step.timeout.as_ref()));
         let op = step.op.as_ref().map(|op| emit!(let #op = op;));
-        let run = if step.timeout.is_some() { emit!(run_within) } else { emit!(run) };
+        let run = match &step.timeout {
+            Some(timeout) => quote_spanned!(at(timeout)=> run_within),
+            None => emit!(run),
+        };
         emit!({
             let mut attempts = #fiber.attempts::<#error>(#number, #retry, #timeout);
             loop {
@@ -88,33 +97,61 @@ impl Emit<'_> {
     fn effect_body(&self, cut: CutId, step: &Step, effect: &Effect) -> TokenStream {
         let (fiber, private, error, number) = (&self.fiber, self.cx.private, self.cx.error, number(cut));
         let (body, retry) = (&step.body, optional(step.retry.as_ref()));
-        let key = match &effect.key {
-            Some(key) => emit!(::core::option::Option::Some(#private::key(&(#key)))),
-            None => emit!(::core::option::Option::None),
+        // Bound first: what the key borrows must not be held while the operation begins.
+        let (let_key, key) = match &effect.key {
+            Some(key) => (quote_spanned!(at(key)=> let key = #private::key(&(#key));), emit!(::core::option::Option::Some(key))),
+            None => (TokenStream::new(), emit!(::core::option::Option::None)),
         };
-        let within = step.timeout.as_ref().map(|timeout| emit!(.within(#timeout)));
-        let on_unknown = match &effect.on_unknown {
-            Some(policy) => policy.to_token_stream(),
-            None => emit!(#private::OnUnknown::Park),
+        let within = step.timeout.as_ref().map(|timeout| quote_spanned!(at(timeout)=> .within(#timeout)));
+        let (on_unknown, known) = match &effect.on_unknown {
+            Some(policy) => (policy.to_token_stream(), quote_spanned!(at(policy)=> effect.known(value))),
+            None => (emit!(#private::OnUnknown::Park), emit!(value)),
         };
-        let op = step.op.as_ref().map(|op| emit!(let #op = op;));
         let span = self.cut_span(cut);
+        let op = step.op.as_ref().map(|op| emit!(let #op = &effect.op();));
         let next = quote_spanned!(span=> effect.next(&mut on_unknown).await);
-        emit!({
+        let run = quote_spanned!(span=> effect.run(async { ::core::result::Result::Ok::<_, #error>(#body) }).await);
+        let begin = emit! {
+            #let_key
             let mut effect = {
                 use #private::{Made as _, NotMade as _};
                 #fiber.effect::<#error>(#number, #key, #retry, (&#private::Probe::<#error>::new()).made()).await #within
             };
-            let mut on_unknown: #private::OnUnknown<'_, _, #error> = #on_unknown;
+        };
+        let policy = emit!(let mut on_unknown: #private::OnUnknown<'_, _, #error> = #on_unknown;);
+        if step.retry.is_none() && step.timeout.is_none() {
+            // Without a loop, so that the body may move what it uses, and change what the check borrows.
+            return emit!({
+                #begin
+                let next = {
+                    #policy
+                    #next
+                };
+                match next {
+                    #private::Next::Value(value) => #known,
+                    #private::Next::Error(error) => return ::core::result::Result::Err(error),
+                    #private::Next::Run => {
+                        #op
+                        match #run {
+                            #private::Attempt::Done(value) => value,
+                            #private::Attempt::Failed(error) => return ::core::result::Result::Err(error),
+                            #private::Attempt::Again => return ::core::result::Result::Err(effect.unsure().await),
+                        }
+                    }
+                }
+            });
+        }
+        emit!({
+            #begin
+            #policy
             loop {
                 match #next {
-                    #private::Next::Value(value) => break value,
+                    #private::Next::Value(value) => break #known,
                     #private::Next::Error(error) => return ::core::result::Result::Err(error),
                     #private::Next::Run => {}
                 }
-                let op = &effect.op();
-                let attempt = effect.run(async { #op ::core::result::Result::Ok::<_, #error>(#body) }).await;
-                match attempt {
+                #op
+                match #run {
                     #private::Attempt::Done(value) => break value,
                     #private::Attempt::Failed(error) => return ::core::result::Result::Err(error),
                     #private::Attempt::Again => {}

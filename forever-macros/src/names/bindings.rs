@@ -16,7 +16,9 @@ impl Names<'_> {
     pub(super) fn bindings_of(&mut self, pat: &mut Pat, init: &Expr) -> Vec<VarId> {
         let bindings = pattern::bindings(pat);
         let by_ref = bindings.iter().any(|b| b.by_ref) && place::is_place(init);
-        let all = self.borrows_from(init) && !bindings.iter().any(|b| b.mutable);
+        // An operand that is put aside is `mut` in case it is a receiver; a reference need not be.
+        let aside = matches!(init, Expr::Path(_)) && bindings.iter().all(|b| b.ident.to_string().starts_with("__value_"));
+        let all = self.borrows_from(init) && (aside || !bindings.iter().any(|b| b.mutable));
         if bindings.is_empty() || !(by_ref || all) {
             return self.pattern(pat, &VarKind::Value);
         }

@@ -363,6 +363,30 @@ async fn research(io: Res<Io>, topic: String) -> anyhow::Result<u32> {
 }"#,
     ),
     (
+        "effect",
+        r#"
+async fn checkout(io: Res<Io>, cents: u32) -> anyhow::Result<u32> {
+    let receipt = step!("charge", effect, io.charge(cents).await?);
+    Ok(receipt)
+}"#,
+    ),
+    (
+        "effect_with_every_option",
+        r#"
+async fn checkout(io: Res<Io>, order: Order, items: Vec<Item>) -> anyhow::Result<String> {
+    let mut total = 0;
+    for item in items {
+        let check = OnUnknown::check(async |op| io.find(op.id()).await);
+        let receipt = step!("charge", effect, key = (&order.id, item.number), on_unknown = check, retry = Retry::times(3), timeout = Duration::from_secs(30), was = "pay", |op| {
+            total += item.cents;
+            io.charge(op.id(), item.cents).await?
+        });
+        step!("note", effect, on_unknown = OnUnknown::Retry, io.note(receipt).await?);
+    }
+    Ok(format!("{total}"))
+}"#,
+    ),
+    (
         "items_in_the_body",
         r#"
 async fn research(io: Res<Io>, deep: bool) -> anyhow::Result<u32> {
@@ -521,7 +545,7 @@ where
         for (n, hit) in hits.iter().enumerate().skip(1) {
             let text = match &mode {
                 Mode::Tag(tag) if tag.len() > n => format!("{tag:>n$}{{}}"),
-                Mode::Tag(tag) | Mode::Other { tag, .. } => step!("tag", |op| io.tag(op.id(), tag, hit).await?),
+                Mode::Tag(tag) | Mode::Other { tag, .. } => step!("tag", effect, key = (tag, n), on_unknown = OnUnknown::Retry, |op| io.tag(op.id(), tag, hit).await?),
                 _ => break,
             };
             println!("{label}: {text:?} {}", notes.len());

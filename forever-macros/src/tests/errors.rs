@@ -21,6 +21,45 @@ fn all_errors_of_a_function_are_given_at_once() {
 }
 
 #[test]
+fn what_is_wrong_with_the_options_of_a_step_is_said_once_for_each() {
+    let found = |arguments: &str| messages("", &format!("async fn f(x: u32) -> Result<u32, E> {{ Ok(step!({arguments})) }}"));
+    let known = "known options: `effect`, `key`, `on_unknown`, `retry`, `timeout`, `was`";
+    for (arguments, want) in [
+        ("effect, effect, a()", vec!["option `effect` is given twice".to_owned()]),
+        ("effect, key = x, key = x, a()", vec!["option `key` is given twice".to_owned()]),
+        ("effect, on_unknown = x, on_unknown = x, a()", vec!["option `on_unknown` is given twice".to_owned()]),
+        ("effect = true, a()", vec!["option `effect` takes no value: `step!(effect, |op| charge(op.id()).await?)`".to_owned()]),
+        (
+            "key = x, on_unknown = x, a()",
+            vec![
+                "`key` is an option of effects: `step!(effect, key = .., |op| charge(op.id()).await?)`".to_owned(),
+                "`on_unknown` is an option of effects: `step!(effect, on_unknown = .., |op| charge(op.id()).await?)`".to_owned(),
+            ],
+        ),
+        ("effect, key, a()", vec!["option `key` needs a value: `key = (&order, cents)`".to_owned()]),
+        ("effect, keys = x, a()", vec![format!("unknown option `keys` of `step!`; {known}")]),
+        ("effects, a()", vec![format!("`effects` is no option of `step!`; {known}; the name comes first and the body last")]),
+    ] {
+        assert_eq!(found(arguments), want, "step!({arguments})");
+    }
+}
+
+#[test]
+fn the_options_of_an_effect_come_in_any_order() {
+    let options = ["effect", "key = (&x, 1)", "on_unknown = OnUnknown::Retry", "retry = r", "timeout = t", "was = \"b\""];
+    for first in 0..options.len() {
+        let mut turned = options;
+        turned.rotate_left(first);
+        for name in ["\"a\", ", ""] {
+            for body in ["a(x).await?", "|op| a(op.id(), x).await?", "{ a(x).await? }"] {
+                let item = format!("async fn f(x: u32) -> Result<u32, E> {{ Ok(step!({name}{}, {body})) }}", turned.join(", "));
+                assert_eq!(messages("", &item), Vec::<String>::new(), "{item}");
+            }
+        }
+    }
+}
+
+#[test]
 fn messages_have_the_form_of_the_house() {
     let head = |body: &str| format!("async fn f(x: u32) -> Result<u32, E> {{ {body} }}");
     let bodies = [
@@ -32,7 +71,18 @@ fn messages_have_the_form_of_the_house() {
         "step!(let a = 1)",
         "step!(a; b)",
         "step!(|| a)",
-        "step!(effect, a())",
+        "step!(effect, effect, a())",
+        "step!(effect = true, a())",
+        "step!(effects, a())",
+        "step!(key = x, a())",
+        "step!(on_unknown = y, |op| a(op))",
+        "step!(effect, key = x, key = x, a())",
+        "step!(effect, on_unknown = y, on_unknown = y, a())",
+        "step!(effect, key, a())",
+        "step!(retry, a())",
+        "step!(effect, return)",
+        "step!(effect, key = step!(b()), a())",
+        "steps!(a(), step!(effect, b()))",
         "step!(return)",
         "loop { step!(break) }",
         "loop { step!(continue) }",

@@ -22,7 +22,7 @@ pub(crate) enum Code {
     /// Several statements where one is expected.
     Lines(Vec<Code>),
     /// `step!`.
-    Step { name: Option<String>, body: Box<Code> },
+    Step { name: Option<String>, effect: Option<Effect>, body: Box<Code> },
     /// `call!` of a fiber of `children`.
     Call { callee: &'static str, argument: Box<Code> },
     /// `sleep!` for some milliseconds.
@@ -33,6 +33,36 @@ pub(crate) enum Code {
     Steps { branches: Box<[Code; 2]>, taken: usize },
     /// `#[fresh]` before a `let`.
     Fresh,
+}
+
+/// The options of a step that is an effect.
+#[derive(Debug, Clone)]
+pub(crate) struct Effect {
+    pub(crate) key: Option<Box<Code>>,
+    pub(crate) on_unknown: Option<&'static str>,
+    /// It never holds, as the plain rendering makes one attempt.
+    pub(crate) retry: bool,
+    pub(crate) op: bool,
+}
+
+impl Effect {
+    fn write(&self, depth: usize, out: &mut String) {
+        out.push_str("effect, ");
+        if let Some(key) = &self.key {
+            out.push_str("key = ");
+            key.write(Flavour::Fiber, depth, out);
+            out.push_str(", ");
+        }
+        if let Some(policy) = self.on_unknown {
+            write!(out, "on_unknown = forever::OnUnknown::{policy}, ").expect("a string takes everything");
+        }
+        if self.retry {
+            out.push_str("retry = forever::Retry::times(2).when(|why: &String| why.is_empty()), ");
+        }
+        if self.op {
+            out.push_str("|op| { assert_eq!((op.id().len(), op.attempt()), (32, 1)); ");
+        }
+    }
 }
 
 impl Code {
@@ -57,13 +87,17 @@ impl Code {
                 new_line(depth, out);
                 out.push('}');
             }
-            Code::Step { name, body } => {
+            Code::Step { name, effect, body } => {
                 out.push_str(if fiber { "step!(" } else { "(" });
                 if let (true, Some(name)) = (fiber, name) {
                     write!(out, "{name:?}, ").expect("a string takes everything");
                 }
+                let effect = effect.as_ref().filter(|_| fiber);
+                if let Some(effect) = effect {
+                    effect.write(depth, out);
+                }
                 body.write(flavour, depth, out);
-                out.push(')');
+                out.push_str(if effect.is_some_and(|effect| effect.op) { " })" } else { ")" });
             }
             Code::Call { callee, argument } => {
                 let (open, close) = if fiber { ("call!(children::", "))") } else { ("children::plain_", ").await") };

@@ -1,6 +1,6 @@
 //! Cut points: steps with bodies of every kind, and inline calls of the fixed fibers.
 use super::Body;
-use super::code::{Code, code};
+use super::code::{Code, Effect, code};
 use super::coverage::Construct as C;
 use super::scope::Hold;
 use super::types::Ty;
@@ -59,9 +59,40 @@ impl Body {
             self.cover(C::StepNamed);
         }
         self.steps_allowed = false;
+        let effect = self.prng.chance(25).then(|| self.effect());
+        let may_move = self.moves_allowed;
+        // What may be tried again cannot move anything.
+        self.moves_allowed &= !effect.as_ref().is_some_and(|effect| effect.retry);
         let body = make(self);
+        self.moves_allowed = may_move;
         self.steps_allowed = true;
-        Code::Step { name, body: Box::new(body) }
+        Code::Step { name, effect, body: Box::new(body) }
+    }
+
+    /// The options of a step that is an effect.
+    fn effect(&mut self) -> Effect {
+        self.cover(C::Effect);
+        let key = self.prng.chance(40).then(|| {
+            self.cover(C::EffectKey);
+            let number = self.atom();
+            let text = self.find_where(|scope, id, var| var.ty == Ty::Text && var.hold != Hold::Exclusive && scope.readable(id));
+            Box::new(match text {
+                Some(text) => code!["(", number, ", ", self.borrow_of(text), ")"],
+                None => number,
+            })
+        });
+        let on_unknown = self.prng.chance(50).then(|| {
+            self.cover(C::EffectOnUnknown);
+            self.prng.pick(&["Retry", "Retry", "Park", "check(async |_| None)"])
+        });
+        let (retry, op) = (self.prng.chance(30), self.prng.chance(40));
+        if retry {
+            self.cover(C::EffectRetry);
+        }
+        if op {
+            self.cover(C::EffectOp);
+        }
+        Effect { key, on_unknown, retry, op }
     }
 
     fn step_body(&mut self, ty: Ty) -> Code {

@@ -263,3 +263,43 @@ twin! {
 fn three_variables_of_one_name_are_three_variables() {
     assert_eq!(same(|| shadowed_twice("t".into())).outcome, r#"Completed("t other t 5")"#);
 }
+
+twin! {
+    async fn operands_that_are_references(io, pair: (u32, String)) -> anyhow::Result<String> {
+        let (1 | 2, text) = &pair else {
+            return Ok(String::new());
+        };
+        let both = joined(text, step!("step", io.did("step", text.len()).await?));
+        let again = joined(text, { let n = step!("block", io.did("block", 1).await?); n + text.len() });
+        Ok(both + &again)
+    }
+}
+
+fn joined(text: &str, n: usize) -> String {
+    format!("{text}{n}")
+}
+
+#[test]
+fn a_reference_that_stands_before_a_step_and_in_it_is_taken_again() {
+    assert_eq!(same(|| operands_that_are_references((1, "a".into()))).outcome, r#"Completed("a1a2")"#);
+}
+
+twin! {
+    async fn copied_out_of_a_borrow(io, pair: (u32, Option<u32>)) -> anyhow::Result<String> {
+        let mut pair = pair;
+        let seen = &pair;
+        let first = seen.0;
+        let whole = *seen;
+        let Some(second) = seen.1 else { return Ok(String::new()) };
+        pair = (pair.0 + 10, Some(20));
+        step!("step", io.did("step", ()).await?);
+        pair.0 += 100;
+        step!("other", io.did("other", ()).await?);
+        Ok(format!("{first} {second} {whole:?} {pair:?}"))
+    }
+}
+
+#[test]
+fn what_was_copied_out_of_a_borrow_stays_what_it_was() {
+    assert_eq!(same(|| copied_out_of_a_borrow((1, Some(2)))).outcome, r#"Completed("1 2 (1, Some(2)) (111, Some(20))")"#);
+}

@@ -83,10 +83,47 @@ macro_rules! twin {
 }
 pub(crate) use twin;
 
-/// `step!` of a plain function.
+/// What `step!(|op| ..)` of a plain function has: no id that a fiber's could be compared with.
+pub(crate) struct PlainOp {
+    pub(crate) attempt: u32,
+}
+
+impl PlainOp {
+    pub(crate) fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    pub(crate) fn id(&self) -> &'static str {
+        "0123456789abcdef0123456789abcdef"
+    }
+}
+
+/// `step!` of a plain function. Of the options only `retry` does something, if it is written as it is here.
 macro_rules! plain_step {
-    ($name:literal, $($rest:tt)+) => { $crate::language::harness::plain_step!($($rest)+) };
-    ($body:expr) => { $body };
+    (@ $times:tt $name:literal, $($rest:tt)+) => { $crate::language::harness::plain_step!(@ $times $($rest)+) };
+    (@ $times:tt effect, $($rest:tt)+) => { $crate::language::harness::plain_step!(@ $times $($rest)+) };
+    (@ 0 retry = Retry::times($times:tt).backoff(Backoff::none()), $($rest:tt)+) => {
+        $crate::language::harness::plain_step!(@ $times $($rest)+)
+    };
+    (@ $times:tt $option:ident = $value:expr, $($rest:tt)+) => { $crate::language::harness::plain_step!(@ $times $($rest)+) };
+    (@ 0 |$op:pat_param| $body:expr) => {{
+        let $op = &$crate::language::harness::PlainOp { attempt: 1 };
+        $body
+    }};
+    (@ 0 $body:expr) => { $body };
+    (@ $times:tt |$op:pat_param| $body:expr) => {{
+        let mut attempt = 1;
+        loop {
+            let $op = &$crate::language::harness::PlainOp { attempt };
+            match async { Ok::<_, anyhow::Error>($body) }.await {
+                Ok(value) => break value,
+                Err(error) if attempt > $times => return Err(error),
+                Err(_) => attempt += 1,
+            }
+        }
+    }};
+    (@ $times:tt $body:expr) => { $crate::language::harness::plain_step!(@ $times |_op| $body) };
+    ($($rest:tt)+) => { $crate::language::harness::plain_step!(@ 0 $($rest)+) };
 }
 pub(crate) use plain_step;
 

@@ -10,6 +10,7 @@ mod calls;
 mod closures;
 mod conditions;
 mod drops;
+mod effects;
 mod errors;
 mod fresh;
 mod generics;

@@ -36,6 +36,56 @@ fn one_name_is_used_for_many_variables() {
 }
 
 twin! {
+    async fn hidden_by_a_let_else(io, n: u32, other: Option<u32>) -> anyhow::Result<u32> {
+        let Some(n) = &other else {
+            step!("none", io.did(format!("none {n}"), ()).await?);
+            return Ok(n + 100);
+        };
+        let text = format!("{n}");
+        let n = *n + text.len() as u32;
+        let Some(n) = other.filter(|o| *o > 5).map(|o| o + n) else {
+            step!("small", io.did(format!("small {n}"), ()).await?);
+            return Ok(n + 200);
+        };
+        step!("end", io.did(format!("end {n}"), ()).await?);
+        Ok(n)
+    }
+}
+
+twin! {
+    async fn hidden_in_a_loop(io, n: u32, others: Vec<Option<u32>>) -> anyhow::Result<u32> {
+        let mut sum = 0;
+        for other in &others {
+            let Some(n) = other else {
+                step!("none", io.did(format!("none {n}"), ()).await?);
+                break;
+            };
+            sum += *n;
+            let Some(n) = Some(n + 1).filter(|n| *n < 10) else {
+                step!("large", io.did(format!("large {n}"), ()).await?);
+                continue;
+            };
+            sum += n;
+        }
+        Ok(sum * 1000 + n)
+    }
+}
+
+#[test]
+fn what_a_let_else_in_a_loop_hides_is_there_behind_it() {
+    assert_eq!(same(|| hidden_in_a_loop(1, vec![Some(2), None, Some(100)])).outcome, "Completed(5001)");
+    let seen = same(|| hidden_in_a_loop(1, vec![Some(2), Some(20), Some(3)]));
+    assert_eq!((seen.outcome.as_str(), seen.log), ("Completed(32001)", vec!["large 20".to_owned()]));
+}
+
+#[test]
+fn what_a_let_else_binds_hides_what_its_else_uses() {
+    assert_eq!(same(|| hidden_by_a_let_else(1, None)).outcome, "Completed(101)");
+    assert_eq!(same(|| hidden_by_a_let_else(1, Some(3))).outcome, "Completed(204)");
+    assert_eq!(same(|| hidden_by_a_let_else(1, Some(7))).outcome, "Completed(15)");
+}
+
+twin! {
     async fn both_live(io, x: String) -> anyhow::Result<String> {
         let outer = &x;
         let r = {

@@ -37,6 +37,15 @@ pub struct Effect<E> {
     limit: Option<(Duration, Make<E>)>,
     make: Option<Make<E>>,
     function: &'static str,
+    kind: Kind<E>,
+}
+
+/// What `on_unknown` says, without what its check borrows.
+enum Kind<E> {
+    Retry,
+    Park,
+    Fail(Make<E>),
+    Check,
 }
 
 enum Standing<E> {
@@ -62,9 +71,52 @@ pub enum Next<T, E> {
     Run,
 }
 
+/// The value of an effect, which the ledger keeps whether it is used later or not.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the value of an effect is stored as its result, but `{Self}` cannot be saved",
+    label = "the value of this effect cannot be saved",
+    note = "derive `serde::Serialize` and `serde::Deserialize` for `{Self}`, or end the body with what is needed later: `{{ charge(op.id()).await?; }}` gives nothing"
+)]
+pub trait Stored: Saved {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Saved> Stored for T {}
+
+/// The step's value is of the type that its `on_unknown` is for.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "this `on_unknown` is for a step that gives `{T}`, but the step gives `{Self}`",
+    label = "for a step that gives `{T}`",
+    note = "`OnUnknown<T, E>` has the type of the step's value and the error type of the fiber; both are inferred where they are not written"
+)]
+pub trait Gives<T> {
+    #[doc(hidden)]
+    fn of(value: T) -> Self;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T> Gives<T> for T {
+    fn of(value: T) -> T {
+        value
+    }
+}
+
+/// What is part of an operation's id.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the `key` of an effect is part of what it is stored by, but `{Self}` cannot be saved",
+    label = "cannot be saved",
+    note = "derive `serde::Serialize` for `{Self}`, or give the parts that tell one operation from another: `key = (&order.id, cents)`"
+)]
+pub trait Key: Serialize {}
+
+#[diagnostic::do_not_recommend]
+impl<K: Serialize + ?Sized> Key for K {}
+
 /// The text of what is part of an operation's id.
 #[doc(hidden)]
-pub fn key<K: Serialize + ?Sized>(key: &K) -> Result<String, String> {
+pub fn key<K: Key + ?Sized>(key: &K) -> Result<String, String> {
     guarded(|| exact::to_canonical(key).map_err(|why| why.to_string()))
 }
 
@@ -97,7 +149,7 @@ impl Frame {
             _ => Standing::New,
         };
         let op = Op::of(Arc::clone(run), cut.name, record);
-        Effect { attempts: Attempts::new(op, retry), standing, limit: None, make, function: self.machine.name }
+        Effect { attempts: Attempts::new(op, retry), standing, limit: None, make, function: self.machine.name, kind: Kind::Park }
     }
 }
 
@@ -117,10 +169,16 @@ impl<E> Effect<E> {
     }
 
     /// How the step goes on; never ready if the fiber is parked or interrupted for it.
-    pub async fn next<T: Saved>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>) -> Next<T, E>
+    pub async fn next<T: Stored>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>) -> Next<T, E>
     where
         E: Failure + fmt::Display,
     {
+        self.kind = match &on_unknown.0 {
+            Policy::Retry => Kind::Retry,
+            Policy::Park => Kind::Park,
+            Policy::Fail(make) => Kind::Fail(*make),
+            Policy::Check(_) => Kind::Check,
+        };
         let (why, error) = match std::mem::replace(&mut self.standing, Standing::Ready) {
             Standing::Ready => return Next::Run,
             Standing::New => {
@@ -135,11 +193,7 @@ impl<E> Effect<E> {
         match &mut on_unknown.0 {
             Policy::Retry => self.again(error).await,
             Policy::Park => self.park(may_have_executed(&record, &why)).await,
-            Policy::Fail(make) => {
-                // Should the program come here once more, it is as unknown as before.
-                self.run_of().ops.doubt(&record.id);
-                Next::Error(make(unknown(&record, &why)))
-            }
+            Policy::Fail(make) => Next::Error(self.fail(*make, &record, &why)),
             Policy::Check(check) => {
                 let run = self.run_of();
                 let limit = run.sink.check_timeout();
@@ -159,8 +213,13 @@ impl<E> Effect<E> {
         }
     }
 
+    /// The step's value, where it is known without the body.
+    pub fn known<T, V: Gives<T>>(&self, value: T) -> V {
+        V::of(value)
+    }
+
     /// Makes an attempt. One that takes longer than the timeout is dropped, and what became of it is unknown.
-    pub async fn run<T: Saved>(&mut self, body: impl Future<Output = Result<T, E>>) -> Attempt<T, E>
+    pub async fn run<T: Stored>(&mut self, body: impl Future<Output = Result<T, E>>) -> Attempt<T, E>
     where
         E: fmt::Display,
     {
@@ -189,6 +248,33 @@ impl<E> Effect<E> {
             }
             Err(error) => self.failed(error).await.map_or(Attempt::Again, Attempt::Failed),
         }
+    }
+
+    /// The error that leaves a step of one attempt whose body does not know what it has done. To ask the other side, the fiber goes back to its
+    /// last snapshot: by now the body may have moved what the check looks at.
+    pub async fn unsure(&mut self) -> E
+    where
+        E: fmt::Display,
+    {
+        let Standing::Unknown(why, Some(error)) = std::mem::replace(&mut self.standing, Standing::Ready) else {
+            unreachable!("the body has said so, or has taken too long")
+        };
+        let record = self.op().record();
+        match self.kind {
+            Kind::Retry => {
+                self.settle(OpState::Failed, format!("{error:#}"));
+                error
+            }
+            Kind::Park => self.park(may_have_executed(&record, &why)).await,
+            Kind::Fail(make) => self.fail(make, &record, &why),
+            Kind::Check => self.run_of().halt(Stopped::Interrupted(unknown(&record, &why))).await,
+        }
+    }
+
+    /// The error of an operation that is in doubt. Should the program come here once more, it is so still.
+    fn fail(&self, make: Make<E>, record: &OpRecord, why: &str) -> E {
+        self.run_of().ops.doubt(&record.id);
+        make(unknown(record, why))
     }
 
     /// Waits for the next attempt, or gives the error back if there is to be none.

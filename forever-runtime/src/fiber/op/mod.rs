@@ -331,8 +331,12 @@ pub(crate) mod tests {
             let before = self.ledger.tables().ops.len();
             self.ledger.pass(&checkpoint.ops);
             let gone = before - self.ledger.tables().ops.len();
-            let settled: Vec<_> = checkpoint.ops.settled.iter().map(|op| op.state.as_str()).collect();
-            self.answer(format!("commit {}, {gone} go{}", checkpoint.at, settled.join(", ")), ())
+            let mut entry = format!("commit {}, {gone} go", checkpoint.at);
+            for op in &checkpoint.ops.settled {
+                entry += ", ";
+                entry += op.state.as_str();
+            }
+            self.answer(entry, ())
         }
 
         fn ledger(&self) -> &dyn Ledger {

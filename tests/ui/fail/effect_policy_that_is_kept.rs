@@ -1,0 +1,14 @@
+use forever::prelude::*;
+
+#[fiber]
+async fn checkout(order: u32) -> anyhow::Result<u32> {
+    let policy = OnUnknown::check(async |op| Some(op.attempt()));
+    let price = step!("price", charge(order).await?);
+    Ok(step!("charge", effect, on_unknown = policy, charge(price).await?))
+}
+
+async fn charge(order: u32) -> anyhow::Result<u32> {
+    Ok(order)
+}
+
+fn main() {}
