@@ -9,44 +9,42 @@ const ID: &str = "order-1";
 
 #[fiber(name = "order")]
 async fn retrying(bank: Res<Bank>, cents: u64) -> anyhow::Result<u64> {
-    let price = step!(priced(cents).await?);
+    let price = step!(priced(cents));
     let receipt = step!("charge", effect, on_unknown = OnUnknown::Retry, |op| bank.charge(op.id(), price).await?);
-    step!(noted(receipt).await?);
+    step!(noted(receipt));
     Ok(receipt)
 }
 
 #[fiber(name = "order")]
 async fn checking(bank: Res<Bank>, cents: u64) -> anyhow::Result<u64> {
-    let price = step!(priced(cents).await?);
+    let price = step!(priced(cents));
     let check = OnUnknown::check(async |op| bank.find(op.id()));
     let receipt = step!("charge", effect, on_unknown = check, |op| bank.charge(op.id(), price).await?);
-    step!(noted(receipt).await?);
+    step!(noted(receipt));
     Ok(receipt)
 }
 
 #[fiber(name = "order")]
 async fn failing(bank: Res<Bank>, cents: u64) -> anyhow::Result<u64> {
-    let price = step!(priced(cents).await?);
+    let price = step!(priced(cents));
     let receipt = step!("charge", effect, on_unknown = OnUnknown::Fail, |op| bank.charge(op.id(), price).await?);
-    step!(noted(receipt).await?);
+    step!(noted(receipt));
     Ok(receipt)
 }
 
 #[fiber(name = "order")]
 async fn parking(bank: Res<Bank>, cents: u64) -> anyhow::Result<u64> {
-    let price = step!(priced(cents).await?);
+    let price = step!(priced(cents));
     let receipt = step!("charge", effect, |op| bank.charge(op.id(), price).await?);
-    step!(noted(receipt).await?);
+    step!(noted(receipt));
     Ok(receipt)
 }
 
-async fn priced(cents: u64) -> anyhow::Result<u64> {
-    Ok(cents * 2)
+fn priced(cents: u64) -> u64 {
+    cents * 2
 }
 
-async fn noted(_: u64) -> anyhow::Result<()> {
-    Ok(())
-}
+fn noted(_: u64) {}
 
 /// Where the process dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,8 +82,7 @@ impl Death {
     /// Whether the charge was made then.
     fn charged(self) -> bool {
         match self {
-            Death::BeforeWrite(n) => n > BEGINS,
-            Death::AfterWrite(n) => n > BEGINS,
+            Death::BeforeWrite(n) | Death::AfterWrite(n) => n > BEGINS,
             Death::BeforeTheCharge => false,
             Death::AfterTheCharge => true,
         }
