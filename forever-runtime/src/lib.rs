@@ -37,10 +37,16 @@ pub use forever::{Builder, Close, Forever};
 pub use store::sqlite::Durability;
 pub use store::{FiberState, OpState, Tx};
 
-/// The `rusqlite` of [`Tx`]: use it in place of a dependency of your own, so that the two are one version. A new version of it is a breaking
-/// change of this library.
-#[doc(no_inline)]
-pub use rusqlite;
+/// What of `rusqlite` a closure with a [`Tx`] needs: use it in place of a dependency of your own, so that the two are one version. A new
+/// version of it is a breaking change of this library.
+// Not all of it: its `fallible_iterator` has an `Iterator` and an `Option`, and with them in sight the compiler spells out those of `std` in
+// every message.
+pub mod rusqlite {
+    pub use ::rusqlite::{
+        CachedStatement, Connection, Error, ErrorCode, MappedRows, OptionalExtension, Params, Result, Row, Rows, Statement, ToSql,
+        named_params, params, params_from_iter, types,
+    };
+}
 
 #[doc(hidden)]
 pub use ide::{
