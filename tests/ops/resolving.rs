@@ -187,16 +187,6 @@ async fn an_operation_of_a_fiber_that_has_ended_is_resolved_and_its_fiber_stays_
 }
 
 #[tokio::test]
-async fn the_ledger_goes_with_its_fiber() {
-    let (place, _bank, forever, id) = parked(Plan::Silent).await;
-    forever.resolve_op(&id, Resolution::Completed(json!(1))).await.unwrap();
-    soon(forever.handle::<order>(ID).wait()).await.unwrap();
-    assert_eq!(place.number("SELECT count(*) FROM ops"), 2);
-    assert_eq!(forever.delete(forever::FiberFilter::new()).await.unwrap(), 1);
-    assert_eq!(place.number("SELECT count(*) FROM ops"), 0);
-}
-
-#[tokio::test]
 async fn a_fiber_that_is_begun_anew_has_other_operations_and_keeps_the_old_ones_in_its_ledger() {
     let (_place, bank, forever, id) = parked(Plan::Silent).await;
     let error = forever.restart(ID).await.unwrap_err();

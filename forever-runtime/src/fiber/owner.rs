@@ -12,7 +12,7 @@ use super::core::Core;
 use super::frame::{BoxFuture, Run};
 use super::op::Op;
 use super::op::by_hand::OpCall;
-use super::saved::unreadable;
+use super::saved::{result_as_json, unreadable};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exact;
 use crate::store::FiberState;
@@ -179,9 +179,7 @@ impl Recovery {
     /// # Errors
     /// When `result` cannot be saved.
     pub fn complete<T: Serialize + ?Sized>(result: &T) -> Result<Self> {
-        let unsaved = |why: String| Error::new(ErrorKind::Value, format!("the result cannot be saved: {why}"));
-        let text = exact::to_string(result).map_err(|e| unsaved(e.to_string()))?;
-        serde_json::from_str(&text).map(Recovery::Complete).map_err(|e| unsaved(e.to_string()))
+        result_as_json(result).map(Recovery::Complete)
     }
 
     /// The fiber has failed with `error`.

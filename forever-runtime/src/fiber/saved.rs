@@ -1,6 +1,7 @@
 //! What can be kept across a cut point: anything that serde can write and read again.
 use serde::{Serialize, de::DeserializeOwned};
 
+use crate::error::{Error, ErrorKind};
 use crate::exact;
 use crate::exact::logs::{self, Logs, StoredLogs};
 
@@ -78,6 +79,13 @@ pub(crate) fn text_to_keep<V: Serialize + ?Sized>(value: &V) -> Result<String, S
         return Err(format!("takes {} bytes, more than the {LONGEST_TEXT} that are allowed", text.len()));
     }
     Ok(text)
+}
+
+/// A result that somebody gives by hand, as JSON.
+pub(crate) fn result_as_json<T: Serialize + ?Sized>(result: &T) -> Result<serde_json::Value, Error> {
+    let unsaved = |why: String| Error::new(ErrorKind::Value, format!("the result cannot be saved: {why}"));
+    let text = exact::to_string(result).map_err(|e| unsaved(e.to_string()))?;
+    serde_json::from_str(&text).map_err(|e| unsaved(e.to_string()))
 }
 
 /// Why a text is no `T`; goes on after "the value".

@@ -110,6 +110,25 @@ pub(crate) struct OpRecord {
     pub(crate) stash: Option<String>,
 }
 
+impl OpRecord {
+    /// One that begins.
+    pub(crate) fn begun(id: String, kind: OpKind, function: &str, step: &str, key: Option<String>, number: Option<u64>) -> Self {
+        OpRecord {
+            id,
+            kind,
+            function: function.to_owned(),
+            step: step.to_owned(),
+            key,
+            number,
+            state: OpState::Started,
+            outcome: None,
+            resolved: false,
+            failed: 0,
+            stash: None,
+        }
+    }
+}
+
 /// An operation that has ended, to be stored with what comes next of its fiber.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SettledOp {

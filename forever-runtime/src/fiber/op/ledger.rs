@@ -135,19 +135,7 @@ impl Place {
     /// The record of an operation that begins here.
     fn record(self, id: String) -> OpRecord {
         let Place { kind, function, step, was: _, key, number } = self;
-        OpRecord {
-            id,
-            kind,
-            function: function.to_owned(),
-            step: step.to_owned(),
-            key,
-            number: Some(number),
-            state: OpState::Started,
-            outcome: None,
-            resolved: false,
-            failed: 0,
-            stash: None,
-        }
+        OpRecord::begun(id, kind, function, step, key, Some(number))
     }
 }
 
@@ -218,19 +206,8 @@ impl Ops {
 
     /// The record under which an operation by hand is stored.
     pub(super) fn by_hand(&self, function: &str, kind: &str, key: String) -> OpRecord {
-        OpRecord {
-            id: id_by_hand(&self.fiber, kind, &key, self.restarts),
-            kind: OpKind::ByHand,
-            function: function.to_owned(),
-            step: kind.to_owned(),
-            key: Some(key),
-            number: None,
-            state: OpState::Started,
-            outcome: None,
-            resolved: false,
-            failed: 0,
-            stash: None,
-        }
+        let id = id_by_hand(&self.fiber, kind, &key, self.restarts);
+        OpRecord::begun(id, OpKind::ByHand, function, kind, Some(key), None)
     }
 
     /// The record of a transaction: that of an earlier run, if it was carried out then.
@@ -243,19 +220,7 @@ impl Ops {
         };
         let known = self.known();
         let there = was.and_then(|was| known.open.get(&id(was))).or_else(|| known.open.get(&id(step)));
-        there.cloned().unwrap_or_else(|| OpRecord {
-            id: id(step),
-            kind: OpKind::Transaction,
-            function: function.clone(),
-            step: step.to_owned(),
-            key,
-            number: Some(number),
-            state: OpState::Started,
-            outcome: None,
-            resolved: false,
-            failed: 0,
-            stash: None,
-        })
+        there.cloned().unwrap_or_else(|| OpRecord::begun(id(step), OpKind::Transaction, &function, step, key, Some(number)))
     }
 
     /// A record is not stored after all.

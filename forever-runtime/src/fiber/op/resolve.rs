@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use crate::clock::from_ms;
 use crate::error::{Error, ErrorKind, Result};
-use crate::exact;
 use crate::fiber::core::Core;
 use crate::fiber::live::Phase;
+use crate::fiber::saved::result_as_json;
 use crate::fiber::waking;
 use crate::store::{Asked, Find, OpRecord, OpRow, OpState, ResolveOp, ResolvedOp};
 
@@ -84,9 +84,7 @@ impl Resolution {
     /// # Errors
     /// When `result` cannot be saved.
     pub fn completed<T: Serialize + ?Sized>(result: &T) -> Result<Self> {
-        let unsaved = |why: String| Error::new(ErrorKind::Value, format!("the result cannot be saved: {why}"));
-        let text = exact::to_string(result).map_err(|e| unsaved(e.to_string()))?;
-        serde_json::from_str(&text).map(Resolution::Completed).map_err(|e| unsaved(e.to_string()))
+        result_as_json(result).map(Resolution::Completed)
     }
 }
 

@@ -21,19 +21,8 @@ pub(super) async fn conforms<S: Store, F: Future<Output = S>>(make: &impl Fn() -
 }
 
 fn record(id: &str, kind: OpKind) -> OpRecord {
-    OpRecord {
-        id: id.to_owned(),
-        kind,
-        function: "pay".to_owned(),
-        step: "charge".to_owned(),
-        key: None,
-        number: (kind != OpKind::ByHand).then_some(0),
-        state: OpState::Started,
-        outcome: None,
-        resolved: false,
-        failed: 0,
-        stash: None,
-    }
+    let number = (kind != OpKind::ByHand).then_some(0);
+    OpRecord::begun(id.to_owned(), kind, "pay", "charge", None, number)
 }
 
 fn completed(id: &str) -> SettledOp {
