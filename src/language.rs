@@ -92,17 +92,13 @@ pub use forever_macros::fiber;
 /// - `"name"` is the step's name in snapshots; without it, the name of the variable that it initialises, or of the function that it calls.
 /// - `retry =` [`Retry`](crate::Retry): how often an error of the body (through `?`) is followed by another attempt.
 /// - `timeout =` [`Duration`](std::time::Duration): the longest that one attempt may take.
-/// - `effect`: it does something outside that must not be repeated unnoticed. It is stored as begun before its body and as completed with its
-///   checkpoint; its value must be something that serde can write and read.
-/// - `on_unknown =` [`OnUnknown`](crate::OnUnknown): what happens to an effect that was begun and of which nobody knows how it ended.
-/// - `key =` anything that serde can write: part of an effect's [id](crate::Op::id). Another key at the same place is another operation.
 /// - `was = "old"`: the name that the step had, for snapshots from then.
 /// - `effect`: what the body does outside must not happen twice. That it begins is stored before it runs, and what it gave with the
-///   checkpoint, in the ledger that [`Forever::ops`](crate::Forever::ops) gives.
+///   checkpoint, in the ledger that [`Forever::ops`](crate::Forever::ops) gives; so its value must be something that serde can write and read.
 /// - `key =` anything that serde can write, of an `effect`: part of its id. Met again at the same place with another key while it is not
 ///   settled, the fiber is parked.
-/// - `on_unknown =` [`OnUnknown`](crate::OnUnknown), of an `effect`: what to do when it was begun, and the process died or the `timeout` ended
-///   before it had a value. `OnUnknown::Park` unless it is given: the fiber is parked until somebody calls
+/// - `on_unknown =` [`OnUnknown`](crate::OnUnknown), of an `effect`: what to do when it was begun, and the process died, the `timeout` ended
+///   or the body lost track ([`Op::unknown`](crate::Op::unknown)) before it had a value. `OnUnknown::Park` unless it is given: the fiber is parked until somebody calls
 ///   [`Forever::resolve_op`](crate::Forever::resolve_op).
 /// - `|op| body`: gives the body an [`&Op`](crate::Op): the step's id, its attempt, and a place for what it has found so far.
 ///
