@@ -284,23 +284,89 @@ async fn a_program_that_comes_again_to_an_unknown_operation_finds_it_as_unknown_
     assert_eq!(bank.calls(), 1);
 }
 
-#[tokio::test]
-async fn closing_before_an_effect_begins_leaves_nothing_unknown() {
-    let (place, bank) = (Place::new(), Bank::default());
-    let forever = place.builder(&bank).fiber::<two>().open().await.unwrap();
-    bank.plan([Plan::Silent]);
-    forever.spawn(two()).id(ID).await.unwrap();
-    soon(bank.called(1)).await;
-    // The first one hangs, so that it is dropped at the deadline: that one is unknown.
-    forever.close().deadline(Duration::from_millis(20)).await.unwrap();
-    assert_eq!(place.text("SELECT group_concat(step || ' ' || state) FROM ops"), "first started");
+#[fiber]
+async fn stubborn_in_time(ctx: &FiberContext, bank: Res<Bank>) -> anyhow::Result<u32> {
+    let mut refused = 0;
+    while refused < 3 {
+        match call!(hurried()) {
+            Ok(_) => break,
+            Err(error) if error.downcast_ref::<forever::Error>().is_some_and(forever::Error::is_op_unknown) => refused += 1,
+            Err(error) => return Err(error),
+        }
+    }
+    drop((bank, ctx));
+    Ok(refused)
 }
 
 #[fiber]
-async fn two(bank: Res<Bank>) -> anyhow::Result<()> {
-    step!("first", effect, |op| bank.charge(op.id(), 1).await?);
-    step!("second", effect, |op| bank.charge(op.id(), 2).await?);
-    Ok(())
+async fn hurried(bank: Res<Bank>) -> anyhow::Result<u64> {
+    let limit = Duration::from_millis(20);
+    Ok(step!("charge", effect, timeout = limit, on_unknown = OnUnknown::Fail, |op| bank.charge(op.id(), 100).await?))
+}
+
+#[tokio::test]
+async fn it_does_so_where_it_became_unknown_in_this_very_run() {
+    let (place, bank) = (Place::new(), Bank::default());
+    bank.plan([Plan::Silent]);
+    let forever = place.builder(&bank).fiber::<stubborn_in_time>().fiber::<hurried>().open().await.unwrap();
+    assert_eq!(soon(forever.run(stubborn_in_time())).await.unwrap(), 3);
+    assert_eq!(bank.calls(), 1);
+}
+
+#[fiber]
+async fn late_for_closing(ctx: &FiberContext, bank: Res<Bank>) -> anyhow::Result<u64> {
+    bank.knock();
+    ctx.cancelled().await;
+    Ok(step!("charge", effect, |op| bank.charge(op.id(), 1).await?))
+}
+
+#[tokio::test]
+async fn an_effect_does_not_begin_in_a_runtime_that_closes() {
+    let (place, bank) = (Place::new(), Bank::default());
+    let forever = place.builder(&bank).fiber::<late_for_closing>().open().await.unwrap();
+    forever.spawn(late_for_closing()).id(ID).await.unwrap();
+    soon(bank.called(1)).await;
+    forever.close().await.unwrap();
+    assert_eq!((place.number("SELECT count(*) FROM ops"), bank.charges().len()), (0, 0), "better not begun than unknown");
+}
+
+/// Can be saved in good times only.
+#[derive(Debug, serde::Deserialize)]
+struct Moody {
+    good: bool,
+}
+
+impl serde::Serialize for Moody {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::{Error, SerializeStruct};
+        if !self.good {
+            return Err(S::Error::custom("not today"));
+        }
+        let mut fields = serializer.serialize_struct("Moody", 1)?;
+        fields.serialize_field("good", &self.good)?;
+        fields.end()
+    }
+}
+
+#[fiber]
+async fn moody(bank: Res<Bank>, checks: Res<Checks>) -> anyhow::Result<(u64, bool)> {
+    let mood = Moody { good: checks.0.load(Ordering::Relaxed) == 0 };
+    let receipt = step!("charge", effect, |op| bank.charge(op.id(), 100).await?);
+    Ok((receipt, mood.good))
+}
+
+#[tokio::test]
+async fn a_value_that_is_stored_without_its_checkpoint_is_used_when_the_fiber_is_resumed() {
+    let (place, bank, checks) = (Place::new(), Bank::default(), Checks::default());
+    let forever = place.builder(&bank).resource(checks.clone()).fiber::<moody>().open().await.unwrap();
+    checks.plan(1);
+    let handle = forever.spawn(moody()).id(ID).await.unwrap();
+    assert_eq!(soon(handle.wait()).await.unwrap_err().reason(), "local `mood` cannot be saved at step `charge`: not today");
+    assert_eq!(words(&forever.ops(ID).await.unwrap()), ["charge completed 1000"]);
+    checks.plan(0);
+    forever.resume(ID).await.unwrap();
+    assert_eq!(soon(handle.wait()).await.unwrap(), (1000, true));
+    assert_eq!(bank.calls(), 1, "it is not made twice");
 }
 
 macro_rules! unsure {
