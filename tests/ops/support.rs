@@ -111,7 +111,7 @@ impl Bank {
 }
 
 /// What comes of `future`, which must not take long.
-pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+pub(crate) async fn soon<T>(future: impl IntoFuture<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), future).await.expect("it takes too long")
 }
 

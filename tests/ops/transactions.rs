@@ -9,7 +9,7 @@ use forever::testing::{From, Fuse, Outcome, Stage};
 use forever::{BoxError, Builder, Error, ErrorKind, Fiber, FiberErrorKind, FiberState, Tx};
 use futures_util::future::{BoxFuture, join_all};
 
-use crate::support::{Bank, Place};
+use crate::support::{Bank, Place, soon};
 
 const ID: &str = "booking-1";
 
@@ -21,11 +21,6 @@ const ENTRIES: &str = "CREATE TABLE entries (n INTEGER PRIMARY KEY AUTOINCREMENT
 
 fn builder(place: &Place) -> Builder {
     place.builder(&Bank::default()).migration("entries", ENTRIES)
-}
-
-/// Nothing here takes long, so what does hangs.
-async fn soon<T>(future: impl IntoFuture<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), future).await.expect("it hangs")
 }
 
 fn insert(tx: &Tx<'_>, what: &str) -> anyhow::Result<i64> {

@@ -48,10 +48,7 @@ impl FiberContext {
     /// Of kind [`Value`](ErrorKind::Value) when `value` cannot be serialised exactly or takes more than 16 MiB; of kind
     /// [`Setup`](ErrorKind::Setup) in a `#[fiber]` function, which keeps its locals by itself; when the store fails.
     pub async fn stash<V: Serialize + ?Sized>(&self, value: &V) -> Result<()> {
-        match &self.run {
-            Some(run) => stash_in(run, value).await,
-            None => Err(Error::new(ErrorKind::Setup, "there is no runtime to stash in")),
-        }
+        stash_in(&self.run, value).await
     }
 
     /// What this closure fiber stashed last; `None` if nothing.
@@ -59,7 +56,7 @@ impl FiberContext {
     /// # Errors
     /// When it cannot be read as a `V`.
     pub fn stashed<V: DeserializeOwned>(&self) -> Result<Option<V>> {
-        let Some(text) = self.run.as_ref().and_then(|run| run.sink.stashed()) else { return Ok(None) };
+        let Some(text) = self.run.sink.stashed() else { return Ok(None) };
         exact::from_str(&text).map(Some).map_err(|why| Error::new(ErrorKind::Value, format!("the stash {}", unreadable::<V>(why))))
     }
 }
@@ -191,7 +188,7 @@ impl ClosureTask {
             resuming: false,
             resources: self.core.resources.clone(),
             clock: Arc::clone(&self.core.clock),
-            run: Some(Arc::clone(&run)),
+            run: Arc::clone(&run),
         };
         self.core.tell(&self.alive.id, &self.name, || EventKind::Started { resuming: false });
         let span = info_span!("fiber", fiber.id = %self.alive.id, fiber.name = %self.name, forever.resuming = false);
@@ -301,9 +298,5 @@ impl Sink for ClosureSink {
 
     fn is_told_to_stop(&self) -> bool {
         self.core.is_closing()
-    }
-
-    fn check_timeout(&self) -> Duration {
-        self.core.settings.check_timeout
     }
 }

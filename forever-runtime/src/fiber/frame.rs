@@ -22,7 +22,7 @@ use super::machine::{CutKind, Machine};
 use super::op::ledger::{Ledger, Left, Ops};
 use super::op::transaction::Whereabouts;
 use super::parts::{Changes, Kept, Named};
-use super::saved::{Saved, unreadable};
+use super::saved::{Saved, checked, unreadable};
 use super::snapshot::Snapshot;
 use super::step_span::StepSpan;
 use super::{Fiber, FiberContext};
@@ -136,7 +136,7 @@ pub(crate) trait Sink: Send + Sync {
 
     /// How long the other side may take to say whether an operation was carried out.
     fn check_timeout(&self) -> Duration {
-        CHECK_TIMEOUT
+        self.link().core().map_or(CHECK_TIMEOUT, |core| core.settings.check_timeout)
     }
 }
 
@@ -646,13 +646,7 @@ impl Save<'_> {
             Some(apart) => value.save_with(&mut apart.kept.logs),
             None => value.save(),
         };
-        let checked = text.and_then(|text| {
-            if cfg!(debug_assertions) {
-                value.check(&text)?;
-            }
-            Ok(text)
-        });
-        match checked {
+        match checked(value, text) {
             Ok(text) => {
                 if !std::mem::take(&mut self.first) {
                     self.text.push(',');

@@ -10,7 +10,7 @@ use super::owner::Recovery;
 use super::{runner, waking};
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Again, Asked, End, Ended, FiberRow, FiberState, Seq, Which};
+use crate::store::{Again, Asked, End, Ended, FiberRow, FiberState, RunsAgain, Seq, Which};
 
 /// How many fibers a page has unless it is said, and at most.
 const PAGE: (u32, u32) = (50, 1000);
@@ -183,7 +183,12 @@ pub(crate) async fn again(core: &Arc<Core>, id: &str, how: Again) -> Result<()> 
         ));
     }
     let asked = core.store.again(id.to_owned(), how, core.now_ms()).await?;
-    waking::start(core, vec![answer(asked, id, what)?]);
+    match answer(asked, id, what)? {
+        RunsAgain::Yes(fiber) => waking::start(core, vec![fiber]),
+        RunsAgain::InDoubt(op) => {
+            return Err(Error::new(ErrorKind::Conflict, format!("failed to {what} fiber `{id}`: {}", in_doubt(&op))));
+        }
+    }
     Ok(())
 }
 
@@ -236,6 +241,5 @@ fn answer<T>(asked: Asked<T>, id: &str, what: &str) -> Result<T> {
         Asked::Done(done) => Ok(done),
         Asked::Unknown => Err(Error::new(ErrorKind::NotFound, format!("failed to {what} fiber `{id}`: there is no such fiber"))),
         Asked::Not(state) => Err(Error::new(ErrorKind::Conflict, format!("failed to {what} fiber `{id}`: it is {state}"))),
-        Asked::InDoubt(op) => Err(Error::new(ErrorKind::Conflict, format!("failed to {what} fiber `{id}`: {}", in_doubt(&op)))),
     }
 }

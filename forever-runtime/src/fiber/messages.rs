@@ -5,7 +5,6 @@ use serde::Serialize;
 
 use super::core::Core;
 use super::machine::CutKind;
-use super::managed::in_doubt;
 use super::saved::text_to_keep;
 use super::waking;
 use crate::error::{Error, ErrorKind, Result, chain};
@@ -41,6 +40,5 @@ pub(crate) async fn send<V: Serialize + ?Sized>(core: &Arc<Core>, id: &str, topi
         }
         Asked::Unknown => Err(refused(ErrorKind::NotFound, "there is no such fiber".into())),
         Asked::Not(state) => Err(refused(ErrorKind::Conflict, format!("it has {state} already"))),
-        Asked::InDoubt(op) => Err(refused(ErrorKind::Conflict, in_doubt(&op))),
     }
 }

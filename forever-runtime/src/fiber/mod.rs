@@ -13,7 +13,7 @@ pub(crate) mod iter;
 pub(crate) mod keeps_order;
 mod kinds;
 pub(crate) mod layout;
-pub(crate) mod live;
+mod live;
 pub(crate) mod log;
 pub(crate) mod machine;
 pub(crate) mod managed;
@@ -132,19 +132,19 @@ impl<T, E> IsResult for Result<T, E> {
 /// What a running fiber knows of itself.
 #[derive(Debug)]
 pub struct FiberContext {
-    pub(crate) id: String,
-    pub(crate) name: Arc<str>,
-    pub(crate) resuming: bool,
-    pub(crate) resources: Resources,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) run: Option<Arc<Run>>,
+    id: String,
+    name: Arc<str>,
+    resuming: bool,
+    resources: Resources,
+    clock: Arc<dyn Clock>,
+    run: Arc<Run>,
 }
 
 impl FiberContext {
     /// A context without a runtime behind it.
     #[cfg_attr(not(feature = "testing"), allow(dead_code, reason = "for the testing kit"))]
-    pub(crate) fn new(id: String, resources: Resources) -> Self {
-        FiberContext { id, name: "".into(), resuming: false, resources, clock: Arc::new(SystemClock::new()), run: None }
+    pub(crate) fn new(id: String, resources: Resources, run: &Arc<Run>) -> Self {
+        FiberContext { id, name: "".into(), resuming: false, resources, clock: Arc::new(SystemClock::new()), run: Arc::clone(run) }
     }
 
     /// The fiber's id.
@@ -169,15 +169,12 @@ impl FiberContext {
 
     /// Ready when the fiber is asked to stop, because it is cancelled or because the runtime closes.
     pub async fn cancelled(&self) {
-        match &self.run {
-            Some(run) => run.ops.asked_to_stop().await,
-            None => std::future::pending().await,
-        }
+        self.run.ops.asked_to_stop().await;
     }
 
     /// Whether the fiber is asked to stop.
     pub fn is_cancelled(&self) -> bool {
-        self.run.as_ref().is_some_and(|run| run.ops.is_asked_to_stop())
+        self.run.ops.is_asked_to_stop()
     }
 
     /// # Panics

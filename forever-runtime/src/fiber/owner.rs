@@ -97,7 +97,7 @@ impl RecoveredFiber {
         F: FnOnce(Op) -> B,
         B: Future<Output = std::result::Result<T, E>>,
     {
-        OpCall::new(Some(Arc::clone(&self.run)), self.name.as_str().into(), kind.into(), &key, body)
+        OpCall::new(Arc::clone(&self.run), self.name.as_str().into(), kind.into(), &key, body)
     }
 
     /// The fiber's id.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
-use super::core::{Core, race};
+use super::core::{Core, Link, race};
 use super::events::EventKind;
 use super::frame::{BoxFuture, Run, Sink};
 use super::live::Alive;
@@ -20,7 +20,7 @@ use super::runner::{self, FiberTask, MAX_RECOVERIES, Turn};
 use super::waking::{self, park_unknown};
 use crate::clock::from_ms;
 use crate::error::{ErrorKind, Result, chain};
-use crate::store::{Again, Aside, Asked, End, FiberState, Find, Seq, Unfinished};
+use crate::store::{Again, Aside, Asked, End, FiberState, Find, RunsAgain, Seq, Unfinished};
 
 /// How many rows are read at a time; snapshots are read later, each by its fiber.
 const PAGE: u32 = 512;
@@ -210,6 +210,10 @@ struct HookSink {
 }
 
 impl Sink for HookSink {
+    fn link(&self) -> Link {
+        Link::from(&self.ledger.core)
+    }
+
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         self.ledger.core.clock.sleep(duration)
     }
@@ -224,10 +228,6 @@ impl Sink for HookSink {
 
     fn parks(&self) -> bool {
         false
-    }
-
-    fn check_timeout(&self) -> Duration {
-        self.ledger.core.settings.check_timeout
     }
 }
 
@@ -272,8 +272,8 @@ async fn apply(core: &Arc<Core>, agent: &AgentId, fiber: &Unfinished, recovered:
         Recovery::Restart => {
             aside(core, fiber, Aside::Interrupted("it is to be restarted".into())).await;
             match core.store.again(fiber.id.clone(), Again::FromStart, core.now_ms()).await {
-                Ok(Asked::Done(fiber)) => start(core, &fiber),
-                Ok(Asked::InDoubt(op)) => {
+                Ok(Asked::Done(RunsAgain::Yes(fiber))) => start(core, &fiber),
+                Ok(Asked::Done(RunsAgain::InDoubt(op))) => {
                     let why = format!("it is to be restarted, but {}", in_doubt(&op));
                     warn!(fiber.id = %fiber.id, agent = %agent, "{why}");
                     aside(core, fiber, Aside::Interrupted(why)).await;

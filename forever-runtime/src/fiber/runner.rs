@@ -204,7 +204,7 @@ impl FiberTask {
             resuming,
             resources: self.core.resources.clone(),
             clock: Arc::clone(&self.core.clock),
-            run: Some(Arc::clone(&run)),
+            run: Arc::clone(&run),
         };
         let driven = self.known.prepare(begin, ctx, Arc::clone(&run)).map_err(Outcome::Parked)?;
         if stored_before {

@@ -69,6 +69,15 @@ impl<T: Serialize + DeserializeOwned> Saved for T {
     }
 }
 
+/// The text of a value that is to be read again, looked at once more in debug builds.
+pub(crate) fn checked<V: Saved + ?Sized>(value: &V, text: Result<String, String>) -> Result<String, String> {
+    let text = text?;
+    if cfg!(debug_assertions) {
+        value.check(&text)?;
+    }
+    Ok(text)
+}
+
 /// The longest text of a value that is kept by hand or sent, in bytes.
 pub(crate) const LONGEST_TEXT: usize = 16 << 20;
 

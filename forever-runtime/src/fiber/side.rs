@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use super::frame::{Frame, Run, Stopped};
-use super::saved::{Saved, unreadable};
+use super::saved::{Saved, checked, unreadable};
 
 /// The branches of one `steps!`, with what earlier runs left of them.
 #[doc(hidden)]
@@ -70,8 +70,7 @@ impl Side {
             };
         }
         let value = self.run.whereabouts.in_branch(n, body).await?;
-        let text = value.save().and_then(|text| if cfg!(debug_assertions) { value.check(&text).map(|()| text) } else { Ok(text) });
-        let text = match text {
+        let text = match checked(&value, value.save()) {
             Ok(text) => text,
             Err(why) => self.run.halt(Stopped::Failed(format!("result {} of `{}` cannot be saved: {why}", n + 1, self.step))).await,
         };

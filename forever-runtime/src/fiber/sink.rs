@@ -223,8 +223,4 @@ impl Sink for StoreSink {
     fn is_told_to_stop(&self) -> bool {
         self.core.is_closing() || self.control.upgrade().is_some_and(|control| control.reason().is_some())
     }
-
-    fn check_timeout(&self) -> Duration {
-        self.core.settings.check_timeout
-    }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::sqlite::{Durability, Sqlite};
 use super::{
-    Accepted, Again, Aside, Asked, End, FiberRow, FiberState, Find, NewFiber, NewMessage, NewSnapshot, OpsBehind, Seq, Store, StoredLayout,
-    Unfinished, Wait, Waits, Which,
+    Accepted, Again, Aside, Asked, End, FiberRow, FiberState, Find, NewFiber, NewMessage, NewSnapshot, OpsBehind, RunsAgain, Seq, Store,
+    StoredLayout, Unfinished, Wait, Waits, Which,
 };
 use crate::exact::logs::NewItem;
 use crate::fiber::parts::{Beside, Changes};
@@ -403,7 +403,7 @@ async fn lets_a_stopped_fiber_run_again(store: &impl Store) {
     assert!(matches!(store.again("a".into(), Again::FromSnapshot, 10).await.unwrap(), Asked::Not(FiberState::Running)));
     store.checkpoint(seq, snapshot(1)).await.unwrap();
     store.end(seq, End::Failed("no".into()), Vec::new(), 20).await.unwrap();
-    let Asked::Done(again) = store.again("a".into(), Again::FromSnapshot, 30).await.unwrap() else { panic!() };
+    let Asked::Done(RunsAgain::Yes(again)) = store.again("a".into(), Again::FromSnapshot, 30).await.unwrap() else { panic!() };
     assert_eq!((again.id.as_str(), again.state), ("a", FiberState::Pending));
     let stored = row(store, "a").await;
     assert_eq!((stored.state, stored.reason, stored.finished_ms, stored.checkpoints), (FiberState::Pending, None, None, 1));

@@ -260,8 +260,6 @@ pub(crate) enum Asked<T> {
     Unknown,
     /// The fiber stands where this cannot be asked of it.
     Not(FiberState),
-    /// An operation of the fiber, by id, may have been carried out, and this would make it unknown to whoever comes after.
-    InDoubt(String),
 }
 
 /// How a fiber that stopped is made to run again.
@@ -269,6 +267,14 @@ pub(crate) enum Asked<T> {
 pub(crate) enum Again {
     FromSnapshot,
     FromStart,
+}
+
+/// What became of a fiber that is to run again.
+#[derive(Debug)]
+pub(crate) enum RunsAgain {
+    Yes(Unfinished),
+    /// An operation of it, by id, may have been carried out, and would be repeated under another id.
+    InDoubt(String),
 }
 
 /// Fibers that were told to end.
@@ -374,7 +380,7 @@ pub(crate) trait Store: AgentStore + OpStore + Send + Sync + fmt::Debug {
     fn cancel(&self, id: String, reason: String, now_ms: i64) -> BoxFuture<'_, Result<Asked<Cancelled>>>;
 
     /// Makes a fiber that stopped pending again; from its start only if no operation of it is in doubt.
-    fn again(&self, id: String, again: Again, now_ms: i64) -> BoxFuture<'_, Result<Asked<Unfinished>>>;
+    fn again(&self, id: String, again: Again, now_ms: i64) -> BoxFuture<'_, Result<Asked<RunsAgain>>>;
 
     /// Takes a fiber out of the running ones without ending it.
     fn set_aside(&self, seq: Seq, aside: Aside, now_ms: i64) -> BoxFuture<'_, Result<()>>;

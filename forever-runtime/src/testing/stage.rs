@@ -136,7 +136,7 @@ impl Stage {
             }
         };
         run.kept().part_from(PART);
-        let ctx = FiberContext { run: Some(run.clone()), ..FiberContext::new("test".to_owned(), self.resources.clone()) };
+        let ctx = FiberContext::new("test".to_owned(), self.resources.clone(), &run);
         let (start, frame) = match (from, made) {
             (From::Snapshot(_), Some(made)) => {
                 let mut snapshot: Snapshot = serde_json::from_str(&made.text).expect("a snapshot is JSON");

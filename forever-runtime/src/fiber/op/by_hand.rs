@@ -8,11 +8,10 @@ use serde::Serialize;
 
 use super::effect::key;
 use super::ledger::{may_have_executed, unknown};
-use super::unknown::{OnUnknown, Policy};
+use super::unknown::{OnUnknown, Policy, ask};
 use super::{Op, OpRecord, OpState};
-use crate::error::{Error, ErrorKind, Result, chain};
+use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
-use crate::fiber::core::race;
 use crate::fiber::frame::{Run, Stopped};
 use crate::fiber::registry::guarded;
 use crate::fiber::saved::unreadable;
@@ -22,7 +21,7 @@ use crate::fiber::{Failure, FiberContext, Value};
 /// carries it out, or gives what it gave before.
 #[must_use = "an operation is carried out when this is awaited"]
 pub struct OpCall<'a, F, T, E> {
-    run: Option<Arc<Run>>,
+    run: Arc<Run>,
     /// What it is a part of.
     function: Arc<str>,
     kind: String,
@@ -59,12 +58,12 @@ impl FiberContext {
         F: FnOnce(Op) -> B,
         B: Future<Output = Result<T, E>>,
     {
-        OpCall::new(self.run.clone(), Arc::clone(&self.name), kind.into(), &key, body)
+        OpCall::new(Arc::clone(&self.run), Arc::clone(&self.name), kind.into(), &key, body)
     }
 }
 
 impl<'a, F, T, E> OpCall<'a, F, T, E> {
-    pub(crate) fn new(run: Option<Arc<Run>>, function: Arc<str>, kind: String, by: &impl Serialize, body: F) -> Self {
+    pub(crate) fn new(run: Arc<Run>, function: Arc<str>, kind: String, by: &impl Serialize, body: F) -> Self {
         OpCall { run, function, kind, key: key(by), body, on_unknown: OnUnknown::Park }
     }
 
@@ -99,7 +98,6 @@ where
 {
     async fn carry_out(self) -> Result<T, E> {
         let OpCall { run, function, kind, key, body, on_unknown } = self;
-        let run = run.ok_or_else(|| Error::new(ErrorKind::Setup, "there is no runtime to keep an operation in"))?;
         let key = key.map_err(|why| Error::new(ErrorKind::Value, format!("key of operation `{kind}` cannot be saved: {why}")))?;
         let ops = &run.ops;
         let fresh = ops.by_hand(&function, &kind, key);
@@ -160,20 +158,14 @@ async fn decide<T: Value, E: Failure + From<Error>>(
         Policy::Retry => return Ok(Decided::Run(record)),
         Policy::Fail(make) => return Err(make(unknown(&record, "was interrupted"))),
         Policy::Park => "was interrupted".to_owned(),
-        Policy::Check(mut check) => {
-            let limit = run.sink.check_timeout();
-            let op = Op::of(Arc::clone(run), "", record.clone());
-            match race(check(op), run.sink.sleep(limit)).await {
-                Some(Ok(Some(value))) => {
-                    let ended = completed(record, &value)?;
-                    run.sink.ledger().save(ended).await?;
-                    return Ok(Decided::Value(value));
-                }
-                Some(Ok(None)) => return Ok(Decided::Run(record)),
-                Some(Err(error)) => format!("was interrupted, and its check failed: {}", chain(&*error.into())),
-                None => format!("was interrupted, and its check took longer than {limit:?}"),
+        Policy::Check(mut check) => match ask(&mut check, Op::of(Arc::clone(run), "", record.clone()), run).await {
+            Ok(Some(value)) => {
+                run.sink.ledger().save(completed(record, &value)?).await?;
+                return Ok(Decided::Value(value));
             }
-        }
+            Ok(None) => return Ok(Decided::Run(record)),
+            Err(trouble) => format!("was interrupted, {trouble}"),
+        },
     };
     if run.sink.parks() { run.halt(Stopped::Parked(may_have_executed(&record, &why))).await } else { Err(unknown(&record, &why).into()) }
 }

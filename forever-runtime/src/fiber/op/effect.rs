@@ -13,7 +13,7 @@ use serde::Serialize;
 use tracing::warn;
 
 use super::ledger::{Place, may_have_executed, unknown};
-use super::unknown::{OnUnknown, Policy};
+use super::unknown::{OnUnknown, Policy, ask};
 use super::{Op, OpKind, OpRecord, OpState};
 use crate::error::{Error, ErrorKind};
 use crate::exact;
@@ -22,7 +22,7 @@ use crate::fiber::core::race;
 use crate::fiber::frame::{Frame, Run, Stopped};
 use crate::fiber::registry::guarded;
 use crate::fiber::retry::Retry;
-use crate::fiber::saved::{Saved, unreadable};
+use crate::fiber::saved::{Saved, checked, unreadable};
 use crate::fiber::step::{Attempt, Attempts};
 
 /// How the error of the library becomes one of the fiber's.
@@ -37,15 +37,7 @@ pub struct Effect<E> {
     limit: Option<(Duration, Make<E>)>,
     make: Option<Make<E>>,
     function: &'static str,
-    kind: Kind<E>,
-}
-
-/// What `on_unknown` says, without what its check borrows.
-enum Kind<E> {
-    Retry,
-    Park,
-    Fail(Make<E>),
-    Check,
+    policy: Policy<(), E>,
 }
 
 enum Standing<E> {
@@ -149,7 +141,7 @@ impl Frame {
             _ => Standing::New,
         };
         let op = Op::of(Arc::clone(run), cut.name, record);
-        Effect { attempts: Attempts::new(op, retry), standing, limit: None, make, function: self.machine.name, kind: Kind::Park }
+        Effect { attempts: Attempts::new(op, retry), standing, limit: None, make, function: self.machine.name, policy: Policy::Park }
     }
 }
 
@@ -173,12 +165,7 @@ impl<E> Effect<E> {
     where
         E: Failure + fmt::Display,
     {
-        self.kind = match &on_unknown.0 {
-            Policy::Retry => Kind::Retry,
-            Policy::Park => Kind::Park,
-            Policy::Fail(make) => Kind::Fail(*make),
-            Policy::Check(_) => Kind::Check,
-        };
+        self.policy = on_unknown.0.alone();
         let (why, error) = match std::mem::replace(&mut self.standing, Standing::Ready) {
             Standing::Ready => return Next::Run,
             Standing::New => {
@@ -196,18 +183,13 @@ impl<E> Effect<E> {
             Policy::Fail(make) => Next::Error(self.fail(*make, &record, &why)),
             Policy::Check(check) => {
                 let run = self.run_of();
-                let limit = run.sink.check_timeout();
-                match race(check(self.op()), run.sink.sleep(limit)).await {
-                    Some(Ok(Some(value))) => match self.done(&value) {
+                match ask(check, self.op(), &run).await {
+                    Ok(Some(value)) => match self.done(&value) {
                         Ok(()) => Next::Value(value),
                         Err(why) => run.halt(Stopped::Failed(why)).await,
                     },
-                    Some(Ok(None)) => self.again(error).await,
-                    Some(Err(error)) => {
-                        let error = crate::error::chain(&*error.into());
-                        self.park(may_have_executed(&record, &format!("{why}, and its check failed: {error}"))).await
-                    }
-                    None => self.park(may_have_executed(&record, &format!("{why}, and its check took longer than {limit:?}"))).await,
+                    Ok(None) => self.again(error).await,
+                    Err(trouble) => self.park(may_have_executed(&record, &format!("{why}, {trouble}"))).await,
                 }
             }
         }
@@ -260,14 +242,14 @@ impl<E> Effect<E> {
             unreachable!("the body has said so, or has taken too long")
         };
         let record = self.op().record();
-        match self.kind {
-            Kind::Retry => {
+        match self.policy {
+            Policy::Retry => {
                 self.settle(OpState::Failed, format!("{error:#}"));
                 error
             }
-            Kind::Park => self.park(may_have_executed(&record, &why)).await,
-            Kind::Fail(make) => self.fail(make, &record, &why),
-            Kind::Check => self.run_of().halt(Stopped::Interrupted(unknown(&record, &why))).await,
+            Policy::Park => self.park(may_have_executed(&record, &why)).await,
+            Policy::Fail(make) => self.fail(make, &record, &why),
+            Policy::Check(()) => self.run_of().halt(Stopped::Interrupted(unknown(&record, &why))).await,
         }
     }
 
@@ -339,8 +321,7 @@ impl<E> Effect<E> {
 
     /// It has this value; that is stored with the checkpoint.
     fn done<T: Saved>(&self, value: &T) -> Result<(), String> {
-        let text =
-            guarded(|| value.save()).and_then(|text| if cfg!(debug_assertions) { value.check(&text).map(|()| text) } else { Ok(text) });
+        let text = guarded(|| checked(value, value.save()));
         let text = text.map_err(|why| format!("the value of step `{}` cannot be saved: {why}", self.op().step()))?;
         self.settle(OpState::Completed, text);
         Ok(())

@@ -140,6 +140,5 @@ pub(crate) async fn resolve(core: &Arc<Core>, id: &str, how: Resolution) -> Resu
         }
         Asked::Unknown => Err(unknown()),
         Asked::Not(state) => Err(conflict(format!("its fiber `{}` is {state}", fiber.id))),
-        Asked::InDoubt(_) => Err(conflict("it is in doubt".to_owned())),
     }
 }

@@ -22,14 +22,14 @@ use crate::fiber::core::Core;
 use crate::fiber::frame::{Run, Stopped};
 use crate::fiber::machine::Cut;
 use crate::fiber::registry::guarded;
-use crate::fiber::saved::{Saved, unreadable};
+use crate::fiber::saved::{Saved, checked, unreadable};
 use crate::fiber::{FiberContext, Value};
 use crate::store::{OpRecord, OpState, Transacted, Tx, Work};
 
 /// A transaction about to be carried out; made by [`FiberContext::transaction`]. `.await` carries it out, or gives what it gave before.
 #[must_use = "a transaction is carried out when this is awaited"]
 pub struct TransactionCall<F, T, E> {
-    run: Option<Arc<Run>>,
+    run: Arc<Run>,
     /// The stored name of the fiber's function.
     name: Arc<str>,
     work: F,
@@ -89,7 +89,7 @@ impl FiberContext {
         T: Value,
         E: From<Error> + Send + 'static,
     {
-        TransactionCall { run: self.run.clone(), name: Arc::clone(&self.name), work, key: None, gives: PhantomData }
+        TransactionCall { run: Arc::clone(&self.run), name: Arc::clone(&self.name), work, key: None, gives: PhantomData }
     }
 }
 
@@ -114,11 +114,8 @@ where
     fn into_future(self) -> Self::IntoFuture {
         let TransactionCall { run, name, work, key, gives: _ } = self;
         // Now, while it is known in which branch this is.
-        let begun = begin(run, &name, key);
-        Box::pin(async move {
-            let (run, record) = begun?;
-            carry_out(run, record, work).await
-        })
+        let record = begin(&run, &name, key);
+        Box::pin(async move { carry_out(run, record?, work).await })
     }
 }
 
@@ -128,13 +125,11 @@ impl<F, T, E> fmt::Debug for TransactionCall<F, T, E> {
     }
 }
 
-/// The run that a transaction is of, and the record under which it is stored, if it is to have one.
-fn begin(run: Option<Arc<Run>>, name: &str, key: Option<Result<String, String>>) -> Result<(Arc<Run>, Option<OpRecord>)> {
-    let run = run.ok_or_else(no_database)?;
+/// The record under which a transaction is stored, if it is to have one.
+fn begin(run: &Run, name: &str, key: Option<Result<String, String>>) -> Result<Option<OpRecord>> {
     let key = key.transpose().map_err(|why| Error::new(ErrorKind::Value, format!("key of a transaction cannot be saved: {why}")))?;
     let wanted = key.is_some() || run.sink.resumes();
-    let record = wanted.then(|| run.ops.of_transaction(run.whereabouts.place(name, key), run.checkpoints.load(Ordering::Relaxed)));
-    Ok((run, record))
+    Ok(wanted.then(|| run.ops.of_transaction(run.whereabouts.place(name, key), run.checkpoints.load(Ordering::Relaxed))))
 }
 
 /// There is no SQLite file to have tables in.
@@ -186,11 +181,7 @@ async fn read<T: Value, E: From<Error>>(run: &Run, text: &str) -> Result<T, E> {
 }
 
 fn text_of<T: Value>(value: &T) -> Result<String, String> {
-    let text = guarded(|| value.save())?;
-    if cfg!(debug_assertions) {
-        guarded(|| value.check(&text))?;
-    }
-    Ok(text)
+    guarded(|| checked(value, value.save()))
 }
 
 /// Carries out a transaction that is no fiber's.

@@ -4,8 +4,10 @@ use std::future::Future;
 use std::marker::PhantomData;
 
 use super::Op;
-use crate::error::Error;
-use crate::fiber::frame::BoxFuture;
+use crate::error::{Error, chain};
+use crate::fiber::Failure;
+use crate::fiber::core::race;
+use crate::fiber::frame::{BoxFuture, Run};
 
 /// What to do about an operation that was begun and whose outcome is unknown, because the process died in it or it took longer than its
 /// `timeout`: `step!("charge", effect, on_unknown = OnUnknown::Retry, |op| ..)`.
@@ -14,17 +16,39 @@ use crate::fiber::frame::BoxFuture;
 ///
 /// What to choose: [`Retry`](OnUnknown::Retry) if the other side takes an idempotency key; [`check`](OnUnknown::check) if it can be
 /// asked; [`Fail`](OnUnknown::Fail) if the program has another way; [`Park`](OnUnknown::Park), the default, if a person has to look.
-pub struct OnUnknown<'a, T, E>(pub(super) Policy<'a, T, E>);
+pub struct OnUnknown<'a, T, E>(pub(super) Policy<Check<'a, T, E>, E>);
 
-pub(super) enum Policy<'a, T, E> {
+/// What is to be done; `C` is how the other side is asked.
+pub(super) enum Policy<C, E> {
     Retry,
     Park,
     Fail(fn(Error) -> E),
-    Check(Check<'a, T, E>),
+    Check(C),
+}
+
+impl<C, E> Policy<C, E> {
+    /// The same without what its check borrows.
+    pub(super) fn alone(&self) -> Policy<(), E> {
+        match self {
+            Policy::Retry => Policy::Retry,
+            Policy::Park => Policy::Park,
+            Policy::Fail(make) => Policy::Fail(*make),
+            Policy::Check(_) => Policy::Check(()),
+        }
+    }
 }
 
 /// Asks the other side.
-type Check<'a, T, E> = Box<dyn FnMut(Op) -> BoxFuture<'a, Result<Option<T>, E>> + Send + 'a>;
+pub(super) type Check<'a, T, E> = Box<dyn FnMut(Op) -> BoxFuture<'a, Result<Option<T>, E>> + Send + 'a>;
+
+/// Asks the other side about an operation; `Err` goes on after why its outcome is unknown.
+pub(super) async fn ask<T, E: Failure>(check: &mut Check<'_, T, E>, op: Op, run: &Run) -> Result<Option<T>, String> {
+    let limit = run.sink.check_timeout();
+    match race(check(op), run.sink.sleep(limit)).await {
+        Some(answer) => answer.map_err(|error| format!("and its check failed: {}", chain(&*error.into()))),
+        None => Err(format!("and its check took longer than {limit:?}")),
+    }
+}
 
 #[allow(non_upper_case_globals, reason = "they are what would be the variants of an enum, if a variant could have bounds of its own")]
 impl<T, E> OnUnknown<'_, T, E> {

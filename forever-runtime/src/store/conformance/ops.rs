@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{accept, row, snapshot};
 use crate::store::{
-    Again, Aside, Asked, End, FiberState, NewSnapshot, OpKind, OpRecord, OpState, OpsBehind, ResolveOp, ResolvedOp, Seq, SettledOp, Store,
-    Transacted, Work,
+    Again, Aside, Asked, End, FiberState, NewSnapshot, OpKind, OpRecord, OpState, OpsBehind, ResolveOp, ResolvedOp, RunsAgain, Seq,
+    SettledOp, Store, Transacted, Work,
 };
 
 pub(super) async fn conforms<S: Store, F: Future<Output = S>>(make: &impl Fn() -> F) {
@@ -92,7 +92,7 @@ async fn keeps_effects_in_the_ledger(store: &impl Store) {
     assert_eq!(ops.iter().map(|op| (op.started_ms, op.changed_ms)).collect::<Vec<_>>(), [(10, 2000), (20, 20), (20, 30)]);
     assert_eq!(ops[2].record.key.as_deref(), Some("[1]"));
 
-    assert!(matches!(store.again("a".into(), Again::FromStart, 40).await.unwrap(), Asked::InDoubt(op) if op == "a"));
+    assert!(matches!(store.again("a".into(), Again::FromStart, 40).await.unwrap(), Asked::Done(RunsAgain::InDoubt(op)) if op == "a"));
     assert_eq!(row(store, "a").await.state, FiberState::Failed);
     store.resolve_op(seq, ResolveOp { id: "a".into(), state: OpState::NotExecuted, outcome: None }, 40).await.unwrap();
     store.again("a".into(), Again::FromStart, 40).await.unwrap();

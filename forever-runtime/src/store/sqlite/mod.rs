@@ -21,8 +21,8 @@ pub use open::Durability;
 use worker::{Held, Opened, Scope, Worker};
 
 use super::{
-    Accepted, Again, Aside, Asked, Cancelled, End, Ended, FiberRow, Find, Message, NewFiber, NewMessage, NewSnapshot, OpsBehind, Seq,
-    SettledOp, Store, Stored, Unfinished, Wait, Waits, Which,
+    Accepted, Again, Aside, Asked, Cancelled, End, Ended, FiberRow, Find, Message, NewFiber, NewMessage, NewSnapshot, OpsBehind, RunsAgain,
+    Seq, SettledOp, Store, Stored, Unfinished, Wait, Waits, Which,
 };
 use crate::error::{Error, Result};
 use crate::fiber::frame::BoxFuture;
@@ -234,7 +234,7 @@ impl Store for Sqlite {
         Box::pin(self.write("cancel a fiber", Scope::Many, move |c| rows::cancel(c, &id, &reason, now_ms)))
     }
 
-    fn again(&self, id: String, again: Again, now_ms: i64) -> BoxFuture<'_, Result<Asked<Unfinished>>> {
+    fn again(&self, id: String, again: Again, now_ms: i64) -> BoxFuture<'_, Result<Asked<RunsAgain>>> {
         Box::pin(self.write("let a fiber run again", Scope::Many, move |c| rows::again(c, &id, again, now_ms)))
     }
 

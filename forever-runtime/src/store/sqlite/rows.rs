@@ -6,8 +6,8 @@ use super::{beside, ops};
 use crate::fiber::owner::AgentId;
 use crate::fiber::parts::Beside;
 use crate::store::{
-    Accepted, Again, Asked, Cancelled, End, Ended, FiberRow, FiberState, Find, Message, NewFiber, NewMessage, NewSnapshot, Seq, SettledOp,
-    Stored, StoredLayout, Unfinished, Wait, Waits, Which,
+    Accepted, Again, Asked, Cancelled, End, Ended, FiberRow, FiberState, Find, Message, NewFiber, NewMessage, NewSnapshot, RunsAgain, Seq,
+    SettledOp, Stored, StoredLayout, Unfinished, Wait, Waits, Which,
 };
 
 pub(super) fn accept(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Accepted> {
@@ -432,7 +432,7 @@ pub(super) fn cancel(conn: &Connection, id: &str, reason: &str, now_ms: i64) -> 
     Ok(Asked::Done(cancelled))
 }
 
-pub(super) fn again(conn: &Connection, id: &str, how: Again, now_ms: i64) -> rusqlite::Result<Asked<Unfinished>> {
+pub(super) fn again(conn: &Connection, id: &str, how: Again, now_ms: i64) -> rusqlite::Result<Asked<RunsAgain>> {
     let Some(row) = find(conn, &Find::Id(id.to_owned()))? else { return Ok(Asked::Unknown) };
     let stopped = matches!(row.state, FiberState::Failed | FiberState::Parked | FiberState::Interrupted);
     let cancelled = row.state == FiberState::Cancelled && how == Again::FromStart;
@@ -443,7 +443,7 @@ pub(super) fn again(conn: &Connection, id: &str, how: Again, now_ms: i64) -> rus
     if how == Again::FromStart
         && let Some(op) = ops::in_doubt(conn, seq)?
     {
-        return Ok(Asked::InDoubt(op));
+        return Ok(Asked::Done(RunsAgain::InDoubt(op)));
     }
     if how == Again::FromStart {
         ops::forget_temporary(conn, seq, row.checkpoints)?;
@@ -455,7 +455,7 @@ pub(super) fn again(conn: &Connection, id: &str, how: Again, now_ms: i64) -> rus
             conn.prepare_cached(&format!("DELETE FROM {table} WHERE fiber = ?1"))?.execute([seq])?;
         }
     }
-    pending(conn, seq, now_ms).map(|fiber| fiber.map_or(Asked::Unknown, Asked::Done))
+    pending(conn, seq, now_ms).map(|fiber| fiber.map_or(Asked::Unknown, |fiber| Asked::Done(RunsAgain::Yes(fiber))))
 }
 
 /// Makes a fiber that stopped pending again.

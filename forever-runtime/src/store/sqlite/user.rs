@@ -13,7 +13,7 @@ use rusqlite::hooks::{AuthAction, AuthContext, Authorization, TransactionOperati
 use rusqlite::{Connection, ErrorCode, OptionalExtension, ffi, params};
 use sha2::{Digest, Sha256};
 
-use super::worker::Scope;
+use super::worker::{Scope, execute};
 use super::{Sqlite, ops, rows, schema};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::op::ledger::hex;
@@ -128,10 +128,6 @@ fn rolled_back() -> rusqlite::Error {
         ffi::Error::new(ffi::SQLITE_ABORT_ROLLBACK),
         Some("the transaction was rolled back by its own SQL".into()),
     )
-}
-
-fn execute(conn: &Connection, sql: &str) -> rusqlite::Result<()> {
-    conn.prepare_cached(sql)?.execute(()).map(drop)
 }
 
 fn migrate(conn: &Connection, given: &[Migration], now_ms: i64) -> Result<()> {

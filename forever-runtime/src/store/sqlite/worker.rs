@@ -387,6 +387,6 @@ const SAVEPOINT_JOB: &str = "SAVEPOINT job /* forever */";
 const ROLLBACK_TO_JOB: &str = "ROLLBACK TO job /* forever */";
 const RELEASE_JOB: &str = "RELEASE job /* forever */";
 
-fn execute(conn: &Connection, sql: &str) -> rusqlite::Result<()> {
+pub(super) fn execute(conn: &Connection, sql: &str) -> rusqlite::Result<()> {
     conn.prepare_cached(sql)?.execute(()).map(drop)
 }
