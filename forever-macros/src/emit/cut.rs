@@ -30,10 +30,12 @@ impl Emit<'_> {
         let live = self.cx.plan.needed.at_cut.get(&cut).cloned().unwrap_or_default();
         let witnessed = self.witness(&exports, &live);
         let code = self.plain(plain);
-        let begin = matches!(body, CutBody::Step(_) | CutBody::Steps(_)).then(|| {
-            let (fiber, number) = (&self.fiber, number(cut));
-            emit!(#fiber.begin(#number);)
-        });
+        let (fiber, place) = (&self.fiber, number(cut));
+        let begin = match body {
+            CutBody::Step(step) if step.effect.is_some() => Some(emit!(#fiber.reach(#place);)),
+            CutBody::Step(_) | CutBody::Steps(_) => Some(emit!(#fiber.begin(#place);)),
+            _ => None,
+        };
         let body = match body {
             CutBody::Step(step) => self.step_body(cut, step),
             other => self.body(stmt, cut, other),

@@ -61,6 +61,7 @@ pub(crate) struct Parts {
     pub(crate) registry: Registry,
     pub(crate) resources: Resources,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) listeners: Listeners,
     pub(crate) timer: Timer,
     pub(crate) owners: Arc<dyn Owners>,
     pub(crate) settings: Settings,
@@ -91,7 +92,7 @@ impl Default for Settings {
 
 impl Core {
     pub(crate) fn new(parts: Parts, async_runtime: Handle) -> Self {
-        let Parts { store, registry, resources, clock, timer, owners, settings } = parts;
+        let Parts { store, registry, resources, clock, listeners, timer, owners, settings } = parts;
         Core {
             store,
             registry,
@@ -101,7 +102,7 @@ impl Core {
             owners,
             settings,
             live: Arc::default(),
-            listeners: Listeners::default(),
+            listeners,
             topics: Kinds::default(),
             results: Kinds::default(),
             entering: Arc::new(Semaphore::new(ENTERING)),
@@ -177,6 +178,23 @@ impl Core {
         stored
     }
 
+    /// Stops as a process does that is killed: tasks are dropped where they are, and the database is let go of.
+    pub(crate) fn die(&self) {
+        self.closing.send_replace(true);
+        self.live.close();
+        self.listeners.close();
+        self.tasks().abort_all();
+        self.store.abandon();
+    }
+
+    /// The same, whoever has a handle; ready when the last of its tasks is gone.
+    #[cfg(feature = "testing")]
+    pub(crate) async fn died(&self) {
+        self.die();
+        let mut tasks = std::mem::take(&mut *self.tasks());
+        drain(&mut tasks).await;
+    }
+
     fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -235,10 +253,6 @@ pub(crate) struct Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.core.closing.send_replace(true);
-        self.core.live.close();
-        self.core.listeners.close();
-        self.core.tasks().abort_all();
-        self.core.store.abandon();
+        self.core.die();
     }
 }

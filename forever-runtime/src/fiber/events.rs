@@ -107,7 +107,17 @@ pub(crate) struct Listeners {
 impl Listeners {
     /// Adds one that hears everything from now on.
     pub(crate) fn listen(&self) -> Events {
-        let queue = Arc::new(Queue::default());
+        self.add(CAPACITY)
+    }
+
+    /// Adds one that misses nothing, however slow it is.
+    #[cfg(feature = "testing")]
+    pub(crate) fn listen_to_all(&self) -> Events {
+        self.add(usize::MAX)
+    }
+
+    fn add(&self, capacity: usize) -> Events {
+        let queue = Arc::new(Queue { capacity, state: Mutex::default() });
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|listener| listener.strong_count() > 0);
         all.push(Arc::downgrade(&queue));
@@ -134,8 +144,9 @@ impl Listeners {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Queue {
+    capacity: usize,
     state: Mutex<State>,
 }
 
@@ -150,7 +161,7 @@ struct State {
 impl Queue {
     fn push(&self, event: Event) {
         let mut state = self.state();
-        if state.events.len() == CAPACITY {
+        if state.events.len() == self.capacity {
             state.events.pop_front();
             state.missed += 1;
         }

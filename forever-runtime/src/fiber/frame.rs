@@ -393,11 +393,15 @@ impl Frame {
 
     /// A step's body begins.
     pub fn begin(&self, cut: u32) {
+        self.reach(cut);
+        self.run.sink.tell(EventKind::StepStarted { step: self.machine.cuts[cut as usize].name });
+    }
+
+    /// An effect is reached, whose body may not begin: its outcome may be known, or nobody may know it.
+    pub fn reach(&self, cut: u32) {
         let cut = &self.machine.cuts[cut as usize];
-        let step = cut.name;
-        self.run.step.begin(step);
+        self.run.step.begin(cut.name);
         self.run.whereabouts.begin(self.machine.name, cut);
-        self.run.sink.tell(EventKind::StepStarted { step });
     }
 
     /// Replaces the snapshot: the fiber stands at `cut` and keeps what `save` puts down.

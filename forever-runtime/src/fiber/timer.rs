@@ -12,9 +12,6 @@ use tokio::sync::Notify;
 use super::core::{Core, race};
 use super::frame::BoxFuture;
 
-/// The timer looks at the time at least so often, so that a system clock that was set does not leave it asleep.
-const LONGEST_SLEEP: Duration = Duration::from_secs(60);
-
 /// What an alarm is for: the kind of thing, and which one of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Alarm {
@@ -124,7 +121,7 @@ pub(crate) async fn run(core: Arc<Core>) {
             continue;
         };
         let left = Duration::from_millis(next.saturating_sub(core.now_ms()).max(0).unsigned_abs());
-        let woken = race(core.timer.changed.notified(), core.clock.sleep(left.min(LONGEST_SLEEP)));
+        let woken = race(core.timer.changed.notified(), core.clock.sleep_towards(left));
         race(woken, core.closing()).await;
     }
 }

@@ -8,13 +8,16 @@ use crate::agent::{self, Agent, AgentHandle, Agents, Classes};
 use crate::clock::{self, Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::core::{Core, Owner, Parts, Settings};
+#[cfg(feature = "testing")]
+use crate::fiber::events::Events;
+use crate::fiber::events::Listeners;
 use crate::fiber::registry::Registry;
 use crate::fiber::retention::{self, Retention};
 use crate::fiber::timer::{self, Timer};
 use crate::fiber::{Fiber, Resources, recovery, waking};
 use crate::store::Store;
 use crate::store::sqlite::user::Migration;
-use crate::store::sqlite::{Durability, Sqlite};
+use crate::store::sqlite::{Durability, SeenBy, Sqlite};
 
 /// What a runtime is made of; [`open`](Builder::open) makes it.
 #[derive(Debug)]
@@ -30,14 +33,17 @@ pub struct Builder {
     clock: Arc<dyn Clock>,
     settings: Settings,
     migrations: Vec<Migration>,
-    #[cfg(feature = "testing")]
-    fuse: Option<crate::testing::Fuse>,
+    listeners: Listeners,
+    seen_by: SeenBy,
 }
 
 #[derive(Debug)]
-enum Place {
+pub(crate) enum Place {
     File(PathBuf),
     Memory,
+    /// The same database for all runtimes of this process that name it, as long as one of them, or a test, has it open.
+    #[cfg(feature = "testing")]
+    Named(String),
 }
 
 impl Builder {
@@ -53,8 +59,8 @@ impl Builder {
             clock: Arc::new(SystemClock::new()),
             settings: Settings::default(),
             migrations: Vec::new(),
-            #[cfg(feature = "testing")]
-            fuse: None,
+            listeners: Listeners::default(),
+            seen_by: None,
         }
     }
 
@@ -175,8 +181,20 @@ impl Builder {
     /// Ends the world at a write, as the fuse says.
     #[cfg(feature = "testing")]
     pub fn fuse(mut self, fuse: crate::testing::Fuse) -> Self {
-        self.fuse = Some(fuse);
+        self.seen_by = Some(Arc::new(fuse));
         self
+    }
+
+    /// Where its database is to be, to be put elsewhere.
+    #[cfg(feature = "testing")]
+    pub(crate) fn place(&mut self) -> &mut Option<Place> {
+        &mut self.place
+    }
+
+    /// Everything that will happen, from the first moment on.
+    #[cfg(feature = "testing")]
+    pub(crate) fn all_events(&self) -> Events {
+        self.listeners.listen_to_all()
     }
 
     /// Opens the runtime, starts every fiber that was left unfinished, wakes agents that were kept awake, and runs schedules that fell due.
@@ -192,17 +210,14 @@ impl Builder {
         let registry = self.registry?;
         registry.check_needs(&self.resources)?;
         let agents = Arc::new(Agents::new(self.classes?, self.agents));
-        #[cfg_attr(not(feature = "testing"), allow(unused_mut, reason = "for the fuse"))]
-        let mut store = match self.place {
-            Some(Place::File(path)) => Sqlite::open(&path, self.durability, self.wait_for_lock).await?,
-            Some(Place::Memory) => Sqlite::in_memory().await?,
+        let store = match self.place {
+            Some(Place::File(path)) => Sqlite::open(&path, self.durability, self.wait_for_lock, self.seen_by).await?,
+            Some(Place::Memory) => Sqlite::in_memory(None, self.seen_by).await?,
+            #[cfg(feature = "testing")]
+            Some(Place::Named(name)) => Sqlite::in_memory(Some(name), self.seen_by).await?,
             None => return Err(Error::new(ErrorKind::Setup, "no database was named: call `.sqlite(path)` or `.in_memory()`")),
         };
         store.migrate(self.migrations, clock::ms(self.clock.now())).await?;
-        #[cfg(feature = "testing")]
-        {
-            store.fuse = self.fuse;
-        }
         let store: Arc<dyn Store> = Arc::new(store);
         let mut timer = Timer::default();
         timer.on(waking::WAITS, waking::ring());
@@ -213,6 +228,7 @@ impl Builder {
             registry,
             resources: self.resources,
             clock: self.clock,
+            listeners: self.listeners,
             timer,
             owners: Arc::<Agents>::clone(&agents),
             settings: self.settings,

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use builder::Builder;
+#[cfg(feature = "testing")]
+pub(crate) use builder::Place;
 
 use serde::Serialize;
 
@@ -262,6 +264,11 @@ impl Forever {
 
     fn link(&self) -> Link {
         Link::Owner(Arc::clone(&self.owner))
+    }
+
+    #[cfg(feature = "testing")]
+    pub(crate) fn core(&self) -> &Arc<crate::fiber::core::Core> {
+        &self.owner.core
     }
 
     /// Closes the runtime: each fiber stops at its next checkpoint, and then the database is let go of. Fibers that have not

@@ -46,7 +46,7 @@ pub(super) async fn conforms<S: Store + 'static, M: Future<Output = S>>(make: im
 
 #[tokio::test]
 async fn sqlite_in_memory_conforms() {
-    conforms(|| async { Sqlite::in_memory().await.unwrap() }).await;
+    conforms(|| async { Sqlite::in_memory(None, None).await.unwrap() }).await;
 }
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn sqlite_in_a_file_conforms() {
     let made = std::sync::atomic::AtomicU32::new(0);
     conforms(|| {
         let path = folder.path().join(made.fetch_add(1, std::sync::atomic::Ordering::Relaxed).to_string());
-        async move { Sqlite::open(&path, Durability::Power, std::time::Duration::ZERO).await.unwrap() }
+        async move { Sqlite::open(&path, Durability::Power, std::time::Duration::ZERO, None).await.unwrap() }
     })
     .await;
 }

@@ -95,6 +95,11 @@ impl Clock for VirtualClock {
         })
     }
 
+    fn sleep_towards(&self, left: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        // Nobody sets it back.
+        self.sleep(left)
+    }
+
     fn id(&self) -> String {
         let mut shared = self.shared();
         shared.made += 1;

@@ -1,15 +1,18 @@
 //! Ending the world at a chosen write.
 use std::fmt;
 use std::future::pending;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
+use crate::fiber::frame::BoxFuture;
+use crate::store::sqlite::{Pages, Witness};
+
 /// Stops a runtime at a write to its database, on either side of it: what comes after is as if the process had died there.
 ///
-/// Given to the [builder](crate::Builder::fuse). From the moment at which it has blown, no write of that runtime is carried out or answered any
-/// more; a test then drops the runtime and opens the file anew.
+/// Given to the [builder](crate::Builder::fuse). From the moment at which it has blown, no write of that runtime is carried out, and nobody
+/// hears of one that was or of anything that is read; a test then drops the runtime and opens the file anew, with its write-ahead log as a
+/// killed process leaves it.
 ///
 /// ```
 /// # use forever_runtime as forever;
@@ -26,13 +29,25 @@ struct Inner {
     /// The write at which it blows, from 1.
     at: u64,
     after: bool,
-    writes: AtomicU64,
+    seen: Mutex<Seen>,
     blown: watch::Sender<bool>,
+}
+
+/// What it has seen of the writes, in the order in which they are carried out.
+#[derive(Debug, Default)]
+struct Seen {
+    writes: Vec<&'static str>,
+    /// How many have asked for something, and how many of those wait no longer.
+    asked: u64,
+    left: u64,
+    /// The write-ahead log after the last commit, and after the one before it, whose callers have their answers.
+    last: Option<Pages>,
+    heard: Option<Pages>,
 }
 
 impl Fuse {
     fn new(at: u64, after: bool) -> Self {
-        Fuse(Arc::new(Inner { at, after, writes: AtomicU64::new(0), blown: watch::Sender::new(false) }))
+        Fuse(Arc::new(Inner { at, after, seen: Mutex::default(), blown: watch::Sender::new(false) }))
     }
 
     /// Only counts.
@@ -45,14 +60,32 @@ impl Fuse {
         Fuse::new(n, false)
     }
 
-    /// Blows after the `n`-th write, from 1: it is stored, but nobody hears of it.
+    /// Blows after the `n`-th write, from 1: it is stored, but nobody hears of it. Writes that share its commit are stored with it.
     pub fn after(n: u64) -> Self {
         Fuse::new(n, true)
     }
 
     /// How many writes have begun.
     pub fn writes(&self) -> u64 {
-        self.0.writes.load(Ordering::Relaxed)
+        self.seen().writes.len() as u64
+    }
+
+    /// What the writes were that have begun, in the order of their commits.
+    pub(super) fn what(&self) -> Vec<&'static str> {
+        self.seen().writes.clone()
+    }
+
+    /// How many writes have begun; `None` while somebody waits for an answer.
+    pub(super) fn idle(&self) -> Option<u64> {
+        let seen = self.seen();
+        (seen.asked == seen.left).then_some(seen.writes.len() as u64)
+    }
+
+    /// The write-ahead log as it was when somebody last heard of a commit, and as it is; `None` if that is not known.
+    pub(super) fn log(&self) -> Option<(Pages, Pages)> {
+        let seen = self.seen();
+        // Before the first commit that changes something, what earlier processes have left in it is not known.
+        Some((seen.heard.filter(|pages| *pages > 0)?, seen.last?))
     }
 
     /// Ready when it has blown.
@@ -61,35 +94,64 @@ impl Fuse {
         let _ = self.0.blown.subscribe().wait_for(|blown| *blown).await;
     }
 
+    pub(super) fn is_blown(&self) -> bool {
+        *self.0.blown.borrow()
+    }
+
     /// Blows it now.
     pub fn blow(&self) {
         self.0.blown.send_replace(true);
     }
 
-    /// Carries out a write if it may be, and answers if that may be.
-    pub(crate) async fn guard<T>(&self, write: impl Future<Output = T>) -> T {
-        let n = self.0.writes.fetch_add(1, Ordering::Relaxed) + 1;
-        if n == self.0.at && !self.0.after {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Witness for Fuse {
+    fn begins(&self, writes: &[&'static str]) -> usize {
+        let mut seen = self.seen();
+        if self.is_blown() {
+            return 0;
+        }
+        let mut through = writes.len();
+        let left = self.0.at.saturating_sub(1).saturating_sub(seen.writes.len() as u64);
+        if !self.0.after && left < through as u64 {
+            through = usize::try_from(left).unwrap_or(through);
+            // Here, so that nobody hears of those either that share its commit.
             self.blow();
         }
-        self.go_on().await;
-        let done = write.await;
-        if n == self.0.at && self.0.after {
-            self.blow();
-        }
-        self.go_on().await;
-        done
+        seen.writes.extend(&writes[..through]);
+        through
     }
 
-    async fn go_on(&self) {
-        if *self.0.blown.borrow() {
-            pending::<()>().await;
+    fn stored(&self, log: Pages) {
+        let mut seen = self.seen();
+        seen.heard = seen.last.replace(log);
+        if self.0.after && self.0.at <= seen.writes.len() as u64 {
+            self.blow();
         }
+    }
+
+    fn asked(&self) {
+        self.seen().asked += 1;
+    }
+
+    fn hears(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            if self.is_blown() {
+                pending::<()>().await;
+            }
+        })
+    }
+
+    fn left(&self) {
+        self.seen().left += 1;
     }
 }
 
 impl fmt::Debug for Fuse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fuse").field("writes", &self.writes()).field("blown", &*self.0.blown.borrow()).finish_non_exhaustive()
+        f.debug_struct("Fuse").field("writes", &self.writes()).field("blown", &self.is_blown()).finish_non_exhaustive()
     }
 }

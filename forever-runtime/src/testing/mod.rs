@@ -1,8 +1,11 @@
 //! What tests of fibers need: time that the test drives, and fibers that run without a database.
 mod clock;
+mod crash;
+mod dice;
 mod fuse;
 mod stage;
 
 pub use clock::VirtualClock;
+pub use crash::{CrashEverywhere, CrashFailure, Survived, World, crash_everywhere};
 pub use fuse::Fuse;
 pub use stage::{From, Outcome, Played, Stage};

@@ -19,6 +19,7 @@ use crate::error::{Error, ErrorKind};
 use crate::exact;
 use crate::fiber::Failure;
 use crate::fiber::core::race;
+use crate::fiber::events::EventKind;
 use crate::fiber::frame::{Frame, Run, Stopped};
 use crate::fiber::registry::guarded;
 use crate::fiber::retry::Retry;
@@ -170,7 +171,7 @@ impl<E> Effect<E> {
             Standing::Ready => return Next::Run,
             Standing::New => {
                 self.start().await;
-                return Next::Run;
+                return self.begin();
             }
             Standing::Ended => return self.ended().await,
             Standing::Unknown(why, error) => (why, error),
@@ -275,9 +276,16 @@ impl<E> Effect<E> {
         E: fmt::Display,
     {
         match error {
-            None => Next::Run,
+            None => self.begin(),
             Some(error) => self.failed(error).await.map_or(Next::Run, Next::Error),
         }
+    }
+
+    /// The body is begun.
+    fn begin<T>(&self) -> Next<T, E> {
+        let op = self.op();
+        op.shared.run.sink.tell(EventKind::StepStarted { step: op.step() });
+        Next::Run
     }
 
     /// What is stored of its end.

@@ -11,6 +11,7 @@ use rusqlite::hooks::Wal;
 use tracing::warn;
 
 use super::open::Durability;
+use super::worker::Pages;
 use crate::error::{Error, ErrorKind, Result};
 
 /// SQLite's own limit.
@@ -51,6 +52,11 @@ impl Log {
         Ok(Log { pages, copied: 0, shortest: shortest(durability), commits: 0, seen: 0 })
     }
 
+    /// How long it is.
+    pub(crate) fn pages(&self) -> Pages {
+        self.pages.load(Ordering::Relaxed)
+    }
+
     /// Copies the log if it has become long.
     pub(crate) fn tidy(&mut self, conn: &Connection) {
         let pages = self.pages.load(Ordering::Relaxed);
@@ -84,7 +90,7 @@ mod tests {
     fn lengths(commits: usize, bytes: usize, durability: Durability) -> Vec<u64> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
-        let mut conn = open::writer(&path, Durability::Process).unwrap();
+        let mut conn = open::writer(&path, Durability::Process, false).unwrap();
         let mut log = Log::watch(&mut conn, durability).unwrap();
         conn.execute_batch("CREATE TABLE t (id INTEGER PRIMARY KEY, data TEXT); INSERT INTO t VALUES (1, '')").unwrap();
         (0..commits)

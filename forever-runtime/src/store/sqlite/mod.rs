@@ -13,12 +13,14 @@ pub(crate) mod user;
 mod worker;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
 
 pub use open::Durability;
 use worker::{Held, Opened, Scope, Worker};
+pub(crate) use worker::{Pages, Witness};
 
 use super::{
     Accepted, Again, Aside, Asked, Cancelled, End, Ended, FiberRow, Find, Message, NewFiber, NewMessage, NewSnapshot, OpsBehind, RunsAgain,
@@ -36,39 +38,32 @@ pub(crate) struct Sqlite {
     /// Stopped first, so that the writer's connection is the last and tidies up the log.
     reader: Option<Worker>,
     writer: Worker,
-    /// Ends the world at a write, in tests.
-    #[cfg(feature = "testing")]
-    pub(crate) fuse: Option<crate::testing::Fuse>,
 }
+
+/// Who sees every commit.
+pub(crate) type SeenBy = Option<Arc<dyn Witness>>;
 
 impl Sqlite {
     /// Opens the file at `path`, waiting for its owner for as long as `wait`.
-    pub(crate) async fn open(path: &Path, durability: Durability, wait: Duration) -> Result<Self> {
+    pub(crate) async fn open(path: &Path, durability: Durability, wait: Duration, seen_by: SeenBy) -> Result<Self> {
         let path = open::check(path)?;
         let lock = take_lock(&path, wait).await?;
         let (at, also_at): (PathBuf, PathBuf) = (path.clone(), path);
-        let writer = Worker::start("forever-writer", move || {
-            let mut conn = open::writer(&at, durability)?;
+        let (witness, dies) = (seen_by.clone(), seen_by.is_some());
+        let writer = Worker::start("forever-writer", seen_by, move || {
+            let mut conn = open::writer(&at, durability, dies)?;
             Ok(Held { log: Some(log::Log::watch(&mut conn, durability)?), conn, kept: lock })
         })?;
         let writer = opened(writer).await?;
-        let reader = Worker::start("forever-reader", move || Ok(Held { conn: open::reader(&also_at)?, log: None, kept: () }))?;
-        Ok(Sqlite::over(Some(opened(reader).await?), writer.answers_soon(durability == Durability::Process)))
+        let reader = Worker::start("forever-reader", witness, move || Ok(Held { conn: open::reader(&also_at)?, log: None, kept: () }))?;
+        Ok(Sqlite { reader: Some(opened(reader).await?), writer: writer.answers_soon(durability == Durability::Process) })
     }
 
-    /// Opens a database that lives as long as the store.
-    pub(crate) async fn in_memory() -> Result<Self> {
-        let writer = Worker::start("forever-writer", || Ok(Held { conn: open::in_memory()?, log: None, kept: () }))?;
-        Ok(Sqlite::over(None, opened(writer).await?.answers_soon(true)))
-    }
-
-    fn over(reader: Option<Worker>, writer: Worker) -> Self {
-        Sqlite {
-            reader,
-            writer,
-            #[cfg(feature = "testing")]
-            fuse: None,
-        }
+    /// Opens a database that lives as long as the store, or, if it has a name, as long as anybody has it open.
+    pub(crate) async fn in_memory(name: Option<String>, seen_by: SeenBy) -> Result<Self> {
+        let open = move || Ok(Held { conn: open::in_memory(name.as_deref())?, log: None, kept: () });
+        let writer = Worker::start("forever-writer", seen_by, open)?;
+        Ok(Sqlite { reader: None, writer: opened(writer).await?.answers_soon(true) })
     }
 
     async fn read<T, F>(&self, what: &'static str, work: F) -> Result<T>
@@ -84,12 +79,7 @@ impl Sqlite {
         T: Send + 'static,
         F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
-        let write = self.writer.call(what, scope, work);
-        #[cfg(feature = "testing")]
-        if let Some(fuse) = &self.fuse {
-            return fuse.guard(write).await;
-        }
-        write.await
+        self.writer.call(what, scope, work).await
     }
 
     fn stop(&self) {

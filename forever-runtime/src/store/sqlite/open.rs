@@ -117,8 +117,9 @@ fn is_ours(conn: &Connection) -> rusqlite::Result<Result<(), String>> {
     Ok(fits(application, version))
 }
 
-/// Opens the one connection that writes; `path` has passed [`check`], and the caller holds the lock.
-pub(crate) fn writer(path: &Path, durability: Durability) -> Result<Connection> {
+/// Opens the one connection that writes; `path` has passed [`check`], and the caller holds the lock. One that `dies` leaves the write-ahead
+/// log as it is when it is closed, as a killed process does.
+pub(crate) fn writer(path: &Path, durability: Durability, dies: bool) -> Result<Connection> {
     let failed = |why: &str| Error::new(ErrorKind::Store, format!("failed to open database `{}`: {why}", path.display()));
     let sqlite = |e: rusqlite::Error| Error::new(kind_of(&e), format!("failed to open database `{}`", path.display())).because(e);
     let new = !path.exists();
@@ -127,7 +128,7 @@ pub(crate) fn writer(path: &Path, durability: Durability) -> Result<Connection> 
     conn.busy_timeout(BUSY_TIMEOUT).map_err(sqlite)?;
     leave_log(&conn, true).map_err(sqlite)?;
     is_ours(&conn).map_err(sqlite)?.map_err(|why| Error::new(ErrorKind::Format, failed(&why).to_string()))?;
-    leave_log(&conn, false).map_err(sqlite)?;
+    leave_log(&conn, dies).map_err(sqlite)?;
 
     let mode: String = conn.pragma_update_and_check(None, "journal_mode", "WAL", |r| r.get(0)).map_err(sqlite)?;
     if mode != "wal" {
@@ -156,10 +157,16 @@ pub(crate) fn reader(path: &Path) -> Result<Connection> {
     Ok(conn)
 }
 
-/// Opens a database that lives as long as its connection.
-pub(crate) fn in_memory() -> Result<Connection> {
+/// Opens a database that lives as long as its connection; one with a name is the same for all connections of this process that are open
+/// at a time.
+pub(crate) fn in_memory(name: Option<&str>) -> Result<Connection> {
     let sqlite = |e: rusqlite::Error| Error::new(ErrorKind::Store, "failed to open a database in memory").because(e);
-    let mut conn = Connection::open_in_memory().map_err(sqlite)?;
+    let mut conn = match name {
+        // What begins with a slash is shared: https://sqlite.org/src/file/src/memdb.c
+        Some(name) => Connection::open(format!("file:/{name}?vfs=memdb")).map_err(sqlite)?,
+        None => Connection::open_in_memory().map_err(sqlite)?,
+    };
+    conn.busy_timeout(BUSY_TIMEOUT).map_err(sqlite)?;
     prepare(&mut conn).map_err(sqlite)?;
     Ok(conn)
 }
@@ -213,7 +220,7 @@ mod tests {
     fn every_durability_is_what_sqlite_says_it_is() {
         let folder = tempfile::tempdir().unwrap();
         for (durability, level) in [(Durability::Power, 2), (Durability::Process, 1)] {
-            let conn = writer(&folder.path().join("a.db"), durability).unwrap();
+            let conn = writer(&folder.path().join("a.db"), durability, false).unwrap();
             let read = |pragma| conn.pragma_query_value(None, pragma, |r| r.get::<_, i64>(0)).unwrap();
             assert_eq!(read("synchronous"), level);
             assert_eq!(read("fullfsync"), i64::from(level == 2));

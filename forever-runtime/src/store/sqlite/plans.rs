@@ -21,8 +21,8 @@ impl Seen {
     /// A store of which every statement is taken down.
     async fn store(&self) -> Sqlite {
         let seen = self.clone();
-        let writer = Worker::start("traced", move || {
-            let mut conn = open::in_memory()?;
+        let writer = Worker::start("traced", None, move || {
+            let mut conn = open::in_memory(None)?;
             let take_down = move |event: TraceEvent<'_>| {
                 if let TraceEvent::Stmt(statement, _) = event {
                     seen.0.lock().unwrap().insert(statement.sql().into_owned());
@@ -31,7 +31,7 @@ impl Seen {
             conn.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(take_down)).unwrap();
             Ok(Held { conn, log: None, kept: () })
         });
-        Sqlite::over(None, opened(writer.unwrap()).await.unwrap())
+        Sqlite { reader: None, writer: opened(writer.unwrap()).await.unwrap() }
     }
 
     /// Those that have this in their text.
@@ -58,7 +58,7 @@ fn plan(conn: &Connection, sql: &str) -> Vec<String> {
 async fn every_statement_uses_an_index() {
     let seen = Seen::default();
     conforms(|| seen.store()).await;
-    let conn = open::in_memory().unwrap();
+    let conn = open::in_memory(None).unwrap();
     let statements = seen.with("");
     for (operation, text) in [
         ("accept", "INSERT INTO fibers"),
@@ -89,7 +89,7 @@ async fn every_statement_uses_an_index() {
 async fn lists_of_a_state_or_an_agent_and_retention_use_an_index() {
     let seen = Seen::default();
     let store = seen.store().await;
-    let conn = open::in_memory().unwrap();
+    let conn = open::in_memory(None).unwrap();
     seen.0.lock().unwrap().clear();
     for state in FiberState::ALL {
         let which = Which { states: vec![state], ..Which::default() };

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::log::Log;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fiber::frame::BoxFuture;
 
 /// How many jobs may wait; more callers wait for their turn to queue.
 const QUEUE: usize = 1024;
@@ -38,10 +39,33 @@ pub(crate) enum Scope {
     Many,
 }
 
+/// One who sees every commit, and may end everything around it: a test.
+pub(crate) trait Witness: fmt::Debug + Send + Sync {
+    /// These writes are to be carried out, in this order; says how many of them may be. The thread ends after those if they are not all.
+    fn begins(&self, writes: &[&'static str]) -> usize;
+
+    /// They are stored, and nobody has heard of it.
+    fn stored(&self, log: Pages);
+
+    /// Somebody asks for something, to read or to write.
+    fn asked(&self);
+
+    /// The answer is there; ready if it may be heard.
+    fn hears(&self) -> BoxFuture<'_, ()>;
+
+    /// Whoever asked has heard, or waits no longer.
+    fn left(&self);
+}
+
+/// How long the write-ahead log is, in pages; 0 where there is none.
+pub(crate) type Pages = u32;
+
 type Answer<T> = oneshot::Sender<Result<T>>;
 
 /// Something to do on a connection, possibly twice: a transaction that is lost is run again.
 trait Job: Send {
+    /// Completes "failed to ..".
+    fn what(&self) -> &'static str;
     fn scope(&self) -> Scope;
     /// Runs it and keeps what came out.
     fn run(&mut self, conn: &Connection) -> rusqlite::Result<()>;
@@ -61,6 +85,10 @@ struct Call<T, F> {
 }
 
 impl<T: Send, F: FnMut(&Connection) -> rusqlite::Result<T> + Send> Job for Call<T, F> {
+    fn what(&self) -> &'static str {
+        self.what
+    }
+
     fn scope(&self) -> Scope {
         self.scope
     }
@@ -99,6 +127,7 @@ pub(crate) struct Worker {
     soon: bool,
     /// How many callers wait.
     callers: AtomicUsize,
+    witness: Option<Arc<dyn Witness>>,
     stop: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Closed when the thread has let go of everything.
@@ -113,18 +142,23 @@ impl fmt::Debug for Worker {
 
 impl Worker {
     /// Starts a thread around what `open` returns: a connection, and what is to be let go of after it.
-    pub(crate) fn start<K: 'static>(name: &str, open: impl FnOnce() -> Result<Held<K>> + Send + 'static) -> Result<(Self, Opened)> {
+    pub(crate) fn start<K: 'static>(
+        name: &str,
+        witness: Option<Arc<dyn Witness>>,
+        open: impl FnOnce() -> Result<Held<K>> + Send + 'static,
+    ) -> Result<(Self, Opened)> {
         let (queue, jobs) = mpsc::channel(QUEUE);
         let (told, opened) = oneshot::channel();
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
         let (going, gone) = oneshot::channel::<()>();
+        let of_caller = witness.clone();
         let work = move || {
             match open() {
                 Err(why) => drop(told.send(Err(why))),
                 Ok(Held { conn, log, kept }) => {
                     if told.send(Ok(())).is_ok() {
-                        serve(&conn, log, jobs, &seen);
+                        serve(&Served { conn: &conn, witness: witness.as_deref() }, log, jobs, &seen);
                     }
                     drop(conn);
                     drop(kept);
@@ -137,7 +171,7 @@ impl Worker {
             .spawn(work)
             .map_err(|e| Error::new(ErrorKind::Store, format!("failed to start the thread `{name}`")).because(e))?;
         let (thread, gone) = (Mutex::new(Some(thread)), Mutex::new(Some(gone)));
-        Ok((Worker { queue, soon: false, callers: AtomicUsize::new(0), stop, thread, gone }, opened))
+        Ok((Worker { queue, soon: false, callers: AtomicUsize::new(0), witness: of_caller, stop, thread, gone }, opened))
     }
 
     /// Says that no job waits for the disk.
@@ -148,6 +182,18 @@ impl Worker {
 
     /// Runs `work` on the thread; `what` completes "failed to ..".
     pub(crate) async fn call<T, F>(&self, what: &'static str, scope: Scope, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        let Some(witness) = &self.witness else { return self.ask(what, scope, work).await };
+        let asks = Asks::new(witness.as_ref());
+        let answer = self.ask(what, scope, work).await;
+        asks.0.hears().await;
+        answer
+    }
+
+    async fn ask<T, F>(&self, what: &'static str, scope: Scope, work: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -214,6 +260,22 @@ impl Drop for Caller<'_> {
     }
 }
 
+/// One whom a witness sees.
+struct Asks<'a>(&'a dyn Witness);
+
+impl<'a> Asks<'a> {
+    fn new(witness: &'a dyn Witness) -> Self {
+        witness.asked();
+        Asks(witness)
+    }
+}
+
+impl Drop for Asks<'_> {
+    fn drop(&mut self) {
+        self.0.left();
+    }
+}
+
 impl Drop for Worker {
     fn drop(&mut self) {
         self.stop();
@@ -232,7 +294,36 @@ pub(crate) struct Held<K> {
 /// Whether the thread has opened its connection.
 pub(crate) type Opened = oneshot::Receiver<Result<()>>;
 
-fn serve(conn: &Connection, mut log: Option<Log>, mut jobs: mpsc::Receiver<Box<dyn Job>>, stop: &AtomicBool) {
+/// What jobs are run on, and who sees it.
+struct Served<'a> {
+    conn: &'a Connection,
+    witness: Option<&'a dyn Witness>,
+}
+
+impl Served<'_> {
+    /// Leaves out the jobs that the witness does not let through; says whether there are any.
+    fn ends_before(&self, batch: &mut Vec<Box<dyn Job>>) -> bool {
+        let Some(witness) = self.witness else { return false };
+        let writes: Vec<_> = batch.iter().filter(|job| job.scope() != Scope::Read).map(|job| job.what()).collect();
+        let through = if writes.is_empty() { 0 } else { witness.begins(&writes) };
+        let ends = through < writes.len();
+        let mut before = 0;
+        batch.retain(|job| {
+            before += usize::from(job.scope() != Scope::Read);
+            !ends || before <= through
+        });
+        ends
+    }
+
+    /// So many writes are stored, and nobody has been answered.
+    fn stored(&self, writes: usize, log: Option<&Log>) {
+        if let Some(witness) = self.witness.filter(|_| writes > 0) {
+            witness.stored(log.map(Log::pages).unwrap_or_default());
+        }
+    }
+}
+
+fn serve(on: &Served<'_>, mut log: Option<Log>, mut jobs: mpsc::Receiver<Box<dyn Job>>, stop: &AtomicBool) {
     let mut batch = Vec::new();
     while let Some(first) = next(&mut jobs, log.is_some()) {
         if stop.load(Ordering::Acquire) {
@@ -243,10 +334,14 @@ fn serve(conn: &Connection, mut log: Option<Log>, mut jobs: mpsc::Receiver<Box<d
             let Ok(next) = jobs.try_recv() else { break };
             batch.push(next);
         }
-        run_batch(conn, &mut batch);
+        let ends = on.ends_before(&mut batch);
+        run_batch(on, &mut batch, log.as_ref());
+        if ends {
+            return;
+        }
         // The callers have their answers: nobody waits for this.
         if let Some(log) = &mut log {
-            log.tidy(conn);
+            log.tidy(on.conn);
         }
     }
 }
@@ -274,24 +369,30 @@ fn look_again(n: u32) {
 }
 
 /// Runs the jobs and answers them. Reads need no transaction; the writes share one.
-fn run_batch(conn: &Connection, batch: &mut Vec<Box<dyn Job>>) {
+fn run_batch(on: &Served<'_>, batch: &mut Vec<Box<dyn Job>>, log: Option<&Log>) {
     let writes = batch.iter().filter(|j| j.scope() != Scope::Read).count();
     let single = batch.len() == 1 && batch[0].scope() == Scope::One;
     if writes == 0 || single {
         // A statement by itself is its own transaction.
         for mut job in batch.drain(..) {
-            let failed = job.run(conn).err().map(Arc::new);
+            let failed = job.run(on.conn).err().map(Arc::new);
+            on.stored(writes, log);
             job.answer(failed);
         }
         return;
     }
     // Failures are rare, so the jobs are not kept apart until one of them has failed.
-    let stored = together(conn, batch, false).or_else(|lost| match lost {
-        Lost::Job => together(conn, batch, true),
+    let ran = together(on.conn, batch, false).or_else(|lost| match lost {
+        Lost::Job => together(on.conn, batch, true),
         lost => Err(lost),
     });
-    match stored {
-        Ok(()) => {}
+    match ran {
+        Ok(outcomes) => {
+            on.stored(writes, log);
+            for (job, outcome) in batch.drain(..).zip(outcomes) {
+                job.answer(outcome.err().map(Arc::new));
+            }
+        }
         Err(Lost::Commit(why)) => {
             for job in batch.drain(..) {
                 job.answer(Some(Arc::clone(&why)));
@@ -300,7 +401,8 @@ fn run_batch(conn: &Connection, batch: &mut Vec<Box<dyn Job>>) {
         // One job cost the others their transaction: nothing of it is stored, so each tries again by itself.
         Err(Lost::Job | Lost::Transaction) => {
             for mut job in batch.drain(..) {
-                let failed = alone(conn, job.as_mut()).err().map(Arc::new);
+                let failed = alone(on.conn, job.as_mut()).err().map(Arc::new);
+                on.stored(usize::from(job.scope() != Scope::Read), log);
                 job.answer(failed);
             }
         }
@@ -316,7 +418,7 @@ enum Lost {
 }
 
 /// Runs the jobs in one transaction; with `savepoints`, one that fails takes back its own changes only.
-fn together(conn: &Connection, batch: &mut Vec<Box<dyn Job>>, savepoints: bool) -> Result<(), Lost> {
+fn together(conn: &Connection, batch: &mut [Box<dyn Job>], savepoints: bool) -> Result<Vec<rusqlite::Result<()>>, Lost> {
     let commit_failed = |e| Lost::Commit(Arc::new(e));
     execute(conn, BEGIN).map_err(commit_failed)?;
     let several = batch.len() > 1;
@@ -347,10 +449,7 @@ fn together(conn: &Connection, batch: &mut Vec<Box<dyn Job>>, savepoints: bool) 
         let one_is_at_fault = several && why.sqlite_error_code() == Some(ErrorCode::ConstraintViolation);
         return Err(if one_is_at_fault { Lost::Transaction } else { commit_failed(why) });
     }
-    for (job, outcome) in batch.drain(..).zip(outcomes) {
-        job.answer(outcome.err().map(Arc::new));
-    }
-    Ok(())
+    Ok(outcomes)
 }
 
 fn in_savepoint(conn: &Connection, job: &mut dyn Job) -> rusqlite::Result<()> {

@@ -1,0 +1,222 @@
+//! What a database holds, read beside the store and without it.
+use std::collections::BTreeMap;
+use std::fmt;
+
+use rusqlite::Connection;
+
+/// What is stored at one moment.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Image {
+    pub(super) fibers: Vec<FiberImage>,
+    /// Effects and operations by hand.
+    ops: Vec<Op>,
+    /// Of those that were sent and not received: whose, the topic, the text.
+    messages: Vec<(i64, String, String)>,
+    /// The agent, the name, the kind and the payload of each.
+    schedules: Vec<String>,
+}
+
+/// A fiber as it is stored.
+#[derive(Debug, Clone)]
+pub(super) struct FiberImage {
+    seq: i64,
+    pub(super) id: String,
+    name: String,
+    key: Option<String>,
+    parent: Option<i64>,
+    args: String,
+    state: String,
+    /// The result, or why there is none.
+    end: Option<String>,
+    pub(super) checkpoints: u64,
+    at: Option<String>,
+    snapshot: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+struct Op {
+    fiber: i64,
+    id: String,
+    kind: String,
+    step: String,
+    key: Option<String>,
+    state: String,
+    outcome: Option<String>,
+}
+
+impl Image {
+    /// Reads it all. What is not there yet, because the process died before it made its tables, is nothing.
+    pub(super) fn read(conn: &Connection) -> rusqlite::Result<Self> {
+        let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'op_items'", (), |r| r.get(0))?;
+        if tables == 0 {
+            return Ok(Image::default());
+        }
+        let fibers = conn
+            .prepare(
+                "SELECT f.seq, f.id, f.name, f.key, f.parent, f.args, f.state, coalesce(f.result, f.reason) AS end, s.number, s.at, d.document
+                 FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq LEFT JOIN snapshot_documents d ON d.id = f.id ORDER BY f.seq",
+            )?
+            .query_map((), |r| {
+                Ok(FiberImage {
+                    seq: r.get("seq")?,
+                    id: r.get("id")?,
+                    name: r.get("name")?,
+                    key: r.get("key")?,
+                    parent: r.get("parent")?,
+                    args: r.get("args")?,
+                    state: r.get("state")?,
+                    end: r.get("end")?,
+                    checkpoints: r.get::<_, Option<i64>>("number")?.unwrap_or_default().cast_unsigned(),
+                    at: r.get("at")?,
+                    snapshot: r.get("document")?,
+                })
+            })?
+            .collect::<Result<_, _>>()?;
+        let ops = conn
+            .prepare(
+                "SELECT fiber, id, kind, step, key, state, outcome FROM ops WHERE kind IN ('effect', 'op') ORDER BY fiber, number, id",
+            )?
+            .query_map((), |r| {
+                Ok(Op {
+                    fiber: r.get("fiber")?,
+                    id: r.get("id")?,
+                    kind: r.get("kind")?,
+                    step: r.get("step")?,
+                    key: r.get("key")?,
+                    state: r.get("state")?,
+                    outcome: r.get("outcome")?,
+                })
+            })?
+            .collect::<Result<_, _>>()?;
+        let messages = conn
+            .prepare("SELECT fiber, topic, data FROM messages ORDER BY seq")?
+            .query_map((), |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?
+            .collect::<Result<_, _>>()?;
+        let schedules = conn
+            .prepare("SELECT class || ' `' || agent || '`: ' || name || ' (' || kind || ') ' || payload FROM schedules ORDER BY 1")?
+            .query_map((), |r| r.get(0))?
+            .collect::<Result<_, _>>()?;
+        Ok(Image { fibers, ops, messages, schedules })
+    }
+
+    /// How fibers are called by what they are and not by their ids, which are others in each run.
+    pub(super) fn names(&self) -> Names {
+        // One whose arguments name the id of another is called by the other's name, so those without come first.
+        // Short ids were given by the program, and are the same in every run.
+        let long = self.fibers.iter().filter(|fiber| fiber.id.len() >= LONG_ID);
+        let mut replace: Vec<_> = long.map(|fiber| (fiber.id.clone(), format!("<{}>", fiber.name))).collect();
+        let by_seq: BTreeMap<_, _> = self.fibers.iter().map(|fiber| (fiber.seq, fiber)).collect();
+        let named = |fiber: &FiberImage| -> String {
+            let mut name = fiber.called(&replace);
+            let mut above = fiber;
+            while let Some(parent) = above.parent.and_then(|parent| by_seq.get(&parent)) {
+                name = format!("{name} of {}", parent.called(&replace));
+                above = parent;
+            }
+            name
+        };
+        let fibers = self.fibers.iter().map(|fiber| (fiber.id.clone(), named(fiber))).collect();
+        replace.extend(self.ops.iter().map(|op| (op.id.clone(), format!("<{}>", op.step))));
+        Names { fibers, replace }
+    }
+
+    /// What must be the same in every run, one line for each thing, sorted.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let names = self.names();
+        let fiber_of = |seq: i64| self.fibers.iter().find(|fiber| fiber.seq == seq).map_or("?", |fiber| names.of(&fiber.id));
+        let mut lines = Vec::new();
+        for fiber in &self.fibers {
+            let end = names.plain(fiber.end.as_deref().unwrap_or_default());
+            lines.push(format!("fiber {}: {} {end}", names.of(&fiber.id), fiber.state));
+        }
+        for op in &self.ops {
+            let [key, outcome] = [&op.key, &op.outcome].map(|text| names.plain(text.as_deref().unwrap_or_default()));
+            let key = if key.is_empty() { key } else { format!(" with key {key}") };
+            lines.push(format!("{} `{}`{key} of fiber {}: {} {outcome}", op.kind, op.step, fiber_of(op.fiber), op.state));
+        }
+        for (fiber, topic, data) in &self.messages {
+            lines.push(format!("message on `{topic}` to fiber {}: {}", fiber_of(*fiber), names.plain(data)));
+        }
+        lines.extend(self.schedules.iter().map(|schedule| format!("schedule of {}", names.plain(schedule))));
+        lines.iter_mut().for_each(|line| line.truncate(line.trim_end().len()));
+        lines.sort_unstable();
+        lines
+    }
+}
+
+impl FiberImage {
+    fn called(&self, replace: &[(String, String)]) -> String {
+        let mut name = format!("{}{}", self.name, plain(&self.args, replace));
+        if let Some(key) = &self.key {
+            name.push_str(&format!(" with key `{key}`"));
+        }
+        name
+    }
+}
+
+/// As a person reads it in an account.
+impl fmt::Display for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.fibers.is_empty() {
+            writeln!(f, "    no fiber")?;
+        }
+        for fiber in &self.fibers {
+            write!(f, "    {}{} `{}` is {}", fiber.name, short(&fiber.args), fiber.id, fiber.state)?;
+            match (&fiber.end, &fiber.at) {
+                (Some(end), _) => write!(f, ": {}", short(end))?,
+                (None, Some(at)) => write!(f, " after checkpoint {}, `{at}`", fiber.checkpoints)?,
+                (None, None) => write!(f, " before its first checkpoint")?,
+            }
+            if let Some(snapshot) = &fiber.snapshot {
+                write!(f, "\n      {}", short(snapshot))?;
+            }
+            writeln!(f)?;
+            for op in self.ops.iter().filter(|op| op.fiber == fiber.seq) {
+                writeln!(f, "      {} `{}` is {} {}", op.kind, op.step, op.state, short(op.outcome.as_deref().unwrap_or_default()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Ids that the runtime makes are longer.
+const LONG_ID: usize = 16;
+
+/// The longest text that an account shows whole, in characters.
+const SHORT: usize = 240;
+
+fn short(text: &str) -> String {
+    match text.char_indices().nth(SHORT) {
+        Some((end, _)) => format!("{}.. ({} bytes)", &text[..end], text.len()),
+        None => text.to_owned(),
+    }
+}
+
+/// How the fibers of one run are called.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Names {
+    fibers: BTreeMap<String, String>,
+    /// Ids, and what is put in their place.
+    replace: Vec<(String, String)>,
+}
+
+impl Names {
+    pub(super) fn of(&self, id: &str) -> &str {
+        self.fibers.get(id).map_or("that is gone", String::as_str)
+    }
+
+    /// A text without the ids that are others in each run.
+    fn plain(&self, text: &str) -> String {
+        plain(text, &self.replace)
+    }
+}
+
+fn plain(text: &str, replace: &[(String, String)]) -> String {
+    let mut text = text.to_owned();
+    for (id, name) in replace {
+        if text.contains(id.as_str()) {
+            text = text.replace(id.as_str(), name);
+        }
+    }
+    text
+}

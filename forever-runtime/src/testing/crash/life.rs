@@ -1,0 +1,275 @@
+//! One run: lives of a process, each of which a fuse ends, until one comes to its end.
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use super::super::dice::Dice;
+use super::World;
+use super::image::Image;
+use super::steps::Steps;
+use super::tear::tear;
+use crate::fiber::core::{Core, race};
+use crate::fiber::events::{Event, Events, Told};
+use crate::fiber::retention::Retention;
+use crate::forever::{Builder, Forever, Place};
+use crate::store::{FiberState, Which};
+use crate::testing::Fuse;
+
+/// How often it is looked whether all is at rest.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// How many looks at which nothing is new make time go on.
+const QUIET: u32 = 3;
+
+/// How many turns the tasks get that were woken by it.
+const TURNS: u32 = 50;
+
+/// Where a life ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Death {
+    /// From 1.
+    pub(super) write: u64,
+    pub(super) after: bool,
+    /// Damages the end of the write-ahead log, as the seed says.
+    pub(super) torn: Option<u64>,
+}
+
+impl Death {
+    pub(super) fn at(write: u64, after: bool) -> Self {
+        Death { write, after, torn: None }
+    }
+}
+
+impl fmt::Display for Death {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} write {}", if self.after { "after" } else { "before" }, self.write)?;
+        if self.torn.is_some() {
+            f.write_str(", the last commit torn")?;
+        }
+        Ok(())
+    }
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub(super) struct Run<R> {
+    pub(super) world: World,
+    /// What the call gave; or why it did not come to its end.
+    pub(super) outcome: Result<R, String>,
+    pub(super) lives: Vec<Life>,
+    /// The bodies that were begun in all of them.
+    pub(super) steps: Steps,
+    /// The time that `outcome` is from.
+    pub(super) end: Image,
+}
+
+impl<R> Run<R> {
+    /// How many of the lives ended as they were to.
+    pub(super) fn deaths(&self) -> usize {
+        self.lives.iter().filter(|life| life.death.is_some()).count()
+    }
+}
+
+/// One life of a process.
+#[derive(Debug)]
+pub(super) struct Life {
+    /// How it was ended, unless it came to its end.
+    pub(super) death: Option<Death>,
+    pub(super) writes: Vec<&'static str>,
+    pub(super) left: Image,
+}
+
+/// Where the database of a run is.
+#[derive(Debug)]
+enum Stored {
+    /// In memory, as long as this is open.
+    Memory {
+        name: String,
+        keeper: Connection,
+    },
+    File(PathBuf),
+}
+
+impl Stored {
+    /// Where the first builder of a run wants it.
+    fn new(world: &World, chosen: Option<&Place>) -> Result<Self, String> {
+        match chosen {
+            Some(Place::File(path)) if *path == world.database() => Ok(Stored::File(path.clone())),
+            Some(Place::File(_)) => Err("each run needs a file of its own: give `.sqlite(world.database())`".to_owned()),
+            _ => {
+                let name = format!("forever-crash-{}", uuid::Uuid::now_v7());
+                let keeper = Connection::open(format!("file:/{name}?vfs=memdb")).map_err(|e| e.to_string())?;
+                Ok(Stored::Memory { name, keeper })
+            }
+        }
+    }
+
+    fn place(&self) -> Place {
+        match self {
+            Stored::Memory { name, .. } => Place::Named(name.clone()),
+            Stored::File(path) => Place::File(path.clone()),
+        }
+    }
+
+    fn read(&self) -> rusqlite::Result<Image> {
+        match self {
+            Stored::Memory { keeper, .. } => Image::read(keeper),
+            Stored::File(path) if !path.exists() => Ok(Image::default()),
+            Stored::File(path) => {
+                let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+                // The next life finds the log as the last one has left it.
+                conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+                Image::read(&conn)
+            }
+        }
+    }
+}
+
+/// What all runs have in common.
+pub(super) struct Script<'a, S, C> {
+    pub(super) setup: &'a S,
+    pub(super) call: &'a C,
+    /// How long a life may take.
+    pub(super) patience: Duration,
+}
+
+impl<S, C, R> Script<'_, S, C>
+where
+    S: Fn(&World) -> Builder,
+    C: AsyncFn(Forever) -> R,
+{
+    /// Lives and dies as planned, and then lives to the end.
+    pub(super) async fn run(&self, deaths: &[Death]) -> Run<R> {
+        let world = World::default();
+        let mut run = Run {
+            world: world.clone(),
+            outcome: Err("there was no life".to_owned()),
+            lives: Vec::new(),
+            steps: Steps::default(),
+            end: Image::default(),
+        };
+        let stored = match Stored::new(&world, (self.setup)(&world).place().as_ref()) {
+            Ok(stored) => stored,
+            Err(why) => return Run { outcome: Err(why), ..run },
+        };
+        for death in deaths.iter().copied().map(Some).chain([None]) {
+            let (ended, life, told) = self.live(&world, &stored, death).await;
+            let image = stored.read().unwrap_or_else(|error| {
+                run.outcome = Err(format!("the database cannot be read after the death: {error}"));
+                Image::default()
+            });
+            run.steps.lived(&told, &run.end, &image);
+            run.lives.push(Life { left: image.clone(), ..life });
+            run.end = image;
+            if let Some(outcome) = ended {
+                run.outcome = outcome;
+                break;
+            }
+        }
+        run
+    }
+
+    /// One life; gives what it came to if nothing ended it, and what it told.
+    async fn live(&self, world: &World, stored: &Stored, death: Option<Death>) -> (Option<Result<R, String>>, Life, Vec<Event>) {
+        let fuse = match death {
+            Some(Death { write, after: true, .. }) => Fuse::after(write),
+            Some(Death { write, after: false, .. }) => Fuse::before(write),
+            None => Fuse::never(),
+        };
+        let mut builder = (self.setup)(world);
+        *builder.place() = Some(stored.place());
+        let events = builder.all_events();
+        // What has ended is compared, so it stays, whatever time passes.
+        let builder = builder.retention(Retention::forever()).fuse(fuse.clone());
+        // Whoever has kept a handle keeps nothing of a dead process alive.
+        let core = Mutex::new(Weak::<Core>::new());
+        let life = async {
+            let forever = builder.open().await.map_err(|error| format!("it could not be opened: {error}"))?;
+            *core.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(forever.core());
+            let outcome = (self.call)(forever.clone()).await;
+            at_rest(&forever).await?;
+            forever.close().await.map_err(|error| format!("it could not be closed: {error}"))?;
+            Ok(outcome)
+        };
+        let life = AssertUnwindSafe(life).catch_unwind();
+        let too_long = race(time_passes(world, &fuse), tokio::time::sleep(self.patience));
+        let ended = match race(life, race(fuse.blown(), too_long.map(drop)).map(drop)).await {
+            Some(ended) => Some(ended.unwrap_or_else(|payload| Err(format!("it panicked: {}", text_of(payload.as_ref()))))),
+            None if fuse.is_blown() => None,
+            None => Some(Err(format!("it has not come to its end after {:?}", self.patience))),
+        };
+        let left_behind = core.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        if let Some(core) = left_behind {
+            core.died().await;
+        }
+        if let (Some(Death { torn: Some(seed), .. }), None, Stored::File(path), Some((heard, last))) = (death, &ended, stored, fuse.log()) {
+            if let Err(error) = tear(path, heard, last, &mut Dice::new(seed)) {
+                let why = format!("its write-ahead log could not be torn: {error}");
+                return (Some(Err(why)), Life { death, writes: fuse.what(), left: Image::default() }, Vec::new());
+            }
+        }
+        let death = death.filter(|_| ended.is_none());
+        (ended, Life { death, writes: fuse.what(), left: Image::default() }, told(events).await)
+    }
+}
+
+/// Everything that was told until the runtime was gone.
+async fn told(mut events: Events) -> Vec<Event> {
+    let mut told = Vec::new();
+    while let Some(Some(next)) = events.next().now_or_never() {
+        if let Told::Event(event) = next {
+            told.push(event);
+        }
+    }
+    told
+}
+
+/// Ready when no fiber runs or is about to.
+async fn at_rest(forever: &Forever) -> Result<(), String> {
+    let busy = Which { states: vec![FiberState::Pending, FiberState::Running], ..Which::default() };
+    loop {
+        let some = forever.core().store.list(busy.clone(), i64::MIN, 1).await.map_err(|error| error.to_string())?;
+        if some.is_empty() {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Lets the time of the world go on whenever nothing happens otherwise. Never ready.
+async fn time_passes(world: &World, fuse: &Fuse) {
+    let mut quiet = 0;
+    let mut before = None;
+    loop {
+        // What somebody who has just been woken does comes first; but a jump that nobody made anything of is soon followed by the next.
+        if quiet < QUIET {
+            tokio::time::sleep(LOOK).await;
+        } else {
+            for _ in 0..TURNS {
+                tokio::task::yield_now().await;
+            }
+        }
+        let now = fuse.idle();
+        quiet = if now.is_some() && now == before { quiet + 1 } else { 0 };
+        before = now;
+        if quiet >= QUIET
+            && let Some(clock) = world.clock_in_use()
+            && let Some(until) = clock.next_sleeper()
+        {
+            clock.advance(until);
+        } else {
+            quiet = quiet.min(QUIET - 1);
+        }
+    }
+}
+
+fn text_of(payload: &(dyn std::any::Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("something that is not a text").to_owned()
+}

@@ -1,0 +1,290 @@
+//! Ending a program at every write that it makes, and comparing what becomes of it with a run that nothing interrupts.
+mod account;
+mod image;
+mod life;
+mod steps;
+mod tear;
+mod world;
+
+use std::fmt;
+use std::fmt::Debug;
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::time::Duration;
+
+use account::{Account, Around, differences};
+use life::{Death, Run, Script};
+pub use world::World;
+
+use super::dice::Dice;
+use crate::forever::{Builder, Forever};
+
+/// How long a life may take, unless it is said otherwise.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How many deaths a random run has at most.
+const DEATHS: u64 = 4;
+
+/// How often a random run that fails is tried in a shorter form.
+const SHRINKS: u32 = 60;
+
+/// Ends a program at every one of its writes, on both sides of it, and compares what becomes of it with a run that nothing interrupts.
+///
+/// `setup` says what a process is made of, and is asked at the beginning of each life. `call` is what the program does then: it starts fibers under
+/// keys or ids, as whoever asks again after a crash does, and waits for them. It gives what is to be compared.
+///
+/// First the program runs whole, twice, and its writes are counted. Then, for each write, it runs again with the [world](World) that it has for
+/// itself, until the moment before or after that write, at which its process is gone; it is opened again, `call` is called again, and it runs to its
+/// end. Compared are
+///
+/// - what `call` gave;
+/// - every [effect](World::effect), which must have come as often as in the whole run, and every [attempt](World::attempt), at least as often;
+/// - what is stored: each fiber by its function, arguments, key and parents, with how it ended; effects and operations of the ledger with what is known
+///   of them; messages that nobody has received; schedules;
+/// - how often the body of each step was begun: again only if the death has left it unfinished.
+///
+/// In memory ([`in_memory`](Builder::in_memory)) it takes about a millisecond or two for each death; with a file of the world ([`World::database`]) it lives
+/// on what SQLite finds after a crash.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// use forever::Forever;
+/// use forever::testing::crash_everywhere;
+///
+/// let survived = crash_everywhere(
+///     |_world| Forever::builder().in_memory(),
+///     async |forever: Forever| {
+///         let order = forever.run_fiber("order", |_| async { Ok::<_, forever::Error>(42) }).key("A-1");
+///         order.await.ok()
+///     },
+/// )
+/// .await;
+/// # // A closure is not resumed, so this call does not survive; the tests of the crate show fibers that do.
+/// assert!(survived.unwrap_err().to_string().contains("the outcome is not the same"));
+/// # }
+/// ```
+///
+/// # Errors
+/// [`CrashFailure`] when a run is otherwise than the whole one, with an account for a person; when two whole runs differ; and when the whole run does not
+/// come to its end.
+pub fn crash_everywhere<'a, S, C, R>(setup: S, call: C) -> CrashEverywhere<'a, S, C>
+where
+    S: Fn(&World) -> Builder + 'a,
+    C: AsyncFn(Forever) -> R + 'a,
+    R: Debug + PartialEq,
+{
+    CrashEverywhere { setup, call, random: None, patience: PATIENCE, borrows: PhantomData }
+}
+
+/// A test by [`crash_everywhere`], carried out by `.await`.
+#[must_use = "nothing crashes until this is awaited"]
+pub struct CrashEverywhere<'a, S, C> {
+    setup: S,
+    call: C,
+    random: Option<(u64, u32)>,
+    patience: Duration,
+    /// What the two may borrow.
+    borrows: PhantomData<&'a ()>,
+}
+
+impl<S, C> CrashEverywhere<'_, S, C> {
+    /// After that, makes `n` runs with up to four deaths each, at writes that are drawn from `seed`: also while it opens and recovers from the
+    /// death before. In a file, the commit that nobody has heard of is torn in some of them: its end is cut off, or is something else.
+    ///
+    /// A run that fails is told with as few deaths as it takes.
+    pub fn crash_randomly(mut self, seed: u64, n: u32) -> Self {
+        self.random = Some((seed, n));
+        self
+    }
+
+    /// How long a life may take before it counts as hanging, in place of 20 s.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+}
+
+impl<S, C> Debug for CrashEverywhere<'_, S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CrashEverywhere").field("random", &self.random).field("patience", &self.patience).finish_non_exhaustive()
+    }
+}
+
+impl<'a, S, C, R> IntoFuture for CrashEverywhere<'a, S, C>
+where
+    S: Fn(&World) -> Builder + 'a,
+    C: AsyncFn(Forever) -> R + 'a,
+    R: Debug + PartialEq + 'a,
+{
+    type Output = Result<Survived<R>, CrashFailure>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { everywhere(&self).await })
+    }
+}
+
+/// What a program has come through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Survived<R> {
+    /// What the call gives, however often it is interrupted.
+    pub outcome: R,
+    /// How many writes a run makes that nothing interrupts.
+    pub writes: u64,
+    /// How many runs there were beside the whole ones.
+    pub runs: u64,
+    /// How many lives were ended in them.
+    pub deaths: u64,
+}
+
+/// How a program did not come through; both its forms are the account for a person.
+pub struct CrashFailure(String);
+
+impl fmt::Display for CrashFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Debug for CrashFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl std::error::Error for CrashFailure {}
+
+async fn everywhere<S, C, R>(test: &CrashEverywhere<'_, S, C>) -> Result<Survived<R>, CrashFailure>
+where
+    S: Fn(&World) -> Builder,
+    C: AsyncFn(Forever) -> R,
+    R: Debug + PartialEq,
+{
+    let script = Script { setup: &test.setup, call: &test.call, patience: test.patience };
+    let whole = script.run(&[]).await;
+    if let Err(why) = &whole.outcome {
+        return Err(CrashFailure(format!("it does not come to its end even if nothing interrupts it: {why}\n{}", whole.end)));
+    }
+    let again = script.run(&[]).await;
+    let differ = differences(&whole, &again);
+    if !differ.is_empty() {
+        let head = "two runs that nothing interrupts are not the same, so none can be compared with them\n";
+        return Err(CrashFailure(format!("{head}{}", Account { run: &again, differences: differ, around: None })));
+    }
+    let writes = whole.lives.iter().map(|life| life.writes.len() as u64).sum();
+    let (mut runs, mut deaths) = (0, 0);
+    for (write, after) in (1..=writes).flat_map(|write| [(write, false), (write, true)]) {
+        let run = script.run(&[Death::at(write, after)]).await;
+        check(&script, &whole, &run).await?;
+        runs += 1;
+        deaths += run.deaths() as u64;
+    }
+    if let Some((seed, n)) = test.random {
+        for plan in plans(seed, n, writes) {
+            let run = script.run(&plan).await;
+            if !differences(&whole, &run).is_empty() {
+                let shortest = shrink(&script, &whole, run, plan).await;
+                check(&script, &whole, &shortest).await?;
+            } else {
+                runs += 1;
+                deaths += run.deaths() as u64;
+            }
+        }
+    }
+    let outcome = whole.outcome.map_err(CrashFailure)?;
+    Ok(Survived { outcome, writes, runs, deaths })
+}
+
+/// Compares a run with the whole one, and gives account if it is otherwise.
+async fn check<S, C, R>(script: &Script<'_, S, C>, whole: &Run<R>, run: &Run<R>) -> Result<(), CrashFailure>
+where
+    S: Fn(&World) -> Builder,
+    C: AsyncFn(Forever) -> R,
+    R: Debug + PartialEq,
+{
+    let differences = differences(whole, run);
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let around = around(script, run).await;
+    Err(CrashFailure(format!("it does not come through\n{}", Account { run, differences, around })))
+}
+
+/// What the last death of a run came between: the same lives again, ended on either side of the write.
+async fn around<S, C, R>(script: &Script<'_, S, C>, run: &Run<R>) -> Option<Around>
+where
+    S: Fn(&World) -> Builder,
+    C: AsyncFn(Forever) -> R,
+{
+    let deaths: Vec<_> = run.lives.iter().filter_map(|life| life.death).collect();
+    let (last, before) = deaths.split_last()?;
+    let mut sides = Vec::new();
+    for after in [false, true] {
+        let plan: Vec<_> = before.iter().copied().chain([Death::at(last.write, after)]).collect();
+        let again = script.run(&plan).await;
+        sides.push(again.lives.into_iter().nth(before.len())?);
+    }
+    let after = sides.pop()?;
+    let what = after.writes.last().copied().unwrap_or("none").to_owned();
+    Some(Around { what, before: sides.pop()?.left, after: after.left })
+}
+
+/// The deaths of random runs.
+fn plans(seed: u64, n: u32, writes: u64) -> impl Iterator<Item = Vec<Death>> {
+    let mut dice = Dice::new(seed);
+    (0..n).map(move |_| {
+        let deaths = 1 + dice.below(DEATHS);
+        let death = |_| {
+            let (write, after) = (1 + dice.below(writes.max(1)), dice.below(2) == 1);
+            // Before a write, there is no commit that nobody has heard of.
+            let torn = (after && dice.below(2) == 1).then(|| dice.below(u64::MAX));
+            Death { write, after, torn }
+        };
+        (0..deaths).map(death).collect()
+    })
+}
+
+/// The same failure with fewer and earlier deaths, as far as it can be found.
+async fn shrink<S, C, R>(script: &Script<'_, S, C>, whole: &Run<R>, mut run: Run<R>, mut plan: Vec<Death>) -> Run<R>
+where
+    S: Fn(&World) -> Builder,
+    C: AsyncFn(Forever) -> R,
+    R: Debug + PartialEq,
+{
+    let mut left = SHRINKS;
+    loop {
+        let mut simpler = Vec::new();
+        for n in 0..plan.len() {
+            let mut fewer = plan.clone();
+            fewer.remove(n);
+            simpler.push(fewer);
+            for (write, torn) in [(plan[n].write / 2, plan[n].torn), (plan[n].write - 1, plan[n].torn), (plan[n].write, None)] {
+                let death = Death { write, torn, ..plan[n] };
+                if write > 0 && death != plan[n] {
+                    let mut earlier = plan.clone();
+                    earlier[n] = death;
+                    simpler.push(earlier);
+                }
+            }
+        }
+        let mut found = false;
+        for plan_again in simpler {
+            if left == 0 {
+                return run;
+            }
+            left -= 1;
+            let again = script.run(&plan_again).await;
+            if !differences(whole, &again).is_empty() {
+                (run, plan, found) = (again, plan_again, true);
+                break;
+            }
+        }
+        if !found {
+            return run;
+        }
+    }
+}

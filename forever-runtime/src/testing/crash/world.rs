@@ -1,0 +1,83 @@
+//! What is outside the process, and outlives it.
+use std::any::{Any, TypeId};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tempfile::TempDir;
+
+use crate::testing::VirtualClock;
+
+/// Everything that a process finds again after its death, beside its database: a fresh one for each run of
+/// [`crash_everywhere`](super::crash_everywhere), and the same for all lives of a run. Clones are the same world.
+#[derive(Clone, Default)]
+pub struct World(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    effects: Mutex<BTreeMap<String, u64>>,
+    attempts: Mutex<BTreeMap<String, u64>>,
+    shared: Mutex<HashMap<TypeId, Box<dyn Any + Send>>>,
+    clock: OnceLock<VirtualClock>,
+    dir: OnceLock<TempDir>,
+}
+
+impl World {
+    /// Notes an effect: it must come as often as in the run that nothing interrupts, however the others are.
+    pub fn effect(&self, what: impl Into<String>) {
+        *lock(&self.0.effects).entry(what.into()).or_default() += 1;
+    }
+
+    /// Notes something that a death may have repeated, such as the body of a step: it must come at least as often as in the run that
+    /// nothing interrupts.
+    pub fn attempt(&self, what: impl Into<String>) {
+        *lock(&self.0.attempts).entry(what.into()).or_default() += 1;
+    }
+
+    /// What stands on the other side of the wire in this run, such as a bank that knows its charges; made when it is first asked for.
+    pub fn shared<T: Default + Clone + Send + 'static>(&self) -> T {
+        let mut shared = lock(&self.0.shared);
+        let there = shared.entry(TypeId::of::<T>()).or_insert_with(|| Box::new(T::default()));
+        there.downcast_ref::<T>().cloned().unwrap_or_default()
+    }
+
+    /// The time of this run, for [`Builder::clock`](crate::Builder::clock). It stands still while anything is stored, and jumps to whoever sleeps next when
+    /// nothing has been for a few milliseconds: a fiber may sleep for a month in no time. Steps that wait for something real, such as a socket, for
+    /// longer than that should not be given a timeout on it.
+    pub fn clock(&self) -> VirtualClock {
+        self.0.clock.get_or_init(VirtualClock::new).clone()
+    }
+
+    /// The file of this run, for [`Builder::sqlite`](crate::Builder::sqlite), in a folder that is removed with it.
+    ///
+    /// # Panics
+    /// When the system gives no folder for temporary files.
+    pub fn database(&self) -> PathBuf {
+        let make = || tempfile::Builder::new().prefix("forever-crash-").tempdir().expect("a folder for temporary files");
+        self.0.dir.get_or_init(make).path().join("crash.db")
+    }
+
+    /// The time, if anybody has asked for it.
+    pub(super) fn clock_in_use(&self) -> Option<&VirtualClock> {
+        self.0.clock.get()
+    }
+
+    pub(super) fn effects(&self) -> BTreeMap<String, u64> {
+        lock(&self.0.effects).clone()
+    }
+
+    pub(super) fn attempts(&self) -> BTreeMap<String, u64> {
+        lock(&self.0.attempts).clone()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").field("effects", &self.effects()).field("attempts", &self.attempts()).finish_non_exhaustive()
+    }
+}
