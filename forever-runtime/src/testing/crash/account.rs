@@ -26,7 +26,7 @@ pub(super) fn differences<R: Debug + PartialEq>(whole: &Run<R>, run: &Run<R>) ->
     let more = without(&came, &expected);
     if !missing.is_empty() || !more.is_empty() {
         let mut text = "what is stored at the end is not the same".to_owned();
-        for (lines, word) in [(missing, "missing:"), (more, "instead:")] {
+        for (lines, word) in [(missing, "missing:"), (more, "more:")] {
             for line in lines {
                 let _ = write!(text, "\n    {word} {line}");
             }
@@ -89,6 +89,7 @@ fn times(n: u64) -> String {
     match n {
         0 => "never".to_owned(),
         1 => "once".to_owned(),
+        2 => "twice".to_owned(),
         n => format!("{n} times"),
     }
 }

@@ -164,7 +164,7 @@ where
                 run.outcome = Err(format!("the database cannot be read after the death: {error}"));
                 Image::default()
             });
-            run.steps.lived(&told, &run.end, &image);
+            run.steps.lived(&told, &run.end, &image, ended.is_none());
             run.lives.push(Life { left: image.clone(), ..life });
             run.end = image;
             if let Some(outcome) = ended {

@@ -19,8 +19,8 @@ struct Count {
 }
 
 impl Steps {
-    /// Takes what a life has told; it began with one image of the database and left another.
-    pub(super) fn lived(&mut self, events: &[Event], found: &Image, left: &Image) {
+    /// Takes what a life has told; it began with one image of the database and left another, and died there unless it came to its end.
+    pub(super) fn lived(&mut self, events: &[Event], found: &Image, left: &Image, died: bool) {
         let checkpoints =
             |image: &Image| image.fibers.iter().map(|fiber| (fiber.id.clone(), fiber.checkpoints)).collect::<BTreeMap<_, _>>();
         let mut passed = checkpoints(found);
@@ -42,12 +42,11 @@ impl Steps {
                 _ => {}
             }
         }
-        let stored = checkpoints(left);
+        if !died {
+            return;
+        }
         for fiber in &left.fibers {
-            let Some((after, steps)) = open.get(&fiber.id) else { continue };
-            if stored.get(&fiber.id) != Some(after) {
-                continue;
-            }
+            let Some((_, steps)) = open.get(&fiber.id).filter(|(after, _)| *after == fiber.checkpoints) else { continue };
             for step in steps {
                 self.begun.entry((fiber.id.clone(), step)).or_default().unfinished += 1;
             }
