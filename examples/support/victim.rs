@@ -1,6 +1,9 @@
 //! This program started again as a second process that is killed in the middle of its work.
+#![allow(dead_code, reason = "each program uses its part of this")]
 use std::ffi::OsStr;
+use std::fs::OpenOptions;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -15,8 +18,17 @@ pub(crate) struct Victim(Child);
 
 impl Victim {
     pub(crate) fn start(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> anyhow::Result<Self> {
-        let mut command = Command::new(std::env::current_exe()?);
-        let child = command.args(args).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().context("failed to start a worker")?;
+        Self::spawn(Command::new(std::env::current_exe()?).args(args))
+    }
+
+    /// The same in a folder, with a file there for its errors.
+    pub(crate) fn start_in(dir: &Path, errors: &Path, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> anyhow::Result<Self> {
+        let errors = OpenOptions::new().append(true).create(true).open(errors)?;
+        Self::spawn(Command::new(std::env::current_exe()?).args(args).current_dir(dir).stderr(errors))
+    }
+
+    fn spawn(command: &mut Command) -> anyhow::Result<Self> {
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().context("failed to start a worker")?;
         Ok(Victim(child))
     }
 
@@ -24,10 +36,15 @@ impl Victim {
         self.0.id()
     }
 
-    /// How it ended by itself.
+    /// How it ended by itself, if it has.
+    pub(crate) fn look(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        Ok(self.0.try_wait()?)
+    }
+
+    /// Waits until it has ended by itself; says how.
     pub(crate) async fn ended(&mut self) -> anyhow::Result<ExitStatus> {
         loop {
-            if let Some(status) = self.0.try_wait()? {
+            if let Some(status) = self.look()? {
                 return Ok(status);
             }
             tokio::time::sleep(LOOK).await;
@@ -35,11 +52,40 @@ impl Victim {
     }
 
     /// Sends SIGKILL, and waits until the process is gone.
-    pub(crate) fn kill(mut self) -> anyhow::Result<()> {
+    pub(crate) fn kill(self) -> anyhow::Result<()> {
         let id = self.id();
-        self.0.kill()?;
-        let status = self.0.wait()?;
+        let status = self.end()?;
         ensure!(status.signal() == Some(SIGKILL), "worker {id} was to die of SIGKILL, but ended with {status}");
+        Ok(())
+    }
+
+    /// The same for one that may have ended by itself; says how it did.
+    pub(crate) fn end(mut self) -> anyhow::Result<ExitStatus> {
+        self.0.kill()?;
+        Ok(self.0.wait()?)
+    }
+
+    /// Stops it in the middle of whatever it does, and waits until it stands still.
+    pub(crate) fn stop(&self) -> anyhow::Result<()> {
+        self.signal("STOP")?;
+        loop {
+            let state = Command::new("ps").args(["-o", "stat=", "-p", &self.id().to_string()]).output().context("failed to run `ps`")?;
+            match state.stdout.first() {
+                Some(b'T') => return Ok(()),
+                Some(b'Z') | None => return Ok(()),
+                _ => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    /// Lets one go on that was stopped.
+    pub(crate) fn go_on(&self) -> anyhow::Result<()> {
+        self.signal("CONT")
+    }
+
+    fn signal(&self, name: &str) -> anyhow::Result<()> {
+        let status = Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status().context("failed to run `kill`")?;
+        ensure!(status.success(), "worker {} cannot be sent SIG{name}", self.id());
         Ok(())
     }
 }
