@@ -109,7 +109,7 @@ impl Sum {
         );
         println!(
             "audited: lines={} begun_steps={} looks_into_dead_databases={looks} requests={} questions={} charges={} rows={} messages={} \
-             children={} cancelled_children={} errands={} ticks={} interrupted_by_full_disks={}",
+             children={} cancelled_children={} errands={} ticks={} interrupted_by_full_disks={} given_up_closures={}",
             counts.lines,
             counts.begun,
             counts.requests,
@@ -121,7 +121,8 @@ impl Sum {
             counts.cancelled,
             counts.errands,
             counts.ticks,
-            counts.interrupted
+            counts.interrupted,
+            counts.given_up
         );
         println!(
             "deaths={} fibers={} finished_steps={} repeated_finished_steps={repeated} lost_fibers={lost} duplicate_effects={duplicates} audit={}",

@@ -2,14 +2,12 @@
 #![allow(dead_code, reason = "each program uses its part of this")]
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
-const SIGKILL: i32 = 9;
 /// How often it is looked at whether it still lives.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -27,8 +25,19 @@ impl Victim {
         Self::spawn(Command::new(std::env::current_exe()?).args(args).current_dir(dir).stderr(errors))
     }
 
+    /// The same with what it prints.
+    pub(crate) fn start_talking(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> anyhow::Result<(Self, ChildStdout)> {
+        let mut victim = Self::spawn_with(Command::new(std::env::current_exe()?).args(args), Stdio::piped())?;
+        let output = victim.0.stdout.take().context("the worker has no output")?;
+        Ok((victim, output))
+    }
+
     fn spawn(command: &mut Command) -> anyhow::Result<Self> {
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().context("failed to start a worker")?;
+        Self::spawn_with(command, Stdio::null())
+    }
+
+    fn spawn_with(command: &mut Command, output: Stdio) -> anyhow::Result<Self> {
+        let child = command.stdin(Stdio::piped()).stdout(output).spawn().context("failed to start a worker")?;
         Ok(Victim(child))
     }
 
@@ -51,16 +60,20 @@ impl Victim {
         }
     }
 
+    /// The same for a thread.
+    pub(crate) fn wait(&mut self) -> anyhow::Result<ExitStatus> {
+        Ok(self.0.wait()?)
+    }
+
     /// Sends SIGKILL, and waits until the process is gone.
-    pub(crate) fn kill(self) -> anyhow::Result<()> {
-        let id = self.id();
+    pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
         let status = self.end()?;
-        ensure!(status.signal() == Some(SIGKILL), "worker {id} was to die of SIGKILL, but ended with {status}");
+        ensure!(was_killed(status), "worker {} was to die of SIGKILL, but ended with {status}", self.id());
         Ok(())
     }
 
     /// The same for one that may have ended by itself; says how it did.
-    pub(crate) fn end(mut self) -> anyhow::Result<ExitStatus> {
+    pub(crate) fn end(&mut self) -> anyhow::Result<ExitStatus> {
         self.0.kill()?;
         Ok(self.0.wait()?)
     }
@@ -70,11 +83,11 @@ impl Victim {
         self.signal("STOP")?;
         loop {
             let state = Command::new("ps").args(["-o", "stat=", "-p", &self.id().to_string()]).output().context("failed to run `ps`")?;
-            match state.stdout.first() {
-                Some(b'T') => return Ok(()),
-                Some(b'Z') | None => return Ok(()),
-                _ => std::thread::sleep(Duration::from_millis(1)),
+            // Stopped, or dead before it could be.
+            if matches!(state.stdout.first(), Some(b'T' | b'Z') | None) {
+                return Ok(());
             }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -88,6 +101,17 @@ impl Victim {
         ensure!(status.success(), "worker {} cannot be sent SIG{name}", self.id());
         Ok(())
     }
+}
+
+#[cfg(unix)]
+fn was_killed(status: ExitStatus) -> bool {
+    const SIGKILL: i32 = 9;
+    std::os::unix::process::ExitStatusExt::signal(&status) == Some(SIGKILL)
+}
+
+#[cfg(not(unix))]
+fn was_killed(status: ExitStatus) -> bool {
+    !status.success()
 }
 
 impl Drop for Victim {

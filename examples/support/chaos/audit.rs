@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::journal::{self, Line};
-use super::round::Round;
+use super::outside::{Books, Clerks, Post};
+use super::round::{Kind, Round, value};
 use super::stored::Stored;
-use super::track::{Books, Clerks, Fibers, Post};
+use super::track::Fibers;
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -53,6 +54,8 @@ pub(crate) struct Counts {
     pub(crate) full_disks: usize,
     /// Fibers that a full disk stopped.
     pub(crate) interrupted: usize,
+    /// Closures that have failed because ten recoveries did not do.
+    pub(crate) given_up: usize,
 }
 
 impl Counts {
@@ -73,6 +76,7 @@ impl Counts {
         self.ticks += more.ticks;
         self.full_disks += more.full_disks;
         self.interrupted += more.interrupted;
+        self.given_up += more.given_up;
     }
 }
 
@@ -148,7 +152,6 @@ fn one_owner_at_a_time(lines: &[Line], findings: &mut Findings) {
 
 /// Each booking has one row.
 fn rows(round: &Round, stored: &Stored, findings: &mut Findings) {
-    use super::round::{Kind, value};
     let mut there: BTreeMap<(&str, u32), Vec<i64>> = BTreeMap::new();
     for (fiber, place, value) in &stored.bookings {
         there.entry((fiber, *place)).or_default().push(*value);

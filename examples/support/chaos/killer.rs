@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use forever::{Clock, SystemClock};
 
 use super::Sabotage;
-use super::journal::{self, Journal, Reader};
+use super::journal::{Journal, Reader};
 use super::peek;
 use super::round::Round;
 use super::world::{EXIT, Mishap, Mishaps};
@@ -75,19 +75,17 @@ impl Life {
     fn drawn(dice: &mut Dice) -> Self {
         let (lines, micros) = match dice.below(20) {
             // While the database is opened and fibers are picked up.
-            0..=4 => (0, dice.below(20_000)),
+            0..=4 => (0, dice.below(15_000)),
             // At a place in the work, or soon after.
-            5..=12 => (1 + dice.below(60) as usize, dice.below(300)),
-            13..=17 => (1 + dice.below(100) as usize, dice.below(10_000)),
+            5..=12 => (1 + dice.below(40) as usize, dice.below(300)),
+            13..=18 => (1 + dice.below(60) as usize, dice.below(4000)),
             // Now and then one lives long.
-            _ => (100 + dice.below(300) as usize, dice.below(50_000)),
+            _ => (60 + dice.below(200) as usize, dice.below(30_000)),
         };
         let one_in = |dice: &mut Dice, n| dice.below(n) == 0;
         let mishap = if dice.below(2) == 0 { Mishap::Abort } else { Mishap::Exit };
-        let mishaps = Mishaps {
-            end: one_in(dice, 12).then(|| (mishap, 1 + dice.below(20))),
-            panic: one_in(dice, 12).then(|| 1 + dice.below(20)),
-        };
+        let mishaps =
+            Mishaps { end: one_in(dice, 12).then(|| (mishap, 1 + dice.below(20))), panic: one_in(dice, 12).then(|| 1 + dice.below(20)) };
         Life {
             lines,
             micros: micros.into(),
@@ -153,7 +151,7 @@ impl<'a> Killer<'a> {
             self.see_what_is_left(next.is_some())?;
         }
         // One that has taken over makes way for one that is left alone.
-        if let Some(worker) = next {
+        if let Some(mut worker) = next {
             self.take_note(worker.end()?)?;
         }
         let worker = self.start(Life::last(), true)?;
@@ -219,7 +217,7 @@ impl<'a> Killer<'a> {
     }
 
     /// Stops the owner of the database, lets another process wait for it, and sees that nothing runs as long as the owner lives.
-    fn stop(&mut self, owner: Victim, goes_on: bool) -> anyhow::Result<Option<Victim>> {
+    fn stop(&mut self, mut owner: Victim, goes_on: bool) -> anyhow::Result<Option<Victim>> {
         owner.stop()?;
         self.deaths.stops += 1;
         let life = Life { stop: None, ..Life::drawn(&mut self.dice) };
@@ -298,11 +296,6 @@ impl<'a> Killer<'a> {
             self.wrong.push(format!("the last worker ended with {status}: {}", errors.trim_end()));
         }
         Ok(())
-    }
-
-    /// How many lines there are.
-    pub(crate) fn lines(&self) -> anyhow::Result<usize> {
-        Ok(journal::read(&self.dir)?.len())
     }
 }
 

@@ -1,10 +1,12 @@
 //! The parts of the chaos program.
 pub(crate) mod audit;
+mod driver;
 mod fibers;
 pub(crate) mod journal;
 pub(crate) mod killer;
 mod money;
 mod office;
+mod outside;
 mod peek;
 pub(crate) mod round;
 mod stored;

@@ -67,14 +67,34 @@ impl Clerk {
     }
 }
 
-/// The closure itself: a charge and a stash, again and again.
+/// The closure itself: a stash and a charge, again and again.
 pub(crate) async fn errands(ctx: FiberContext, world: World, size: u32) -> anyhow::Result<String> {
     let mut receipts = Vec::new();
     for n in 1..=size {
-        ctx.stash(&(size, n - 1)).await?;
+        while let Err(error) = ctx.stash(&(size, n - 1)).await {
+            until_there_is_room(error.into(), &world).await?;
+        }
         world.write(&format!("stashed {} {}", ctx.id(), n - 1));
         let key = format!("{}/{n}", ctx.id());
-        receipts.push(ctx.op("charge", n, async |op| world.charge(Account::Plain, &key, op.id()).await).await?);
+        let receipt = loop {
+            let check = OnUnknown::check(async |op| world.find(&key, op.id()).await);
+            let charge = ctx.op("charge", n, async |op| world.charge(Account::Plain, &key, op.id()).await);
+            match charge.on_unknown(check).await {
+                Ok(receipt) => break receipt,
+                Err(error) => until_there_is_room(error, &world).await?,
+            }
+        };
+        receipts.push(receipt);
     }
     Ok(receipts.join(" "))
+}
+
+/// A closure does not run again, so it hears of a full disk and has to wait by itself.
+async fn until_there_is_room(error: anyhow::Error, world: &World) -> anyhow::Result<()> {
+    if !error.downcast_ref::<forever::Error>().is_some_and(forever::Error::is_retryable) {
+        return Err(error);
+    }
+    world.pause().await;
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    Ok(())
 }

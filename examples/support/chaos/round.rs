@@ -124,10 +124,13 @@ impl Round {
                 let kind = Kind::draw(&mut dice);
                 let owned = kind == Kind::Closure || (kind == Kind::Chain && dice.below(2) == 0);
                 let agent = owned.then(|| agent(&mut dice));
-                Spec { kind, size: 2 + dice.below(7), id: format!("{kind}-{number}"), agent }
+                // What a hook does is one piece to the count of deaths, and a closure is given up after ten: it is not to be long.
+                let size = if kind == Kind::Closure { 1 + dice.below(2) } else { 2 + dice.below(7) };
+                Spec { kind, size, id: format!("{kind}-{number}"), agent }
             })
             .collect();
-        let errands = (1..=2 + dice.below(8)).map(|n| Errand { agent: agent(&mut dice), name: format!("errand-{n}"), failures: n % 2 }).collect();
+        let errands =
+            (1..=2 + dice.below(8)).map(|n| Errand { agent: agent(&mut dice), name: format!("errand-{n}"), failures: n % 2 }).collect();
         Round { seed, durability, threads, window, fibers, errands }
     }
 

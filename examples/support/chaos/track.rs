@@ -1,15 +1,16 @@
-//! What the audit keeps in mind while it reads the log of effects: of fibers, of the bank, of messages, of agents.
+//! What the audit keeps in mind of fibers while it reads the log of effects, and whether they ended as they must.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::audit::Findings;
 use super::journal::Line;
-use super::round::{AGENTS, Kind, Round, Spec, child, sum_of_child};
+use super::round::{Kind, Round, Spec, child, sum_of_child};
 use super::stored::Stored;
 
 /// What is known of one fiber, by its name in the log.
 #[derive(Debug, Default)]
 struct Track {
-    accepted: bool,
+    /// How many processes there had been when it was accepted.
+    accepted: Option<usize>,
     ended: bool,
     /// The places of bodies that began, with the branch where there are several.
     begun: BTreeSet<(u32, u32)>,
@@ -38,11 +39,13 @@ pub(crate) struct Fibers<'a> {
     tracks: BTreeMap<String, Track>,
     /// Names of children, by id.
     children: BTreeMap<String, String>,
+    /// How many processes there were.
+    lives: usize,
 }
 
 impl<'a> Fibers<'a> {
     pub(crate) fn new(round: &'a Round) -> Self {
-        Fibers { round, tracks: BTreeMap::new(), children: BTreeMap::new() }
+        Fibers { round, tracks: BTreeMap::new(), children: BTreeMap::new(), lives: 0 }
     }
 
     fn of(&mut self, name: &str) -> &mut Track {
@@ -51,7 +54,8 @@ impl<'a> Fibers<'a> {
 
     pub(crate) fn read(&mut self, line: &Line, findings: &mut Findings) {
         match line.words() {
-            ["accepted", fiber, _] => self.of(fiber).accepted = true,
+            ["waits", _, _] => self.lives += 1,
+            ["accepted", fiber, _] => self.of(fiber).accepted = Some(self.lives),
             ["ended", fiber, how] => self.of(fiber).ended |= how == "completed",
             ["begin", fiber, place] => self.begin(fiber, place, line, findings),
             ["finished" | "stored", id, checkpoints] => self.finished(id, checkpoints, line, findings),
@@ -121,8 +125,12 @@ impl<'a> Fibers<'a> {
         let round = self.round;
         for spec in &round.fibers {
             let track = self.tracks.entry(spec.id.clone()).or_default();
-            if !track.accepted {
+            let Some(before) = track.accepted else {
                 findings.fault(&spec.id, None, format!("fiber {} was never started", spec.id));
+                continue;
+            };
+            if self.lives - before >= GIVEN_UP && is_given_up(spec, stored) {
+                findings.counts.given_up += 1;
             } else if let Some(why) = what_is_wrong(spec, track, stored) {
                 findings.lost(&spec.id, why);
             }
@@ -157,12 +165,15 @@ impl<'a> Fibers<'a> {
         for spec in self.round.fibers.iter().filter(|spec| spec.kind == Kind::Family) {
             let children: Vec<_> = stored.fibers.values().filter(|fiber| fiber.parent.as_ref() == Some(&spec.id)).collect();
             let mut results: Vec<_> = children.iter().map(|fiber| fiber.text.clone()).collect();
-            let mut expected: Vec<_> = (0..spec.size).map(|n| child(&spec.id, n)).map(|(name, steps)| sum_of_child(&name, steps).to_string()).collect();
+            let mut expected: Vec<_> =
+                (0..spec.size).map(|n| child(&spec.id, n)).map(|(name, steps)| sum_of_child(&name, steps).to_string()).collect();
             results.sort();
             expected.sort();
             match results.len().checked_sub(expected.len()) {
                 Some(0) if results == expected => {}
-                Some(more) if more > 0 => findings.duplicate(&spec.id, more, format!("fiber {} has {} children, not {}", spec.id, results.len(), spec.size)),
+                Some(more) if more > 0 => {
+                    findings.duplicate(&spec.id, more, format!("fiber {} has {} children, not {}", spec.id, results.len(), spec.size));
+                }
                 _ => findings.lost(&spec.id, format!("fiber {} has not the children that it made", spec.id)),
             }
         }
@@ -173,6 +184,14 @@ impl<'a> Fibers<'a> {
 fn split(place: &str) -> (u32, u32) {
     let (place, branch) = place.split_once('.').unwrap_or((place, "0"));
     (place.parse().unwrap_or(0), branch.parse().unwrap_or(0))
+}
+
+/// After so many deaths of its process without a stash in between a closure has failed; nothing can raise that.
+const GIVEN_UP: usize = 11;
+
+fn is_given_up(spec: &Spec, stored: &Stored) -> bool {
+    let why = format!("the process died {GIVEN_UP} times while it ran or was recovered, without a checkpoint in between");
+    spec.kind == Kind::Closure && stored.fibers.get(&spec.id).is_some_and(|fiber| fiber.state == "failed" && fiber.text.starts_with(&why))
 }
 
 /// Why an accepted fiber is not as it must be at the end.
@@ -190,162 +209,4 @@ fn what_is_wrong(spec: &Spec, track: &Track, stored: &Stored) -> Option<String> 
     }
     let (result, expected) = (stored.result(id), spec.expected());
     (expected.is_some() && result != expected).then(|| format!("fiber {id} has given {result:?}, not {expected:?}"))
-}
-
-/// The bank's side.
-#[derive(Debug, Default)]
-pub(crate) struct Books {
-    /// The ids of the charges for each key.
-    charges: BTreeMap<String, Vec<String>>,
-    /// The ids under which a charge for each key was asked for.
-    asked: BTreeMap<String, BTreeSet<String>>,
-    /// Ids under which a charge was asked for, and nobody has looked since whether there is one.
-    open: BTreeSet<String>,
-}
-
-impl Books {
-    pub(crate) fn read(&mut self, line: &Line, round: &Round, findings: &mut Findings) {
-        match line.words() {
-            ["asks", key, id] => {
-                findings.counts.requests += 1;
-                self.asked.entry(key.to_owned()).or_default().insert(id.to_owned());
-                let again = !self.open.insert(id.to_owned());
-                let fiber = key.split('/').next().unwrap_or(key);
-                if again && !round.find(fiber).is_some_and(|spec| spec.asks_again(key)) {
-                    let text = format!("a charge for {key} was asked for again under {id}, before anybody had looked whether there is one");
-                    findings.repeated(fiber, line, text);
-                }
-            }
-            ["charge", key, id] => self.charges.entry(key.to_owned()).or_default().push(id.to_owned()),
-            ["finds", _, id_and_answer] => {
-                findings.counts.questions += 1;
-                self.open.remove(id_and_answer.split(' ').next().unwrap_or_default());
-            }
-            _ => {}
-        }
-    }
-
-    pub(crate) fn settle(mut self, round: &Round, stored: &Stored, findings: &mut Findings) {
-        findings.counts.charges += self.charges.values().map(Vec::len).sum::<usize>();
-        for spec in &round.fibers {
-            for key in spec.charges() {
-                let (charges, ids) = (self.charges.remove(&key).unwrap_or_default(), self.asked.remove(&key).unwrap_or_default());
-                match charges.len() {
-                    0 if stored.result(&spec.id).is_none() => {}
-                    0 => findings.fault(&spec.id, None, format!("fiber {} has completed, and {key} was not charged", spec.id)),
-                    1 if ids.len() > 1 && spec.kind != Kind::Fail => {
-                        findings.duplicate(&spec.id, 1, format!("{key} was asked for under {} ids: {}", ids.len(), list(&ids)));
-                    }
-                    1 => {}
-                    n => findings.duplicate(&spec.id, n - 1, format!("{key} was charged {n} times, under {}", list(&charges))),
-                }
-            }
-        }
-        for (key, charges) in self.charges {
-            findings.duplicate(&key, charges.len(), format!("{key} was charged, and nobody was to be charged for that"));
-        }
-    }
-}
-
-fn list<'a>(ids: impl IntoIterator<Item = &'a String>) -> String {
-    ids.into_iter().cloned().collect::<Vec<_>>().join(", ")
-}
-
-/// Messages: how often each was sent, perhaps, and how often for certain.
-#[derive(Debug, Default)]
-pub(crate) struct Post {
-    sends: BTreeMap<(String, u32), usize>,
-    sent: BTreeMap<(String, u32), usize>,
-}
-
-impl Post {
-    pub(crate) fn read(&mut self, line: &Line) {
-        let (which, fiber, number) = match line.words() {
-            ["sends", fiber, number] => (&mut self.sends, fiber, number),
-            ["sent", fiber, number] => (&mut self.sent, fiber, number),
-            _ => return,
-        };
-        *which.entry((fiber.to_owned(), number.parse().unwrap_or(0))).or_default() += 1;
-    }
-
-    pub(crate) fn settle(self, round: &Round, stored: &Stored, findings: &mut Findings) {
-        for spec in round.fibers.iter().filter(|spec| spec.kind == Kind::Inbox) {
-            let Some(result) = stored.result(&spec.id) else { continue };
-            let read: Vec<u32> = result.split(' ').filter_map(|number| number.parse().ok()).collect();
-            findings.counts.messages += read.len();
-            for number in 1..=spec.size {
-                let key = (spec.id.clone(), number);
-                let times = read.iter().filter(|there| **there == number).count();
-                let sends = self.sends.get(&key).copied().unwrap_or(0);
-                let sent = self.sent.get(&key).copied().unwrap_or(0);
-                if times > sends {
-                    let text = format!("message {number} to {} was sent {sends} times, and received {times} times", spec.id);
-                    findings.duplicate(&spec.id, times - sends, text);
-                } else if times < sent.min(1) || times == 0 {
-                    findings.lost(&spec.id, format!("message {number} to {} was sent, and never received", spec.id));
-                }
-            }
-            if !read.is_sorted() {
-                findings.fault(&spec.id, None, format!("messages to {} came out of order: {result}", spec.id));
-            }
-        }
-    }
-}
-
-/// Agents: their states and what they were told.
-#[derive(Debug, Default)]
-pub(crate) struct Clerks {
-    /// The last state of which it is known that it is stored.
-    states: BTreeMap<String, u64>,
-    scheduled: BTreeSet<String>,
-    ran: BTreeSet<String>,
-    ticks: BTreeMap<String, usize>,
-}
-
-impl Clerks {
-    pub(crate) fn read(&mut self, line: &Line, findings: &mut Findings) {
-        match line.words() {
-            ["state", agent, ticks] => drop(self.states.insert(agent.to_owned(), ticks.parse().unwrap_or(0))),
-            ["woken", agent, ticks] => {
-                let last = self.states.get(agent).copied().unwrap_or(0);
-                if ticks.parse::<u64>().is_ok_and(|ticks| ticks < last) {
-                    findings.fault(agent, Some(line.number), format!("agent {agent} had the state {last}, and was woken with {ticks}"));
-                }
-            }
-            ["scheduled", _, errand] => drop(self.scheduled.insert(errand.to_owned())),
-            ["due", agent, rest] => match rest.split(' ').next() {
-                Some("tick") => *self.ticks.entry(agent.to_owned()).or_default() += 1,
-                errand => drop(self.ran.insert(errand.unwrap_or_default().to_owned())),
-            },
-            _ => {}
-        }
-    }
-
-    pub(crate) fn settle(self, round: &Round, stored: &Stored, findings: &mut Findings) {
-        findings.counts.ticks += self.ticks.values().sum::<usize>();
-        for errand in &round.errands {
-            let name = &errand.name;
-            if !self.scheduled.contains(name) {
-                findings.fault(name, None, format!("{name} was never scheduled"));
-            } else if self.ran.contains(name) {
-                findings.counts.errands += 1;
-            } else {
-                findings.lost(name, format!("{name} of agent {} was scheduled, and never run", errand.agent));
-            }
-            if stored.schedules.iter().any(|(_, there, _)| there == name) {
-                findings.fault(name, None, format!("{name} of agent {} has run, and is still there", errand.agent));
-            }
-        }
-        for n in 0..AGENTS {
-            let agent = format!("clerk-{n}");
-            let there = stored.schedules.iter().filter(|(of, name, _)| *of == agent && name == "tick").count();
-            if there != 1 {
-                findings.fault(&agent, None, format!("agent {agent} has {there} schedules for its ticks"));
-            }
-            let (told, state) = (self.states.get(&agent).copied().unwrap_or(0), stored.agents.get(&agent).copied().unwrap_or(0));
-            if state < told {
-                findings.fault(&agent, None, format!("agent {agent} had the state {told}, and has {state}"));
-            }
-        }
-    }
 }

@@ -123,7 +123,8 @@ impl World {
             if !honoured || !books.charges.iter().any(|(_, there)| there == id) {
                 self.write(&format!("charge {key} {id}"));
                 books.read_new()?;
-                if self.0.forgetful && account == Account::HonoursIds && books.charges.iter().filter(|(there, _)| there == key).count() == 1 {
+                if self.0.forgetful && account == Account::HonoursIds && books.charges.iter().filter(|(there, _)| there == key).count() == 1
+                {
                     // So that it is asked again.
                     std::process::abort();
                 }
