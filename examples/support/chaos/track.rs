@@ -9,8 +9,7 @@ use super::stored::Stored;
 /// What is known of one fiber, by its name in the log.
 #[derive(Debug, Default)]
 struct Track {
-    /// How many processes there had been when it was accepted.
-    accepted: Option<usize>,
+    accepted: bool,
     ended: bool,
     /// The places of bodies that began, with the branch where there are several.
     begun: BTreeSet<(u32, u32)>,
@@ -55,7 +54,7 @@ impl<'a> Fibers<'a> {
     pub(crate) fn read(&mut self, line: &Line, findings: &mut Findings) {
         match line.words() {
             ["waits", _, _] => self.lives += 1,
-            ["accepted", fiber, _] => self.of(fiber).accepted = Some(self.lives),
+            ["accepted", fiber, _] => self.of(fiber).accepted = true,
             ["ended", fiber, how] => self.of(fiber).ended |= how == "completed",
             ["begin", fiber, place] => self.begin(fiber, place, line, findings),
             ["finished" | "stored", id, checkpoints] => self.finished(id, checkpoints, line, findings),
@@ -125,11 +124,9 @@ impl<'a> Fibers<'a> {
         let round = self.round;
         for spec in &round.fibers {
             let track = self.tracks.entry(spec.id.clone()).or_default();
-            let Some(before) = track.accepted else {
+            if !track.accepted {
                 findings.fault(&spec.id, None, format!("fiber {} was never started", spec.id));
-                continue;
-            };
-            if self.lives - before >= GIVEN_UP && is_given_up(spec, stored) {
+            } else if self.lives > GIVEN_UP && is_given_up(spec, stored) {
                 findings.counts.given_up += 1;
             } else if let Some(why) = what_is_wrong(spec, track, stored) {
                 findings.lost(&spec.id, why);
