@@ -28,6 +28,8 @@
 
 #[path = "support/args.rs"]
 mod args;
+#[path = "support/victim.rs"]
+mod victim;
 #[path = "support/worker.rs"]
 mod worker;
 
@@ -119,7 +121,7 @@ const READY: &str = "ready to die";
 /// A worker: what happens on one day.
 #[tokio::main(flavor = "current_thread")]
 async fn work(dir: &Path, day: u32) -> anyhow::Result<()> {
-    worker::end_with_the_program();
+    victim::end_with_the_first();
     let clock = Calendar { system: SystemClock::new(), days: day };
     let forever = Forever::builder().sqlite(dir.join("refunds.db")).clock(clock).fiber::<refund>().open().await?;
     match day {

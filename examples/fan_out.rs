@@ -28,6 +28,8 @@
 mod args;
 #[path = "support/dice.rs"]
 mod dice;
+#[path = "support/victim.rs"]
+mod victim;
 #[path = "support/worker.rs"]
 mod worker;
 
@@ -109,7 +111,7 @@ fn expected() -> Vec<String> {
 /// A worker: goes on with the book until it is done, unless it is killed.
 #[tokio::main(flavor = "current_thread")]
 async fn work(dir: &Path, enough: u32) -> anyhow::Result<()> {
-    worker::end_with_the_program();
+    victim::end_with_the_first();
     LEFT.store(if enough == 0 { i64::MAX } else { enough.into() }, Ordering::Relaxed);
     let forever = Forever::builder().sqlite(dir.join("book.db")).fiber::<book>().fiber::<chapter>().open().await?;
     let handle = forever.spawn(book(TOPICS.map(str::to_owned).into())).key("book").await?;

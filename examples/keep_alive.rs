@@ -25,6 +25,8 @@
 
 #[path = "support/args.rs"]
 mod args;
+#[path = "support/victim.rs"]
+mod victim;
 #[path = "support/worker.rs"]
 mod worker;
 
@@ -107,7 +109,7 @@ impl Copyist {
 
 #[tokio::main(flavor = "current_thread")]
 async fn work(dir: &Path, number: u32) -> anyhow::Result<()> {
-    worker::end_with_the_program();
+    victim::end_with_the_first();
     let done = std::sync::Arc::new(Notify::new());
     let of_agents = done.clone();
     say(if number == 1 { "asks for ten pages" } else { "asks for nothing" });

@@ -40,10 +40,11 @@ mod killer;
 mod show;
 #[path = "support/tally.rs"]
 mod tally;
+#[path = "support/victim.rs"]
+mod victim;
 #[path = "support/work.rs"]
 mod work;
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -121,11 +122,7 @@ const KEY: &str = "monday";
 /// A worker: goes on with the fiber until it is done, unless it is killed.
 #[tokio::main(flavor = "current_thread")]
 async fn worker(dir: &Path, steps: u32, seed: u64, hold_after: usize) -> anyhow::Result<()> {
-    std::thread::spawn(|| {
-        // Nothing comes on this pipe. It ends when the process that started this one is gone.
-        let _ = std::io::stdin().read(&mut [0]);
-        std::process::exit(1);
-    });
+    victim::end_with_the_first();
     let desk = Desk::open(&dir.join(JOURNAL), hold_after)?;
     let forever = Forever::builder().sqlite(dir.join(DATABASE)).resource(desk).fiber::<warehouse>().open().await?;
     let handle = forever.spawn(warehouse(steps, seed)).key(KEY).await?;

@@ -29,6 +29,8 @@
 
 #[path = "support/args.rs"]
 mod args;
+#[path = "support/victim.rs"]
+mod victim;
 #[path = "support/worker.rs"]
 mod worker;
 
@@ -87,7 +89,7 @@ impl Agent for Kitchen {
 
 #[tokio::main(flavor = "current_thread")]
 async fn work(dir: &Path, number: u32) -> anyhow::Result<()> {
-    worker::end_with_the_program();
+    victim::end_with_the_first();
     let cake = Arc::new(Notify::new());
     let of_agents = Arc::clone(&cake);
     let forever =

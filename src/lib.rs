@@ -47,8 +47,9 @@
 //! - [`OnUnknown`], [`Forever::ops`], [`Forever::resolve_op`] and [`FiberContext::op`]: effects that never repeat silently.
 //! - [`FiberContext::transaction`], [`Forever::transaction`] and [`Builder::migration`]: tables of your own in the same file.
 //! - [`layout()`]: what a fiber keeps where, for tests that notice when a change would strand running fibers.
-//! - In the repository: `docs/guarantees.md` (what survives, what may run twice), `docs/format.md` (every table and column),
-//!   `docs/idempotency.md` (effects), `docs/diagnostics.md` (the macro's messages), `ARCHITECTURE.md`.
+//! - In the repository: `docs/guarantees.md` (what survives, what may run twice), `docs/reliability.md` (how that was tried),
+//!   `docs/format.md` (every table and column), `docs/idempotency.md` (effects), `docs/diagnostics.md` (the macro's messages),
+//!   `ARCHITECTURE.md`.
 //!
 //! # The async runtime
 //!

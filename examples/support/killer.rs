@@ -1,21 +1,20 @@
 //! The first process of `kill_and_resume`: starts workers, kills them, and counts.
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 
 use crate::dice::Dice;
 use crate::journal::Reader;
 use crate::show::Show;
 use crate::tally::{Place, Tally};
+use crate::victim::Victim;
 use crate::work::{self, Cut};
 use crate::{DATABASE, JOURNAL};
 
-const SIGKILL: i32 = 9;
 /// How often the journal is looked at.
 const LOOK: Duration = Duration::from_micros(200);
 /// After so many looks at which nothing is new (20 s and more), the worker hangs.
@@ -62,19 +61,18 @@ fn run_in(dir: &Path, kills: u32, steps: u32, seed: u64) -> anyhow::Result<bool>
     for moment in moments(kills, steps, seed) {
         // The last step is never reached before the last kill.
         let hold_after = (moment.ended.max(run.tally.ended()) + SLACK).min(steps as usize - 1);
-        let mut worker = Worker::start(dir, steps, seed, Some(hold_after))?;
+        let mut worker = start(dir, steps, seed, Some(hold_after))?;
         run.started(&worker);
         run.follow(&mut worker, |tally| tally.ended() >= moment.ended)?;
         run.wait(moment.delay)?;
-        let id = worker.0.id();
-        let status = worker.kill()?;
-        ensure!(status.signal() == Some(SIGKILL), "worker {id} was to die of SIGKILL, but ended with {status}");
+        let id = worker.id();
+        worker.kill()?;
         killed += 1;
         run.read_journal()?;
         run.tally.stored(stored_checkpoints(dir)?)?;
         run.show.killed(killed, kills, id, &run.tally);
     }
-    let mut worker = Worker::start(dir, steps, seed, None)?;
+    let mut worker = start(dir, steps, seed, None)?;
     run.started(&worker);
     let status = run.follow(&mut worker, |_| false)?.context("a worker that nobody kills ends")?;
     ensure!(status.success(), "the last worker ended with {status}");
@@ -107,20 +105,20 @@ impl Run {
         Ok(Run { journal: Reader::open(&dir.join(JOURNAL))?, tally: Tally::new(cuts), checkpoints, show: Show::new() })
     }
 
-    fn started(&mut self, worker: &Worker) {
+    fn started(&mut self, worker: &Victim) {
         self.tally.place = Place::BeforeSteps;
-        self.show.started(worker.0.id(), &self.tally);
+        self.show.started(worker.id(), &self.tally);
     }
 
     /// Counts and shows what the worker does until `enough`, or until it ends; gives how it ended.
-    fn follow(&mut self, worker: &mut Worker, enough: impl Fn(&Tally) -> bool) -> anyhow::Result<Option<ExitStatus>> {
+    fn follow(&mut self, worker: &mut Victim, enough: impl Fn(&Tally) -> bool) -> anyhow::Result<Option<ExitStatus>> {
         let mut idle = 0;
         while !enough(&self.tally) {
-            if let Some(status) = worker.0.try_wait()? {
+            if let Some(status) = worker.look()? {
                 return Ok(Some(status));
             }
             idle = if self.read_journal()? { 0 } else { idle + 1 };
-            ensure!(idle < HANGS, "worker {} does nothing", worker.0.id());
+            ensure!(idle < HANGS, "worker {} does nothing", worker.id());
             sleep(LOOK);
         }
         Ok(None)
@@ -149,35 +147,13 @@ impl Run {
     }
 }
 
-/// A worker process. It does not outlive this value, nor this process: it ends with the pipe that is its input.
-struct Worker(Child);
-
-impl Worker {
-    fn start(dir: &Path, steps: u32, seed: u64, hold_after: Option<usize>) -> anyhow::Result<Self> {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.arg("--worker").arg(dir).args(["--steps", &steps.to_string(), "--seed", &seed.to_string()]);
-        if let Some(steps) = hold_after {
-            command.args(["--hold-after", &steps.to_string()]);
-        }
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().context("failed to start a worker")?;
-        Ok(Worker(child))
+fn start(dir: &Path, steps: u32, seed: u64, hold_after: Option<usize>) -> anyhow::Result<Victim> {
+    let mut args = vec!["--worker".to_owned(), dir.display().to_string()];
+    args.extend(["--steps".to_owned(), steps.to_string(), "--seed".to_owned(), seed.to_string()]);
+    if let Some(steps) = hold_after {
+        args.extend(["--hold-after".to_owned(), steps.to_string()]);
     }
-
-    /// Sends SIGKILL, and waits until the process is gone.
-    fn kill(&mut self) -> anyhow::Result<ExitStatus> {
-        if let Some(status) = self.0.try_wait()? {
-            bail!("worker {} was to be killed, but had ended with {status}", self.0.id());
-        }
-        self.0.kill()?;
-        Ok(self.0.wait()?)
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // Fails when it is gone, as it should be.
-        let _ = self.0.kill().and_then(|()| self.0.wait());
-    }
+    Victim::start(args)
 }
 
 /// How many checkpoints the dead worker has left. A copy is asked, so that the next worker finds the database as it was left.

@@ -1,12 +1,13 @@
 //! This program started again as a second process that is killed in the middle of its work.
+#![allow(dead_code, reason = "each program uses its part of this")]
 use std::ffi::OsStr;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
-const SIGKILL: i32 = 9;
 /// How often it is looked at whether it still lives.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -15,8 +16,28 @@ pub(crate) struct Victim(Child);
 
 impl Victim {
     pub(crate) fn start(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> anyhow::Result<Self> {
-        let mut command = Command::new(std::env::current_exe()?);
-        let child = command.args(args).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().context("failed to start a worker")?;
+        Self::spawn(Command::new(std::env::current_exe()?).args(args))
+    }
+
+    /// The same in a folder, with a file there for its errors.
+    pub(crate) fn start_in(dir: &Path, errors: &Path, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> anyhow::Result<Self> {
+        let errors = OpenOptions::new().append(true).create(true).open(errors)?;
+        Self::spawn(Command::new(std::env::current_exe()?).args(args).current_dir(dir).stderr(errors))
+    }
+
+    /// The same with what it prints.
+    pub(crate) fn start_talking(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> anyhow::Result<(Self, ChildStdout)> {
+        let mut victim = Self::spawn_with(Command::new(std::env::current_exe()?).args(args), Stdio::piped())?;
+        let output = victim.0.stdout.take().context("the worker has no output")?;
+        Ok((victim, output))
+    }
+
+    fn spawn(command: &mut Command) -> anyhow::Result<Self> {
+        Self::spawn_with(command, Stdio::null())
+    }
+
+    fn spawn_with(command: &mut Command, output: Stdio) -> anyhow::Result<Self> {
+        let child = command.stdin(Stdio::piped()).stdout(output).spawn().context("failed to start a worker")?;
         Ok(Victim(child))
     }
 
@@ -24,24 +45,73 @@ impl Victim {
         self.0.id()
     }
 
-    /// How it ended by itself.
+    /// How it ended by itself, if it has.
+    pub(crate) fn look(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        Ok(self.0.try_wait()?)
+    }
+
+    /// Waits until it has ended by itself; says how.
     pub(crate) async fn ended(&mut self) -> anyhow::Result<ExitStatus> {
         loop {
-            if let Some(status) = self.0.try_wait()? {
+            if let Some(status) = self.look()? {
                 return Ok(status);
             }
             tokio::time::sleep(LOOK).await;
         }
     }
 
+    /// The same for a thread.
+    pub(crate) fn wait(&mut self) -> anyhow::Result<ExitStatus> {
+        Ok(self.0.wait()?)
+    }
+
     /// Sends SIGKILL, and waits until the process is gone.
-    pub(crate) fn kill(mut self) -> anyhow::Result<()> {
-        let id = self.id();
-        self.0.kill()?;
-        let status = self.0.wait()?;
-        ensure!(status.signal() == Some(SIGKILL), "worker {id} was to die of SIGKILL, but ended with {status}");
+    pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
+        let status = self.end()?;
+        ensure!(was_killed(status), "worker {} was to die of SIGKILL, but ended with {status}", self.id());
         Ok(())
     }
+
+    /// The same for one that may have ended by itself; says how it did.
+    pub(crate) fn end(&mut self) -> anyhow::Result<ExitStatus> {
+        self.0.kill()?;
+        Ok(self.0.wait()?)
+    }
+
+    /// Stops it in the middle of whatever it does, and waits until it stands still.
+    pub(crate) fn stop(&self) -> anyhow::Result<()> {
+        self.signal("STOP")?;
+        loop {
+            let state = Command::new("ps").args(["-o", "stat=", "-p", &self.id().to_string()]).output().context("failed to run `ps`")?;
+            // Stopped, or dead before it could be.
+            if matches!(state.stdout.first(), Some(b'T' | b'Z') | None) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Lets one go on that was stopped.
+    pub(crate) fn go_on(&self) -> anyhow::Result<()> {
+        self.signal("CONT")
+    }
+
+    fn signal(&self, name: &str) -> anyhow::Result<()> {
+        let status = Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status().context("failed to run `kill`")?;
+        ensure!(status.success(), "worker {} cannot be sent SIG{name}", self.id());
+        Ok(())
+    }
+}
+
+#[cfg(unix)]
+fn was_killed(status: ExitStatus) -> bool {
+    const SIGKILL: i32 = 9;
+    std::os::unix::process::ExitStatusExt::signal(&status) == Some(SIGKILL)
+}
+
+#[cfg(not(unix))]
+fn was_killed(status: ExitStatus) -> bool {
+    !status.success()
 }
 
 impl Drop for Victim {

@@ -1,28 +1,24 @@
 //! The program started again as a second process, to be killed.
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+use std::process::{ChildStdout, ExitCode};
 
 use crate::args::Args;
+use crate::victim::Victim;
 
 /// A worker in a process of its own. What it says is printed behind its number.
 pub(crate) struct Worker {
     number: u32,
-    process: Child,
+    process: Victim,
     lines: std::io::Lines<BufReader<ChildStdout>>,
 }
 
 impl Worker {
     /// Starts this program as a worker on a folder.
     pub(crate) fn start(dir: &Path, number: u32) -> anyhow::Result<Self> {
-        let mut process = Command::new(std::env::current_exe()?)
-            .arg("--worker")
-            .arg(dir)
-            .args(["--number", &number.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let Some(output) = process.stdout.take() else { anyhow::bail!("the worker has no output") };
+        let number_as_text = number.to_string();
+        let args = ["--worker".as_ref(), dir.as_os_str(), "--number".as_ref(), number_as_text.as_ref()];
+        let (process, output) = Victim::start_talking(args)?;
         Ok(Worker { number, process, lines: BufReader::new(output).lines() })
     }
 
@@ -67,26 +63,8 @@ impl Worker {
     /// Kills it, on Unix with SIGKILL; prints and gives what it had said until then.
     pub(crate) fn kill(&mut self) -> anyhow::Result<Vec<String>> {
         self.process.kill()?;
-        let status = self.process.wait()?;
-        anyhow::ensure!(!status.success(), "worker {} had ended before it was killed", self.number);
         std::iter::from_fn(|| self.line().transpose()).collect()
     }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // It may have ended long ago.
-        let _ = self.process.kill().and_then(|()| self.process.wait().map(drop));
-    }
-}
-
-/// In a worker: ends it when the program that started it is gone.
-pub(crate) fn end_with_the_program() {
-    std::thread::spawn(|| {
-        // Nothing comes on this pipe. It ends when the process that started this one does.
-        let _ = std::io::stdin().read(&mut [0]);
-        std::process::exit(1);
-    });
 }
 
 /// In a worker: says something.

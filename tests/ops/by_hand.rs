@@ -2,8 +2,10 @@
 use std::sync::{Arc, Mutex};
 
 use forever::prelude::*;
-use forever::{Agent, AgentHandle, BoxError, ErrorKind, FiberErrorKind, FiberState, OpState, RecoveredFiber, Recovery, Resolution};
+use forever::{Agent, AgentHandle, BoxError, ErrorKind, Event, EventKind, FiberErrorKind, FiberState, OpState};
+use forever::{RecoveredFiber, Recovery, Resolution, Told};
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 use crate::support::{Bank, Place, Plan, soon, words};
 
@@ -204,4 +206,62 @@ async fn a_recovery_hook_goes_on_in_the_ledger_of_its_fiber() {
     assert_eq!((bank.calls(), bank.charges().len()), (3, 3));
     assert_eq!(words(&forever.ops(ID).await.unwrap()), ["charge completed 1000", "charge completed 1001", "charge completed 1002"]);
     assert_eq!(handle.status().await.unwrap().state, FiberState::Completed);
+}
+
+/// An operation by hand that begins as soon as it may, and a step.
+#[fiber]
+async fn gated(ctx: &FiberContext, bank: Res<Bank>, gate: Res<Arc<Semaphore>>) -> anyhow::Result<u64> {
+    bank.knock();
+    gate.acquire().await?.forget();
+    let receipt = ctx.op("charge", "x".repeat(100_000), async |op| bank.charge(op.id(), 100).await).await?;
+    Ok(step!("last", receipt))
+}
+
+#[tokio::test]
+async fn a_fiber_is_interrupted_where_a_full_disk_keeps_its_operation_from_being_stored() {
+    let (place, bank, gate) = (Place::new(), Bank::default(), Arc::new(Semaphore::new(0)));
+    let forever = place.builder(&bank).resource(Arc::clone(&gate)).fiber::<gated>().open().await.unwrap();
+    let mut events = forever.events();
+    let handle = forever.spawn(gated()).id(ID).await.unwrap();
+    soon(bank.called(1)).await;
+    // SQLite takes this for as many pages as there are.
+    forever.limit_pages(1).await.unwrap();
+    gate.add_permits(2);
+    let why = loop {
+        match soon(events.next()).await {
+            Some(Told::Event(Event { kind: EventKind::Interrupted { reason }, .. })) => break reason,
+            Some(Told::Event(Event { kind: EventKind::Failed { reason }, .. })) => panic!("it has failed: {reason}"),
+            _ => {}
+        }
+    };
+    assert_eq!(&*why, "failed to store an operation: database or disk is full");
+    forever.limit_pages(u32::MAX / 2).await.unwrap();
+    assert_eq!(soon(handle.wait()).await.unwrap(), 1000);
+    assert_eq!(words(&forever.ops(ID).await.unwrap()), ["charge completed 1000"]);
+}
+
+#[tokio::test]
+async fn a_fiber_that_comes_to_an_operation_while_the_runtime_closes_goes_on_at_the_next_open() {
+    let (place, bank, gate) = (Place::new(), Bank::default(), Arc::new(Semaphore::new(0)));
+    let builder = || place.builder(&bank).resource(Arc::clone(&gate)).fiber::<gated>();
+    let forever = builder().open().await.unwrap();
+    forever.spawn(gated()).id(ID).await.unwrap();
+    let (at_gate, teller) = (Arc::clone(&gate), bank.clone());
+    let closure = forever.run_fiber("shop", move |ctx| async move {
+        teller.knock();
+        at_gate.acquire().await?.forget();
+        ctx.op("charge", 1, async |op| teller.charge(op.id(), 1).await).await
+    });
+    closure.id("closure").start().await.unwrap();
+    soon(bank.called(2)).await;
+    let closing = tokio::spawn(forever.close().into_future());
+    while forever.run_fiber("knock", async |_| Ok::<_, forever::Error>(())).start().await.is_ok() {}
+    gate.add_permits(2);
+    soon(closing).await.unwrap().unwrap();
+    assert_eq!(place.text("SELECT group_concat(state) FROM fibers WHERE id IN ('order-1', 'closure')"), "interrupted,interrupted");
+    assert_eq!(bank.charges(), []);
+
+    gate.add_permits(2);
+    let forever = builder().open().await.unwrap();
+    assert_eq!(soon(forever.handle::<gated>(ID).wait()).await.unwrap(), 1000);
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_secs(100);
 
 /// Runs an example, built by cargo beside this test, to its end; kills it if it hangs. Gives what it printed and its errors.
-fn run(name: &str, arguments: &[&str]) -> (Output, String, String) {
+pub(crate) fn run(name: &str, arguments: &[&str]) -> (Output, String, String) {
     let this = std::env::current_exe().unwrap();
     let target = this.parent().and_then(Path::parent).expect("tests are built in `deps`, beside `examples`");
     let path = target.join("examples").join(name);
@@ -87,7 +87,7 @@ fn a_stream_goes_on_behind_its_last_stored_chunk_over_kills() {
 
 #[test]
 fn wrong_arguments_are_explained() {
-    let cases: [(&str, &[&str], &str); 7] = [
+    let cases: [(&str, &[&str], &str); 11] = [
         ("payments", &["--orders", "3"], "error: `--orders 3`: expected a number from 4 to 1000"),
         ("payments", &["--kills", "many"], "error: `--kills many`: expected a number from 0 to 1000"),
         ("payments", &["--seed"], "error: `--seed` needs a value: a number"),
@@ -95,6 +95,10 @@ fn wrong_arguments_are_explained() {
         ("stream_resume", &["--kills", "51"], "error: `--kills 51`: expected a number from 0 to 50"),
         ("stream_resume", &["--seed", "x"], "error: `--seed x`: expected a number"),
         ("stream_resume", &["now"], "error: unknown argument `now`"),
+        ("chaos", &["--minutes", "-1"], "error: `--minutes -1`: expected a number from 0 to 10000"),
+        ("chaos", &["--deaths", "many"], "error: `--deaths many`: expected a number"),
+        ("chaos", &["--break", "everything"], "error: `--break everything`: expected bank, fiber or snapshot"),
+        ("chaos", &["now"], "error: unknown argument `now`"),
     ];
     for (name, arguments, message) in cases {
         let (output, text, errors) = run(name, arguments);
@@ -102,7 +106,7 @@ fn wrong_arguments_are_explained() {
         assert_eq!(errors.lines().next(), Some(message));
         assert!(errors.contains(&format!("usage: {name}")), "{errors}");
     }
-    for name in ["payments", "stream_resume"] {
+    for name in ["payments", "stream_resume", "chaos"] {
         let (output, text, _) = run(name, &["--help"]);
         assert_eq!(output.status.code(), Some(0));
         assert!(text.contains(&format!("usage: {name}")), "{text}");

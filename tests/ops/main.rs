@@ -1,6 +1,8 @@
 //! Effects: what is called how often when the process dies, what the ledger says, and who decides.
 #![allow(missing_docs, missing_debug_implementations, reason = "tests")]
 mod by_hand;
+#[cfg(unix)]
+mod chaos;
 mod crash;
 #[path = "../../examples/support/dice.rs"]
 mod dice;

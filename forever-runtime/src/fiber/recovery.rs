@@ -226,6 +226,10 @@ impl Sink for HookSink {
         self.ledger.core.is_closing()
     }
 
+    fn resumes(&self) -> bool {
+        false
+    }
+
     fn parks(&self) -> bool {
         false
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::effect::key;
 use super::ledger::{may_have_executed, unknown};
 use super::unknown::{OnUnknown, Policy, ask};
-use super::{Op, OpRecord, OpState};
+use super::{Op, OpRecord, OpState, interrupt};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
 use crate::fiber::frame::{Run, Stopped};
@@ -52,7 +52,8 @@ impl FiberContext {
     /// # Errors
     /// The body's, which is stored with the operation. Those of the library, made into an `E`: of kind [`Value`](ErrorKind::Value) when the
     /// key or the result cannot be saved, or the stored result cannot be read; of kind [`Conflict`](ErrorKind::Conflict) when the operation
-    /// is under way; of kind [`Store`](ErrorKind::Store).
+    /// is under way. When the store fails, a `#[fiber]` function is interrupted, and a closure fiber has the error, of kind
+    /// [`Store`](ErrorKind::Store). Either is interrupted when it comes to an operation while the runtime closes.
     pub fn op<'a, F, B, T, E>(&self, kind: impl Into<String>, key: impl Serialize, body: F) -> OpCall<'a, F, T, E>
     where
         F: FnOnce(Op) -> B,
@@ -105,7 +106,7 @@ where
             let (id, key) = (&fresh.id, fresh.key.as_deref().unwrap_or_default());
             return Err(Error::new(ErrorKind::Conflict, format!("operation `{kind}` with key {key} ({id}) is under way already")).into());
         };
-        let record = match run.sink.ledger().load(&fresh.id).await? {
+        let record = match stored(&run, run.sink.ledger().load(&fresh.id).await).await? {
             None => fresh,
             Some(record) if record.state == OpState::Completed => return read(&record).map_err(E::from),
             // By hand: the error that was given is the answer.
@@ -120,14 +121,16 @@ where
             Some(record) => OpRecord { state: OpState::Started, outcome: None, resolved: false, ..record },
         };
         if run.sink.is_told_to_stop() {
-            return Err(Error::closed().into());
+            // Better not begun than interrupted. A hook is asked again; a fiber has not failed because its runtime closes.
+            let closed = Error::closed();
+            return if run.sink.parks() { interrupt(&run, closed).await } else { Err(closed.into()) };
         }
-        run.sink.ledger().save(record.clone()).await?;
+        save(&run, record.clone()).await?;
         let op = Op::of(Arc::clone(&run), "", record);
         match body(op.clone()).await {
             Ok(value) => {
                 let ended = completed(op.record(), &value)?;
-                run.sink.ledger().save(ended).await?;
+                save(&run, ended).await?;
                 Ok(value)
             }
             // It stays as it is stored: begun, and not known to have ended.
@@ -136,7 +139,7 @@ where
                 let record = op.record();
                 let failed = record.failed.saturating_add(1);
                 let ended = OpRecord { state: OpState::Failed, outcome: Some(format!("{error:#}")), stash: None, failed, ..record };
-                run.sink.ledger().save(ended).await?;
+                save(&run, ended).await?;
                 Err(error)
             }
         }
@@ -160,7 +163,7 @@ async fn decide<T: Value, E: Failure + From<Error>>(
         Policy::Park => "was interrupted".to_owned(),
         Policy::Check(mut check) => match ask(&mut check, Op::of(Arc::clone(run), "", record.clone()), run).await {
             Ok(Some(value)) => {
-                run.sink.ledger().save(completed(record, &value)?).await?;
+                save(run, completed(record, &value)?).await?;
                 return Ok(Decided::Value(value));
             }
             Ok(None) => return Ok(Decided::Run(record)),
@@ -168,6 +171,18 @@ async fn decide<T: Value, E: Failure + From<Error>>(
         },
     };
     if run.sink.parks() { run.halt(Stopped::Parked(may_have_executed(&record, &why))).await } else { Err(unknown(&record, &why).into()) }
+}
+
+async fn save(run: &Run, record: OpRecord) -> Result<()> {
+    stored(run, run.sink.ledger().save(record).await).await
+}
+
+/// What the store gave. Where it has failed, code that runs again is interrupted, as at a checkpoint; other code has the error.
+async fn stored<T>(run: &Run, came: Result<T>) -> Result<T> {
+    match came {
+        Err(error) if run.sink.resumes() => interrupt(run, error).await,
+        came => came,
+    }
 }
 
 /// The record of an operation that gave `value`.

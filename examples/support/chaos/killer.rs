@@ -1,0 +1,305 @@
+//! The killer: runs a round over many deaths, each at a moment of its own, and then to its end.
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
+
+use forever::{Clock, SystemClock};
+
+use super::Sabotage;
+use super::journal::{Journal, Reader};
+use super::peek;
+use super::round::Round;
+use super::world::{EXIT, Mishap, Mishaps};
+use crate::dice::Dice;
+use crate::victim::Victim;
+
+const SIGABRT: i32 = 6;
+const SIGKILL: i32 = 9;
+/// How often the log of effects is looked at.
+const LOOK: Duration = Duration::from_micros(300);
+/// A worker that has come no further for so long waits for something that is far away, and is killed there.
+const IDLE: Duration = Duration::from_millis(400);
+/// A worker that is left alone and comes no further for so long hangs.
+const HANGS: Duration = Duration::from_secs(30);
+/// After so many lives a round is brought to its end.
+const LIVES: u32 = 600;
+
+/// What has happened to workers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Deaths {
+    pub(crate) kills: u32,
+    pub(crate) aborts: u32,
+    pub(crate) exits: u32,
+    /// Clean closes midway, which are no deaths.
+    pub(crate) closes: u32,
+    /// Times that an owner was stopped and a second process waited.
+    pub(crate) stops: u32,
+    /// Those of them after which the stopped one was killed; the others went on first.
+    pub(crate) stopped_dead: u32,
+    /// Dead workers of whose database a copy was looked at.
+    pub(crate) looks: u32,
+}
+
+impl Deaths {
+    pub(crate) fn all(&self) -> u32 {
+        self.kills + self.aborts + self.exits
+    }
+
+    pub(crate) fn add(&mut self, more: Deaths) {
+        self.kills += more.kills;
+        self.aborts += more.aborts;
+        self.exits += more.exits;
+        self.closes += more.closes;
+        self.stops += more.stops;
+        self.stopped_dead += more.stopped_dead;
+        self.looks += more.looks;
+    }
+}
+
+/// How one life goes.
+#[derive(Debug, Clone, Copy)]
+struct Life {
+    /// It is killed after so many lines, and then so many microseconds.
+    lines: usize,
+    micros: u64,
+    /// Whether it is stopped there first, and whether it goes on before it is killed.
+    stop: Option<bool>,
+    mishaps: Mishaps,
+    full: Option<(u64, u64)>,
+    close: Option<u64>,
+}
+
+impl Life {
+    fn drawn(dice: &mut Dice) -> Self {
+        let (lines, micros) = match dice.below(20) {
+            // While the database is opened and fibers are picked up.
+            0..=4 => (0, dice.below(15_000)),
+            // At a place in the work, or soon after.
+            5..=12 => (1 + dice.below(40) as usize, dice.below(300)),
+            13..=18 => (1 + dice.below(60) as usize, dice.below(4000)),
+            // Now and then one lives long.
+            _ => (60 + dice.below(200) as usize, dice.below(30_000)),
+        };
+        let one_in = |dice: &mut Dice, n| dice.below(n) == 0;
+        let mishap = if dice.below(2) == 0 { Mishap::Abort } else { Mishap::Exit };
+        let mishaps =
+            Mishaps { end: one_in(dice, 12).then(|| (mishap, 1 + dice.below(20))), panic: one_in(dice, 12).then(|| 1 + dice.below(20)) };
+        Life {
+            lines,
+            micros: micros.into(),
+            stop: one_in(dice, 50).then(|| one_in(dice, 2)),
+            mishaps,
+            full: one_in(dice, 15).then(|| (u64::from(dice.below(15_000)), 1000 + u64::from(dice.below(120_000)))),
+            close: one_in(dice, 40).then(|| 5000 + u64::from(dice.below(40_000))),
+        }
+    }
+
+    /// A life that nothing ends.
+    fn last() -> Self {
+        Life { lines: usize::MAX, micros: 0, stop: None, mishaps: Mishaps::default(), full: None, close: None }
+    }
+}
+
+/// One round, as it is carried out.
+pub(crate) struct Killer<'a> {
+    dir: PathBuf,
+    round: &'a Round,
+    sabotage: Option<Sabotage>,
+    dice: Dice,
+    reader: Reader,
+    journal: Journal,
+    lives: u32,
+    since: u64,
+    done: bool,
+    pub(crate) deaths: Deaths,
+    /// What went wrong with workers.
+    pub(crate) wrong: Vec<String>,
+}
+
+impl<'a> Killer<'a> {
+    pub(crate) fn new(dir: &Path, round: &'a Round, sabotage: Option<Sabotage>) -> anyhow::Result<Self> {
+        let now = SystemClock::new().now().duration_since(SystemTime::UNIX_EPOCH)?;
+        Ok(Killer {
+            dir: dir.to_owned(),
+            round,
+            sabotage,
+            dice: Dice::new(round.seed, "deaths"),
+            reader: Reader::open(dir)?,
+            journal: Journal::open(dir)?,
+            lives: 0,
+            since: u64::try_from(now.as_millis())?,
+            done: false,
+            deaths: Deaths::default(),
+            wrong: Vec::new(),
+        })
+    }
+
+    /// Runs the round. `enough` says when there are to be no more deaths; it is told how many there are.
+    pub(crate) fn run(&mut self, mut enough: impl FnMut(&Deaths) -> bool) -> anyhow::Result<()> {
+        let mut next = None;
+        while !self.done && self.wrong.is_empty() && self.lives < LIVES && !enough(&self.deaths) {
+            let life = Life::drawn(&mut self.dice);
+            next = match next {
+                None => {
+                    let worker = self.start(life, false)?;
+                    self.end_of(worker, life)?
+                }
+                Some(worker) => self.end_of(worker, life)?,
+            };
+            self.see_what_is_left(next.is_some())?;
+        }
+        // One that has taken over makes way for one that is left alone.
+        if let Some(mut worker) = next {
+            self.take_note(worker.end()?)?;
+        }
+        let worker = self.start(Life::last(), true)?;
+        self.follow_to_the_end(worker)
+    }
+
+    fn start(&mut self, life: Life, last: bool) -> anyhow::Result<Victim> {
+        self.lives += 1;
+        let mut args = vec!["--worker".to_owned(), self.dir.display().to_string()];
+        let mut option = |name: &str, value: String| args.extend([name.to_owned(), value]);
+        option("--seed", self.round.seed.to_string());
+        option("--life", self.lives.to_string());
+        option("--since", self.since.to_string());
+        if let Some((what, at)) = life.mishaps.end {
+            option(if what == Mishap::Abort { "--abort" } else { "--exit" }, at.to_string());
+        }
+        if let Some(at) = life.mishaps.panic {
+            option("--panic", at.to_string());
+        }
+        if let Some((after, long)) = life.full {
+            option("--full-after", after.to_string());
+            option("--full-for", long.to_string());
+        }
+        if let Some(after) = life.close {
+            option("--close", after.to_string());
+        }
+        if last {
+            args.push("--last".to_owned());
+        }
+        if self.sabotage == Some(Sabotage::Bank) && !last {
+            args.push("--forgetful".to_owned());
+        }
+        Victim::start_in(&self.dir, &errors(&self.dir), args)
+    }
+
+    /// Lets a worker live as long as it is to, and ends it. Gives the one that has taken over, if one has.
+    fn end_of(&mut self, mut worker: Victim, life: Life) -> anyhow::Result<Option<Victim>> {
+        let from = self.reader.count()?;
+        self.follow(&mut worker, from.saturating_add(life.lines))?;
+        sleep(Duration::from_micros(life.micros));
+        if let Some(goes_on) = life.stop
+            && worker.look()?.is_none()
+        {
+            return self.stop(worker, goes_on);
+        }
+        self.take_note(worker.end()?)?;
+        Ok(None)
+    }
+
+    /// Waits until there are so many lines, the worker has ended, or it comes no further.
+    fn follow(&self, worker: &mut Victim, lines: usize) -> anyhow::Result<()> {
+        let (mut last, mut idle) = (0, Duration::ZERO);
+        while idle < IDLE {
+            let now = self.reader.count()?;
+            if now >= lines || worker.look()?.is_some() {
+                break;
+            }
+            idle = if now == last { idle + LOOK } else { Duration::ZERO };
+            last = now;
+            sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Stops the owner of the database, lets another process wait for it, and sees that nothing runs as long as the owner lives.
+    fn stop(&mut self, mut owner: Victim, goes_on: bool) -> anyhow::Result<Option<Victim>> {
+        owner.stop()?;
+        self.deaths.stops += 1;
+        let life = Life { stop: None, ..Life::drawn(&mut self.dice) };
+        let mut second = self.start(life, false)?;
+        self.follow(&mut second, self.reader.count()? + 1)?;
+        let still = self.reader.count()?;
+        sleep(Duration::from_micros(u64::from(5000 + self.dice.below(60_000))));
+        if self.reader.count()? != still || second.look()?.is_some() {
+            self.wrong.push(format!("process {} did not wait for process {}, which is stopped", second.id(), owner.id()));
+        }
+        if goes_on {
+            owner.go_on()?;
+            sleep(Duration::from_micros(u64::from(self.dice.below(30_000))));
+        } else {
+            self.deaths.stopped_dead += 1;
+        }
+        self.take_note(owner.end()?)?;
+        // If the first has closed by itself it is there already.
+        self.follow(&mut second, still + 1)?;
+        Ok(Some(second))
+    }
+
+    fn take_note(&mut self, status: ExitStatus) -> anyhow::Result<()> {
+        match (status.signal(), status.code()) {
+            (Some(SIGKILL), _) => self.deaths.kills += 1,
+            (Some(SIGABRT), _) => self.deaths.aborts += 1,
+            (_, Some(EXIT)) => self.deaths.exits += 1,
+            (_, Some(0)) => self.deaths.closes += 1,
+            _ => {
+                let errors = std::fs::read_to_string(errors(&self.dir))?;
+                self.wrong.push(format!("worker {} ended with {status}: {}", self.lives, errors.trim_end()));
+            }
+        }
+        Ok(())
+    }
+
+    /// After a death: reads on, and now and then looks at what is stored.
+    fn see_what_is_left(&mut self, taken_over: bool) -> anyhow::Result<()> {
+        let lines = self.reader.new_lines()?;
+        self.done |= lines.iter().any(|line| line.text == "done");
+        if taken_over || self.done {
+            return Ok(());
+        }
+        if self.dice.below(6) == 0 {
+            self.deaths.looks += 1;
+            for words in peek::into_copy(&self.dir)? {
+                self.journal.write(&words);
+            }
+        }
+        if let Some(sabotage) = self.sabotage.take_if(|sabotage| *sabotage != Sabotage::Bank && self.deaths.all() >= 8)
+            && !peek::damage(&self.dir, sabotage)?
+        {
+            self.sabotage = Some(sabotage);
+        }
+        Ok(())
+    }
+
+    fn follow_to_the_end(&mut self, mut worker: Victim) -> anyhow::Result<()> {
+        let mut idle = Duration::ZERO;
+        let status = loop {
+            if let Some(status) = worker.look()? {
+                break status;
+            }
+            // Agents tick whatever hangs.
+            let ticks = |text: &str| ["due", "state", "woken", "interrupted", "refused"].iter().any(|verb| text.starts_with(verb));
+            idle = if self.reader.new_lines()?.iter().all(|line| ticks(&line.text)) { idle + 10 * LOOK } else { Duration::ZERO };
+            if idle > HANGS {
+                self.wrong.push(format!("the last worker has come no further for {HANGS:?}"));
+                worker.end()?;
+                return Ok(());
+            }
+            sleep(10 * LOOK);
+        };
+        if !status.success() {
+            let errors = std::fs::read_to_string(errors(&self.dir))?;
+            self.wrong.push(format!("the last worker ended with {status}: {}", errors.trim_end()));
+        }
+        Ok(())
+    }
+}
+
+/// Where the workers' errors are.
+fn errors(dir: &Path) -> PathBuf {
+    dir.join("errors.txt")
+}

@@ -1,0 +1,60 @@
+//! Looks into the database of a dead worker, without the library: what is stored, and whether SQLite finds it sound.
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use rusqlite::{Connection, OptionalExtension};
+
+use super::Sabotage;
+use super::worker::{DATABASE, database};
+
+/// Where a fiber stands, as lines for the log of effects. A copy is asked, so that the next worker finds the database as it was left.
+pub(crate) fn into_copy(dir: &Path) -> anyhow::Result<Vec<String>> {
+    let copy = tempfile::tempdir_in(dir)?;
+    for name in [DATABASE.to_owned(), format!("{DATABASE}-wal")] {
+        if dir.join(&name).exists() {
+            std::fs::copy(dir.join(&name), copy.path().join(&name))?;
+        }
+    }
+    let sql = Connection::open(copy.path().join(DATABASE))?;
+    check(&sql)?;
+    let tables: u32 = sql.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'arrived'", (), |row| row.get(0))?;
+    if tables == 0 {
+        return Ok(Vec::new()); // It died before there was anything.
+    }
+    let mut lines = Vec::new();
+    let mut fibers = sql.prepare("SELECT f.id, s.number FROM fibers f JOIN snapshots s ON s.fiber = f.seq WHERE s.number > 0")?;
+    for row in fibers.query_map((), |row| Ok((row.get::<_, String>(0)?, row.get::<_, u32>(1)?)))? {
+        let (id, number) = row?;
+        lines.push(format!("stored {id} {number}"));
+    }
+    for data in sql.prepare("SELECT data FROM arrived")?.query_map((), |row| row.get::<_, String>(0))? {
+        let branch: String = serde_json::from_str(&data?)?;
+        let (fiber, place) = branch.split_once('/').context("a branch without a place")?;
+        lines.push(format!("arrived {fiber} {place}"));
+    }
+    Ok(lines)
+}
+
+/// What SQLite says of its file.
+pub(crate) fn check(sql: &Connection) -> anyhow::Result<()> {
+    let said: String = sql.query_row("PRAGMA integrity_check", (), |row| row.get(0))?;
+    ensure!(said == "ok", "the database is damaged: {said}");
+    let foreign: Option<String> = sql.query_row("PRAGMA foreign_key_check", (), |row| row.get(0)).optional()?;
+    ensure!(foreign.is_none(), "a row of `{}` refers to nothing", foreign.unwrap_or_default());
+    Ok(())
+}
+
+/// Takes something away of what is stored; says whether there was anything.
+pub(crate) fn damage(dir: &Path, how: Sabotage) -> anyhow::Result<bool> {
+    let sql = Connection::open(database(dir))?;
+    sql.pragma_update(None, "foreign_keys", true)?;
+    let query = match how {
+        Sabotage::Bank => return Ok(true),
+        Sabotage::Fiber => "DELETE FROM fibers WHERE seq = (SELECT min(seq) FROM fibers WHERE name = 'chain' AND state <> 'completed')",
+        Sabotage::Snapshot => {
+            "UPDATE snapshots SET number = 0, at = NULL, layout = NULL, data = NULL WHERE fiber =
+             (SELECT min(fiber) FROM snapshots JOIN fibers ON seq = fiber WHERE name = 'chain' AND number > 1 AND state <> 'completed')"
+        }
+    };
+    Ok(sql.execute(query, ())? > 0)
+}

@@ -1,0 +1,255 @@
+//! What a round consists of. All of it is drawn from the round's seed, so the killer, each worker and the audit know it by themselves.
+use std::fmt;
+
+use forever::Durability;
+
+use crate::dice::Dice;
+
+/// The kinds of fibers. What each does is in `fibers.rs`, `money.rs` and `office.rs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// Steps in a loop, some of which fail at first and are tried again.
+    Chain,
+    /// Fibers called inline, two deep, in a loop.
+    Nested,
+    /// Steps side by side.
+    Side,
+    /// A long local and a `Log`.
+    Notes,
+    /// An effect under each policy.
+    Retry,
+    Check,
+    Park,
+    Fail,
+    /// Operations by hand between steps.
+    ByHand,
+    /// Rows in a table of the program's own.
+    Booking,
+    /// Durable timers.
+    Sleeper,
+    /// Messages.
+    Inbox,
+    /// Children.
+    Family,
+    /// Is cancelled, with its children.
+    Doomed,
+    /// A closure with a stash, of an agent.
+    Closure,
+}
+
+impl Kind {
+    const ALL: [(Kind, &str); 15] = [
+        (Kind::Chain, "chain"),
+        (Kind::Nested, "nested"),
+        (Kind::Side, "side"),
+        (Kind::Notes, "notes"),
+        (Kind::Retry, "retry"),
+        (Kind::Check, "check"),
+        (Kind::Park, "park"),
+        (Kind::Fail, "fail"),
+        (Kind::ByHand, "byhand"),
+        (Kind::Booking, "booking"),
+        (Kind::Sleeper, "sleeper"),
+        (Kind::Inbox, "inbox"),
+        (Kind::Family, "family"),
+        (Kind::Doomed, "doomed"),
+        (Kind::Closure, "closure"),
+    ];
+
+    /// How often of a hundred times it is drawn, at least: kinds with more behind them come more often.
+    fn draw(dice: &mut Dice) -> Kind {
+        match dice.below(20) {
+            0 => Kind::Chain,
+            1 => Kind::Family,
+            2 => Kind::Side,
+            3 => Kind::Retry,
+            4 => Kind::Check,
+            _ => Kind::ALL[dice.below(15) as usize].0,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Kind::ALL.iter().find(|(kind, _)| kind == self).map_or("", |(_, name)| name);
+        f.write_str(name)
+    }
+}
+
+/// One fiber of a round.
+#[derive(Debug, Clone)]
+pub(crate) struct Spec {
+    pub(crate) kind: Kind,
+    /// How many steps, charges, messages or children it has.
+    pub(crate) size: u32,
+    /// Its id, and its name in the log of effects.
+    pub(crate) id: String,
+    /// The agent that it belongs to.
+    pub(crate) agent: Option<String>,
+}
+
+/// What an agent is to be told once.
+#[derive(Debug, Clone)]
+pub(crate) struct Errand {
+    pub(crate) agent: String,
+    pub(crate) name: String,
+    /// How often its run fails at first.
+    pub(crate) failures: u32,
+}
+
+/// The work of one round, and how it is done.
+#[derive(Debug)]
+pub(crate) struct Round {
+    pub(crate) seed: u64,
+    pub(crate) durability: Durability,
+    /// Threads of the async runtime; 1 is `current_thread`.
+    pub(crate) threads: u32,
+    /// How many fibers are under way at a time.
+    pub(crate) window: u32,
+    pub(crate) fibers: Vec<Spec>,
+    pub(crate) errands: Vec<Errand>,
+}
+
+pub(crate) const AGENTS: u32 = 3;
+
+impl Round {
+    pub(crate) fn drawn(seed: u64) -> Self {
+        let mut dice = Dice::new(seed, "round");
+        let durability = if dice.below(2) == 0 { Durability::Power } else { Durability::Process };
+        let threads = 1 + dice.below(2);
+        let window = [4, 16, 64][dice.below(3) as usize];
+        let agent = |dice: &mut Dice| format!("clerk-{}", dice.below(AGENTS));
+        let fibers = (1..=40 + dice.below(80))
+            .map(|number| {
+                let kind = Kind::draw(&mut dice);
+                let owned = kind == Kind::Closure || (kind == Kind::Chain && dice.below(2) == 0);
+                let agent = owned.then(|| agent(&mut dice));
+                // What a hook does is one piece to the count of deaths, and a closure is given up after ten: it is not to be long.
+                let size = if kind == Kind::Closure { 1 + dice.below(2) } else { 2 + dice.below(7) };
+                Spec { kind, size, id: format!("{kind}-{number}"), agent }
+            })
+            .collect();
+        let errands =
+            (1..=2 + dice.below(8)).map(|n| Errand { agent: agent(&mut dice), name: format!("errand-{n}"), failures: n % 2 }).collect();
+        Round { seed, durability, threads, window, fibers, errands }
+    }
+
+    pub(crate) fn find(&self, id: &str) -> Option<&Spec> {
+        self.fibers.iter().find(|spec| spec.id == id)
+    }
+}
+
+/// What the step of a fiber gives.
+pub(crate) fn value(fiber: &str, place: u32) -> u64 {
+    Dice::new(u64::from(place), fiber).number() % 1000
+}
+
+/// Adds a value so that the order matters.
+pub(crate) fn add(sum: u64, value: u64) -> u64 {
+    sum.rotate_left(9) ^ value
+}
+
+/// The name of a child, and how many steps it has.
+pub(crate) fn child(parent: &str, n: u32) -> (String, u32) {
+    (format!("{parent}.{n}"), 2 + n % 3)
+}
+
+/// How many steps a child has that is to be cancelled.
+pub(crate) const ENDLESS: u32 = 300;
+
+/// What a fiber of notes keeps beside its list.
+pub(crate) fn page(fiber: &str, n: u32) -> String {
+    format!("page {n} of {fiber}; ").repeat(40 * n as usize)
+}
+
+/// One of its notes.
+pub(crate) fn note(fiber: &str, n: u32) -> String {
+    format!("{} ", value(fiber, n)).repeat(1 + 60 * (n as usize % 3))
+}
+
+pub(crate) fn digest<'a>(texts: impl IntoIterator<Item = &'a str>) -> u64 {
+    texts.into_iter().flat_map(str::bytes).fold(0, |sum, byte| add(sum, u64::from(byte)))
+}
+
+impl Spec {
+    fn sum(&self, places: impl IntoIterator<Item = u32>) -> u64 {
+        places.into_iter().fold(0, |sum, place| add(sum, value(&self.id, place)))
+    }
+
+    /// What it must give; nothing where that is not known beforehand.
+    pub(crate) fn expected(&self) -> Option<String> {
+        let (id, size) = (&self.id, self.size);
+        let receipts = |keys: &mut dyn Iterator<Item = String>| keys.map(|key| format!("receipt:{key}")).collect::<Vec<_>>().join(" ");
+        Some(match self.kind {
+            Kind::Chain | Kind::Booking => self.sum(1..=size).to_string(),
+            Kind::Nested => self.sum(1..=size + 2).to_string(),
+            Kind::Side => {
+                let branches = (0..size).map(|n| format!("{id}/2.{n}")).chain((0..2).map(|n| format!("{id}/3.{n}")));
+                branches.collect::<Vec<_>>().join(" ")
+            }
+            Kind::Notes => {
+                let notes: Vec<_> = (1..=size).map(|n| note(id, n)).collect();
+                digest(notes.iter().map(String::as_str).chain([page(id, size).as_str()])).to_string()
+            }
+            Kind::Retry | Kind::Check | Kind::Park | Kind::Fail => receipts(&mut std::iter::once(id.clone())),
+            Kind::ByHand | Kind::Closure => receipts(&mut (1..=size).map(|n| format!("{id}/{n}"))),
+            Kind::Sleeper => "on time".to_owned(),
+            Kind::Family => {
+                let children = (0..size).map(|n| child(id, n)).map(|(name, steps)| sum_of_child(&name, steps));
+                let sum = children.fold(value(id, 1), add);
+                add(sum, value(id, 2)).to_string()
+            }
+            Kind::Inbox | Kind::Doomed => return None,
+        })
+    }
+
+    /// The last place whose step has finished when the fiber has made so many checkpoints; nothing where that depends.
+    pub(crate) fn place_after(&self, checkpoints: u32) -> Option<u32> {
+        let at = |cuts: &[u32]| cuts.get(checkpoints as usize - 1).copied();
+        match self.kind {
+            _ if checkpoints == 0 => Some(0),
+            Kind::Chain | Kind::Notes | Kind::Booking | Kind::ByHand => Some(checkpoints),
+            Kind::Nested => {
+                // A step that is alone in a fiber is finished, and then the call of that fiber.
+                let inner = (2..=self.size + 1).flat_map(|n| if n % 2 == 0 { vec![n, n] } else { vec![n] });
+                let all: Vec<_> = [1].into_iter().chain(inner).chain([self.size + 1, self.size + 2]).collect();
+                at(&all)
+            }
+            // What is side by side is two cut points, the first of which says what is waited for.
+            Kind::Side => at(&[1, 1, 2, 2, 3, 4]),
+            Kind::Retry | Kind::Check | Kind::Park => at(&[1, 2, 3]),
+            Kind::Sleeper => at(&[1, 1, 2, 2, 3]),
+            // Two for each message, one for each step.
+            Kind::Inbox => Some(checkpoints / 3),
+            Kind::Family => Some(if checkpoints <= self.size + 3 { 1 } else { 2 }),
+            Kind::Fail | Kind::Doomed | Kind::Closure => None,
+        }
+    }
+
+    /// Whether a charge of it may be asked for again without asking the bank first.
+    pub(crate) fn asks_again(&self, key: &str) -> bool {
+        match self.kind {
+            Kind::Retry => true,
+            Kind::ByHand => key.rsplit_once('/').and_then(|(_, n)| n.parse::<u32>().ok()).is_some_and(honoured),
+            _ => false,
+        }
+    }
+
+    /// What it is to be charged for.
+    pub(crate) fn charges(&self) -> Vec<String> {
+        match self.kind {
+            Kind::Retry | Kind::Check | Kind::Park | Kind::Fail => vec![self.id.clone()],
+            Kind::ByHand | Kind::Closure => (1..=self.size).map(|n| format!("{}/{n}", self.id)).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Which operations by hand go to the account that honours ids.
+pub(crate) fn honoured(n: u32) -> bool {
+    n.is_multiple_of(2)
+}
+
+pub(crate) fn sum_of_child(name: &str, steps: u32) -> u64 {
+    (1..=steps).fold(0, |sum, place| add(sum, value(name, place)))
+}

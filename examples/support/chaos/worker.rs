@@ -1,0 +1,136 @@
+//! A worker: a process that opens the database and goes on with the round, as it is told. Most are killed at that.
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use forever::prelude::*;
+use forever::{EventKind, Retention, Told};
+use tokio::time::sleep;
+
+use super::driver::{Driver, Past};
+use super::journal;
+use super::office::Clerk;
+use super::round::Round;
+use super::world::{Hurry, Mishaps, PLANNED, World};
+use super::{fibers, money};
+use crate::victim;
+
+/// The database of a round, in its folder.
+pub(crate) const DATABASE: &str = "chaos.db";
+
+/// Longer than anything takes that a busy machine keeps waiting.
+const LONG: Duration = Duration::from_secs(20 * 60);
+
+/// What a worker is told.
+#[derive(Debug, Clone)]
+pub(crate) struct Orders {
+    pub(crate) dir: PathBuf,
+    pub(crate) seed: u64,
+    pub(crate) life: u32,
+    /// When the round began, in milliseconds since 1970.
+    pub(crate) since: u64,
+    pub(crate) mishaps: Mishaps,
+    /// When the disk is full, and for how long, in microseconds.
+    pub(crate) full: Option<(u64, u64)>,
+    /// When it closes by itself, likewise.
+    pub(crate) close: Option<u64>,
+    /// Whether it ends when everything has ended.
+    pub(crate) last: bool,
+    pub(crate) forgetful: bool,
+}
+
+/// Carries out what it is told, unless it is killed.
+pub(crate) fn run(orders: &Orders) -> anyhow::Result<()> {
+    victim::end_with_the_first();
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let said = info.payload();
+        let text = said.downcast_ref::<String>().map(String::as_str).or_else(|| said.downcast_ref::<&str>().copied());
+        if text != Some(PLANNED) {
+            usual(info);
+        }
+    }));
+    let round = Round::drawn(orders.seed);
+    let mut builder = match round.threads {
+        1 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    builder.worker_threads(2).enable_all().build()?.block_on(live(orders, round))
+}
+
+async fn live(orders: &Orders, round: Round) -> anyhow::Result<()> {
+    let world = World::open(&orders.dir, orders.seed, orders.life, orders.mishaps, orders.forgetful)?;
+    world.write("waits");
+    let forever = builder(orders, &round, &world).open().await?;
+    world.write("opens");
+    let events = tokio::spawn(tell(forever.events(), world.clone()));
+    let past = Past::read(&journal::read(&orders.dir)?);
+    if let Some((after, long)) = orders.full {
+        tokio::spawn(fill_disk(forever.clone(), world.clone(), after, long));
+    }
+    let work = Arc::new(Driver { forever: forever.clone(), world: world.clone(), past }).drive(round);
+    let closed = async {
+        match orders.close {
+            Some(after) => sleep(Duration::from_micros(after)).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        done = work => {
+            done?;
+            world.write("done");
+            if !orders.last {
+                // To be killed.
+                std::future::pending::<()>().await;
+            }
+        }
+        () = closed => {}
+    }
+    forever.close().await?;
+    events.await?;
+    world.write("closed");
+    Ok(())
+}
+
+fn builder(orders: &Orders, round: &Round, world: &World) -> forever::Builder {
+    let of_agents = world.clone();
+    let builder = Forever::builder().sqlite(orders.dir.join(DATABASE)).durability(round.durability).wait_for_lock(LONG);
+    let builder = builder.clock(Hurry::new(orders.since)).retention(Retention::forever()).resource(world.clone());
+    let builder = builder.idle_timeout(Duration::from_secs(1)).hook_timeout(LONG).check_timeout(LONG).hung_schedule_timeout(LONG);
+    let builder = builder.migration("bookings", money::BOOKINGS).agent(move |me| Clerk { me, world: of_agents.clone() });
+    let builder = builder.fiber::<fibers::chain>().fiber::<fibers::nested>().fiber::<fibers::side>().fiber::<fibers::notes>();
+    let builder = builder.fiber::<fibers::sleeper>().fiber::<fibers::inbox>().fiber::<fibers::family>().fiber::<fibers::doomed>();
+    let builder = builder.fiber::<fibers::child>().fiber::<money::by_retry>().fiber::<money::by_check>().fiber::<money::by_park>();
+    builder.fiber::<money::by_fail>().fiber::<money::by_hand>().fiber::<money::booking>()
+}
+
+/// Writes down what the runtime says has been stored.
+async fn tell(mut events: forever::Events, world: World) {
+    while let Some(told) = events.next().await {
+        if let Told::Event(event) = told {
+            match event.kind {
+                EventKind::StepFinished { checkpoint, .. } => world.write(&format!("finished {} {checkpoint}", event.fiber)),
+                EventKind::Interrupted { reason } => world.write(&format!("interrupted {} {reason}", event.fiber)),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Leaves no room in the database for a while.
+async fn fill_disk(forever: Forever, world: World, after: u64, long: u64) {
+    sleep(Duration::from_micros(after)).await;
+    // SQLite takes this for as many as there are.
+    if forever.limit_pages(1).await.is_ok() {
+        world.write("full");
+        sleep(Duration::from_micros(long)).await;
+        if forever.limit_pages(u32::MAX / 2).await.is_ok() {
+            world.write("room");
+        }
+    }
+}
+
+/// The database of a round.
+pub(crate) fn database(dir: &Path) -> PathBuf {
+    dir.join(DATABASE)
+}
