@@ -192,3 +192,8 @@ fn main() -> ExitCode {
     };
     worker::exit_code(done)
 }
+
+// It is ended there at every write that it makes.
+#[cfg(test)]
+#[path = "../tests/crash/examples/approval.rs"]
+mod crash;

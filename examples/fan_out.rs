@@ -206,3 +206,8 @@ fn main() -> ExitCode {
     };
     worker::exit_code(done)
 }
+
+// It is ended there at every write that it makes.
+#[cfg(test)]
+#[path = "../tests/crash/examples/fan_out.rs"]
+mod crash;

@@ -70,7 +70,7 @@ impl Agent for Copyist {
         let desk = self.me.state().await?;
         if desk.copied < desk.wanted {
             say(&format!("woken, {} of {} pages are there", desk.copied, desk.wanted));
-            self.begin().await?;
+            self.work(self.me.keep_alive().await?);
         }
         Ok(())
     }
@@ -79,14 +79,17 @@ impl Agent for Copyist {
 impl Copyist {
     /// Asks for pages.
     async fn copy(&self, wanted: u32) -> Result<(), BoxError> {
+        // First the guard: it is stored when this returns, and the agent is woken again if the process dies from now on. The other way round
+        // a process could die in between, and nobody would look at what is wanted.
+        let guard = self.me.keep_alive().await?;
         self.me.set_state(&Desk { wanted, copied: 0 }).await?;
-        self.begin().await
+        self.work(guard);
+        Ok(())
     }
 
-    /// Works in a task of its own. The guard is stored when this returns, so the agent is woken again if the process dies from now on.
-    async fn begin(&self) -> Result<(), BoxError> {
+    /// Works in a task of its own.
+    fn work(&self, mut guard: KeepAlive) {
         let (me, done) = (self.me.clone(), self.done.clone());
-        let mut guard = me.keep_alive().await?;
         tokio::spawn(async move {
             let worked = async {
                 let mut desk = me.state().await?;
@@ -103,7 +106,6 @@ impl Copyist {
             }
             done.notify_one();
         });
-        Ok(())
     }
 }
 
@@ -154,3 +156,8 @@ fn main() -> ExitCode {
     };
     worker::exit_code(done)
 }
+
+// It is ended there at every write that it makes.
+#[cfg(test)]
+#[path = "../tests/crash/examples/keep_alive.rs"]
+mod crash;

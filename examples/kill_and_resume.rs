@@ -175,3 +175,8 @@ fn main() -> ExitCode {
         }
     }
 }
+
+// It is ended there at every write that it makes.
+#[cfg(test)]
+#[path = "../tests/crash/examples/kill_and_resume.rs"]
+mod crash;

@@ -204,3 +204,8 @@ fn main() -> ExitCode {
         }
     }
 }
+
+// It is ended there at every write that it makes.
+#[cfg(test)]
+#[path = "../tests/crash/examples/payments.rs"]
+mod crash;

@@ -208,3 +208,8 @@ async fn main() -> ExitCode {
         }
     }
 }
+
+// It is ended there at every write that it makes.
+#[cfg(test)]
+#[path = "../tests/crash/examples/research.rs"]
+mod crash;

@@ -159,3 +159,8 @@ fn main() -> ExitCode {
         }
     }
 }
+
+// It is ended there at every write that it makes.
+#[cfg(test)]
+#[path = "../tests/crash/examples/stream_resume.rs"]
+mod crash;

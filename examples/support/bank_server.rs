@@ -14,8 +14,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::bank::{Order, Policy, Receipt};
-use crate::dice::Dice;
+use super::bank::{Order, Policy, Receipt};
+use super::dice::Dice;
 
 /// Where a worker dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

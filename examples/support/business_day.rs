@@ -6,11 +6,11 @@ use anyhow::{bail, ensure};
 use forever::{FiberState, Forever, OpState};
 use tokio::time::{sleep, timeout};
 
-use crate::DATABASE;
-use crate::bank::{Policy, Receipt};
-use crate::bank_server::{Plan, Point, Server};
-use crate::dice::Dice;
-use crate::victim::Victim;
+use super::DATABASE;
+use super::bank::{Policy, Receipt};
+use super::bank_server::{Plan, Point, Server};
+use super::dice::Dice;
+use super::victim::Victim;
 
 /// A worker that neither ends nor comes to where it is to die for so long hangs.
 const HANGS: Duration = Duration::from_secs(30);
@@ -92,7 +92,7 @@ async fn run_in(dir: &Path, orders: u32, kills: u32, seed: u64, forgetful: bool)
     ensure!(ledger.receipts.len() == orders as usize, "{} of {orders} orders have a receipt", ledger.receipts.len());
     let good = charges == orders as usize;
     if !good {
-        let twice = |policy: &&Policy| server.account(**policy).charges > crate::orders(**policy, orders).count();
+        let twice = |policy: &&Policy| server.account(**policy).charges > super::orders(**policy, orders).count();
         let twice: Vec<_> = Policy::ALL.iter().filter(twice).map(|policy| policy.name()).collect();
         eprintln!("error: {orders} orders, but {charges} charges: under {} orders were charged twice", twice.join(", "));
     }
@@ -138,7 +138,7 @@ fn table(server: &Server, orders: u32) {
         println!(
             "{:<6}  {:>6}  {requests:>8}  {charges:>7}  {repeated:>8}  {decided}",
             policy.name(),
-            crate::orders(policy, orders).count()
+            super::orders(policy, orders).count()
         );
     }
     println!("repeated: requests for a charge that was made before\n");

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
-use crate::dice::Dice;
-use crate::journal::Reader;
-use crate::show::Show;
-use crate::tally::{Place, Tally};
-use crate::victim::Victim;
-use crate::work::{self, Cut};
-use crate::{DATABASE, JOURNAL};
+use super::dice::Dice;
+use super::journal::Reader;
+use super::show::Show;
+use super::tally::{Place, Tally};
+use super::victim::Victim;
+use super::work::{self, Cut};
+use super::{DATABASE, JOURNAL};
 
 /// How often the journal is looked at.
 const LOOK: Duration = Duration::from_micros(200);
@@ -79,7 +79,7 @@ fn run_in(dir: &Path, kills: u32, steps: u32, seed: u64) -> anyhow::Result<bool>
     run.read_journal()?;
     run.tally.stored(run.checkpoints)?;
 
-    let result = crate::stored_result(&dir.join(DATABASE))?;
+    let result = super::stored_result(&dir.join(DATABASE))?;
     run.show.table(&run.tally);
     let (finished, repeated) = (run.tally.finished(), run.tally.repeated());
     let same = result == expected;
@@ -167,7 +167,7 @@ fn stored_checkpoints(dir: &Path) -> anyhow::Result<u64> {
             fs::copy(dir.join(&name), copy.join(&name))?;
         }
     }
-    let checkpoints = crate::stored_checkpoints(&copy.join(DATABASE))?;
+    let checkpoints = super::stored_checkpoints(&copy.join(DATABASE))?;
     fs::remove_dir_all(&copy)?;
     Ok(checkpoints)
 }

@@ -36,7 +36,7 @@ fn answer(headers: &HeaderMap, request: &Value, show: bool) -> Response {
     let last = messages.last().and_then(|message| message["content"].as_str()).unwrap_or_default();
     let deltas = script(turn, last);
     let events = stream::iter(chunks(deltas)).then(|data| async {
-        tokio::time::sleep(Duration::from_millis(15)).await;
+        tokio::time::sleep(Duration::from_millis(if cfg!(test) { 0 } else { 15 })).await;
         Ok::<_, Infallible>(Event::default().data(data))
     });
     Sse::new(events).into_response()

@@ -1,8 +1,8 @@
 //! What `kill_and_resume` prints while it runs, and its table. In colour if the output is a terminal and `NO_COLOR` is not set.
 use std::io::IsTerminal;
 
-use crate::journal::Line;
-use crate::tally::{Place, Tally};
+use super::journal::Line;
+use super::tally::{Place, Tally};
 
 const RED: &str = "31;1";
 const YELLOW: &str = "33";

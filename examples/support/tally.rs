@@ -1,8 +1,8 @@
 //! Counts, for each step, how often its body ran, and whether it ran when it was finished already.
 use anyhow::{Context, ensure};
 
-use crate::journal::Line;
-use crate::work::Cut;
+use super::journal::Line;
+use super::work::Cut;
 
 /// What is known of one step.
 pub(crate) struct Step {

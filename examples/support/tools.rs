@@ -2,7 +2,7 @@
 use async_openai::types::chat::{ChatCompletionTool, ChatCompletionTools, FunctionObjectArgs};
 use serde_json::{Value, json};
 
-use crate::openai::ToolCall;
+use super::openai::ToolCall;
 
 const LIBRARY: [&str; 8] = [
     "The Eiffel Tower in Paris has a height of 330 m with its antennas. It was finished in 1889.",

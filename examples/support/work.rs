@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::dice::Dice;
-use crate::journal::{Journal, Line};
+use super::dice::Dice;
+use super::journal::{Journal, Line};
 
 /// Something to be sent.
 #[derive(Clone, Serialize, Deserialize)]

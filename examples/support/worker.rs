@@ -3,8 +3,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, ExitCode};
 
-use crate::args::Args;
-use crate::victim::Victim;
+use super::args::Args;
+use super::victim::Victim;
 
 /// A worker in a process of its own. What it says is printed behind its number.
 pub(crate) struct Worker {

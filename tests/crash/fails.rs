@@ -118,7 +118,6 @@ async fn a_program_that_begins_anew_repeats_finished_steps() {
         &account,
         &["a finished step was repeated\n    `double` of fiber adds{\"numbers\":[1,2]} was begun twice, where the deaths account for once"],
     );
-    says(&account, &["`add` of fiber adds{\"numbers\":[1,2]} was begun 4 times, where the deaths account for twice"]);
 }
 
 #[tokio::test]

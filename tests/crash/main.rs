@@ -1,6 +1,7 @@
 //! Ended at every write: [`forever::testing::crash_everywhere`] over every kind of fiber, over the fibers of the examples, and over programs that
 //! do not come through.
 mod agents;
+mod examples;
 mod fails;
 mod kinds;
 mod waits;

@@ -7,13 +7,13 @@ use std::time::{Duration, SystemTime};
 
 use forever::{Clock, SystemClock};
 
+use super::super::dice::Dice;
+use super::super::victim::Victim;
 use super::Sabotage;
 use super::journal::{Journal, Reader};
 use super::peek;
 use super::round::Round;
 use super::world::{EXIT, Mishap, Mishaps};
-use crate::dice::Dice;
-use crate::victim::Victim;
 
 const SIGABRT: i32 = 6;
 const SIGKILL: i32 = 9;

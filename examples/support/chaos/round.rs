@@ -3,7 +3,7 @@ use std::fmt;
 
 use forever::Durability;
 
-use crate::dice::Dice;
+use super::super::dice::Dice;
 
 /// The kinds of fibers. What each does is in `fibers.rs`, `money.rs` and `office.rs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

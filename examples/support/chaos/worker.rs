@@ -7,13 +7,13 @@ use forever::prelude::*;
 use forever::{EventKind, Retention, Told};
 use tokio::time::sleep;
 
+use super::super::victim;
 use super::driver::{Driver, Past};
 use super::journal;
 use super::office::Clerk;
 use super::round::Round;
 use super::world::{Hurry, Mishaps, PLANNED, World};
 use super::{fibers, money};
-use crate::victim;
 
 /// The database of a round, in its folder.
 pub(crate) const DATABASE: &str = "chaos.db";

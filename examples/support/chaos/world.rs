@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use forever::{Clock, SystemClock};
 
+use super::super::dice::Dice;
 use super::journal::{Journal, Reader};
 use super::round;
-use crate::dice::Dice;
 
 /// The text of a panic that is meant.
 pub(crate) const PLANNED: &str = "a panic as planned";

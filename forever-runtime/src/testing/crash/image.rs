@@ -126,11 +126,11 @@ impl Image {
         let fiber_of = |seq: i64| self.fibers.iter().find(|fiber| fiber.seq == seq).map_or("?", |fiber| names.of(&fiber.id));
         let mut lines = Vec::new();
         for fiber in &self.fibers {
-            let end = names.plain(fiber.end.as_deref().unwrap_or_default());
+            let end = names.plain(&same(fiber.end.as_deref().unwrap_or_default()));
             lines.push(format!("fiber {}: {} {end}", names.of(&fiber.id), fiber.state));
         }
         for op in &self.ops {
-            let [key, outcome] = [&op.key, &op.outcome].map(|text| names.plain(text.as_deref().unwrap_or_default()));
+            let [key, outcome] = [&op.key, &op.outcome].map(|text| names.plain(&same(text.as_deref().unwrap_or_default())));
             let key = if key.is_empty() { key } else { format!(" with key {key}") };
             lines.push(format!("{} `{}`{key} of fiber {}: {} {outcome}", op.kind, op.step, fiber_of(op.fiber), op.state));
         }
@@ -190,6 +190,11 @@ fn short(text: &str) -> String {
         Some((end, _)) => format!("{}.. ({} bytes)", &text[..end], text.len()),
         None => text.to_owned(),
     }
+}
+
+/// A value has the same text whatever the order of its fields is: what a person resolves may come in another one.
+fn same(text: &str) -> String {
+    serde_json::from_str::<serde_json::Value>(text).map_or_else(|_| text.to_owned(), |value| value.to_string())
 }
 
 /// How the fibers of one run are called.

@@ -18,7 +18,6 @@ use crate::fiber::core::{Core, race};
 use crate::fiber::events::{Event, Events, Told};
 use crate::fiber::retention::Retention;
 use crate::forever::{Builder, Forever, Place};
-use crate::store::{FiberState, Which};
 use crate::testing::Fuse;
 
 /// How often it is looked whether all is at rest.
@@ -117,17 +116,34 @@ impl Stored {
         }
     }
 
-    fn read(&self) -> rusqlite::Result<Image> {
+    /// Looks into it, beside the process or after it.
+    fn look<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
         match self {
-            Stored::Memory { keeper, .. } => Image::read(keeper),
-            Stored::File(path) if !path.exists() => Ok(Image::default()),
+            Stored::Memory { keeper, .. } => read(keeper),
             Stored::File(path) => {
-                let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+                let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
                 // The next life finds the log as the last one has left it.
                 conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-                Image::read(&conn)
+                read(&conn)
             }
         }
+    }
+
+    fn image(&self) -> rusqlite::Result<Image> {
+        match self {
+            Stored::File(path) if !path.exists() => Ok(Image::default()),
+            _ => self.look(Image::read),
+        }
+    }
+
+    /// Ready when no fiber and no schedule runs or is about to.
+    async fn at_rest(&self) -> Result<(), String> {
+        const BUSY: &str = "SELECT (SELECT count(*) FROM fibers WHERE state IN ('pending', 'running'))
+                                 + (SELECT count(*) FROM schedules WHERE running_ms IS NOT NULL)";
+        while self.look(|conn| conn.query_row(BUSY, (), |r| r.get::<_, i64>(0))).map_err(|error| error.to_string())? > 0 {
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(())
     }
 }
 
@@ -160,7 +176,7 @@ where
         };
         for death in deaths.iter().copied().map(Some).chain([None]) {
             let (ended, life, told) = self.live(&world, &stored, death).await;
-            let image = stored.read().unwrap_or_else(|error| {
+            let image = stored.image().unwrap_or_else(|error| {
                 run.outcome = Err(format!("the database cannot be read after the death: {error}"));
                 Image::default()
             });
@@ -193,7 +209,7 @@ where
             let forever = builder.open().await.map_err(|error| format!("it could not be opened: {error}"))?;
             *core.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(forever.core());
             let outcome = (self.call)(forever.clone()).await;
-            at_rest(&forever).await?;
+            stored.at_rest().await?;
             forever.close().await.map_err(|error| format!("it could not be closed: {error}"))?;
             Ok(outcome)
         };
@@ -228,18 +244,6 @@ async fn told(mut events: Events) -> Vec<Event> {
         }
     }
     told
-}
-
-/// Ready when no fiber runs or is about to.
-async fn at_rest(forever: &Forever) -> Result<(), String> {
-    let busy = Which { states: vec![FiberState::Pending, FiberState::Running], ..Which::default() };
-    loop {
-        let some = forever.core().store.list(busy.clone(), i64::MIN, 1).await.map_err(|error| error.to_string())?;
-        if some.is_empty() {
-            return Ok(());
-        }
-        tokio::time::sleep(LOOK).await;
-    }
 }
 
 /// Lets the time of the world go on whenever nothing happens otherwise. Never ready.
