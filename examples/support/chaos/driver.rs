@@ -36,6 +36,7 @@ impl Past {
                 ["ended", fiber, _] => drop(past.ended.insert(fiber.to_owned())),
                 ["cancelled", fiber, _] => drop(past.cancelled.insert(fiber.to_owned())),
                 ["scheduled", _, errand] => drop(past.scheduled.insert(errand.to_owned())),
+                ["set-aside", _, errand] => drop(past.scheduled.remove(errand.split(' ').next().unwrap_or_default())),
                 ["sent", fiber, number] => drop(past.sent.insert(fiber.to_owned(), number.parse().unwrap_or_default())),
                 _ => {}
             }

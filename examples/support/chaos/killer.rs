@@ -86,14 +86,22 @@ impl Life {
         let mishap = if dice.below(2) == 0 { Mishap::Abort } else { Mishap::Exit };
         let mishaps =
             Mishaps { end: one_in(dice, 12).then(|| (mishap, 1 + dice.below(20))), panic: one_in(dice, 12).then(|| 1 + dice.below(20)) };
-        Life {
+        let mut life = Life {
             lines,
             micros: micros.into(),
             stop: one_in(dice, 50).then(|| one_in(dice, 2)),
             mishaps,
-            full: one_in(dice, 15).then(|| (u64::from(dice.below(15_000)), 1000 + u64::from(dice.below(120_000)))),
-            close: one_in(dice, 40).then(|| 5000 + u64::from(dice.below(40_000))),
+            full: one_in(dice, 20).then(|| (u64::from(dice.below(6000)), 1000 + u64::from(dice.below(60_000)))),
+            close: one_in(dice, 40).then(|| u64::from(dice.below(40_000))),
+        };
+        if life.close.is_some() {
+            // Until it ends by itself.
+            life.lines = usize::MAX;
+        } else if life.full.is_some() {
+            // Most of these live to see that there is room again.
+            life.micros += u64::from(dice.below(100_000));
         }
+        life
     }
 
     /// A life that nothing ends.
@@ -219,6 +227,11 @@ impl<'a> Killer<'a> {
     /// Stops the owner of the database, lets another process wait for it, and sees that nothing runs as long as the owner lives.
     fn stop(&mut self, mut owner: Victim, goes_on: bool) -> anyhow::Result<Option<Victim>> {
         owner.stop()?;
+        if owner.look()?.is_some() {
+            // It has ended by itself a moment before.
+            self.take_note(owner.end()?)?;
+            return Ok(None);
+        }
         self.deaths.stops += 1;
         let life = Life { stop: None, ..Life::drawn(&mut self.dice) };
         let mut second = self.start(life, false)?;

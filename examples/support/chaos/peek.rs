@@ -10,7 +10,7 @@ use super::worker::{DATABASE, database};
 /// Where a fiber stands, as lines for the log of effects. A copy is asked, so that the next worker finds the database as it was left.
 pub(crate) fn into_copy(dir: &Path) -> anyhow::Result<Vec<String>> {
     let copy = tempfile::tempdir_in(dir)?;
-    for name in [DATABASE.to_owned(), format!("{DATABASE}-wal")] {
+    for name in ["", "-wal", "-journal"].map(|suffix| format!("{DATABASE}{suffix}")) {
         if dir.join(&name).exists() {
             std::fs::copy(dir.join(&name), copy.path().join(&name))?;
         }

@@ -82,6 +82,42 @@ async fn an_empty_file_becomes_a_database() {
     assert_eq!(forever.run(three("a")).await.unwrap(), 17);
 }
 
+/// Leaves what a process leaves that is killed while it makes a database: the first page is written, and the journal that takes it back
+/// is still there.
+fn killed_in_its_first_transaction(place: &Place) -> [Vec<u8>; 2] {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let open = |name| rusqlite::Connection::open(elsewhere.path().join(name)).unwrap();
+    open("made.db").execute_batch("PRAGMA journal_mode = WAL").unwrap();
+    let making = open("making.db");
+    // What does not fit into the cache is written before the commit, and before that the journal.
+    making.execute_batch("PRAGMA cache_size = 1; BEGIN; CREATE TABLE notes (text); INSERT INTO notes VALUES (zeroblob(1000000))").unwrap();
+    [("made.db", "fibers.db"), ("making.db-journal", "fibers.db-journal")].map(|(from, to)| {
+        std::fs::copy(elsewhere.path().join(from), place.folder.path().join(to)).unwrap();
+        std::fs::read(elsewhere.path().join(from)).unwrap()
+    })
+}
+
+#[tokio::test]
+async fn a_database_whose_process_was_killed_in_its_first_moments_can_be_opened() {
+    let (place, probe) = (Place::new(), Probe::default());
+    killed_in_its_first_transaction(&place);
+    // The dead process had taken the lock before it touched the file.
+    std::fs::write(place.folder.path().join("fibers.db.lock"), "4711").unwrap();
+    let forever = place.open(&probe).await;
+    assert_eq!(forever.run(three("a")).await.unwrap(), 17);
+}
+
+#[tokio::test]
+async fn what_another_program_was_killed_in_is_left_alone() {
+    let place = Place::new();
+    let before = killed_in_its_first_transaction(&place);
+    let error = refused(place.path()).await;
+    assert_eq!(error.kind(), ErrorKind::Store);
+    assert_eq!(files(&place), ["fibers.db", "fibers.db-journal"]);
+    let after = ["fibers.db", "fibers.db-journal"].map(|name| std::fs::read(place.folder.path().join(name)).unwrap());
+    assert_eq!(before, after);
+}
+
 #[tokio::test]
 async fn a_directory_is_refused() {
     let place = Place::new();

@@ -56,7 +56,8 @@ fn busy(path: &Path, file: &mut File) -> Error {
     Error::new(ErrorKind::Busy, format!("failed to open database `{}`: {owner}", path.display()))
 }
 
-fn lock_path(path: &Path) -> PathBuf {
+/// The file with the lock of a database.
+pub(super) fn lock_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     PathBuf::from(name)

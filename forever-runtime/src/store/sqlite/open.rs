@@ -7,7 +7,7 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::{schema, user};
+use super::{lock, schema, user};
 use crate::error::{Error, ErrorKind, Result};
 
 /// How long a statement waits for a person's own SQLite tool to let go of the database.
@@ -72,12 +72,22 @@ pub(crate) fn check(path: &Path) -> Result<PathBuf> {
             leave_log(&conn, true)?;
             is_ours(&conn)
         });
-        let ours = foreign.map_err(|e| refused(kind_of(&e), "it cannot be read".into()).because(e))?;
-        ours.map_err(|why| refused(ErrorKind::Format, why))?;
+        match foreign {
+            // Its process was killed while it made the database, and had the lock by then. Whoever only reads cannot take back what is half
+            // done; the writer can, and looks again.
+            Err(e) if is_half_done(&e) && lock::lock_path(&real).exists() => {}
+            Err(e) => return Err(refused(kind_of(&e), "it cannot be read".into()).because(e)),
+            Ok(ours) => ours.map_err(|why| refused(ErrorKind::Format, why))?,
+        }
     } else {
         fits(application, version).map_err(|why| refused(ErrorKind::Format, why))?;
     }
     Ok(real)
+}
+
+/// Whether a transaction has to be taken back before the file can be read.
+fn is_half_done(error: &rusqlite::Error) -> bool {
+    error.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_READONLY_ROLLBACK)
 }
 
 fn check_new(path: &Path) -> Result<PathBuf> {
