@@ -123,3 +123,55 @@ async fn a_database_of_version_2_is_opened_and_finished() {
 async fn a_database_of_version_3_is_opened_and_finished() {
     finish(&Copy::of(3)).await;
 }
+
+/// What SQLite writes before and in front of each page in the log.
+const LOG_HEADER: usize = 32;
+const FRAME_HEADER: usize = 24;
+
+/// Where the frames end that are in a log, and which of them end a transaction.
+fn frames(log: &[u8]) -> Vec<(usize, bool)> {
+    let number = |at: usize| u32::from_be_bytes(log[at..at + 4].try_into().unwrap());
+    // Frames of an older log may follow, with other salts.
+    let salts = &log[16..24];
+    let frame = FRAME_HEADER + number(8) as usize;
+    (LOG_HEADER..)
+        .step_by(frame)
+        .take_while(|at| at + frame <= log.len() && log[at + 8..at + 16] == *salts)
+        .map(|at| (at + frame, number(at + 4) != 0))
+        .collect()
+}
+
+/// A process that dies while it brings the tables up to date leaves a beginning of what it wrote to the log, in whole pages or not.
+async fn killed_while_it_is_opened(version: u32) {
+    let whole = Copy::of(version);
+    let before = frames(&std::fs::read(whole.file("-wal")).unwrap()).len();
+    let (desk, clock) = (Desk::new(LAST, &[]), VirtualClock::new());
+    let forever = whole.builder(&desk, &clock).open().await.unwrap();
+    let log = frames(&std::fs::read(whole.file("-wal")).unwrap());
+    // Two commits, before any fiber is entered: the tables of the new version, or what was recovered, and one more.
+    let commits: Vec<_> = (before..log.len()).filter(|n| log[*n].1).take(2).collect();
+    let cuts: Vec<usize> = (before - 1..commits[1]).flat_map(|n| [log[n].0, (log[n].0 + log[n + 1].0) / 2]).chain([log[commits[1]].0]).collect();
+    let copies: Vec<Copy> = cuts.iter().map(|at| whole.cut(*at)).collect();
+    drop(forever);
+    assert!(version == VERSION || commits[0] > before + 5, "bringing it up to date is a transaction of many pages");
+    for (copy, at) in copies.iter().zip(&cuts) {
+        let stored = copy.cut(*at).number("PRAGMA user_version");
+        assert!(stored == i64::from(if *at < log[commits[0]].0 { version } else { VERSION }), "all or nothing, at {at}: {stored}");
+        finish(copy).await;
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_dies_while_it_brings_version_1_up_to_date_has_changed_nothing() {
+    killed_while_it_is_opened(1).await;
+}
+
+#[tokio::test]
+async fn a_process_that_dies_while_it_brings_version_2_up_to_date_has_changed_nothing() {
+    killed_while_it_is_opened(2).await;
+}
+
+#[tokio::test]
+async fn a_process_that_dies_while_it_opens_version_3_has_changed_nothing() {
+    killed_while_it_is_opened(3).await;
+}
