@@ -149,6 +149,7 @@ pub(crate) async fn retrying(desk: Res<Desk>) -> anyhow::Result<(String, u32)> {
     let found = step!("try", retry = retry, |op| {
         let Some(stashed) = op.stashed::<(String, u32)>()? else {
             op.stash(&(op.id(), op.attempt())).await?;
+            desk.work("first attempt").await?;
             anyhow::bail!("not at once");
         };
         desk.work("second attempt").await?;

@@ -87,6 +87,7 @@ pub(crate) async fn streamed(desk: Res<Desk>) -> anyhow::Result<Vec<String>> {
     let all = step!("stream", effect, on_unknown = OnUnknown::Retry, |op| {
         let log = op.log::<String>();
         if log.items().await?.is_empty() {
+            desk.work("stream begins").await?;
             log.extend([op.id(), "chunk"].map(str::to_owned)).await?;
         }
         desk.work("stream").await?;
@@ -104,6 +105,7 @@ pub(crate) async fn rented(desk: Res<Desk>) -> anyhow::Result<(u32, bool)> {
     let rent = step!("rent", effect, on_unknown = OnUnknown::Retry, retry = retry, |op| {
         let Some(stashed) = op.stashed::<String>()? else {
             op.stash(op.idempotency_key()).await?;
+            desk.work("first rent").await?;
             anyhow::bail!("not at once");
         };
         desk.work("rent").await?;
