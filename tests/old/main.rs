@@ -2,6 +2,7 @@
 //!
 //! How one is added stands in docs/format.md.
 mod after;
+mod damage;
 mod desk;
 mod opened;
 mod programs;

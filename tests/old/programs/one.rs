@@ -1,8 +1,8 @@
 //! What a database of version 1 can hold: fibers in the middle of loops and calls, failed, parked, completed, with keys.
 use std::collections::BTreeMap;
 
-use forever::prelude::*;
 use forever::Builder;
+use forever::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::desk::{Desk, LAST};

@@ -40,17 +40,8 @@ pub(crate) const SETTLED: &[(u32, &str)] = &[
     (2, "SELECT restarts = 1 FROM fibers WHERE id = 'anew'"),
 ];
 
-pub(crate) const LEFT: &[&str] = &[
-    "ask",
-    "begun anew",
-    "book",
-    "declined",
-    "pack what was looked up",
-    "rent",
-    "second letter",
-    "ship",
-    "stream",
-];
+pub(crate) const LEFT: &[&str] =
+    &["ask", "begun anew", "book", "declined", "pack what was looked up", "rent", "second letter", "ship", "stream"];
 
 /// The tables of the program's own.
 const MIGRATIONS: [(&str, &str); 2] = [
