@@ -20,7 +20,7 @@ use super::runner::{self, FiberTask, MAX_RECOVERIES, Turn};
 use super::waking::{self, park_unknown};
 use crate::clock::from_ms;
 use crate::error::{ErrorKind, Result, chain};
-use crate::store::{Again, Aside, Asked, End, FiberState, Find, RunsAgain, Seq, Unfinished};
+use crate::store::{Again, Aside, Asked, End, FiberRow, FiberState, Find, RunsAgain, Seq, Unfinished};
 
 /// How many rows are read at a time; snapshots are read later, each by its fiber.
 const PAGE: u32 = 512;
@@ -35,7 +35,8 @@ pub(crate) async fn recover(core: &Arc<Core>) -> Result<()> {
     let mut before = None;
     let mut owned: BTreeMap<AgentId, Vec<Unfinished>> = BTreeMap::new();
     for fiber in left {
-        if fiber.state == FiberState::Interrupted {
+        // Of a parked closure nothing can be looked at again but what its agent says of it: the class may be registered now.
+        if fiber.state == FiberState::Interrupted || fiber.closure && fiber.state == FiberState::Parked {
             core.tell(&fiber.id, &fiber.name, || EventKind::Recovered { deaths: fiber.deaths });
             if let Some(agent) = fiber.agent.clone() {
                 owned.entry(agent).or_default().push(fiber);
@@ -181,7 +182,8 @@ fn away(undecided: &mut BTreeMap<Seq, Alive>, seq: Seq) {
 
 /// What a hook is told of a fiber; `None` if it is not interrupted any more.
 async fn describe(core: &Arc<Core>, fiber: &Unfinished) -> Result<Option<RecoveredFiber>> {
-    let Some(row) = core.store.find(Find::Seq(fiber.seq)).await?.filter(|row| row.state == FiberState::Interrupted) else {
+    let undecided = |row: &FiberRow| row.state == FiberState::Interrupted || row.closure && row.state == FiberState::Parked;
+    let Some(row) = core.store.find(Find::Seq(fiber.seq)).await?.filter(undecided) else {
         return Ok(None);
     };
     let stored = core.store.load(fiber.seq).await?;

@@ -83,6 +83,62 @@ async fn a_local_of_another_type_parks_its_fiber() {
 }
 
 #[tokio::test]
+async fn a_snapshot_that_is_gone_parks_its_fiber_which_does_not_begin_anew() {
+    let (place, probe) = left_at_step_one().await;
+    place.sql().execute_batch("CREATE TABLE before AS SELECT * FROM snapshots; UPDATE snapshots SET data = NULL").unwrap();
+    parks(&place, &probe, "its snapshot is missing").await;
+    place.sql().execute_batch("PRAGMA foreign_keys = OFF; DELETE FROM snapshots").unwrap();
+    let forever = place.open(&probe).await;
+    let error = forever.by_key::<Three>("a").await.unwrap().wait().await.unwrap_err();
+    assert!(error.is_parked() && error.reason().contains("its row in `snapshots` is missing"), "{error}");
+    forever.close().await.unwrap();
+    assert!(!probe.log().iter().any(|step| step.starts_with("a.")));
+    place.sql().execute_batch("INSERT INTO snapshots SELECT * FROM before WHERE fiber = 1; DROP TABLE before").unwrap();
+    goes_on(&place, &probe).await;
+}
+
+#[tokio::test]
+async fn deaths_that_cannot_be_counted_any_more_keep_nobody_from_being_opened() {
+    let (place, probe) = left_at_step_one().await;
+    for absurd in [i64::MAX, -7] {
+        place.sql().execute("UPDATE fibers SET state = 'running' WHERE key = 'a'", ()).unwrap();
+        place.sql().execute("UPDATE snapshots SET deaths = ?1", [absurd]).unwrap();
+        probe.hold("a.two");
+        let forever = place.open(&probe).await;
+        assert_eq!(forever.run(three("b")).await.unwrap(), 17);
+        let handle = forever.by_key::<Three>("a").await.unwrap();
+        assert_eq!(handle.status().await.unwrap().id, handle.id());
+        drop(forever);
+        probe.clear();
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_does_not_keep_the_others_from_being_listed() {
+    let (place, probe) = left_at_step_one().await;
+    let forever = place.open(&probe).await;
+    for name in ["b", "c", "d"] {
+        forever.run(three(name)).await.unwrap();
+    }
+    forever.close().await.unwrap();
+    drop(forever);
+    let sql = place.sql();
+    sql.execute_batch("PRAGMA ignore_check_constraints = ON; UPDATE fibers SET state = 'asleep' WHERE seq = 2").unwrap();
+    for column in ["name", "key", "reason", "args", "metadata", "result", "agent", "class"] {
+        sql.execute(&format!("UPDATE fibers SET {column} = CAST(x'61ff' AS TEXT) WHERE seq = 3"), ()).unwrap();
+        let forever = place.open(&probe).await;
+        let mut seen = Vec::new();
+        let mut page = forever.fibers().limit(1).await.unwrap();
+        while let Some(next) = page.next {
+            seen.extend(page.fibers.iter().map(|fiber| fiber.state));
+            page = forever.fibers().limit(1).after(next).await.unwrap();
+        }
+        assert_eq!(seen.len(), 3, "{column}: all but the one of which the state is not known, page by page");
+        forever.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_step_that_is_gone_parks_its_fiber() {
     let (place, probe) = left_at_step_one().await;
     place.sql().execute("UPDATE snapshots SET data = replace(data, 'one', 'zero')", ()).unwrap();

@@ -249,3 +249,18 @@ async fn a_hook_that_kills_the_process_uses_up_the_recoveries_of_its_fiber() {
     assert!(error.reason().starts_with("the process died 11 times while it ran or was recovered"), "{error}");
     assert_eq!(world.seen().len(), 10);
 }
+
+#[tokio::test]
+async fn a_closure_that_was_parked_because_its_class_was_unknown_is_handed_over_when_it_is_known_again() {
+    let (world, place) = (World::default(), Place::new());
+    leave_behind(&world, &place, &["left"]).await;
+    let forever = Forever::builder().sqlite(place.path()).retention(Retention::forever()).open().await.unwrap();
+    let error = forever.find::<u32>("left").await.unwrap().wait().await.unwrap_err();
+    assert_eq!(error.reason(), "agent class `keeper` is not registered");
+    forever.close().await.unwrap();
+    drop(forever);
+    world.plan("left", Plan::Complete(7));
+    let forever = world.builder(&place).open().await.unwrap();
+    assert_eq!(forever.find::<u32>("left").await.unwrap().wait().await.unwrap(), 7);
+    assert_eq!(world.seen(), ["left agent class `keeper` is not registered Some(0)"]);
+}

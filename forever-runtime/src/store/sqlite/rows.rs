@@ -1,5 +1,5 @@
 //! The statements behind the store's operations, and the rows they give.
-use rusqlite::types::Type;
+use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
 
 use super::{beside, ops};
@@ -66,11 +66,54 @@ pub(super) fn find(conn: &Connection, which: &Find) -> rusqlite::Result<Option<F
 }
 
 pub(super) fn list(conn: &Connection, which: &Which, after: Seq, limit: u32) -> rusqlite::Result<Vec<FiberRow>> {
-    let (condition, mut values) = condition(which);
-    values.push(Box::new(after));
-    values.push(Box::new(limit));
+    let (condition, values) = condition(which);
     let sql = format!("{ROW} WHERE {condition} AND f.seq > ? ORDER BY f.seq LIMIT ?");
-    conn.prepare_cached(&sql)?.query_map(params_from_iter(values), fiber_row)?.collect()
+    let (mut found, mut after, mut left) = (Vec::new(), after, limit);
+    loop {
+        let place: [&dyn ToSql; 2] = [&after, &left];
+        let values = values.iter().map(|value| &**value as &dyn ToSql).chain(place);
+        let page: Vec<(Seq, Option<FiberRow>)> = conn
+            .prepare_cached(&sql)?
+            .query_map(params_from_iter(values), |row| Ok((row.get("seq")?, listed(row))))?
+            .collect::<Result<_, _>>()?;
+        let last = page.last().map(|(seq, _)| *seq);
+        let whole = u32::try_from(page.len()) == Ok(left);
+        found.extend(page.into_iter().filter_map(|(_, row)| row));
+        left = limit - u32::try_from(found.len()).unwrap_or(limit);
+        match last {
+            Some(last) if whole && left > 0 => after = last,
+            _ => return Ok(found),
+        }
+    }
+}
+
+/// A row as a list has it: what somebody has damaged keeps nobody from seeing the others, nor what is left of it. `None` if not even its
+/// state can be read.
+fn listed(row: &Row<'_>) -> Option<FiberRow> {
+    let text = |column| match row.get_ref(column) {
+        Ok(ValueRef::Text(bytes)) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    };
+    let number = |column| row.get(column).unwrap_or(None);
+    Some(FiberRow {
+        seq: row.get("seq").ok()?,
+        id: text("id").unwrap_or_default(),
+        name: text("name").unwrap_or_default(),
+        closure: text("kind").as_deref() == Some("closure"),
+        agent: Option::zip(text("class"), text("agent")).map(|(class, name)| AgentId { class, name }),
+        parent: text("parent"),
+        key: text("key"),
+        state: state(row).ok()?,
+        reason: text("reason"),
+        args: text("args").unwrap_or_default(),
+        metadata: text("metadata"),
+        result: text("result"),
+        checkpoints: count(row).unwrap_or(0),
+        at: text("at"),
+        deaths: deaths(row),
+        created_ms: number("created_ms").unwrap_or(0),
+        finished_ms: number("finished_ms"),
+    })
 }
 
 pub(super) fn delete(conn: &Connection, which: &Which, limit: u32) -> rusqlite::Result<u64> {
@@ -132,7 +175,7 @@ fn fiber_row(row: &Row<'_>) -> rusqlite::Result<FiberRow> {
         result: row.get("result")?,
         checkpoints: count(row)?,
         at: row.get("at")?,
-        deaths: row.get::<_, Option<u32>>("deaths")?.unwrap_or(0),
+        deaths: deaths(row),
         created_ms: row.get("created_ms")?,
         finished_ms: row.get("finished_ms")?,
     })
@@ -170,13 +213,18 @@ fn unfinished_row(row: &Row<'_>) -> rusqlite::Result<Unfinished> {
     let text = |column| row.get_ref(column).map(|v| String::from_utf8_lossy(v.as_bytes().unwrap_or_default()).into_owned());
     Ok(Unfinished {
         seq: row.get("seq")?,
-        id: text("id")?,
-        name: text("name")?,
-        closure: text("kind")? == "closure",
+        id: text("id").unwrap_or_default(),
+        name: text("name").unwrap_or_default(),
+        closure: text("kind").as_deref() == Some("closure"),
         agent: agent(row).unwrap_or_default(),
         state: state(row)?,
-        deaths: row.get("deaths").unwrap_or(0),
+        deaths: deaths(row),
     })
+}
+
+/// How often the process has died with it; 0 of a fiber that has no snapshot, and where the number cannot be one.
+fn deaths(row: &Row<'_>) -> u32 {
+    row.get::<_, Option<u32>>("deaths").ok().flatten().unwrap_or(0)
 }
 
 /// All of it from one moment, whoever writes meanwhile.
@@ -195,10 +243,18 @@ pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
 
 fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
     conn.prepare_cached(
-        "SELECT f.args, f.restarts, s.data, s.number, l.hash, l.fiber, l.layout
+        "SELECT f.args, f.restarts, s.fiber AS there, s.at, s.data, s.number, l.hash, l.fiber, l.layout
          FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq LEFT JOIN layouts l ON l.hash = s.layout WHERE f.seq = ?1",
     )?
     .query_row([seq], |row| {
+        // Without these a fiber has not begun, and would do again what it has done.
+        let missing = |what: &str| Err(rusqlite::Error::FromSqlConversionFailure(0, Type::Null, what.into()));
+        if row.get_ref("there")? == ValueRef::Null {
+            return missing("its row in `snapshots` is missing");
+        }
+        if row.get_ref("data")? == ValueRef::Null && row.get_ref("at")? != ValueRef::Null {
+            return missing("its snapshot is missing");
+        }
         let layout = match row.get("hash")? {
             Some(hash) => Some(StoredLayout { hash, fiber: row.get("fiber")?, layout: row.get("layout")? }),
             None => None,

@@ -1,0 +1,25 @@
+//! What becomes of what the databases hold: each of these finishes what the program of one version has left, and looks at it.
+pub(crate) mod one;
+pub(crate) mod three;
+pub(crate) mod two;
+
+use std::future::Future;
+use std::time::Duration;
+
+/// What comes of `future`, which must not take long.
+pub(crate) async fn soon<T>(what: &str, future: impl IntoFuture<Output = T>) -> T {
+    match tokio::time::timeout(Duration::from_secs(30), future).await {
+        Ok(value) => value,
+        Err(_) => panic!("{what} takes too long"),
+    }
+}
+
+/// Waits until that is so.
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut so: impl FnMut() -> F) {
+    let all = async {
+        while !so().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(what, all).await;
+}

@@ -1,0 +1,109 @@
+//! Every column of every table, with a list of hostile values, and with changes that are drawn from numbers.
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+
+use rusqlite::types::Value;
+
+use super::cells::{Cell, Damage, Dice, changed, columns, hostile};
+use super::world::{Found, World, damage};
+
+/// Does all of that, on two threads; gives what was found for each.
+fn all(cases: &[(Cell, Damage)]) -> Vec<Found> {
+    let (next, found, bad) = (Mutex::new(0), Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let work = || {
+        loop {
+            let n = {
+                let mut next = next.lock().unwrap();
+                *next += 1;
+                *next - 1
+            };
+            let Some((cell, what)) = cases.get(n) else { return };
+            match catch_unwind(AssertUnwindSafe(|| damage(cell, what))) {
+                Ok(came) => found.lock().unwrap().push(came),
+                Err(why) => {
+                    let text = why.downcast_ref::<String>().map(String::as_str).or(why.downcast_ref::<&str>().copied());
+                    let why = text.unwrap_or("a panic").to_owned();
+                    let mut what = format!("{what:?}");
+                    what.truncate(what.floor_char_boundary(200));
+                    bad.lock().unwrap().push(format!("{cell:.300?}\n  <- {what}\n  {why}"));
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(work);
+        scope.spawn(work);
+    });
+    let bad = bad.into_inner().unwrap();
+    if let Ok(file) = std::env::var("FOREVER_FOUND") {
+        std::fs::write(file, bad.join("\n\n")).unwrap();
+    }
+    assert!(bad.is_empty(), "{} of {}:\n{}", bad.len(), cases.len(), bad[..bad.len().min(5)].join("\n\n"));
+    found.into_inner().unwrap()
+}
+
+#[test]
+fn no_hostile_value_in_any_column_panics_hangs_or_harms_another_fiber() {
+    let world = World::new();
+    let sql = world.sql();
+    let mut cases = Vec::new();
+    let columns = columns(&sql);
+    for (c, column) in columns.iter().enumerate() {
+        let cells = column.cells(&sql);
+        assert!(!cells.is_empty(), "the database has no row in `{}`", column.table);
+        for (v, value) in hostile().into_iter().enumerate() {
+            match value {
+                // What is counted on may overflow in any row.
+                Damage::Value(Value::Integer(i64::MAX)) => cases.extend(cells.iter().map(|cell| (cell.clone(), value.clone()))),
+                // Another row each time.
+                _ => cases.push((cells[(v * 7 + c) % cells.len()].clone(), value)),
+            }
+        }
+        for text in cells.iter().filter_map(Cell::text).take(1) {
+            for cut in [text.len() / 2, text.len().saturating_sub(1)] {
+                let cut = text.floor_char_boundary(cut);
+                cases.push((cells[0].clone(), Damage::Raw(text.as_bytes()[..cut].to_vec())));
+            }
+            cases.push((cells[0].clone(), Damage::Raw(format!("{text}{text}").into_bytes())));
+        }
+    }
+    let found = all(&cases);
+    let of = |what: Found| found.iter().filter(|f| **f == what).count();
+    eprintln!(
+        "{} columns, {} values: {} refused by SQLite, {} not opened, {} parked, {} mended, {} went on",
+        columns.len(),
+        cases.len(),
+        of(Found::Refused),
+        of(Found::Closed),
+        of(Found::Parked),
+        of(Found::Mended),
+        of(Found::WentOn)
+    );
+    assert!(of(Found::Mended) > 100 && of(Found::WentOn) > 300 && of(Found::Closed) > 0);
+}
+
+#[test]
+fn no_change_of_any_cell_panics_hangs_or_harms_another_fiber() {
+    let world = World::new();
+    let sql = world.sql();
+    let columns = columns(&sql);
+    let cases: Vec<_> = (0..600_u64)
+        .map(|seed| {
+            let bytes: Vec<u8> = (0..40).map(|n| random(seed * 40 + n)).collect();
+            let mut dice = Dice(&bytes);
+            let cells = columns[dice.below(columns.len())].cells(&sql);
+            let cell = cells[dice.below(cells.len())].clone();
+            let damage = changed(&cell, &cells, &mut dice);
+            (cell, damage)
+        })
+        .collect();
+    all(&cases);
+}
+
+/// `SplitMix64`.
+fn random(n: u64) -> u8 {
+    let mut z = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (z >> 56) as u8
+}

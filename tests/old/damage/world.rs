@@ -1,0 +1,487 @@
+//! Runs a database of the version of now to its end, whatever is in it, and compares what came of it with what should have.
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, Once, OnceLock};
+use std::time::Duration;
+
+use forever::testing::VirtualClock;
+use forever::{Durability, ErrorKind, Forever, OpState, Recovery, Resolution, Retention};
+use rusqlite::Connection;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::cells::{Cell, Damage, careless};
+use crate::desk::{Desk, LAST};
+use crate::programs;
+use crate::programs::two::{Clerk, HOUR};
+
+/// What takes longer than this hangs.
+const HANGS: Duration = Duration::from_secs(30);
+
+/// State, result and reason of each fiber by its id, and how often which work was done.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Came {
+    fibers: BTreeMap<String, [String; 2]>,
+    done: BTreeMap<String, usize>,
+}
+
+/// A database with fibers in each state.
+pub(crate) struct World {
+    folder: TempDir,
+}
+
+/// A database that does not need its log any more, as bytes.
+fn whole() -> &'static [u8] {
+    static WHOLE: OnceLock<Vec<u8>> = OnceLock::new();
+    WHOLE.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("old.db");
+        for suffix in ["", "-wal"] {
+            let name = format!("tests/old/databases/3.db{suffix}");
+            std::fs::copy(repository().join(name), format!("{}{suffix}", path.display())).unwrap();
+        }
+        careless(&path).query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(())).unwrap();
+        std::fs::read(path).unwrap()
+    })
+}
+
+/// The folder of this repository, of which the fuzz targets are a crate of their own.
+fn repository() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().find(|folder| folder.join("tests/old").is_dir()).expect("the crate is in the repository").to_owned()
+}
+
+/// What comes of the database as it is.
+fn golden() -> &'static Came {
+    static GOLDEN: OnceLock<Came> = OnceLock::new();
+    GOLDEN.get_or_init(|| {
+        let world = World::new();
+        let came = world.live(&BTreeSet::new(), None, false);
+        let ends = came.fibers.values().filter(|[state, _]| state.starts_with("completed") || state.starts_with("cancelled")).count();
+        assert_eq!(ends, came.fibers.len() - 1, "all but one end: {came:#?}");
+        came
+    })
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        // In memory, where there is such a place: most of the time would be spent waiting for the disk.
+        let memory = Path::new("/dev/shm");
+        let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+        let world = World { folder: folder.unwrap() };
+        std::fs::write(world.path(), whole()).unwrap();
+        world
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("old.db")
+    }
+
+    pub(crate) fn sql(&self) -> Connection {
+        careless(&self.path())
+    }
+
+    /// Runs everything to its end; waits for those that are not among the `touched`, if it is known what is to come of them.
+    fn live(&self, touched: &BTreeSet<String>, golden: Option<&Came>, again: bool) -> Came {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let desk = Desk::new(LAST, &[]);
+            let clock = VirtualClock::new();
+            let builder = Forever::builder().sqlite(self.path()).clock(clock.clone()).durability(Durability::Process);
+            let opened = soon("open", programs::registered(builder.retention(Retention::forever()), &desk).open()).await;
+            let forever = match opened {
+                Ok(forever) => forever,
+                Err(error) => panic!("it cannot be opened: {error:?}"),
+            };
+            let life = Life { forever: &forever, clock: &clock, desk: &desk, sql: self.sql(), touched, golden, again };
+            life.begin().await;
+            life.poke().await;
+            life.end().await;
+            soon("close", forever.close()).await.unwrap();
+            life.came()
+        })
+    }
+}
+
+async fn soon<T>(what: &str, future: impl IntoFuture<Output = T>) -> T {
+    tokio::time::timeout(HANGS, future).await.unwrap_or_else(|_| panic!("{what} hangs"))
+}
+
+struct Life<'a> {
+    forever: &'a Forever,
+    clock: &'a VirtualClock,
+    desk: &'a Desk,
+    sql: Connection,
+    touched: &'a BTreeSet<String>,
+    golden: Option<&'a Came>,
+    /// Everything that is not parked has been to its end before.
+    again: bool,
+}
+
+/// Fibers that need more than to be resumed, and are finished by `poke` and `end`.
+const LATER: [&str; 11] =
+    ["inbox", "patient", "impatient", "sleeper", "refused", "panicked", "choosy", "closure", "declined", "unknown", "letters"];
+
+impl Life<'_> {
+    /// Waits for what comes to its end by itself.
+    async fn begin(&self) {
+        if self.again {
+            return;
+        }
+        for id in ["unknown", "letters", "moved"] {
+            if !self.touched.contains(id) {
+                let parked = self.forever.find::<Value>(id).await.unwrap();
+                assert!(soon(id, parked.wait()).await.unwrap_err().is_parked(), "{id}");
+            }
+        }
+        self.until("what goes on by itself", |id, state| {
+            LATER.contains(&id) || ["completed", "cancelled", "parked"].contains(&state) || self.waits_for_time(id)
+        })
+        .await;
+    }
+
+    /// The parent, and the child that sleeps.
+    fn waits_for_time(&self, id: &str) -> bool {
+        id == "parent" || (id.starts_with("01") && self.state(id) == "waiting")
+    }
+
+    fn state(&self, id: &str) -> String {
+        self.sql.query_row("SELECT state FROM fibers WHERE id = ?1", [id], |row| row.get(0)).unwrap_or_default()
+    }
+
+    /// Sends, resumes and resolves. What is damaged may be refused.
+    async fn poke(&self) {
+        let forever = self.forever;
+        let _ = soon("send", forever.send("inbox", "mail", "four")).await;
+        let _ = soon("send", forever.send("patient", "word", "at last")).await;
+        for id in ["refused", "panicked", "choosy", "declined"] {
+            let _ = soon("resume", forever.resume(id)).await;
+        }
+        let _ = soon("resolve", forever.resolve("closure", Recovery::complete(&vec![6]).unwrap())).await;
+        for (id, how) in [("unknown", Resolution::completed(&77).unwrap()), ("letters", Resolution::NotExecuted)] {
+            for op in soon("ops", forever.ops(id)).await.unwrap_or_default() {
+                if op.state == OpState::Started {
+                    let _ = soon("resolve_op", forever.resolve_op(&op.id, how.clone())).await;
+                }
+            }
+        }
+        // Whatever is asked about what is damaged, there is an answer.
+        for id in self.ids() {
+            if let Ok(handle) = soon("find", forever.find::<Value>(&id)).await {
+                let _ = soon("status", handle.status()).await;
+            }
+            let _ = soon("ops", forever.ops(&id)).await;
+        }
+        let listed = soon("fibers", forever.fibers().limit(1000)).await.unwrap();
+        for id in self.golden.iter().flat_map(|golden| golden.fibers.keys()).filter(|id| !self.touched.contains(*id)) {
+            assert!(listed.fibers.iter().any(|fiber| fiber.id == *id), "{id} is not listed");
+        }
+        for agent in ["ada", "busy"] {
+            let agent = forever.agent::<Clerk>(agent);
+            let _ = soon("state", agent.state()).await;
+            let _ = soon("schedules", agent.schedules()).await;
+        }
+    }
+
+    async fn end(&self) {
+        self.clock.advance(Duration::from_secs(1));
+        self.work("ada: shaky at last", 1).await;
+        self.clock.advance(HOUR);
+        self.work("ada: once after an hour", 1).await;
+        self.work("ada: often {\"n\":1}", 1).await;
+        self.clock.advance(23 * HOUR);
+        for work in ["ada: once at three", "ada: cron midnight"] {
+            self.work(work, 1).await;
+        }
+        self.work("ada: often {\"n\":1}", 2).await;
+        self.until("the end", |id, state| match self.golden {
+            Some(golden) => golden.fibers.get(id).is_some_and(|[wanted, _]| wanted == state),
+            None => ["completed", "cancelled"].contains(&state) || id == "moved",
+        })
+        .await;
+        if !self.touched.iter().any(|id| id.starts_with("ada")) {
+            let agent = self.forever.agent::<Clerk>("ada");
+            soon("schedules", async {
+                while agent.schedules().await.unwrap().iter().filter(|s| !s.is_running()).count() != 2 {
+                    tokio::time::sleep(LOOK).await;
+                }
+            })
+            .await;
+        }
+    }
+
+    async fn work(&self, name: &str, times: usize) {
+        if self.touched.contains("ada") || self.touched.contains(name) || self.again {
+            return;
+        }
+        let enough = async {
+            while self.desk.done().iter().filter(|work| *work == name).count() < times {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        soon(name, enough).await;
+    }
+
+    /// Waits until that can be said of all fibers that are not touched.
+    async fn until(&self, what: &str, so: impl Fn(&str, &str) -> bool) {
+        let mut left = Vec::new();
+        let begun = tokio::time::Instant::now();
+        while begun.elapsed() < HANGS {
+            let mut query = self.sql.prepare_cached("SELECT id, state FROM fibers").unwrap();
+            let rows = query.query_map((), |row| Ok((lossy(row, 0), lossy(row, 1)))).unwrap().map(Result::unwrap);
+            left = rows.filter(|(id, state)| !self.touched.contains(id) && !so(id, state)).collect();
+            if left.is_empty() {
+                return;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        panic!("{what} does not come about: {left:?}");
+    }
+
+    fn ids(&self) -> Vec<String> {
+        let mut query = self.sql.prepare_cached("SELECT id FROM fibers").unwrap();
+        query.query_map((), |row| Ok(lossy(row, 0))).unwrap().map(Result::unwrap).collect()
+    }
+
+    fn came(&self) -> Came {
+        let mut came = Came::default();
+        let mut query = self.sql.prepare("SELECT id, state, coalesce(result, reason, '') FROM fibers").unwrap();
+        let rows = query.query_map((), |row| Ok((lossy(row, 0), [lossy(row, 1), lossy(row, 2)]))).unwrap();
+        came.fibers.extend(rows.map(Result::unwrap));
+        for work in self.desk.done() {
+            *came.done.entry(work).or_default() += 1;
+        }
+        came
+    }
+}
+
+/// How long to wait between two looks.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// Text that may be none.
+fn lossy(row: &rusqlite::Row<'_>, n: usize) -> String {
+    row.get_ref(n).map(|v| String::from_utf8_lossy(v.as_bytes().unwrap_or_default()).into_owned()).unwrap_or_default()
+}
+
+/// The fibers and agents whose row it is in which a cell stands.
+fn owners(sql: &Connection, cell: &Cell) -> BTreeSet<String> {
+    let column = &cell.column;
+    let row = |name: &str| Cell { column: super::cells::Column { name: name.to_owned(), ..column.clone() }, ..cell.clone() }.read(sql);
+    let of = |name: &str| row(name).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let mut all = BTreeSet::new();
+    let mut add = |query: &str, values: &[&str]| {
+        let mut found = sql.prepare(query).unwrap();
+        let ids = found.query_map(rusqlite::params_from_iter(values), |row| Ok(lossy(row, 0))).unwrap();
+        all.extend(ids.map(Result::unwrap));
+    };
+    match column.table.as_str() {
+        "fibers" => add("SELECT id FROM fibers WHERE seq = CAST(?1 AS INTEGER)", &[&of("seq")]),
+        "layouts" => {
+            add("SELECT id FROM fibers JOIN snapshots ON fiber = seq WHERE layout = ?1", &[&of("hash")]);
+        }
+        "agents" => {
+            add("SELECT id FROM fibers WHERE agent = ?1", &[&of("name")]);
+            all.extend(["ada".to_owned(), "busy".to_owned()]);
+        }
+        // One of an agent, and no other.
+        "schedules" => all.extend([format!("ada: {} {}", of("name"), of("payload").trim_matches('"'))]),
+        "joins" => add("SELECT id FROM fibers WHERE seq IN (CAST(?1 AS INTEGER), CAST(?2 AS INTEGER))", &[&of("child"), &of("fiber")]),
+        "user_migrations" => {}
+        _ => add("SELECT id FROM fibers WHERE seq = CAST(?1 AS INTEGER)", &[&of("fiber")]),
+    }
+    all
+}
+
+/// These, and all who wait for them or for whom they wait.
+fn related(sql: &Connection, mut all: BTreeSet<String>) -> BTreeSet<String> {
+    loop {
+        let before = all.len();
+        for id in all.clone() {
+            let mut related = sql
+                .prepare_cached(
+                    "SELECT p.id FROM fibers f JOIN fibers p ON p.seq = f.parent WHERE f.id = ?1
+                     UNION SELECT c.id FROM fibers f JOIN fibers c ON c.parent = f.seq WHERE f.id = ?1
+                     UNION SELECT o.id FROM fibers f JOIN joins ON child = f.seq JOIN fibers o ON o.seq = joins.fiber WHERE f.id = ?1
+                     UNION SELECT o.id FROM fibers f JOIN joins j ON j.fiber = f.seq JOIN fibers o ON o.seq = j.child WHERE f.id = ?1
+                     UNION SELECT agent FROM fibers WHERE id = ?1 AND agent IS NOT NULL",
+                )
+                .unwrap();
+            all.extend(related.query_map([id], |row| Ok(lossy(row, 0))).unwrap().map(Result::unwrap));
+        }
+        if all.len() == before {
+            return all;
+        }
+    }
+}
+
+/// Whose work it is, by how its name begins.
+const WORKERS: &[(&str, &[&str])] = &[
+    ("ash:", &["warehouse"]),
+    ("birch:", &["warehouse"]),
+    ("cedar:", &["warehouse"]),
+    ("seal", &["warehouse"]),
+    ("customs:", &["export"]),
+    ("stamp:", &["export"]),
+    ("warehouse of customs", &["export"]),
+    ("early", &["early", "late"]),
+    ("first attempt", &["retrying"]),
+    ("second attempt", &["retrying"]),
+    ("gone:", &["gone"]),
+    ("moved:", &["moved"]),
+    ("refused:", &["refused"]),
+    ("panicked:", &["panicked"]),
+    ("done", &["done"]),
+    ("before sleep", &["sleeper"]),
+    ("slept", &["sleeper"]),
+    ("inbox:", &["inbox"]),
+    ("choosy:", &["choosy"]),
+    ("spawned", &["parent"]),
+    ("child", &["parent"]),
+    ("side", &["side"]),
+    ("page", &["pages"]),
+    ("line", &["lines"]),
+    ("told", &["told"]),
+    ("held back", &["cancelled"]),
+    ("ada:", &["ada"]),
+    ("owned", &["owned"]),
+    ("charge", &["known", "unknown", "asked", "looked up"]),
+    ("ship", &["known"]),
+    ("ask", &["asked"]),
+    ("stream", &["streamed"]),
+    ("first rent", &["rented"]),
+    ("rent", &["rented"]),
+    ("declined", &["declined"]),
+    ("first letter", &["letters"]),
+    ("second letter", &["letters"]),
+    ("pack", &["looked up"]),
+    ("book", &["booked"]),
+    ("begun anew", &["anew"]),
+    ("pay by hand", &["anew"]),
+];
+
+fn is_of(work: &str, touched: &BTreeSet<String>) -> bool {
+    let workers = WORKERS.iter().find(|(begins, _)| work.starts_with(begins)).map(|(_, workers)| *workers);
+    // Work that nobody should do is that of a fiber whose locals were damaged.
+    let by = |workers: &[&str]| workers.iter().any(|worker| touched.contains(*worker));
+    touched.contains(work) || !touched.is_empty() && workers.is_none_or(by)
+}
+
+/// What was found: whether SQLite let the damage be done, and what became of the fiber.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Refused,
+    /// It cannot be opened, and says why.
+    Closed,
+    Parked,
+    /// It was parked, and went on when the cell was put right.
+    Mended,
+    WentOn,
+}
+
+/// Overwrites a cell and sees what comes of it.
+///
+/// # Panics
+/// When anything is wrong with that.
+pub(crate) fn damage(cell: &Cell, damage: &Damage) -> Found {
+    catch_panics();
+    let golden = golden();
+    let world = World::new();
+    let sql = world.sql();
+    let mut touched = related(&sql, owners(&sql, cell));
+    if !cell.write(&sql, damage) {
+        return Found::Refused;
+    }
+    let moved = cell.moved(damage);
+    let owners = owners(&sql, &moved);
+    touched.extend(related(&sql, owners.clone()));
+    let written = moved.read(&sql);
+    drop(sql);
+    if cell.column.table == "user_migrations" {
+        let other = World::new();
+        cell.write(&other.sql(), damage);
+        if !opens(&other) {
+            assert_no_panic();
+            return Found::Closed;
+        }
+    }
+
+    let came = world.live(&touched, Some(golden), false);
+    assert_no_panic();
+    compare(golden, &came, &touched);
+    let parked = came
+        .fibers
+        .iter()
+        .filter(|(id, [state, _])| state == "parked" && golden.fibers.get(*id).is_none_or(|[wanted, _]| wanted != "parked"));
+    let Some((_, [_, why])) = parked.clone().next() else { return Found::WentOn };
+    assert!(!why.is_empty(), "it is parked for no reason");
+    let rewritten = cell.column.table == "fibers" && ["state", "reason", "changed_ms"].contains(&cell.column.name.as_str());
+    let sql = world.sql();
+    let left = rewritten || !parked.clone().any(|(id, _)| owners.contains(id)) || moved.read(&sql) == written;
+    assert!(left, "the damaged cell of a fiber that is parked was touched");
+    if rewritten || !parked.clone().any(|(id, _)| owners.contains(id)) || !moved.write(&sql, &Damage::Value(cell.value.clone())) {
+        return Found::Parked;
+    }
+    drop(sql);
+    let mut mended = world.live(&BTreeSet::new(), Some(golden), true);
+    assert_no_panic();
+    for (work, times) in &came.done {
+        *mended.done.entry(work.clone()).or_default() += times;
+    }
+    mended.done.retain(|work, _| !work.starts_with("ada"));
+    compare(golden, &mended, &BTreeSet::from(["ada".to_owned()]));
+    Found::Mended
+}
+
+fn opens(world: &World) -> bool {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let desk = Desk::new(LAST, &[]);
+        let builder = Forever::builder().sqlite(world.path()).clock(VirtualClock::new()).durability(Durability::Process);
+        match soon("open", programs::registered(builder, &desk).open()).await {
+            Ok(_) => true,
+            Err(error) => {
+                assert!(matches!(error.kind(), ErrorKind::Setup | ErrorKind::Store), "{error:?}");
+                false
+            }
+        }
+    })
+}
+
+/// What is not touched is as it would be without the damage.
+fn compare(golden: &Came, came: &Came, touched: &BTreeSet<String>) {
+    for (id, end) in &golden.fibers {
+        if !touched.contains(id) {
+            assert_eq!(came.fibers.get(id), Some(end), "{id}");
+        }
+    }
+    let works: BTreeSet<&String> = golden.done.keys().chain(came.done.keys()).collect();
+    for work in works.into_iter().filter(|work| !is_of(work, touched)) {
+        assert_eq!(came.done.get(work), golden.done.get(work), "{work}");
+    }
+}
+
+static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// From now on every panic of a thread of ours is remembered. What a program does with a value that fits its type but not its sense, as
+/// with an index that is too large, is its own affair.
+fn catch_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            let place = info.location().map_or_else(String::new, ToString::to_string);
+            if !place.contains("tests/old/") {
+                PANICS.lock().unwrap().push(info.to_string());
+            }
+            if !place.contains("tests/old/programs") {
+                usual(info);
+            }
+        }));
+    });
+}
+
+fn assert_no_panic() {
+    let panics = std::mem::take(&mut *PANICS.lock().unwrap());
+    assert!(panics.is_empty(), "{panics:?}");
+}

@@ -1,0 +1,19 @@
+//! Databases of every version of the schema, as killed processes have left them: the code of now opens and finishes them.
+//!
+//! How one is added stands in docs/format.md.
+mod after;
+mod damage;
+mod desk;
+mod opened;
+mod programs;
+mod write;
+
+use std::path::PathBuf;
+
+/// The version of the schema that the code of now writes.
+const VERSION: u32 = 3;
+
+/// Where the databases are kept.
+fn databases() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/old/databases")
+}

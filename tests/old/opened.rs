@@ -1,0 +1,178 @@
+//! Copies of the databases, opened by the code of now.
+use std::path::{Path, PathBuf};
+
+use forever::testing::VirtualClock;
+use forever::{Builder, Durability, Forever, Retention};
+use tempfile::TempDir;
+
+use crate::desk::{Desk, LAST};
+use crate::{VERSION, after, databases, programs};
+
+/// A copy of the database of a version, in a folder of its own.
+struct Copy {
+    folder: TempDir,
+    version: u32,
+}
+
+impl Copy {
+    fn of(version: u32) -> Self {
+        let copy = Copy { folder: tempfile::tempdir().unwrap(), version };
+        for suffix in ["", "-wal"] {
+            std::fs::copy(databases().join(format!("{version}.db{suffix}")), copy.file(suffix)).unwrap();
+        }
+        copy
+    }
+
+    /// Another copy, of which the log ends after so many bytes.
+    fn cut(&self, log: usize) -> Self {
+        let copy = Copy { folder: tempfile::tempdir().unwrap(), version: self.version };
+        std::fs::copy(self.file(""), copy.file("")).unwrap();
+        let whole = std::fs::read(self.file("-wal")).unwrap();
+        std::fs::write(copy.file("-wal"), &whole[..log]).unwrap();
+        copy
+    }
+
+    fn file(&self, suffix: &str) -> PathBuf {
+        self.folder.path().join(format!("old.db{suffix}"))
+    }
+
+    fn sql(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.file("")).unwrap()
+    }
+
+    fn number(&self, query: &str) -> i64 {
+        self.sql().query_row(query, (), |row| row.get(0)).unwrap()
+    }
+
+    fn builder(&self, desk: &Desk, clock: &VirtualClock) -> Builder {
+        builder(&self.file(""), desk, clock)
+    }
+}
+
+fn builder(path: &Path, desk: &Desk, clock: &VirtualClock) -> Builder {
+    let builder = Forever::builder().sqlite(path).clock(clock.clone()).durability(Durability::Process).retention(Retention::forever());
+    programs::registered(builder, desk)
+}
+
+/// Opens a database and finishes everything in it.
+async fn finish(copy: &Copy) {
+    let (desk, clock) = (Desk::new(LAST, &[]), VirtualClock::new());
+    let version = copy.version;
+    let forever = copy.builder(&desk, &clock).open().await.unwrap();
+    after::one::finish(&forever).await;
+    if version >= 2 {
+        after::two::finish(&forever, &clock, &desk).await;
+    }
+    if version >= 3 {
+        after::three::finish(&forever).await;
+    }
+    let mut left = programs::left(version);
+    left.sort_unstable();
+    assert_eq!(desk.done(), left, "what was finished is not done again, and the rest is done once");
+    forever.close().await.unwrap();
+    drop(forever);
+
+    assert_eq!(copy.number("PRAGMA user_version"), i64::from(VERSION));
+    assert_eq!(copy.number("SELECT count(*) FROM fibers WHERE state NOT IN ('completed', 'cancelled')"), 1, "one is parked");
+    for table in ["waits", "joins", "messages", "arrived", "op_items"] {
+        assert_eq!(copy.number(&format!("SELECT count(*) FROM {table}")), 0, "{table}");
+    }
+    assert_eq!(copy.number("SELECT count(*) FROM agents WHERE heartbeat_ms IS NOT NULL"), 0);
+    let health: String = copy.sql().query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
+    assert_eq!(health, "ok");
+    assert!(!copy.sql().prepare("PRAGMA foreign_key_check").unwrap().exists(()).unwrap());
+
+    let (desk, clock) = (Desk::new(1, &[]), VirtualClock::new());
+    let forever = copy.builder(&desk, &clock).open().await.unwrap();
+    after::one::finish_with_the_code_of_then(&forever).await;
+    assert_eq!(desk.done(), ["moved: second"]);
+}
+
+#[test]
+fn there_is_a_database_of_every_version() {
+    for version in 1..=VERSION {
+        let copy = Copy::of(version);
+        let log = std::fs::metadata(copy.file("-wal")).unwrap().len();
+        assert!(log > 0, "the process of {version} died with its newest commits in the log");
+        assert_eq!(copy.number("PRAGMA user_version"), i64::from(version));
+        for (life, query) in programs::settled(version) {
+            assert!(life == 1 || copy.number(query) == 1, "{version}: {query}");
+        }
+    }
+    // A newer schema than these tests know would fail here.
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("new.db");
+    let open = Forever::builder().sqlite(&path).open();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { open.await.unwrap().close().await.unwrap() });
+    let newest: u32 = rusqlite::Connection::open(&path).unwrap().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    assert_eq!(newest, VERSION, "write a database of the new version: see docs/format.md");
+}
+
+#[tokio::test]
+async fn a_database_of_version_1_is_opened_and_finished() {
+    finish(&Copy::of(1)).await;
+}
+
+#[tokio::test]
+async fn a_database_of_version_2_is_opened_and_finished() {
+    finish(&Copy::of(2)).await;
+}
+
+#[tokio::test]
+async fn a_database_of_version_3_is_opened_and_finished() {
+    finish(&Copy::of(3)).await;
+}
+
+/// What SQLite writes before and in front of each page in the log.
+const LOG_HEADER: usize = 32;
+const FRAME_HEADER: usize = 24;
+
+/// Where the frames end that are in a log, and which of them end a transaction.
+fn frames(log: &[u8]) -> Vec<(usize, bool)> {
+    let number = |at: usize| u32::from_be_bytes(log[at..at + 4].try_into().unwrap());
+    // Frames of an older log may follow, with other salts.
+    let salts = &log[16..24];
+    let frame = FRAME_HEADER + number(8) as usize;
+    (LOG_HEADER..)
+        .step_by(frame)
+        .take_while(|at| at + frame <= log.len() && log[at + 8..at + 16] == *salts)
+        .map(|at| (at + frame, number(at + 4) != 0))
+        .collect()
+}
+
+/// A process that dies while it brings the tables up to date leaves a beginning of what it wrote to the log, in whole pages or not.
+async fn killed_while_it_is_opened(version: u32) {
+    let whole = Copy::of(version);
+    let before = frames(&std::fs::read(whole.file("-wal")).unwrap()).len();
+    let (desk, clock) = (Desk::new(LAST, &[]), VirtualClock::new());
+    let forever = whole.builder(&desk, &clock).open().await.unwrap();
+    let log = frames(&std::fs::read(whole.file("-wal")).unwrap());
+    // Two commits, before any fiber is entered: the tables of the new version, or what was recovered, and one more.
+    let commits: Vec<_> = (before..log.len()).filter(|n| log[*n].1).take(2).collect();
+    let cuts: Vec<usize> =
+        (before - 1..commits[1]).flat_map(|n| [log[n].0, (log[n].0 + log[n + 1].0) / 2]).chain([log[commits[1]].0]).collect();
+    let copies: Vec<Copy> = cuts.iter().map(|at| whole.cut(*at)).collect();
+    drop(forever);
+    assert!(version == VERSION || commits[0] > before + 5, "bringing it up to date is a transaction of many pages");
+    for (copy, at) in copies.iter().zip(&cuts) {
+        let stored = copy.cut(*at).number("PRAGMA user_version");
+        assert!(stored == i64::from(if *at < log[commits[0]].0 { version } else { VERSION }), "all or nothing, at {at}: {stored}");
+        finish(copy).await;
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_dies_while_it_brings_version_1_up_to_date_has_changed_nothing() {
+    killed_while_it_is_opened(1).await;
+}
+
+#[tokio::test]
+async fn a_process_that_dies_while_it_brings_version_2_up_to_date_has_changed_nothing() {
+    killed_while_it_is_opened(2).await;
+}
+
+#[tokio::test]
+async fn a_process_that_dies_while_it_opens_version_3_has_changed_nothing() {
+    killed_while_it_is_opened(3).await;
+}
