@@ -1,7 +1,8 @@
 //! Who owns a database: an advisory lock of the operating system on `<database>.lock`, which holds the owner's process id.
 //!
 //! The kernel frees the lock when its owner dies, however it dies. The file itself stays: removing it would let two owners
-//! hold locks on two files of one name.
+//! hold locks on two files of one name. Somebody may remove it all the same; an owner to whom that has happened, and who finds that another
+//! has written, does not write any more ([`Lock::is_ours`]).
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 #[derive(Debug)]
 pub(crate) struct Lock {
     file: File,
+    path: PathBuf,
 }
 
 impl Lock {
@@ -32,7 +34,21 @@ impl Lock {
             Err(TryLockError::Error(e)) => return Err(failed(e)),
         }
         file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(failed)?;
-        Ok(Lock { file })
+        Ok(Lock { file, path: beside })
+    }
+
+    /// Whether the locked file is still the one at its path: if not, it was removed or replaced, and another process may own the database.
+    pub(crate) fn is_ours(&self) -> bool {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt;
+            let of = |found: std::io::Result<std::fs::Metadata>| found.map(|there| (there.dev(), there.ino())).ok();
+            let ours = of(self.file.metadata());
+            ours.is_some() && ours == of(std::fs::metadata(&self.path))
+        }
+        // Elsewhere an open file cannot be removed.
+        #[cfg(not(unix))]
+        self.path.exists()
     }
 }
 

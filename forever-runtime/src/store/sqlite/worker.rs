@@ -3,14 +3,16 @@
 //! The writer takes everything that is queued, runs it in one transaction, commits once, and only then answers each caller.
 //! So callers that come together share one sync of the disk, and one that comes alone waits for nobody. A job that fails
 //! takes back its own changes only.
+use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, ffi};
 use tokio::sync::{mpsc, oneshot};
 
+use super::lock::Lock;
 use super::log::Log;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::frame::BoxFuture;
@@ -142,10 +144,10 @@ impl fmt::Debug for Worker {
 
 impl Worker {
     /// Starts a thread around what `open` returns: a connection, and what is to be let go of after it.
-    pub(crate) fn start<K: 'static>(
+    pub(crate) fn start(
         name: &str,
         witness: Option<Arc<dyn Witness>>,
-        open: impl FnOnce() -> Result<Held<K>> + Send + 'static,
+        open: impl FnOnce() -> Result<Held> + Send + 'static,
     ) -> Result<(Self, Opened)> {
         let (queue, jobs) = mpsc::channel(QUEUE);
         let (told, opened) = oneshot::channel();
@@ -156,12 +158,13 @@ impl Worker {
         let work = move || {
             match open() {
                 Err(why) => drop(told.send(Err(why))),
-                Ok(Held { conn, log, kept }) => {
+                Ok(Held { conn, log, lock }) => {
                     if told.send(Ok(())).is_ok() {
-                        serve(&Served { conn: &conn, witness: witness.as_deref() }, log, jobs, &seen);
+                        let fence = lock.as_ref().map(Fence::new);
+                        serve(&Served { conn: &conn, fence, witness: witness.as_deref() }, log, jobs, &seen);
                     }
                     drop(conn);
-                    drop(kept);
+                    drop(lock);
                 }
             }
             drop(going);
@@ -283,24 +286,58 @@ impl Drop for Worker {
 }
 
 /// What a thread holds while it runs.
-pub(crate) struct Held<K> {
+pub(crate) struct Held {
     pub(crate) conn: Connection,
     /// The write-ahead log, for the thread that writes it.
     pub(crate) log: Option<Log>,
-    /// Let go of after the connection.
-    pub(crate) kept: K,
+    /// For the thread that writes a file; let go of after the connection.
+    pub(crate) lock: Option<Lock>,
 }
 
 /// Whether the thread has opened its connection.
 pub(crate) type Opened = oneshot::Receiver<Result<()>>;
 
-/// What jobs are run on, and who sees it.
+/// What jobs are run on, what keeps them from it, and who sees it.
 struct Served<'a> {
     conn: &'a Connection,
+    fence: Option<Fence<'a>>,
     witness: Option<&'a dyn Witness>,
 }
 
+/// Keeps an owner from writing whose lock was taken away while it was not looking, and whose database another owner has written since.
+struct Fence<'a> {
+    lock: &'a Lock,
+    /// SQLite's number that changes when another connection has committed: <https://sqlite.org/pragma.html#pragma_data_version>.
+    seen: Cell<Option<i64>>,
+}
+
+impl<'a> Fence<'a> {
+    fn new(lock: &'a Lock) -> Self {
+        Fence { lock, seen: Cell::new(None) }
+    }
+
+    /// Fails if the database is another's by now. Inside a transaction that writes, nobody can make it so before its end.
+    fn holds(&self, conn: &Connection) -> rusqlite::Result<()> {
+        let version = conn.prepare_cached("PRAGMA data_version /* forever */")?.query_row((), |r| r.get(0))?;
+        if self.seen.get() == Some(version) {
+            return Ok(());
+        }
+        if !self.lock.is_ours() {
+            let why = "its lock file was removed or replaced, and another process has written to it";
+            return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_READONLY), Some(why.to_owned())));
+        }
+        // A person's tool has written, or this is the first look.
+        self.seen.set(Some(version));
+        Ok(())
+    }
+}
+
 impl Served<'_> {
+    /// Fails if what is written now would be written into another's database.
+    fn may_write(&self) -> rusqlite::Result<()> {
+        self.fence.as_ref().map_or(Ok(()), |fence| fence.holds(self.conn))
+    }
+
     /// Leaves out the jobs that the witness does not let through; says whether there are any.
     fn ends_before(&self, batch: &mut Vec<Box<dyn Job>>) -> bool {
         let Some(witness) = self.witness else { return false };
@@ -375,15 +412,16 @@ fn run_batch(on: &Served<'_>, batch: &mut Vec<Box<dyn Job>>, log: Option<&Log>) 
     if writes == 0 || single {
         // A statement by itself is its own transaction.
         for mut job in batch.drain(..) {
-            let failed = job.run(on.conn).err().map(Arc::new);
+            let ran = if writes > 0 { on.may_write().and_then(|()| job.run(on.conn)) } else { job.run(on.conn) };
+            let failed = ran.err().map(Arc::new);
             on.stored(writes, log);
             job.answer(failed);
         }
         return;
     }
     // Failures are rare, so the jobs are not kept apart until one of them has failed.
-    let ran = together(on.conn, batch, false).or_else(|lost| match lost {
-        Lost::Job => together(on.conn, batch, true),
+    let ran = together(on, batch, false).or_else(|lost| match lost {
+        Lost::Job => together(on, batch, true),
         lost => Err(lost),
     });
     match ran {
@@ -401,7 +439,7 @@ fn run_batch(on: &Served<'_>, batch: &mut Vec<Box<dyn Job>>, log: Option<&Log>) 
         // One job cost the others their transaction: nothing of it is stored, so each tries again by itself.
         Err(Lost::Job | Lost::Transaction) => {
             for mut job in batch.drain(..) {
-                let failed = alone(on.conn, job.as_mut()).err().map(Arc::new);
+                let failed = alone(on, job.as_mut()).err().map(Arc::new);
                 on.stored(usize::from(job.scope() != Scope::Read), log);
                 job.answer(failed);
             }
@@ -418,9 +456,14 @@ enum Lost {
 }
 
 /// Runs the jobs in one transaction; with `savepoints`, one that fails takes back its own changes only.
-fn together(conn: &Connection, batch: &mut [Box<dyn Job>], savepoints: bool) -> Result<Vec<rusqlite::Result<()>>, Lost> {
+fn together(on: &Served<'_>, batch: &mut [Box<dyn Job>], savepoints: bool) -> Result<Vec<rusqlite::Result<()>>, Lost> {
+    let conn = on.conn;
     let commit_failed = |e| Lost::Commit(Arc::new(e));
     execute(conn, BEGIN).map_err(commit_failed)?;
+    if let Err(why) = on.may_write() {
+        let _ = execute(conn, ROLLBACK);
+        return Err(commit_failed(why));
+    }
     let several = batch.len() > 1;
     let mut outcomes = Vec::with_capacity(batch.len());
     for job in batch.iter_mut() {
@@ -466,12 +509,13 @@ fn in_savepoint(conn: &Connection, job: &mut dyn Job) -> rusqlite::Result<()> {
     ran
 }
 
-fn alone(conn: &Connection, job: &mut dyn Job) -> rusqlite::Result<()> {
+fn alone(on: &Served<'_>, job: &mut dyn Job) -> rusqlite::Result<()> {
+    let conn = on.conn;
     if job.scope() == Scope::Read {
         return job.run(conn);
     }
     execute(conn, BEGIN)?;
-    let ran = job.run(conn).and_then(|()| execute(conn, COMMIT));
+    let ran = on.may_write().and_then(|()| job.run(conn)).and_then(|()| execute(conn, COMMIT));
     if ran.is_err() && !conn.is_autocommit() {
         let _ = execute(conn, ROLLBACK);
     }

@@ -33,6 +33,7 @@ pub(super) fn differences<R: Debug + PartialEq>(whole: &Run<R>, run: &Run<R>) ->
         }
         found.push(text);
     }
+    found.extend(run.steps.too_early.iter().map(|what| format!("it was told before it was stored: {what}")));
     for (fiber, step, allowed, begun) in run.steps.repeated(&run.end.names(), &whole.steps, &whole.end.names()) {
         found.push(format!(
             "a finished step was repeated\n    `{step}` of fiber {fiber} was begun {}, where the deaths account for {}",

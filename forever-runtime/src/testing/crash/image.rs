@@ -14,6 +14,8 @@ pub(super) struct Image {
     messages: Vec<(i64, String, String)>,
     /// The agent, the name, the kind and the payload of each.
     schedules: Vec<String>,
+    /// Whether fibers were deleted by hand before.
+    pub(super) deleted: bool,
 }
 
 /// A fiber as it is stored.
@@ -25,7 +27,7 @@ pub(super) struct FiberImage {
     key: Option<String>,
     parent: Option<i64>,
     args: String,
-    state: String,
+    pub(super) state: String,
     /// The result, or why there is none.
     end: Option<String>,
     pub(super) checkpoints: u64,
@@ -96,7 +98,7 @@ impl Image {
             .prepare("SELECT class || ' `' || agent || '`: ' || name || ' (' || kind || ') ' || payload FROM schedules ORDER BY 1")?
             .query_map((), |r| r.get(0))?
             .collect::<Result<_, _>>()?;
-        Ok(Image { fibers, ops, messages, schedules })
+        Ok(Image { fibers, ops, messages, schedules, deleted: false })
     }
 
     /// How fibers are called by what they are and not by their ids, which are others in each run.

@@ -176,10 +176,11 @@ where
         };
         for death in deaths.iter().copied().map(Some).chain([None]) {
             let (ended, life, told) = self.live(&world, &stored, death).await;
-            let image = stored.image().unwrap_or_else(|error| {
+            let mut image = stored.image().unwrap_or_else(|error| {
                 run.outcome = Err(format!("the database cannot be read after the death: {error}"));
                 Image::default()
             });
+            image.deleted = run.end.deleted || life.writes.contains(&"delete fibers");
             run.steps.lived(&told, &run.end, &image, ended.is_none());
             run.lives.push(Life { left: image.clone(), ..life });
             run.end = image;

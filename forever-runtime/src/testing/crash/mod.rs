@@ -42,7 +42,8 @@ const SHRINKS: u32 = 60;
 /// - every [effect](World::effect), which must have come as often as in the whole run, and every [attempt](World::attempt), at least as often;
 /// - what is stored: each fiber by its function, arguments, key and parents, with how it ended; effects and operations of the ledger with what is known
 ///   of them; messages that nobody has received; schedules;
-/// - how often the body of each step was begun: again only if the death has left it unfinished.
+/// - how often the body of each step was begun: again only if the death has left it unfinished;
+/// - what the runtime has told ([`Forever::events`]) with what is stored after the death: nothing is told that a death could still undo.
 ///
 /// In memory ([`in_memory`](Builder::in_memory)) it takes about a millisecond or two for each death; with a file of the world ([`World::database`]) it lives
 /// on what SQLite finds after a crash.

@@ -1,4 +1,4 @@
-//! How often the bodies of steps were begun, and how often they may have been.
+//! What a run has told: how often the bodies of steps were begun, and how often they may have been; and whether what was told was stored.
 use std::collections::BTreeMap;
 
 use super::image::{Image, Names};
@@ -9,6 +9,8 @@ use crate::fiber::events::{Event, EventKind};
 pub(super) struct Steps {
     /// By fiber and step.
     begun: BTreeMap<(String, &'static str), Count>,
+    /// What was told although it was not stored.
+    pub(super) too_early: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -42,6 +44,11 @@ impl Steps {
                 _ => {}
             }
         }
+        self.too_early.extend(events.iter().filter(|event| !told_of_what_was_stored(event, left)).map(|event| {
+            let stored = left.fibers.iter().find(|fiber| *fiber.id == *event.fiber);
+            let stored = stored.map_or_else(String::new, |fiber| format!(": it is {} after checkpoint {}", fiber.state, fiber.checkpoints));
+            format!("{:?} of `{}`{stored}", event.kind, event.name)
+        }));
         if !died {
             return;
         }
@@ -75,5 +82,15 @@ impl Steps {
             }
         }
         repeated
+    }
+}
+
+/// Whether nobody has heard of something that a death could still have undone. A fiber that the program itself has deleted says nothing.
+fn told_of_what_was_stored(event: &Event, left: &Image) -> bool {
+    let Some(stored) = left.fibers.iter().find(|fiber| *fiber.id == *event.fiber) else { return left.deleted };
+    match &event.kind {
+        EventKind::StepFinished { checkpoint, .. } => stored.checkpoints >= *checkpoint || stored.state == "completed",
+        EventKind::Completed => stored.state == "completed",
+        _ => true,
     }
 }
