@@ -39,6 +39,10 @@ impl Engine {
         }
     }
 
+    pub(crate) fn is_a_peer(self) -> bool {
+        matches!(self, Engine::Durare | Engine::Duroxide(_))
+    }
+
     /// Whether its public interface can set `synchronous=FULL`.
     pub(crate) fn can_sync(self) -> bool {
         !matches!(self, Engine::Duroxide(_))
@@ -85,8 +89,9 @@ impl<'a> Children<'a> {
     pub(crate) fn finish(&self, engine: Engine, power: bool, workflows: u64, steps: u64) -> anyhow::Result<Finished> {
         let dir = self.folder()?;
         let job = Job { engine, power, task: Task::Finish { workflows, steps } };
-        let output = self.command(job, dir.path())?.stderr(Stdio::inherit()).output()?;
-        ensure!(output.status.success(), "{job:?} ended with {}", output.status);
+        let output = self.command(job, dir.path())?.output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{job:?} ended with {}: {}", output.status, said.lines().next().unwrap_or_default());
         let done: Done = serde_json::from_slice(&output.stdout).with_context(|| format!("{job:?}"))?;
         let sums: Vec<u64> = (0..workflows).map(|workflow| expected(workflow, steps)).collect();
         ensure!(done.sums == sums, "{job:?} has other results than it should have");

@@ -89,6 +89,7 @@ async fn child(job: work::Job, dir: &Path) -> anyhow::Result<()> {
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 fn parent(args: &Args) -> anyhow::Result<()> {
+    ensure!(!cfg!(debug_assertions), "durare and duroxide are built with --release, so this has to be as well");
     let others = build_others()?;
     let begun = Instant::now();
     std::fs::create_dir_all(&args.dir)?;

@@ -1,5 +1,5 @@
-//! The plot of recovery times: both axes logarithmic, each line named at its end. It has a background of its own, so that it can be read
-//! on light and dark pages.
+//! The plot of recovery times: both axes logarithmic, the names of the lines beside their ends. It has a background of its own, so that it
+//! can be read on light and dark pages.
 use std::fmt::Write;
 
 use crate::numbers::float;
@@ -8,9 +8,10 @@ use crate::recovery::Line;
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 400.0;
 /// The area of the lines: left, right, top, bottom.
-const AREA: [f64; 4] = [70.0, 560.0, 62.0, 344.0];
+const AREA: [f64; 4] = [70.0, 500.0, 62.0, 344.0];
 /// How far apart two names are at least.
-const LINE_HEIGHT: f64 = 16.0;
+const LINE_HEIGHT: f64 = 17.0;
+const GRID: &str = "stroke=\"#e6e6e1\"";
 /// Of one line each, in their order; they differ in lightness too.
 const COLOURS: [&str; 6] = ["#8a8f98", "#c2410c", "#1d4ed8", "#0f766e", "#65a30d", "#7e22ce"];
 
@@ -62,13 +63,13 @@ pub(crate) fn svg(lines: &[Line]) -> String {
     );
     for tick in across.ticks() {
         let x = across.place(tick);
-        rule(&mut svg, [x, top], [x, bottom]);
+        rule(&mut svg, [x, top], [x, bottom], GRID);
         text(&mut svg, [x, bottom + 20.0], "fill=\"#55554f\" text-anchor=\"middle\"", &thousands(tick));
     }
     text(&mut svg, [f64::midpoint(left, right), bottom + 42.0], "fill=\"#55554f\" text-anchor=\"middle\"", "finished steps");
     for tick in up.ticks() {
         let y = up.place(tick);
-        rule(&mut svg, [left, y], [right, y]);
+        rule(&mut svg, [left, y], [right, y], GRID);
         text(&mut svg, [left - 10.0, y + 4.5], "fill=\"#55554f\" text-anchor=\"end\"", &duration(tick));
     }
     let mut names: Vec<([f64; 2], &str, &str)> = Vec::new();
@@ -84,20 +85,22 @@ pub(crate) fn svg(lines: &[Line]) -> String {
             let _ =
                 writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{colour}\" stroke=\"#fcfcfa\" stroke-width=\"1.5\"/>");
         }
-        names.extend(places.last().map(|[x, y]| ([x + 11.0, y + 4.5], line.label, *colour)));
+        names.extend(places.last().map(|end| (*end, line.label, *colour)));
     }
     names.sort_by(|one, other| one.0[1].total_cmp(&other.0[1]));
     let mut above = f64::NEG_INFINITY;
-    for ([x, y], name, colour) in names {
-        above = y.max(above + LINE_HEIGHT);
-        text(&mut svg, [x, above], &format!("fill=\"{colour}\" font-weight=\"600\""), name);
+    for (end, name, colour) in names {
+        above = end[1].max(above + LINE_HEIGHT);
+        let dots = format!("stroke=\"{colour}\" stroke-width=\"1.5\" stroke-dasharray=\"1.5 4\"");
+        rule(&mut svg, [end[0] + 8.0, end[1]], [right + 12.0, above], &dots);
+        text(&mut svg, [right + 18.0, above + 4.5], &format!("fill=\"{colour}\" font-weight=\"600\""), name);
     }
     svg.push_str("</svg>\n");
     svg
 }
 
-fn rule(svg: &mut String, [x1, y1]: [f64; 2], [x2, y2]: [f64; 2]) {
-    let _ = writeln!(svg, "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"#e6e6e1\"/>");
+fn rule(svg: &mut String, [x1, y1]: [f64; 2], [x2, y2]: [f64; 2], style: &str) {
+    let _ = writeln!(svg, "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" {style}/>");
 }
 
 fn text(svg: &mut String, [x, y]: [f64; 2], style: &str, text: &str) {

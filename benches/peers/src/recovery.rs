@@ -46,12 +46,12 @@ fn ways(quick: bool) -> Vec<Way> {
         way(Engine::Floor, "floor", "SQLite alone", None, rounds, many),
         way(Engine::Forever, "forever", "Forever", None, rounds, many),
         way(Engine::Durare, "durare", "durare", None, rounds, many),
-        way(duroxide, "duroxide", "duroxide, at once, locks of 1 s", at_once, few, some),
-        way(duroxide, "duroxide_later", "duroxide, when its locks have run out", later, few, some),
+        way(duroxide, "duroxide", "duroxide at once, locks of 1 s", at_once, few, some),
+        way(duroxide, "duroxide_later", "duroxide, its locks run out", later, few, some),
     ];
     if !quick {
         let defaults = Engine::Duroxide(Duroxide::Defaults);
-        ways.push(way(defaults, "duroxide_defaults", "duroxide, at once, locks of 30 s (default)", at_once, 1, 10));
+        ways.push(way(defaults, "duroxide_defaults", "duroxide at once, defaults", at_once, 1, 10));
     }
     ways
 }

@@ -50,13 +50,17 @@ struct Part<'a> {
 impl Part<'_> {
     /// The engines in turn, as often as each is to run; what a step costs is compared with the floor of the same round.
     fn run(&mut self, power: bool, entries: &[Entry]) -> anyhow::Result<()> {
-        let mut runs: Vec<Vec<Finished>> = entries.iter().map(|_| Vec::new()).collect();
+        let mut runs: Vec<Vec<(usize, Finished)>> = entries.iter().map(|_| Vec::new()).collect();
         for round in 0..entries.iter().map(|entry| entry.rounds).max().unwrap_or(0) {
             for (entry, runs) in entries.iter().zip(&mut runs).filter(|(entry, _)| round < entry.rounds) {
-                runs.push(self.children.finish(entry.engine, power, entry.workflows, entry.steps)?);
+                match self.children.finish(entry.engine, power, entry.workflows, entry.steps) {
+                    Ok(run) => runs.push((round, run)),
+                    Err(error) if entry.engine.is_a_peer() => println!("{}_failed={error:#}", self.label(power, entry)),
+                    Err(error) => return Err(error),
+                }
             }
         }
-        let floors: Vec<f64> = runs[0].iter().map(|run| each_second(&entries[0], run)).collect();
+        let floors: Vec<f64> = runs[0].iter().map(|(_, run)| each_second(&entries[0], run)).collect();
         for (entry, runs) in entries.iter().zip(&runs) {
             // What a database has anyway, and its first pages, is in both.
             let begun = self.children.finish(entry.engine, power, entry.workflows, entry.steps / 10)?;
@@ -65,18 +69,22 @@ impl Part<'_> {
         Ok(())
     }
 
-    fn row(&mut self, power: bool, entry: &Entry, runs: &[Finished], floors: &[f64], begun: u64) {
+    fn label(&self, power: bool, entry: &Entry) -> String {
+        format!("{}_{}_{}", self.name, if power { "power" } else { "process" }, entry.engine.name())
+    }
+
+    fn row(&mut self, power: bool, entry: &Entry, runs: &[(usize, Finished)], floors: &[f64], begun: u64) {
         let all = float(entry.workflows * entry.steps);
-        let of = |what: &dyn Fn(&Finished) -> Option<f64>| runs.iter().map(what).collect::<Option<Vec<f64>>>().map(median);
-        let speed = median(runs.iter().map(|run| each_second(entry, run)).collect());
-        let to_floor = median(runs.iter().zip(floors).map(|(run, floor)| each_second(entry, run) / floor).collect());
+        let of = |what: &dyn Fn(&Finished) -> Option<f64>| runs.iter().map(|(_, run)| what(run)).collect::<Option<Vec<f64>>>().map(median);
+        let speed = median(runs.iter().map(|(_, run)| each_second(entry, run)).collect());
+        let to_floor = median(runs.iter().map(|(round, run)| each_second(entry, run) / floors[*round]).collect());
         let syncs = of(&|run| Some(float(run.spent.syncs?) / all));
         let written = of(&|run| Some(float(run.spent.stored?) / all));
         let kept = of(&|run| Some((float(run.kept) - float(begun)) / (all * 0.9)));
         let known = |value: Option<f64>, digits: usize| value.map_or("unknown".to_owned(), |value| format!("{value:.digits$}"));
 
-        let name = format!("{}_{}_{}", self.name, if power { "power" } else { "process" }, entry.engine.name());
-        println!("{name}_settings={}", runs[0].settings);
+        let name = self.label(power, entry);
+        println!("{name}_settings={}", runs.first().map_or("unknown", |(_, run)| &run.settings));
         println!("{name}_rounds={}", runs.len());
         println!("{name}_steps={}", entry.workflows * entry.steps);
         println!("{name}_steps_per_second={speed:.0}");

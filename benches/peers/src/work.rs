@@ -115,7 +115,7 @@ pub(crate) fn job(args: &[String]) -> anyhow::Result<Option<(Job, &Path)>> {
         LAST.store(steps, Ordering::Relaxed);
     }
     std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_secs(300));
+        std::thread::sleep(Duration::from_mins(5));
         eprintln!("{job:?} has not come to its end");
         std::process::exit(1);
     });

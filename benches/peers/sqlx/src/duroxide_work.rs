@@ -58,7 +58,7 @@ pub(crate) async fn run(how: Duroxide, job: Job, dir: &Path) -> anyhow::Result<(
             }
             let mut sums = Vec::new();
             for workflow in 0..workflows {
-                let end = client.wait_for_orchestration_typed::<u64>(&format!("chain-{workflow}"), Duration::from_secs(300)).await?;
+                let end = client.wait_for_orchestration_typed::<u64>(&format!("chain-{workflow}"), Duration::from_mins(5)).await?;
                 sums.push(end.map_err(|error| anyhow!(error))?);
             }
             let spent = begun.spent();
@@ -81,6 +81,9 @@ fn options(how: Duroxide) -> RuntimeOptions {
     }
     RuntimeOptions {
         dispatcher_min_poll_interval: Duration::from_millis(1),
+        // Two of each, the default, lock each other out of the file so often that workflows fail.
+        orchestration_concurrency: 1,
+        worker_concurrency: 1,
         // What a killed process held is free again after so long. The runtime renews the locks of steps that take longer.
         orchestrator_lock_timeout: Duration::from_secs(1),
         worker_lock_timeout: Duration::from_secs(1),
