@@ -85,17 +85,18 @@ impl<'a> Children<'a> {
         Ok(command)
     }
 
-    /// Lets so many workflows come to their results.
-    pub(crate) fn finish(&self, engine: Engine, power: bool, workflows: u64, steps: u64) -> anyhow::Result<Finished> {
+    /// Lets so many workflows come to their results, after one of `before` steps.
+    pub(crate) fn finish(&self, engine: Engine, power: bool, before: u64, workflows: u64, steps: u64) -> anyhow::Result<Finished> {
         let dir = self.folder()?;
-        let job = Job { engine, power, task: Task::Finish { workflows, steps } };
+        let job = Job { engine, power, task: Task::Finish { before, workflows, steps } };
         let output = self.command(job, dir.path())?.output()?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{job:?} ended with {}: {}", output.status, said.lines().next().unwrap_or_default());
         let done: Done = serde_json::from_slice(&output.stdout).with_context(|| format!("{job:?}"))?;
         let sums: Vec<u64> = (0..workflows).map(|workflow| expected(workflow, steps)).collect();
         ensure!(done.sums == sums, "{job:?} has other results than it should have");
-        ensure!(done.bodies == workflows * steps, "{job:?} ran {} bodies for {} steps", done.bodies, workflows * steps);
+        let bodies = before + workflows * steps;
+        ensure!(done.bodies == bodies, "{job:?} ran {} bodies for {bodies} steps", done.bodies);
         if let (true, 1, Some(syncs)) = (power, workflows, done.spent.syncs) {
             ensure!(syncs >= steps, "{job:?} synced only {syncs} times");
         }

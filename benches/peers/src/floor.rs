@@ -4,7 +4,7 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::usage::{Usage, tell};
-use crate::work::{DATABASE, Done, Job, Task, add, body};
+use crate::work::{BEFORE, DATABASE, Done, Job, Task, add, body};
 
 const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS snapshots (workflow INTEGER PRIMARY KEY, step INTEGER, sum INTEGER, result TEXT) STRICT";
 
@@ -14,7 +14,8 @@ pub(crate) async fn run(job: Job, dir: &Path) -> anyhow::Result<()> {
     conn.pragma_update(None, "synchronous", if job.power { "FULL" } else { "NORMAL" })?;
     conn.execute_batch(SCHEMA)?;
     match job.task {
-        Task::Finish { workflows, steps } => {
+        Task::Finish { before, workflows, steps } => {
+            chain(&conn, BEFORE, before).await?;
             let begun = Usage::now();
             let mut sums = Vec::new();
             for workflow in 0..workflows {

@@ -5,7 +5,7 @@ use forever::Durability;
 use forever::prelude::*;
 
 use crate::usage::{Usage, tell};
-use crate::work::{DATABASE, Done, Job, Task, add, body};
+use crate::work::{BEFORE, DATABASE, Done, Job, Task, add, body};
 
 #[fiber]
 async fn chain(workflow: u64, steps: u64) -> anyhow::Result<u64> {
@@ -21,7 +21,8 @@ pub(crate) async fn run(job: Job, dir: &Path) -> anyhow::Result<()> {
     let durability = if job.power { Durability::Power } else { Durability::Process };
     let forever = Forever::builder().sqlite(dir.join(DATABASE)).durability(durability).fiber::<chain>().open().await?;
     match job.task {
-        Task::Finish { workflows, steps } => {
+        Task::Finish { before, workflows, steps } => {
+            forever.run(chain(BEFORE, before)).await?;
             let begun = Usage::now();
             let mut handles = Vec::new();
             for workflow in 0..workflows {

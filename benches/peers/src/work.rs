@@ -41,12 +41,16 @@ pub(crate) enum Duroxide {
 /// What a child process does in its folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Task {
-    /// Starts so many workflows at once, of so many steps each, and waits for their results.
-    Finish { workflows: u64, steps: u64 },
+    /// Runs one workflow of `before` steps, which no clock sees; then starts so many workflows at once, of so many steps each, and waits
+    /// for their results.
+    Finish { before: u64, workflows: u64, steps: u64 },
     /// Starts one workflow without end, or goes on with it. Says which step it runs first; after so many steps it says in which one it
     /// is, and waits there to be killed.
     Endless { steps: u64 },
 }
+
+/// The number of the workflow that runs before the others.
+pub(crate) const BEFORE: u64 = 1_000_000;
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Job {

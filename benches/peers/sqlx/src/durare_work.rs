@@ -7,7 +7,7 @@ use durare::{DurableContext, DurableEngine, SqliteProvider, WorkflowOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 
 use crate::usage::{Usage, tell};
-use crate::work::{DATABASE, Done, Job, Task, add, body};
+use crate::work::{BEFORE, DATABASE, Done, Job, Task, add, body};
 
 #[durare::step]
 async fn work(ctx: &DurableContext, workflow: u64, step: u64, sum: u64) -> durare::Result<String> {
@@ -34,11 +34,15 @@ pub(crate) async fn run(job: Job, dir: &Path) -> anyhow::Result<()> {
     let engine = builder.build().await?;
     engine.recover().await?;
     match job.task {
-        Task::Finish { workflows, steps } => {
+        Task::Finish { before, workflows, steps } => {
+            let start = |workflow: u64, steps: u64| {
+                engine.start_with(Chain, (workflow, steps), WorkflowOptions::with_id(format!("chain-{workflow}")))
+            };
+            start(BEFORE, before).await?.await?;
             let begun = Usage::now();
             let mut handles = Vec::new();
             for workflow in 0..workflows {
-                handles.push(engine.start_with(Chain, (workflow, steps), WorkflowOptions::with_id(format!("chain-{workflow}"))).await?);
+                handles.push(start(workflow, steps).await?);
             }
             let mut sums = Vec::new();
             for handle in handles {

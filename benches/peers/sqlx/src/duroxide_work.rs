@@ -10,7 +10,7 @@ use duroxide::runtime::{Runtime, RuntimeOptions};
 use duroxide::{ActivityContext, Client, OrchestrationContext, OrchestrationRegistry};
 
 use crate::usage::{Usage, tell};
-use crate::work::{DATABASE, Done, Duroxide, Job, Task, add, body};
+use crate::work::{BEFORE, DATABASE, Done, Duroxide, Job, Task, add, body};
 
 /// How many steps an execution has before it continues as a new one: what the guide does ("Minimize History Size").
 const BATCH: u64 = 100;
@@ -51,15 +51,16 @@ pub(crate) async fn run(how: Duroxide, job: Job, dir: &Path) -> anyhow::Result<(
     let runtime = Runtime::start_with_options(store.clone(), activities, orchestrations, options).await;
     let client = Client::new(store);
     match job.task {
-        Task::Finish { workflows, steps } => {
+        Task::Finish { before, workflows, steps } => {
+            start(&client, BEFORE, before).await?;
+            end(&client, BEFORE).await?;
             let begun = Usage::now();
             for workflow in 0..workflows {
-                client.start_orchestration_typed(&format!("chain-{workflow}"), "chain", (workflow, steps, 0u64, 0u64)).await?;
+                start(&client, workflow, steps).await?;
             }
             let mut sums = Vec::new();
             for workflow in 0..workflows {
-                let end = client.wait_for_orchestration_typed::<u64>(&format!("chain-{workflow}"), Duration::from_mins(5)).await?;
-                sums.push(end.map_err(|error| anyhow!(error))?);
+                sums.push(end(&client, workflow).await?);
             }
             let spent = begun.spent();
             runtime.shutdown(Some(1000)).await;
@@ -68,11 +69,21 @@ pub(crate) async fn run(how: Duroxide, job: Job, dir: &Path) -> anyhow::Result<(
         }
         Task::Endless { .. } => {
             if new {
-                client.start_orchestration_typed("chain-0", "chain", (0u64, u64::MAX, 0u64, 0u64)).await?;
+                start(&client, 0, u64::MAX).await?;
             }
             std::future::pending().await
         }
     }
+}
+
+async fn start(client: &Client, workflow: u64, steps: u64) -> anyhow::Result<()> {
+    let input: Input = (workflow, steps, 0, 0);
+    Ok(client.start_orchestration_typed(&format!("chain-{workflow}"), "chain", input).await?)
+}
+
+async fn end(client: &Client, workflow: u64) -> anyhow::Result<u64> {
+    let result = client.wait_for_orchestration_typed(&format!("chain-{workflow}"), Duration::from_mins(5)).await?;
+    result.map_err(|error| anyhow!(error))
 }
 
 fn options(how: Duroxide) -> RuntimeOptions {
