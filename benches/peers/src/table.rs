@@ -25,15 +25,14 @@ impl fmt::Display for Table {
     }
 }
 
-/// With thin spaces between thousands, as few digits as say something.
+/// With as few digits as say something, and spaces between thousands.
 pub(crate) fn short(value: f64) -> String {
-    match value.abs() {
-        ..10.0 => format!("{value:.1}"),
-        ..1000.0 => format!("{value:.0}"),
-        _ => {
-            let digits = format!("{value:.0}");
-            let (thousands, rest) = digits.split_at(digits.len() - 3);
-            format!("{thousands} {rest}")
-        }
+    if value.abs() < 9.95 {
+        return format!("{value:.1}");
+    }
+    let digits = format!("{value:.0}");
+    match digits.len() {
+        ..4 => digits,
+        length => format!("{} {}", &digits[..length - 3], &digits[length - 3..]),
     }
 }
