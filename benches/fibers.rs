@@ -13,15 +13,24 @@
 
 #[path = "support/child.rs"]
 mod child;
+#[path = "support/numbers.rs"]
+mod numbers;
 #[path = "support/report.rs"]
 mod report;
+#[path = "support/running.rs"]
+mod running;
 #[path = "support/scale.rs"]
 mod scale;
+#[path = "support/state.rs"]
+mod state;
+#[path = "support/syncs.rs"]
+mod syncs;
 #[path = "support/usage.rs"]
 mod usage;
 
 use child::Work;
-use report::{Args, Children, Sum, median, print_load};
+use numbers::{median, print_load};
+use report::{Args, Children, Sum};
 use scale::{Figures, Scale};
 
 fn main() -> anyhow::Result<()> {

@@ -1,5 +1,4 @@
 //! What is measured, each in a process of its own.
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -9,7 +8,8 @@ use forever::prelude::*;
 use forever::{Durability, testing};
 
 use crate::scale::{self, Scale};
-use crate::usage::{Spent, Usage, tell};
+use crate::state::hex;
+use crate::usage::{Spent, Usage, say, tell};
 
 /// The database of a run, in its folder.
 pub(crate) const DATABASE: &str = "bench.db";
@@ -42,15 +42,7 @@ pub(crate) enum Work {
 
 /// The state of the fibers: 160 bytes that are different after each step.
 pub(crate) fn payload(step: u64) -> String {
-    let mut state = step;
-    let mut word = || {
-        // SplitMix64.
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        format!("{:016x}", z ^ (z >> 31))
-    };
-    (0..10).map(|_| word()).collect()
+    hex(step, 10)
 }
 
 /// A fiber that is nothing but steps.
@@ -144,12 +136,6 @@ fn place(number: u64) -> usize {
     usize::try_from(number).expect("it counts what is in memory")
 }
 
-/// Says something to the parent.
-pub(crate) fn say(word: &str) {
-    println!("{word}");
-    let _ = std::io::stdout().flush();
-}
-
 /// The length of the snapshots that [`work`] leaves.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn snapshot_bytes() -> usize {
@@ -187,7 +173,7 @@ fn floor(dir: &Path, commits: u64, bytes: usize, power: bool) -> anyhow::Result<
         data.extend(std::iter::repeat_n('-', bytes.saturating_sub(data.len())));
         update.execute((i64::try_from(number)?, data))?;
     }
-    begun.tell();
+    tell(&begun.spent());
     Ok(())
 }
 

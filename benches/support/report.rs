@@ -1,13 +1,14 @@
 //! Children that measure, and what is printed of what they have used up.
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 
 use crate::child::{self, Work};
-use crate::usage::{Spent, SyncCounter};
+use crate::numbers::{float, median};
+use crate::running::Running;
+use crate::syncs::SyncCounter;
+use crate::usage::Spent;
 
 /// Tells a child process what to do.
 const WORK: &str = "--work";
@@ -90,39 +91,6 @@ impl<'a> Children<'a> {
     }
 }
 
-/// A child that runs until it is killed.
-struct Running {
-    child: Child,
-    begun: Instant,
-    words: BufReader<std::process::ChildStdout>,
-}
-
-impl Running {
-    #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-    fn start(command: &mut Command) -> anyhow::Result<Self> {
-        let begun = Instant::now();
-        let mut child = command.spawn()?;
-        let words = BufReader::new(child.stdout.take().context("it was asked for")?);
-        Ok(Running { child, begun, words })
-    }
-
-    /// Waits for a word; gives the milliseconds since the start.
-    fn wait_for(&mut self, word: &str) -> anyhow::Result<f64> {
-        let mut line = String::new();
-        self.words.read_line(&mut line)?;
-        let taken = self.begun.elapsed();
-        ensure!(line.trim_end() == word, "expected `{word}`, got `{line}`");
-        Ok(ms(taken))
-    }
-
-    /// SIGKILL, where there is one.
-    fn kill(mut self) -> anyhow::Result<()> {
-        self.child.kill()?;
-        self.child.wait()?;
-        Ok(())
-    }
-}
-
 /// What several runs used up for each step.
 pub(crate) struct Sum {
     pub(crate) each_second: f64,
@@ -159,24 +127,4 @@ impl Sum {
             println!("{name}_checkpoint_{percentile}_us={us:.0}");
         }
     }
-}
-
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-pub(crate) fn ms(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e3
-}
-
-/// The load of the machine over the last minute, where it says.
-pub(crate) fn print_load(when: &str) {
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    println!("load_{when}={}", load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown"));
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-pub(crate) fn float(count: u64) -> f64 {
-    count as f64
 }

@@ -9,9 +9,9 @@ use forever::prelude::*;
 use forever::{Builder, Clock, Log, Retention, SystemClock};
 use tokio::sync::{Semaphore, watch};
 
-use crate::child::{DATABASE, Probe, durability, payload, percentiles, say, work};
-use crate::report::{float, ms};
-use crate::usage::{Usage, resident, tell};
+use crate::child::{DATABASE, Probe, durability, payload, percentiles, work};
+use crate::numbers::{float, ms};
+use crate::usage::{Usage, say, tell};
 
 #[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Scale {
@@ -83,7 +83,7 @@ async fn trivial_fibers(dir: &Path, fibers: u64, at_once: usize, power: bool) ->
     for task in tasks {
         task.await??;
     }
-    begun.tell();
+    tell(&begun.spent());
     Ok(forever.close().await?)
 }
 
@@ -309,7 +309,7 @@ async fn ballast_fiber(dir: &Path, bytes: usize, steps: u64) -> anyhow::Result<(
     let forever = builder(dir, true).fiber::<carry>().open().await?;
     let begun = Usage::now();
     forever.run(carry(bytes, steps)).await?;
-    begun.tell();
+    tell(&begun.spent());
     Ok(forever.close().await?)
 }
 
@@ -348,7 +348,7 @@ async fn effects(dir: &Path, fibers: u64, steps: u64, effect: bool) -> anyhow::R
     for run in runs.collect::<Vec<_>>() {
         run.await??;
     }
-    begun.tell();
+    tell(&begun.spent());
     Ok(forever.close().await?)
 }
 
@@ -383,6 +383,13 @@ async fn transcript_fiber(dir: &Path, messages: u64) -> anyhow::Result<()> {
     let meter = Meter { from: messages - messages / 10, begun: Arc::default() };
     let forever = builder(dir, true).resource(meter.clone()).fiber::<transcript>().open().await?;
     forever.run(transcript(messages)).await?;
-    meter.begun.lock().expect("nobody panics with it").as_ref().context("it has come so far")?.tell();
+    tell(&meter.begun.lock().expect("nobody panics with it").as_ref().context("it has come so far")?.spent());
     Ok(forever.close().await?)
+}
+
+/// How many bytes of this process are in memory.
+fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kib: u64 = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok())?;
+    Some(kib * 1024)
 }

@@ -1,34 +1,10 @@
 //! What a process has used up: time, syncs, bytes written. Counted where the system counts them, `None` where it does not.
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Instant;
 
-/// The file in which `syncs.c` counts.
-const SYNCS: &str = "FOREVER_SYNCS";
-
-/// Counts the syncs of child processes: `syncs.c`, built where there is a C compiler and the loader takes it (Linux).
-pub(crate) struct SyncCounter(Option<(PathBuf, PathBuf)>);
-
-impl SyncCounter {
-    pub(crate) fn build(dir: &Path) -> Self {
-        let (library, count) = (dir.join("syncs.so"), dir.join("syncs"));
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/support/syncs.c");
-        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-        let built = cfg!(target_os = "linux")
-            && Command::new(compiler).args(["-shared", "-fPIC", "-O2", "-o"]).arg(&library).arg(source).status().is_ok_and(|s| s.success())
-            && fs::write(&count, [0; 8]).is_ok();
-        SyncCounter(built.then_some((library, count)))
-    }
-
-    /// Makes a child count.
-    pub(crate) fn count(&self, command: &mut Command) {
-        if let SyncCounter(Some((library, count))) = self {
-            command.env("LD_PRELOAD", library).env(SYNCS, count);
-        }
-    }
-}
+/// Names the file in which `syncs.c` counts.
+pub(crate) const SYNCS: &str = "FOREVER_SYNCS";
 
 /// What this process has used up so far.
 pub(crate) struct Usage {
@@ -49,11 +25,6 @@ impl Usage {
         Usage { at: Instant::now(), syncs, written: field("wchar:"), stored: field("write_bytes:") }
     }
 
-    /// Tells the parent, in one line, what was used up since.
-    pub(crate) fn tell(&self) {
-        tell(&self.spent());
-    }
-
     /// What was used up since; how long checkpoints took is measured elsewhere.
     pub(crate) fn spent(&self) -> Spent {
         let now = Usage::now();
@@ -70,15 +41,13 @@ impl Usage {
 
 /// Tells the parent something, in one line.
 pub(crate) fn tell(what: &impl serde::Serialize) {
-    println!("{}", serde_json::to_string(what).expect("numbers are JSON"));
-    let _ = std::io::stdout().flush();
+    say(&serde_json::to_string(what).expect("numbers are JSON"));
 }
 
-/// How many bytes of this process are in memory.
-pub(crate) fn resident() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let kib: u64 = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok())?;
-    Some(kib * 1024)
+/// Says something to the parent.
+pub(crate) fn say(word: &str) {
+    println!("{word}");
+    let _ = std::io::stdout().flush();
 }
 
 /// What one run has used up.

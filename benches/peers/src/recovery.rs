@@ -1,0 +1,131 @@
+//! How long it takes, after a SIGKILL in a step, from the start of the next process to the body of that step.
+use std::time::Duration;
+
+use crate::children::Children;
+use crate::numbers::median;
+use crate::table::{Table, short};
+use crate::work::{Duroxide, Engine};
+
+/// One way to be killed and started again.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    engine: Engine,
+    /// In the output.
+    name: &'static str,
+    /// For people.
+    label: &'static str,
+    /// How long nothing runs between the kill and the start; `None` where it makes no difference, so that others can run in between.
+    rest: Option<Duration>,
+    rounds: usize,
+    /// The greatest number of steps that it can be brought to in little time.
+    up_to: u64,
+}
+
+/// What one way takes, by the number of finished steps.
+pub(crate) struct Line {
+    pub(crate) label: &'static str,
+    pub(crate) points: Vec<Point>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Point {
+    pub(crate) finished: u64,
+    /// Milliseconds to the body of the step that was interrupted.
+    pub(crate) first: f64,
+    /// And to the body of the next one.
+    pub(crate) next: f64,
+}
+
+fn ways(quick: bool) -> Vec<Way> {
+    let way = |engine, name, label, rest, rounds, up_to| Way { engine, name, label, rest, rounds, up_to };
+    let duroxide = Engine::Duroxide(Duroxide::Renewed);
+    let (at_once, later) = (Some(Duration::ZERO), Some(Duration::from_millis(1_200)));
+    let (rounds, few) = if quick { (1, 1) } else { (7, 3) };
+    let (many, some) = if quick { (1_000, 100) } else { (10_000, 1_000) };
+    let mut ways = vec![
+        way(Engine::Floor, "floor", "SQLite alone", None, rounds, many),
+        way(Engine::Forever, "forever", "Forever", None, rounds, many),
+        way(Engine::Durare, "durare", "durare", None, rounds, many),
+        way(duroxide, "duroxide", "duroxide at once, locks of 1 s", at_once, few, some),
+        way(duroxide, "duroxide_later", "duroxide, its locks run out", later, few, some),
+    ];
+    if !quick {
+        let defaults = Engine::Duroxide(Duroxide::Defaults);
+        ways.push(way(defaults, "duroxide_defaults", "duroxide at once, defaults", at_once, 1, 10));
+    }
+    ways
+}
+
+/// A way at some number of finished steps.
+struct Killed<'a> {
+    children: &'a Children<'a>,
+    way: Way,
+    dir: tempfile::TempDir,
+    finished: u64,
+    times: Vec<[f64; 2]>,
+}
+
+impl<'a> Killed<'a> {
+    fn new(children: &'a Children, way: Way, finished: u64) -> anyhow::Result<Self> {
+        let dir = children.folder()?;
+        // The steps before only have to be there; at the durability that is faster.
+        children.killed_after(way.engine, false, dir.path(), 0, finished)?;
+        Ok(Killed { children, way, dir, finished, times: Vec::new() })
+    }
+
+    /// Once more; a step is finished with that.
+    fn again(&mut self) -> anyhow::Result<()> {
+        std::thread::sleep(self.way.rest.unwrap_or_default());
+        let from = self.finished + self.times.len() as u64;
+        let power = self.way.engine.can_sync();
+        self.times.push(self.children.killed_after(self.way.engine, power, self.dir.path(), from, 1)?);
+        Ok(())
+    }
+
+    fn point(&self) -> Point {
+        let of = |which: usize| median(self.times.iter().map(|time| time[which]).collect());
+        let point = Point { finished: self.finished, first: of(0), next: of(1) };
+        println!("recovery_{}_{}_first_ms={:.1}", self.way.name, self.finished, point.first);
+        println!("recovery_{}_{}_next_ms={:.1}", self.way.name, self.finished, point.next);
+        point
+    }
+}
+
+pub(crate) fn measure(children: &Children, quick: bool) -> anyhow::Result<Vec<Line>> {
+    let ways = ways(quick);
+    let mut lines: Vec<Line> = ways.iter().map(|way| Line { label: way.label, points: Vec::new() }).collect();
+    for finished in [10, 100, 1_000, 10_000] {
+        let mut in_turn = Vec::new();
+        for (way, line) in ways.iter().zip(&mut lines).filter(|(way, _)| finished <= way.up_to) {
+            let mut killed = Killed::new(children, *way, finished)?;
+            if way.rest.is_none() {
+                in_turn.push((killed, line));
+            } else {
+                (0..way.rounds).try_for_each(|_| killed.again())?;
+                line.points.push(killed.point());
+            }
+        }
+        for _ in 0..in_turn.first().map_or(0, |(killed, _)| killed.way.rounds) {
+            in_turn.iter_mut().try_for_each(|(killed, _)| killed.again())?;
+        }
+        for (killed, line) in in_turn {
+            line.points.push(killed.point());
+        }
+    }
+    Ok(lines)
+}
+
+/// A row for each way, a column for each number of steps.
+pub(crate) fn table(lines: &[Line]) -> Table {
+    let counts: Vec<u64> = lines.first().map(|line| line.points.iter().map(|point| point.finished).collect()).unwrap_or_default();
+    let cell = |line: &Line, count: &u64| {
+        let point = line.points.iter().find(|point| point.finished == *count);
+        point.map_or("-".to_owned(), |point| format!("{}, {}", short(point.first), short(point.next)))
+    };
+    let head = std::iter::once(String::new()).chain(counts.iter().map(|count| format!("after {count}"))).collect();
+    let rows = lines
+        .iter()
+        .map(|line| std::iter::once(line.label.to_owned()).chain(counts.iter().map(|count| cell(line, count))).collect())
+        .collect();
+    Table { title: "From the start of a process to the interrupted step, and to the one after it, in ms".to_owned(), head, rows }
+}
