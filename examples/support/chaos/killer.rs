@@ -21,6 +21,8 @@ const SIGKILL: i32 = 9;
 const LOOK: Duration = Duration::from_micros(300);
 /// A worker that has come no further for so long waits for something that is far away, and is killed there.
 const IDLE: Duration = Duration::from_millis(400);
+/// However much it does.
+const LONGEST: Duration = Duration::from_secs(10);
 /// A worker that is left alone and comes no further for so long hangs.
 const HANGS: Duration = Duration::from_secs(30);
 /// After so many lives a round is brought to its end.
@@ -211,14 +213,15 @@ impl<'a> Killer<'a> {
 
     /// Waits until there are so many lines, the worker has ended, or it comes no further.
     fn follow(&self, worker: &mut Victim, lines: usize) -> anyhow::Result<()> {
-        let (mut last, mut idle) = (0, Duration::ZERO);
-        while idle < IDLE {
+        let (mut last, mut idle, mut passed) = (0, Duration::ZERO, Duration::ZERO);
+        while idle < IDLE && passed < LONGEST {
             let now = self.reader.count()?;
             if now >= lines || worker.look()?.is_some() {
                 break;
             }
             idle = if now == last { idle + LOOK } else { Duration::ZERO };
             last = now;
+            passed += LOOK;
             sleep(LOOK);
         }
         Ok(())
