@@ -79,7 +79,7 @@ async fn live(orders: &Orders, round: Round) -> anyhow::Result<()> {
         done = work => {
             done?;
             world.write("done");
-            if !orders.last {
+            if !orders.last && orders.close.is_none() {
                 // To be killed.
                 std::future::pending::<()>().await;
             }
