@@ -48,7 +48,7 @@
 //! - [`FiberContext::transaction`], [`Forever::transaction`] and [`Builder::migration`]: tables of your own in the same file.
 //! - [`layout()`]: what a fiber keeps where, for tests that notice when a change would strand running fibers.
 //! - In the repository: `docs/guarantees.md` (what survives, what may run twice), `docs/reliability.md` (how that was tried),
-//!   `docs/format.md` (every table and column), `docs/idempotency.md` (effects), `docs/diagnostics.md` (the macro's messages),
+//!   `docs/format.md` (every table and column), `docs/idempotency.md` (effects), `docs/diagnostics.md` (the macro's messages), `docs/reliability.md` (how all this was tried),
 //!   `ARCHITECTURE.md`.
 //!
 //! # The async runtime
@@ -58,8 +58,8 @@
 //!
 //! # Features
 //!
-//! - `testing`: the module of that name, a kit that runs fibers to a chosen checkpoint and resumes them. Not for production
-//!   builds.
+//! - `testing`: the module of that name, a kit that runs fibers to a chosen checkpoint and resumes them, and ends a program at every
+//!   write that it makes. Not for production builds.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -89,3 +89,8 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/idempotency.md")]
 struct Idempotency;
+
+/// And that of how to try an agent.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/reliability.md")]
+struct Reliability;
