@@ -62,9 +62,9 @@ pub(super) struct Run<R> {
     /// What the call gave; or why it did not come to its end.
     pub(super) outcome: Result<R, String>,
     pub(super) lives: Vec<Life>,
-    /// The bodies that were begun in all of them.
+    /// What was told in all of them.
     pub(super) steps: Steps,
-    /// The time that `outcome` is from.
+    /// What is stored at the end.
     pub(super) end: Image,
 }
 
@@ -176,10 +176,10 @@ where
         };
         for death in deaths.iter().copied().map(Some).chain([None]) {
             let (ended, life, told) = self.live(&world, &stored, death).await;
-            let mut image = stored.image().unwrap_or_else(|error| {
-                run.outcome = Err(format!("the database cannot be read after the death: {error}"));
-                Image::default()
-            });
+            let mut image = match stored.image() {
+                Ok(image) => image,
+                Err(error) => return Run { outcome: Err(format!("the database cannot be read after the death: {error}")), ..run },
+            };
             image.deleted = run.end.deleted || life.writes.contains(&"delete fibers");
             run.steps.lived(&told, &run.end, &image, ended.is_none());
             run.lives.push(Life { left: image.clone(), ..life });
