@@ -13,6 +13,7 @@ use super::Sabotage;
 use super::journal::{Journal, Reader};
 use super::peek;
 use super::round::Round;
+use super::worker::database;
 use super::world::{EXIT, Mishap, Mishaps};
 
 const SIGABRT: i32 = 6;
@@ -230,8 +231,8 @@ impl<'a> Killer<'a> {
     /// Stops the owner of the database, lets another process wait for it, and sees that nothing runs as long as the owner lives.
     fn stop(&mut self, mut owner: Victim, goes_on: bool) -> anyhow::Result<Option<Victim>> {
         owner.stop()?;
-        if owner.look()?.is_some() {
-            // It has ended by itself a moment before.
+        if owner.look()?.is_some() || !self.owns(&owner) {
+            // It has ended by itself a moment before, or has not opened the database yet.
             self.take_note(owner.end()?)?;
             return Ok(None);
         }
@@ -254,6 +255,12 @@ impl<'a> Killer<'a> {
         // If the first has closed by itself it is there already.
         self.follow(&mut second, still + 1)?;
         Ok(Some(second))
+    }
+
+    /// Whether a worker has the database: it has written its number where the lock is.
+    fn owns(&self, worker: &Victim) -> bool {
+        let lock = database(&self.dir).with_extension("db.lock");
+        std::fs::read_to_string(lock).is_ok_and(|owner| owner == worker.id().to_string())
     }
 
     fn take_note(&mut self, status: ExitStatus) -> anyhow::Result<()> {
