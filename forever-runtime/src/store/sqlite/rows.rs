@@ -213,9 +213,9 @@ fn unfinished_row(row: &Row<'_>) -> rusqlite::Result<Unfinished> {
     let text = |column| row.get_ref(column).map(|v| String::from_utf8_lossy(v.as_bytes().unwrap_or_default()).into_owned());
     Ok(Unfinished {
         seq: row.get("seq")?,
-        id: text("id").unwrap_or_default(),
-        name: text("name").unwrap_or_default(),
-        closure: text("kind").as_deref() == Some("closure"),
+        id: text("id")?,
+        name: text("name")?,
+        closure: text("kind")? == "closure",
         agent: agent(row).unwrap_or_default(),
         state: state(row)?,
         deaths: deaths(row),
