@@ -324,6 +324,9 @@ impl Emit<'_> {
         let place = self.place(var);
         let needed: Vec<_> =
             self.cx.plan.needed.at_cut.iter().filter(|(_, live)| live.contains(&var)).map(|(cut, _)| super::number(*cut)).collect();
+        if needed.is_empty() {
+            return emit!(let #place = ::core::option::Option::None;);
+        }
         emit!(let #place = if #(#fiber.inside(#needed..=#needed))||* { ::core::option::Option::Some(#anew) } else { ::core::option::Option::None };)
     }
 }

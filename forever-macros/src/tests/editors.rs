@@ -13,9 +13,22 @@ const FIXUPS: &[&str] = &["__ra_fixup", "__ra_fixup;", "__ra_fixup {}", "_ in __
 
 /// The examples' own files, which hold fibers and plain functions.
 fn examples() -> Vec<(String, TokenStream)> {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    files(&["../examples", "../examples/support"])
+}
+
+/// The fibers among the functions of the files in some folders.
+pub(super) fn functions_of(folders: &[&str]) -> Vec<TokenStream> {
+    let mut found = Vec::new();
+    files(folders).into_iter().for_each(|(_, tokens)| functions(tokens, &mut found));
+    found.retain(|function| function.to_string().contains(" ! "));
+    found
+}
+
+/// The files of some folders, in order.
+fn files(folders: &[&str]) -> Vec<(String, TokenStream)> {
     let mut files = Vec::new();
-    for folder in [folder.clone(), folder.join("support")] {
+    for folder in folders {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
         let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         files.extend(entries.map(|entry| entry.expect("a folder can be read").path()).filter(|p| p.extension().is_some_and(|e| e == "rs")));
     }
@@ -101,7 +114,7 @@ fn name(tokens: &TokenStream) -> Option<String> {
 }
 
 /// Why the expansion of an item is of no use to an editor.
-fn complaint(attr: &TokenStream, item: &TokenStream) -> Option<String> {
+pub(super) fn complaint(attr: &TokenStream, item: &TokenStream) -> Option<String> {
     let Ok(out) = catch_unwind(AssertUnwindSafe(|| expand(attr.clone(), item.clone()))) else { return Some("it panics".to_owned()) };
     let name = name(item)?;
     if syn::parse_str::<syn::Ident>(&name).is_err() {

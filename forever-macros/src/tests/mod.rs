@@ -1,12 +1,15 @@
 //! Tests of the passes, on tokens.
 mod bodies;
+mod dice;
 mod editors;
 mod errors;
 mod expansions;
+mod generated;
 mod names;
 mod places;
 mod plans;
 mod soup;
+mod written;
 
 use proc_macro2::TokenStream;
 use quote::quote;

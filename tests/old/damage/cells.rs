@@ -105,12 +105,13 @@ pub(crate) fn careless(path: &std::path::Path) -> Connection {
 
 /// Values that have nothing to do with what was in the cell.
 pub(crate) fn hostile() -> Vec<Damage> {
-    const NUMBERS: [i64; 12] = [
+    const NUMBERS: [i64; 13] = [
         0,
         1,
         -1,
         2,
         7,
+        4_294_967_295,
         4_294_967_296,
         9_007_199_254_740_993,
         253_402_300_800_000,

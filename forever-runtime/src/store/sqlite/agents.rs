@@ -78,7 +78,7 @@ impl AgentStore for Sqlite {
 
     fn count_waking(&self, agent: AgentId) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.write("count the waking of an agent", Scope::One, move |c| {
-            c.prepare_cached("UPDATE agents SET deaths = deaths + 1 WHERE class = ?1 AND name = ?2")?
+            c.prepare_cached("UPDATE agents SET deaths = min(deaths, 4294967294) + 1 WHERE class = ?1 AND name = ?2")?
                 .execute(params![agent.class, agent.name])
                 .map(drop)
         }))
@@ -265,7 +265,7 @@ fn renew(conn: &Connection, seq: i64, there: ScheduleRow, new: &NewSchedule) -> 
 fn claim(conn: &Connection, classes: &str, now_ms: i64, limit: u32) -> rusqlite::Result<Vec<ScheduleRow>> {
     let taken = |which: &str, limit: u32| -> rusqlite::Result<Vec<ScheduleRow>> {
         conn.prepare_cached(&format!(
-            "UPDATE schedules SET running_ms = ?2, deaths = deaths + 1
+            "UPDATE schedules SET running_ms = ?2, deaths = min(deaths, 4294967294) + 1
              WHERE seq IN (SELECT seq FROM schedules WHERE {WAITS} AND next_ms <= ?2 AND {which} ORDER BY next_ms, seq LIMIT ?3)
              RETURNING *"
         ))?
@@ -287,8 +287,8 @@ fn end_run(conn: &Connection, run: &ScheduleRow, ran: &Ran) -> rusqlite::Result<
     let (due_ms, next_ms, attempts, error) = match ran {
         Ran::Done => return Ok(()),
         Ran::Next { due_ms, error } => (*due_ms, Some(*due_ms), 0, error.as_ref()),
-        Ran::Again { next_ms, error } => (run.due_ms, Some(*next_ms), run.attempts + 1, Some(error)),
-        Ran::Aside { error } => (run.due_ms, None, run.attempts + 1, Some(error)),
+        Ran::Again { next_ms, error } => (run.due_ms, Some(*next_ms), run.attempts.saturating_add(1), Some(error)),
+        Ran::Aside { error } => (run.due_ms, None, run.attempts.saturating_add(1), Some(error)),
     };
     // One that was asked for anew meanwhile comes when it was asked for.
     conn.prepare_cached("UPDATE schedules SET due_ms = ?3, next_ms = ?4, attempts = ?5, error = ?6 WHERE id = ?1 AND due_ms = ?2")?

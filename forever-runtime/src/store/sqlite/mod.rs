@@ -123,8 +123,8 @@ impl Store for Sqlite {
     fn recover(&self, now_ms: i64) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.write("recover what was left running", Scope::Many, move |c| {
             const RUNNING: &str = "SELECT seq FROM fibers WHERE state <> 'completed' AND state = 'running'";
-            // A number that somebody has made too large to be counted on stays as it is.
-            c.execute(&format!("UPDATE snapshots SET deaths = deaths + 1 WHERE deaths < {} AND fiber IN ({RUNNING})", u32::MAX), ())?;
+            // Where somebody has made a number so large that nothing can be added to it, that must not keep all others waiting.
+            c.execute(&format!("UPDATE snapshots SET deaths = min(deaths, 4294967294) + 1 WHERE fiber IN ({RUNNING})"), ())?;
             c.execute(
                 &format!("UPDATE fibers SET state = 'interrupted', reason = ?1, changed_ms = ?2 WHERE seq IN ({RUNNING})"),
                 params!["the process died", now_ms],

@@ -73,7 +73,7 @@ async fn every_statement_uses_an_index() {
         ("take_due", "WHERE due_ms <= ?1"),
         ("next_due", "SELECT min(due_ms)"),
         ("unfinished", "UNION ALL"),
-        ("recover", "SET deaths = deaths + 1 WHERE fiber IN"),
+        ("recover", "SET deaths = min(deaths, 4294967294) + 1 WHERE fiber IN"),
         ("close", "reason = 'the runtime was closed'"),
         ("load", "SELECT f.args"),
         ("delete", "DELETE FROM fibers WHERE seq IN"),

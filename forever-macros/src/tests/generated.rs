@@ -1,0 +1,87 @@
+//! Functions that are written by choices, and those of the examples and of the tests of the language with pieces exchanged: whatever comes in, the
+//! macro gives a list of items, always the same.
+use proc_macro2::{TokenStream, TokenTree};
+
+use super::dice::{Dice, changed, flat};
+use super::editors::{complaint, functions_of};
+use super::tokens;
+use super::written::Author;
+use crate::expand::expand;
+
+/// What becomes of a function, or what is wrong with that.
+fn outcome(attr: &TokenStream, item: &TokenStream) -> Result<Outcome, String> {
+    if let Some(complaint) = complaint(attr, item) {
+        return Err(complaint);
+    }
+    let (out, again) = (expand(attr.clone(), item.clone()), expand(attr.clone(), item.clone()));
+    if out.to_string() != again.to_string() {
+        return Err("it is not the same again".to_owned());
+    }
+    if syn::parse2::<syn::ItemFn>(item.clone()).is_err() {
+        return Ok(Outcome::NoFunction);
+    }
+    let file = syn::parse2::<syn::File>(out.clone()).map_err(|error| format!("what comes out is no list of items: {error}: {out}"))?;
+    let is_error = |mac: &syn::Macro| mac.path.segments.last().is_some_and(|s| s.ident == "compile_error");
+    let refuses = |item: &syn::Item| matches!(item, syn::Item::Macro(item) if is_error(&item.mac));
+    Ok(if file.items.iter().any(refuses) { Outcome::Refused } else { Outcome::Accepted })
+}
+
+enum Outcome {
+    NoFunction,
+    Refused,
+    Accepted,
+}
+
+/// What becomes of all of them.
+fn outcomes(functions: impl Iterator<Item = (TokenStream, TokenStream)>) -> (usize, usize) {
+    let (mut accepted, mut refused, mut complaints) = (0, 0, Vec::new());
+    for (attr, item) in functions {
+        match outcome(&attr, &item) {
+            Ok(Outcome::Accepted) => accepted += 1,
+            Ok(Outcome::Refused) => refused += 1,
+            Ok(Outcome::NoFunction) => {}
+            Err(why) => complaints.push(format!("#[fiber({attr})] {item}\n    {why}")),
+        }
+    }
+    complaints.sort_by_key(String::len);
+    assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints[..complaints.len().min(5)].join("\n\n"));
+    (accepted, refused)
+}
+
+#[test]
+fn every_function_that_is_written_gives_a_list_of_items() {
+    let written = (0..2000).map(|seed| {
+        let mut dice = Dice::Seed(seed);
+        let mut author = Author::new(&mut dice);
+        let (options, function) = (author.options(), author.function());
+        (tokens(&options), tokens(&function))
+    });
+    let (accepted, refused) = outcomes(written);
+    assert!(accepted > 200 && refused > 200, "{accepted} accepted, {refused} refused: they are too much alike");
+}
+
+#[test]
+fn no_exchange_of_pieces_between_functions_makes_the_macro_panic() {
+    let functions = functions_of(&["../examples", "../examples/support", "../tests/it/language", "../tests/ops"]);
+    assert!(functions.len() > 300, "{}", functions.len());
+    let mut spare: Vec<TokenTree> = Vec::new();
+    functions.iter().for_each(|function| flat(function, &mut spare));
+    let exchanged = (0..1500_u64).map(|seed| {
+        let mut dice = Dice::Seed(seed);
+        let mut item = functions[dice.below(functions.len())].clone();
+        for _ in 0..=dice.below(4) {
+            item = changed(&mut dice, &item, &spare);
+        }
+        (TokenStream::new(), item)
+    });
+    let (accepted, _) = outcomes(exchanged);
+    assert!(accepted > 100, "{accepted}");
+}
+
+/// What was found.
+#[test]
+fn functions_that_once_gave_no_list_of_items() {
+    // What is made anew is needed at no cut point that can be resumed at.
+    let found = ["async fn f(io: Res<Io>) -> Result<u32, E> { #[fresh] let client = io.client(); return step!(a()); client }"];
+    assert_eq!(outcomes(found.iter().map(|function| (TokenStream::new(), tokens(function)))), (found.len(), 0));
+}
