@@ -9,6 +9,7 @@ mod ops;
 mod plans;
 mod rows;
 mod schema;
+mod sync;
 pub(crate) mod user;
 mod worker;
 

@@ -4,29 +4,19 @@
 //! So callers that come together share one sync of the disk, and one that comes alone waits for nobody. A job that fails
 //! takes back its own changes only.
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, PoisonError};
 
 use rusqlite::{Connection, ErrorCode};
-use tokio::sync::{mpsc, oneshot};
 
 use super::log::Log;
+use super::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use super::sync::thread::JoinHandle;
+use super::sync::{ANSWER_SPINS, Mutex, QUEUE, SPINS, hint, mpsc, oneshot, thread};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::frame::BoxFuture;
 
-/// How many jobs may wait; more callers wait for their turn to queue.
-const QUEUE: usize = 1024;
-
-/// How often the writer looks for the next job before it sleeps.
-const SPINS: u32 = 1000;
-
 /// How often it looks before it lets another thread have its processor, which may be the one it looks out for.
 const YIELD: u32 = 20;
-
-/// How often a caller looks for the answer before its task sleeps, where commits do not wait for the disk: one takes about as long as
-/// it takes to wake a task, so a caller that looks a little longer has its answer in half the time.
-const ANSWER_SPINS: u32 = 400;
 
 /// What a job changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,7 +156,7 @@ impl Worker {
             }
             drop(going);
         };
-        let thread = std::thread::Builder::new()
+        let thread = thread::Builder::new()
             .name(name.to_owned())
             .spawn(work)
             .map_err(|e| Error::new(ErrorKind::Store, format!("failed to start the thread `{name}`")).because(e))?;
@@ -362,9 +352,9 @@ fn next(jobs: &mut mpsc::Receiver<Box<dyn Job>>, writes: bool) -> Option<Box<dyn
 /// Before the `n`th look of one that looks out for another thread.
 fn look_again(n: u32) {
     if n % YIELD == YIELD - 1 {
-        std::thread::yield_now();
+        thread::yield_now();
     } else {
-        std::hint::spin_loop();
+        hint::spin_loop();
     }
 }
 
