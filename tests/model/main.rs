@@ -26,7 +26,7 @@ fn sequences_agree(die: bool) -> Seen {
     let cases = number("FOREVER_MODEL_CASES", 300);
     let longest = number("FOREVER_MODEL_LENGTH", 40) as usize;
     let seed = number("FOREVER_MODEL_SEED", 1);
-    let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, max_shrink_time: 60_000, ..Config::default() };
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, max_shrink_time: 20_000, ..Config::default() };
     let mut bytes = [0; 32];
     bytes[..4].copy_from_slice(&seed.to_le_bytes());
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));

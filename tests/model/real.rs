@@ -98,7 +98,7 @@ impl Pair {
     }
 
     /// Asks both for the same.
-    async fn ask(&mut self, asked: Asked) -> Result<(), String> {
+    pub(crate) async fn ask(&mut self, asked: Asked) -> Result<(), String> {
         let _ = writeln!(self.story, "  {asked:?}");
         *self.seen.asked.entry(format!("{asked:?}").split(' ').next().unwrap_or_default().to_owned()).or_default() += 1;
         self.prepare(&asked);
