@@ -2,11 +2,12 @@
 //!
 //! The kernel frees the lock when its owner dies, however it dies. The file itself stays: removing it would let two owners
 //! hold locks on two files of one name. Somebody may remove it all the same; an owner to whom that has happened, and who finds that another
-//! has written, does not write any more ([`Lock::is_ours`]).
+//! has written, does not write any more ([`Kept::is_ours`]).
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use super::worker::Kept;
 use crate::error::{Error, ErrorKind, Result};
 
 /// A held lock, freed on drop.
@@ -36,9 +37,11 @@ impl Lock {
         file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(failed)?;
         Ok(Lock { file, path: beside })
     }
+}
 
+impl Kept for Lock {
     /// Whether the locked file is still the one at its path: if not, it was removed or replaced, and another process may own the database.
-    pub(crate) fn is_ours(&self) -> bool {
+    fn is_ours(&self) -> bool {
         #[cfg(unix)]
         {
             use std::os::unix::fs::MetadataExt;

@@ -9,6 +9,7 @@ mod ops;
 mod plans;
 mod rows;
 mod schema;
+mod sync;
 pub(crate) mod user;
 mod worker;
 
@@ -52,16 +53,16 @@ impl Sqlite {
         let (witness, dies) = (seen_by.clone(), seen_by.is_some());
         let writer = Worker::start("forever-writer", seen_by, move || {
             let mut conn = open::writer(&at, durability, dies)?;
-            Ok(Held { log: Some(log::Log::watch(&mut conn, durability)?), conn, lock: Some(lock) })
+            Ok(Held { log: Some(log::Log::watch(&mut conn, durability)?), conn, kept: lock })
         })?;
         let writer = opened(writer).await?;
-        let reader = Worker::start("forever-reader", witness, move || Ok(Held { conn: open::reader(&also_at)?, log: None, lock: None }))?;
+        let reader = Worker::start("forever-reader", witness, move || Ok(Held { conn: open::reader(&also_at)?, log: None, kept: () }))?;
         Ok(Sqlite { reader: Some(opened(reader).await?), writer: writer.answers_soon(durability == Durability::Process) })
     }
 
     /// Opens a database that lives as long as the store, or, if it has a name, as long as anybody has it open.
     pub(crate) async fn in_memory(name: Option<String>, seen_by: SeenBy) -> Result<Self> {
-        let open = move || Ok(Held { conn: open::in_memory(name.as_deref())?, log: None, lock: None });
+        let open = move || Ok(Held { conn: open::in_memory(name.as_deref())?, log: None, kept: () });
         let writer = Worker::start("forever-writer", seen_by, open)?;
         Ok(Sqlite { reader: None, writer: opened(writer).await?.answers_soon(true) })
     }

@@ -29,7 +29,7 @@ impl Seen {
                 }
             };
             conn.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(take_down)).unwrap();
-            Ok(Held { conn, log: None, lock: None })
+            Ok(Held { conn, log: None, kept: () })
         });
         Sqlite { reader: None, writer: opened(writer.unwrap()).await.unwrap() }
     }

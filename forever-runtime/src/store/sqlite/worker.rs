@@ -5,30 +5,19 @@
 //! takes back its own changes only.
 use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, PoisonError};
 
 use rusqlite::{Connection, ErrorCode, ffi};
-use tokio::sync::{mpsc, oneshot};
 
-use super::lock::Lock;
 use super::log::Log;
+use super::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use super::sync::thread::JoinHandle;
+use super::sync::{ANSWER_SPINS, Mutex, QUEUE, SPINS, hint, mpsc, oneshot, thread};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::frame::BoxFuture;
 
-/// How many jobs may wait; more callers wait for their turn to queue.
-const QUEUE: usize = 1024;
-
-/// How often the writer looks for the next job before it sleeps.
-const SPINS: u32 = 1000;
-
 /// How often it looks before it lets another thread have its processor, which may be the one it looks out for.
 const YIELD: u32 = 20;
-
-/// How often a caller looks for the answer before its task sleeps, where commits do not wait for the disk: one takes about as long as
-/// it takes to wake a task, so a caller that looks a little longer has its answer in half the time.
-const ANSWER_SPINS: u32 = 400;
 
 /// What a job changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,10 +133,10 @@ impl fmt::Debug for Worker {
 
 impl Worker {
     /// Starts a thread around what `open` returns: a connection, and what is to be let go of after it.
-    pub(crate) fn start(
+    pub(crate) fn start<K: Kept + 'static>(
         name: &str,
         witness: Option<Arc<dyn Witness>>,
-        open: impl FnOnce() -> Result<Held> + Send + 'static,
+        open: impl FnOnce() -> Result<Held<K>> + Send + 'static,
     ) -> Result<(Self, Opened)> {
         let (queue, jobs) = mpsc::channel(QUEUE);
         let (told, opened) = oneshot::channel();
@@ -158,18 +147,18 @@ impl Worker {
         let work = move || {
             match open() {
                 Err(why) => drop(told.send(Err(why))),
-                Ok(Held { conn, log, lock }) => {
+                Ok(Held { conn, log, kept }) => {
                     if told.send(Ok(())).is_ok() {
-                        let fence = lock.as_ref().map(Fence::new);
+                        let fence = log.is_some().then(|| Fence::new(&kept));
                         serve(&Served { conn: &conn, fence, witness: witness.as_deref() }, log, jobs, &seen);
                     }
                     drop(conn);
-                    drop(lock);
+                    drop(kept);
                 }
             }
             drop(going);
         };
-        let thread = std::thread::Builder::new()
+        let thread = thread::Builder::new()
             .name(name.to_owned())
             .spawn(work)
             .map_err(|e| Error::new(ErrorKind::Store, format!("failed to start the thread `{name}`")).because(e))?;
@@ -286,13 +275,23 @@ impl Drop for Worker {
 }
 
 /// What a thread holds while it runs.
-pub(crate) struct Held {
+pub(crate) struct Held<K> {
     pub(crate) conn: Connection,
     /// The write-ahead log, for the thread that writes it.
     pub(crate) log: Option<Log>,
-    /// For the thread that writes a file; let go of after the connection.
-    pub(crate) lock: Option<Lock>,
+    /// Let go of after the connection.
+    pub(crate) kept: K,
 }
+
+/// What is held beside a connection.
+pub(crate) trait Kept {
+    /// Whether the database is still its holder's to write.
+    fn is_ours(&self) -> bool {
+        true
+    }
+}
+
+impl Kept for () {}
 
 /// Whether the thread has opened its connection.
 pub(crate) type Opened = oneshot::Receiver<Result<()>>;
@@ -306,13 +305,13 @@ struct Served<'a> {
 
 /// Keeps an owner from writing whose lock was taken away while it was not looking, and whose database another owner has written since.
 struct Fence<'a> {
-    lock: &'a Lock,
+    lock: &'a dyn Kept,
     /// SQLite's number that changes when another connection has committed: <https://sqlite.org/pragma.html#pragma_data_version>.
     seen: Cell<Option<i64>>,
 }
 
 impl<'a> Fence<'a> {
-    fn new(lock: &'a Lock) -> Self {
+    fn new(lock: &'a dyn Kept) -> Self {
         Fence { lock, seen: Cell::new(None) }
     }
 
@@ -399,9 +398,9 @@ fn next(jobs: &mut mpsc::Receiver<Box<dyn Job>>, writes: bool) -> Option<Box<dyn
 /// Before the `n`th look of one that looks out for another thread.
 fn look_again(n: u32) {
     if n % YIELD == YIELD - 1 {
-        std::thread::yield_now();
+        thread::yield_now();
     } else {
-        std::hint::spin_loop();
+        hint::spin_loop();
     }
 }
 

@@ -1,0 +1,151 @@
+//! Orders of threads, databases in memory, and what is seen of both.
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use rusqlite::Connection;
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::{Config, FailurePersistence, Runner};
+
+use crate::error::Result;
+use crate::store::sqlite::log::Log;
+use crate::store::sqlite::sync::{meet, thread};
+use crate::store::sqlite::worker::{Held, Kept, Scope, Worker};
+
+/// Tries `test` in many orders: at random, and with a few threads that are much faster than the others.
+pub(crate) fn in_any_order(test: fn()) {
+    let number = |name: &str, usually: usize| std::env::var(name).map_or(usually, |text| text.parse().expect(name));
+    let times = number("FOREVER_SCHEDULES", 500);
+    let seed = number("FOREVER_SCHEDULES_SEED", 1) as u64;
+    let config = || {
+        let mut config = Config::new();
+        config.failure_persistence = FailurePersistence::None;
+        config
+    };
+    Runner::new(RandomScheduler::new_from_seed(seed, times), config()).run(test);
+    Runner::new(PctScheduler::new_from_seed(seed, 3, times), config()).run(test);
+}
+
+/// A database in memory, as its writer and the test see it.
+#[derive(Clone, Default)]
+pub(crate) struct Book(Arc<Mutex<Pages>>);
+
+#[derive(Default)]
+struct Pages {
+    /// Written by a transaction that has not been committed.
+    written: Vec<u32>,
+    committed: Vec<u32>,
+    open: bool,
+    /// What was let go of, in order.
+    gone: Vec<&'static str>,
+}
+
+/// Notes that it is let go of.
+pub(crate) struct Noted(Book, &'static str);
+
+impl Kept for Noted {}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        // A thread that unwinds meets nobody.
+        let meets = || {
+            if thread::panicking() {
+            } else {
+                meet()
+            }
+        };
+        meets();
+        let mut pages = self.0.pages();
+        pages.gone.push(self.1);
+        pages.open &= self.1 != "connection";
+        drop(pages);
+        meets();
+    }
+}
+
+impl Book {
+    fn pages(&self) -> MutexGuard<'_, Pages> {
+        self.0.lock().unwrap()
+    }
+
+    pub(crate) fn note(&self, what: &'static str) -> Noted {
+        Noted(self.clone(), what)
+    }
+
+    /// A connection to a new database, whose end is noted.
+    pub(crate) fn connect(&self) -> Connection {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let name = LAST.fetch_add(1, Ordering::Relaxed);
+        let mut conn = Connection::open(format!("file:/schedule-{name}?vfs=memdb")).unwrap();
+        conn.execute_batch("CREATE TABLE t (n INTEGER UNIQUE)").unwrap();
+        let noted = self.note("connection");
+        // SQLite lets go of it when the connection is closed.
+        conn.update_hook(Some(move |_, _: &str, _: &str, _| {
+            let _ = &noted;
+        }))
+        .unwrap();
+        let (book, back) = (self.clone(), self.clone());
+        conn.commit_hook(Some(move || {
+            let mut pages = book.pages();
+            let written = std::mem::take(&mut pages.written);
+            pages.committed.extend(written);
+            false
+        }))
+        .unwrap();
+        conn.rollback_hook(Some(move || back.pages().written.clear())).unwrap();
+        self.pages().open = true;
+        conn
+    }
+
+    pub(crate) fn worker(&self) -> Worker {
+        let book = self.clone();
+        let open = move || Ok(Held { conn: book.connect(), log: Some(Log), kept: book.note("lock") });
+        let (worker, opened) = Worker::start("writer", None, open).unwrap();
+        shuttle::future::block_on(opened).unwrap().unwrap();
+        worker
+    }
+
+    /// A job that writes `n`; twice the same is an error.
+    pub(crate) async fn write(&self, worker: &Worker, n: u32, scope: Scope) -> Result<()> {
+        let book = self.clone();
+        worker
+            .call("write", scope, move |conn| {
+                meet();
+                // A statement by itself is committed before it returns.
+                book.pages().written.push(n);
+                let twice = if scope == Scope::Many && n % 10 == 9 { 2 } else { 1 };
+                for _ in 0..twice {
+                    if let Err(error) = conn.execute("INSERT INTO t VALUES (?1)", [n]) {
+                        book.pages().written.retain(|written| *written != n);
+                        return Err(error);
+                    }
+                }
+                meet();
+                Ok(())
+            })
+            .await
+    }
+
+    /// All that can be read, by the thread that writes.
+    pub(crate) async fn read(&self, worker: &Worker) -> Result<Vec<u32>> {
+        worker
+            .call("read", Scope::Read, |conn| conn.prepare("SELECT n FROM t ORDER BY rowid")?.query_map((), |r| r.get(0))?.collect())
+            .await
+    }
+
+    pub(crate) fn committed(&self) -> Vec<u32> {
+        self.pages().committed.clone()
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.pages().open
+    }
+
+    pub(crate) fn gone(&self) -> Vec<&'static str> {
+        self.pages().gone.clone()
+    }
+}
+
+/// Runs a future to its end, on a thread of its own.
+pub(crate) fn caller<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -> thread::JoinHandle<T> {
+    thread::spawn(move || shuttle::future::block_on(call))
+}

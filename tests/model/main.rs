@@ -1,0 +1,64 @@
+//! Random sequences of operations on a real runtime and on a model of it: after each, what is stored and what the runtime says is what the model is.
+//!
+//! `FOREVER_MODEL_CASES` says how many sequences (of each kind), `FOREVER_MODEL_LENGTH` how long they are at most, `FOREVER_MODEL_SEED` which ones.
+#![allow(missing_docs, missing_debug_implementations, reason = "tests")]
+mod asked;
+mod model;
+mod ops;
+mod puppet;
+mod real;
+mod rows;
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+
+use real::{Pair, Seen};
+
+fn number(name: &str, usually: u32) -> u32 {
+    std::env::var(name).map_or(usually, |text| text.parse().expect(name))
+}
+
+/// Runs sequences, and shows the shortest that goes wrong.
+fn sequences_agree(die: bool) -> Seen {
+    let cases = number("FOREVER_MODEL_CASES", 300);
+    let longest = number("FOREVER_MODEL_LENGTH", 40) as usize;
+    let seed = number("FOREVER_MODEL_SEED", 1);
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, max_shrink_time: 20_000, ..Config::default() };
+    let mut bytes = [0; 32];
+    bytes[..4].copy_from_slice(&seed.to_le_bytes());
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let seen = RefCell::new(Seen::default());
+    // Only a sequence that has failed is waited for; its shorter forms need not be waited for as long.
+    let patience = Cell::new(Duration::from_secs(10));
+    let sequences = (vec(ops::op(), 1..=longest), vec(ops::life(die), 1..6));
+    let ran = runner.run(&sequences, |(ops, lives)| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let mut pair = Pair::new(patience.get());
+        let ran = runtime.block_on(pair.run(&ops, &lives));
+        seen.borrow_mut().add(&pair.seen);
+        ran.map_err(|why| {
+            patience.set(Duration::from_millis(500));
+            TestCaseError::fail(why)
+        })
+    });
+    match ran {
+        Ok(()) => seen.into_inner(),
+        Err(TestError::Fail(why, _)) => panic!("the runtime is not what the model is (FOREVER_MODEL_SEED={seed}), {why}"),
+        Err(TestError::Abort(why)) => panic!("{why}"),
+    }
+}
+
+#[test]
+fn whatever_is_asked_of_a_runtime_it_stands_as_the_model_does() {
+    let seen = sequences_agree(false);
+    println!("{seen:#?}");
+}
+
+#[test]
+fn wherever_its_process_dies_a_runtime_leaves_what_the_model_says() {
+    let seen = sequences_agree(true);
+    println!("{seen:#?}");
+}
