@@ -140,7 +140,9 @@ impl Image {
             lines.push(format!("message on `{topic}` to fiber {}: {}", fiber_of(*fiber), names.plain(data)));
         }
         lines.extend(self.schedules.iter().map(|schedule| format!("schedule of {}", names.plain(schedule))));
-        lines.iter_mut().for_each(|line| line.truncate(line.trim_end().len()));
+        for line in &mut lines {
+            line.truncate(line.trim_end().len());
+        }
         lines.sort_unstable();
         lines
     }
@@ -148,11 +150,11 @@ impl Image {
 
 impl FiberImage {
     fn called(&self, replace: &[(String, String)]) -> String {
-        let mut name = format!("{}{}", self.name, plain(&self.args, replace));
-        if let Some(key) = &self.key {
-            name.push_str(&format!(" with key `{key}`"));
+        let name = format!("{}{}", self.name, plain(&self.args, replace));
+        match &self.key {
+            Some(key) => format!("{name} with key `{key}`"),
+            None => name,
         }
-        name
     }
 }
 

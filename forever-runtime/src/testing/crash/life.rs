@@ -225,19 +225,19 @@ where
         if let Some(core) = left_behind {
             core.died().await;
         }
-        if let (Some(Death { torn: Some(seed), .. }), None, Stored::File(path), Some((heard, last))) = (death, &ended, stored, fuse.log()) {
-            if let Err(error) = tear(path, heard, last, &mut Dice::new(seed)) {
-                let why = format!("its write-ahead log could not be torn: {error}");
-                return (Some(Err(why)), Life { death, writes: fuse.what(), left: Image::default() }, Vec::new());
-            }
+        if let (Some(Death { torn: Some(seed), .. }), None, Stored::File(path), Some((heard, last))) = (death, &ended, stored, fuse.log())
+            && let Err(error) = tear(path, heard, last, &mut Dice::new(seed))
+        {
+            let why = format!("its write-ahead log could not be torn: {error}");
+            return (Some(Err(why)), Life { death, writes: fuse.what(), left: Image::default() }, Vec::new());
         }
         let death = death.filter(|_| ended.is_none());
-        (ended, Life { death, writes: fuse.what(), left: Image::default() }, told(events).await)
+        (ended, Life { death, writes: fuse.what(), left: Image::default() }, told(events))
     }
 }
 
 /// Everything that was told until the runtime was gone.
-async fn told(mut events: Events) -> Vec<Event> {
+fn told(mut events: Events) -> Vec<Event> {
     let mut told = Vec::new();
     while let Some(Some(next)) = events.next().now_or_never() {
         if let Told::Event(event) = next {

@@ -187,12 +187,12 @@ where
     if let Some((seed, n)) = test.random {
         for plan in plans(seed, n, writes) {
             let run = script.run(&plan).await;
-            if !differences(&whole, &run).is_empty() {
-                let shortest = shrink(&script, &whole, run, plan).await;
-                check(&script, &whole, &shortest).await?;
-            } else {
+            if differences(&whole, &run).is_empty() {
                 runs += 1;
                 deaths += run.deaths() as u64;
+            } else {
+                let shortest = shrink(&script, &whole, run, plan).await;
+                check(&script, &whole, &shortest).await?;
             }
         }
     }

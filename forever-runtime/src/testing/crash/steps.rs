@@ -62,13 +62,13 @@ impl Steps {
 
     /// By what fibers are, and not by their ids.
     fn named(&self, names: &Names) -> BTreeMap<(String, &'static str), Count> {
-        let mut named = BTreeMap::<_, Count>::new();
+        let mut counts = BTreeMap::<_, Count>::new();
         for ((id, step), count) in &self.begun {
-            let sum = named.entry((names.of(id).to_owned(), *step)).or_default();
+            let sum = counts.entry((names.of(id).to_owned(), *step)).or_default();
             sum.begun += count.begun;
             sum.unfinished += count.unfinished;
         }
-        named
+        counts
     }
 
     /// The steps that were begun more often than the deaths account for: fiber, step, how often they may have been, how often they were.

@@ -9,7 +9,8 @@ use std::path::Path;
 use super::super::dice::Dice;
 use crate::store::sqlite::Pages;
 
-const HEADER: u64 = 32;
+/// In bytes.
+const HEADER: usize = 32;
 const FRAME_HEADER: u64 = 24;
 
 /// Damages what was written after the log had so many pages, up to where it has so many.
@@ -20,13 +21,13 @@ pub(super) fn tear(database: &Path, heard: Pages, last: Pages, dice: &mut Dice) 
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         file => file?,
     };
-    let mut header = [0; HEADER as usize];
+    let mut header = [0; HEADER];
     if file.read_exact(&mut header).is_err() {
         return Ok(());
     }
     let [_, _, _, _, _, _, _, _, a, b, c, d, ..] = header;
     let frame = FRAME_HEADER + u64::from(u32::from_be_bytes([a, b, c, d]));
-    let at = |pages: u32| HEADER + u64::from(pages) * frame;
+    let at = |pages: u32| HEADER as u64 + u64::from(pages) * frame;
     // A log that has begun anew since then holds nothing that anybody has heard of.
     let from = if last < heard { 0 } else { at(heard) };
     let to = at(last).min(file.metadata()?.len());
