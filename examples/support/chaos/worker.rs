@@ -86,7 +86,11 @@ async fn live(orders: &Orders, round: Round) -> anyhow::Result<()> {
         }
         () = closed => {}
     }
-    forever.close().await?;
+    match forever.close().await {
+        // On a full disk a clean close is none, and is told so.
+        Err(error) if error.is_retryable() && orders.full.is_some() => world.write(&format!("refused {error}")),
+        closed => closed?,
+    }
     events.await?;
     world.write("closed");
     Ok(())
