@@ -56,7 +56,7 @@ impl Kind {
         (Kind::Closure, "closure"),
     ];
 
-    /// How often of a hundred times it is drawn, at least: kinds with more behind them come more often.
+    /// Any kind; those with more behind them more often.
     fn draw(dice: &mut Dice) -> Kind {
         match dice.below(20) {
             0 => Kind::Chain,
