@@ -2,6 +2,7 @@
 #![no_main]
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::OnceLock;
 
 use forever::prelude::*;
 use forever::testing::{From, Outcome, Stage};
@@ -89,21 +90,41 @@ fn play(text: &str) -> (Outcome<String>, Vec<String>) {
     (played.outcome, played.snapshots)
 }
 
-/// A snapshot that a run could have made, with places for other values.
-const LOCALS: [&str; 6] = ["all", "shapes", "log", "sum", "shapes at", "for n"];
-const STEPS: [&str; 6] = ["shapes", "borrowed", "rest", "range", "inner", "last"];
+/// The cut points of the function and of the one that it calls, each with the locals that it keeps.
+fn cuts() -> &'static [Vec<(String, Vec<String>)>; 2] {
+    static CUTS: OnceLock<[Vec<(String, Vec<String>)>; 2]> = OnceLock::new();
+    CUTS.get_or_init(|| [forever::layout::<keeps>(), forever::layout::<inner>()].map(|layout| of(&layout)))
+}
+
+fn of(layout: &forever::Layout) -> Vec<(String, Vec<String>)> {
+    let layout = serde_json::to_value(layout).expect("a layout is JSON");
+    let text = |value: &serde_json::Value| value["name"].as_str().expect("it has a name").to_owned();
+    let list = |value: &serde_json::Value| value.as_array().expect("it is a list").clone();
+    list(&layout["steps"]).iter().map(|step| (text(step), list(&step["keeps"]).iter().map(text).collect())).collect()
+}
+
+/// A snapshot that stands at one of the cut points, with a value from the input for each local; in the call, if it stands there.
+fn snapshot(dice: u8, text: &str) -> String {
+    let [outer, called] = cuts();
+    let mut values = text.split('\n').chain(std::iter::repeat("null"));
+    let mut locals = |names: &[String]| names.iter().map(|name| format!("{name:?}:{}", values.next().unwrap_or_default())).collect::<Vec<_>>().join(",");
+    let place = usize::from(dice) % (outer.len() + called.len());
+    let Some((at, names)) = outer.get(place) else {
+        let (at, names) = &called[place - outer.len()];
+        let call = outer.iter().find(|(at, _)| at == "inner").expect("there is a call");
+        // While the call has not returned, its value is not there.
+        let kept: Vec<String> = call.1.iter().filter(|name| *name != "inner").cloned().collect();
+        let (outside, inside) = (locals(&kept), locals(names));
+        let call = format!("{{\"fiber\":\"inner\",\"at\":{at:?},\"locals\":{{{inside}}},\"call\":null}}");
+        return format!("{{\"at\":\"inner\",\"locals\":{{{outside}}},\"call\":{call}}}");
+    };
+    format!("{{\"at\":{at:?},\"locals\":{{{}}},\"call\":null}}", locals(names))
+}
 
 fuzz_target!(|input: &[u8]| {
     let Some((first, rest)) = input.split_first() else { return };
-    let text = String::from_utf8_lossy(rest).into_owned();
-    let text = if first % 4 == 0 {
-        text
-    } else {
-        // The values of locals, one after the other.
-        let values = text.split('\n').zip(LOCALS).map(|(value, name)| format!("{name:?}:{value}"));
-        let locals = values.collect::<Vec<_>>().join(",");
-        format!("{{\"at\":{:?},\"locals\":{{{locals}}},\"call\":null}}", STEPS[usize::from(first / 4) % STEPS.len()])
-    };
+    let text = String::from_utf8_lossy(rest);
+    let text = if *first == 0 { text.into_owned() } else { snapshot(first - 1, &text) };
     if serde_json::from_str::<forever::Snapshot>(&text).is_err() {
         return;
     }

@@ -159,7 +159,7 @@ async fn a_damaged_row_keeps_no_other_schedule_from_running() {
     let world = World::new();
     let forever = world.open().await;
     let agent = forever.agent::<Clerk>("a");
-    for name in ["payload", "cron", "every", "text", "good"] {
+    for name in ["payload", "cron", "every", "text", "deaths", "good"] {
         match name {
             "cron" => agent.schedule("* * * * *", name, ()).await.unwrap(),
             "every" => agent.schedule_every(MINUTE, name, ()).await.unwrap(),
@@ -172,14 +172,15 @@ async fn a_damaged_row_keeps_no_other_schedule_from_running() {
         .sql()
         .execute_batch(
             "UPDATE schedules SET payload = '{\"half' WHERE name = 'payload';
-             UPDATE schedules SET cron = 'whenever' WHERE name = 'cron';
+             UPDATE schedules SET cron = 'whenever', attempts = 4294967295 WHERE name = 'cron';
              UPDATE schedules SET every_ms = -5 WHERE name = 'every';
-             UPDATE schedules SET id = CAST(x'ff' AS TEXT), payload = CAST(x'fffe' AS TEXT) WHERE name = 'text';",
+             UPDATE schedules SET id = CAST(x'ff' AS TEXT), payload = CAST(x'fffe' AS TEXT) WHERE name = 'text';
+             UPDATE schedules SET deaths = 9223372036854775807 WHERE name = 'deaths';",
         )
         .unwrap();
     let forever = world.open().await;
     world.pass(&forever, MINUTE).await;
-    for name in ["payload", "cron", "every", "text", "good"] {
+    for name in ["payload", "cron", "every", "text", "deaths", "good"] {
         world.probe.reached(&format!("a: {name}")).await;
     }
     world.until("SELECT count(*) FROM schedules WHERE name = 'good'", 0).await;
