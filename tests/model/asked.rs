@@ -8,24 +8,59 @@ use crate::puppet::Order;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// Perhaps to die at a write, on either side of it.
-    Open { process: Process, dies: Option<(u64, bool)> },
+    Open {
+        process: Process,
+        dies: Option<(u64, bool)>,
+    },
     Close,
     /// The process is gone, without a word.
     Kill,
     /// So many seconds pass.
-    Pass { seconds: u64 },
-    Spawn { name: String, how: Named, guest: bool, agent: Option<&'static str> },
-    Tell { name: String, order: Order },
+    Pass {
+        seconds: u64,
+    },
+    Spawn {
+        name: String,
+        how: Named,
+        guest: bool,
+        agent: Option<&'static str>,
+    },
+    Tell {
+        name: String,
+        order: Order,
+    },
     /// Its effect ends.
-    Give { name: String, gave: Result<String, String> },
-    Send { name: String, word: u64 },
-    Cancel { name: String, reason: String },
-    Resume { name: String },
-    Restart { name: String },
+    Give {
+        name: String,
+        gave: Result<String, String>,
+    },
+    Send {
+        name: String,
+        word: u64,
+    },
+    Cancel {
+        name: String,
+        reason: String,
+    },
+    Resume {
+        name: String,
+    },
+    Restart {
+        name: String,
+    },
     /// By hand.
-    Resolve { name: String, completes: bool },
-    ResolveOp { name: String, number: u64, how: How },
-    Delete { state: FiberState },
+    Resolve {
+        name: String,
+        completes: bool,
+    },
+    ResolveOp {
+        name: String,
+        number: u64,
+        how: How,
+    },
+    Delete {
+        state: FiberState,
+    },
 }
 
 /// By what it can be joined.

@@ -202,7 +202,11 @@ impl Hall {
 
     pub(crate) fn mend(&self, name: &str, mended: bool) {
         let mut inner = self.inner();
-        if mended { inner.mended.insert(name.to_owned()) } else { inner.mended.remove(name) };
+        if mended {
+            inner.mended.insert(name.to_owned())
+        } else {
+            inner.mended.remove(name)
+        };
     }
 
     fn is_mended(&self, name: &str) -> bool {

@@ -207,7 +207,9 @@ impl Pair {
 
     async fn asked_of(&self, forever: &Forever, asked: &Asked) -> forever::Result<u64> {
         match asked {
-            Asked::Spawn { name, how, guest: true, agent } => return self.spawn(forever.spawn(guest(name.clone())), name, *how, *agent).await,
+            Asked::Spawn { name, how, guest: true, agent } => {
+                return self.spawn(forever.spawn(guest(name.clone())), name, *how, *agent).await;
+            }
             Asked::Spawn { name, how, guest: false, agent } => {
                 return self.spawn(forever.spawn(puppet(name.clone())), name, *how, *agent).await;
             }
@@ -437,7 +439,8 @@ impl Pair {
                 break;
             }
         }
-        let least = least.filter(|least| !least.is_empty()).unwrap_or_else(|| " a fiber has shown to have passed more than is stored".to_owned());
+        let least =
+            least.filter(|least| !least.is_empty()).unwrap_or_else(|| " a fiber has shown to have passed more than is stored".to_owned());
         Err(self.wrong(&format!("it leaves what is neither before, after nor between; at the least:{least}")))
     }
 
@@ -485,5 +488,11 @@ impl Seen {
         }
         self.deaths_at_writes += other.deaths_at_writes;
         self.half_way += other.half_way;
+    }
+
+    /// Whether the sequences have come to everything that can be asked for, and to each state that fibers rest in.
+    pub(crate) fn is_enough(&self) {
+        assert_eq!(self.asked.len(), 14, "{self:?}");
+        assert_eq!(self.states.len(), 7, "{self:?}");
     }
 }

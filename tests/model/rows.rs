@@ -169,7 +169,8 @@ fn name_in(args: &str) -> String {
 
 /// What tells one reason from another.
 fn word_of(why: &str) -> String {
-    let words = ["not registered", "to be restarted, but", "to be restarted", "may have executed", "recoveries are allowed", "process died"];
+    let words =
+        ["not registered", "to be restarted, but", "to be restarted", "may have executed", "recoveries are allowed", "process died"];
     let others = ["was closed", "broken", "declined", "said so"];
     let word = words.into_iter().chain(others).find(|word| why.contains(word)).unwrap_or(why);
     match word {
