@@ -45,7 +45,12 @@ pub(crate) struct Noted(Book, &'static str);
 impl Drop for Noted {
     fn drop(&mut self) {
         // A thread that unwinds meets nobody.
-        let meets = || if thread::panicking() {} else { meet() };
+        let meets = || {
+            if thread::panicking() {
+            } else {
+                meet()
+            }
+        };
         meets();
         let mut pages = self.0.pages();
         pages.gone.push(self.1);

@@ -29,8 +29,8 @@ impl<F: Future + Unpin> Future for Met<F> {
 }
 
 pub(crate) mod mpsc {
-    pub(crate) use tokio::sync::mpsc::error;
     use tokio::sync::mpsc as real;
+    pub(crate) use tokio::sync::mpsc::error;
 
     use super::{Met, meet};
 
@@ -97,8 +97,8 @@ pub(crate) mod oneshot {
     use std::pin::Pin;
     use std::task::{Context, Poll};
 
-    pub(crate) use tokio::sync::oneshot::error;
     use tokio::sync::oneshot as real;
+    pub(crate) use tokio::sync::oneshot::error;
 
     use super::meet;
 
