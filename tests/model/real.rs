@@ -290,6 +290,7 @@ impl Pair {
     }
 
     /// Waits until the runtime stands as it should: what is stored, who waits to be told, and what it says when it is asked.
+    #[expect(clippy::disallowed_methods, reason = "how long to wait for something that does not come")]
     async fn comes_to(&mut self, rest: &Model) -> Result<Lives, String> {
         let should = of_model(rest);
         let begun = Instant::now();

@@ -3,7 +3,7 @@
 //!
 //! `FOREVER_SCHEDULES` says how many orders each test tries, `FOREVER_SCHEDULES_SEED` which ones.
 #![allow(missing_docs, missing_debug_implementations, reason = "tests")]
-#[allow(dead_code, reason = "the runtime uses all of it")]
+#[allow(dead_code, unreachable_pub, reason = "the runtime uses all of it, and gives it to others")]
 #[path = "../../src/error.rs"]
 mod error;
 mod lock;
@@ -30,6 +30,7 @@ mod store {
         pub(crate) mod log {
             pub(crate) struct Log;
 
+            #[allow(clippy::unused_self, reason = "as in the runtime")]
             impl Log {
                 pub(crate) fn pages(&self) -> super::worker::Pages {
                     0
