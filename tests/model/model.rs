@@ -215,12 +215,11 @@ impl Model {
     /// Ends a fiber, in whatever way it ends: one that was told to end is cancelled. Whoever waits for it is woken.
     pub(crate) fn end(&mut self, name: &str, state: FiberState, why: Option<&str>, result: Option<Vec<String>>) {
         let fiber = self.fibers.get_mut(name).expect("it is there");
-        match fiber.cancel.clone() {
-            Some(reason) => fiber.stops(FiberState::Cancelled, Some(&reason)),
-            None => {
-                fiber.stops(state, why);
-                fiber.result = result;
-            }
+        if let Some(reason) = fiber.cancel.clone() {
+            fiber.stops(FiberState::Cancelled, Some(&reason));
+        } else {
+            fiber.stops(state, why);
+            fiber.result = result;
         }
         // One that failed may be resumed, and needs what was sent to it.
         if fiber.state != FiberState::Failed {
@@ -342,13 +341,12 @@ impl Model {
         match fiber.at.clone() {
             Place::Gate => return false,
             Place::Sleeping { until } if until <= now => return false,
-            Place::Sleeping { .. } => fiber.stops(FiberState::Waiting, None),
             Place::Hearing { .. } if !fiber.messages.is_empty() => {
                 let word = fiber.messages.remove(0);
                 fiber.hears(word.to_string());
             }
             Place::Hearing { until } if until.is_some_and(|until| until <= now) => fiber.hears("nothing".to_owned()),
-            Place::Hearing { .. } => fiber.stops(FiberState::Waiting, None),
+            Place::Sleeping { .. } | Place::Hearing { .. } => fiber.stops(FiberState::Waiting, None),
             Place::Joining { .. } => match joined {
                 Some(how) => fiber.hears(how.to_owned()),
                 None => fiber.stops(FiberState::Waiting, None),

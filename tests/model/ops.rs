@@ -23,7 +23,7 @@ pub(crate) enum Op {
     Resume(u8),
     Restart(u8),
     Resolve(u8, bool),
-    ResolveOp(u8, How),
+    Settle(u8, How),
     Delete(FiberState),
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         2 => who().prop_map(Op::Resume),
         1 => who().prop_map(Op::Restart),
         1 => (who(), any::<bool>()).prop_map(|(who, completes)| Op::Resolve(who, completes)),
-        3 => (who(), how).prop_map(|(who, how)| Op::ResolveOp(who, how)),
+        3 => (who(), how).prop_map(|(who, how)| Op::Settle(who, how)),
         1 => ended.prop_map(Op::Delete),
     ]
 }
@@ -172,7 +172,7 @@ impl Op {
                 Asked::Restart { name: prefer(model, who, |fiber| has_stopped(fiber) || fiber.state == FiberState::Cancelled)? }
             }
             Op::Resolve(who, completes) => Asked::Resolve { name: prefer(model, who, has_stopped)?, completes },
-            Op::ResolveOp(who, how) => {
+            Op::Settle(who, how) => {
                 // One that runs may be about to come to its end, so whoever asks is kept waiting for a moment.
                 let name = one_of(model, who, |fiber| fiber.in_doubt() && fiber.state != FiberState::Running)
                     .or_else(|| one_of(model, who, |fiber| !fiber.ops.is_empty() && fiber.state != FiberState::Running))?;

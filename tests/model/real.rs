@@ -290,6 +290,7 @@ impl Pair {
     }
 
     /// Waits until the runtime stands as it should: what is stored, who waits to be told, and what it says when it is asked.
+    #[expect(clippy::disallowed_methods, reason = "how long to wait for something that does not come")]
     async fn comes_to(&mut self, rest: &Model) -> Result<Lives, String> {
         let should = of_model(rest);
         let begun = Instant::now();
@@ -488,5 +489,11 @@ impl Seen {
         }
         self.deaths_at_writes += other.deaths_at_writes;
         self.half_way += other.half_way;
+    }
+
+    /// Whether the sequences have come to everything that can be asked for, and to each state that fibers rest in.
+    pub(crate) fn is_enough(&self) {
+        assert_eq!(self.asked.len(), 14, "{self:?}");
+        assert_eq!(self.states.len(), 7, "{self:?}");
     }
 }

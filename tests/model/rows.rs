@@ -191,12 +191,12 @@ pub(crate) fn differences(should: &Rows, is: &Rows) -> String {
                 for (field, wanted) in should {
                     let there = is.get(field).map_or("not told", String::as_str);
                     if wanted != there {
-                        all += &format!("\n    {field} of {name} should be {wanted}, and is {there}");
+                        all.push_str(&["\n    ", field, " of ", name, " should be ", wanted, ", and is ", there].concat());
                     }
                 }
             }
-            (Some(_), None) => all += &format!("\n    {name} should be there, and is not"),
-            (None, Some(_)) => all += &format!("\n    {name} should not be there, and is"),
+            (Some(_), None) => all.push_str(&["\n    ", name, " should be there, and is not"].concat()),
+            (None, Some(_)) => all.push_str(&["\n    ", name, " should not be there, and is"].concat()),
             (None, None) => {}
         }
     }

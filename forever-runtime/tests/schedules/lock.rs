@@ -75,7 +75,9 @@ fn of_three_who_open_together_one_at_a_time_owns_it() {
                 told.unwrap();
             })
         });
-        owners.into_iter().for_each(|owner| owner.join().unwrap());
+        for owner in owners {
+            owner.join().unwrap();
+        }
         let mut committed = book.committed();
         committed.sort_unstable();
         assert_eq!(committed, [1, 2, 3]);

@@ -2,8 +2,8 @@
 //! [`sync`](store::sqlite::sync), and real databases.
 //!
 //! `FOREVER_SCHEDULES` says how many orders each test tries, `FOREVER_SCHEDULES_SEED` which ones.
-#![allow(missing_docs, missing_debug_implementations, unreachable_pub, reason = "tests")]
-#[allow(dead_code, reason = "the runtime uses all of it")]
+#![allow(missing_docs, missing_debug_implementations, reason = "tests")]
+#[allow(dead_code, unreachable_pub, reason = "the runtime uses all of it, and gives it to others")]
 #[path = "../../src/error.rs"]
 mod error;
 mod lock;
@@ -27,9 +27,11 @@ mod store {
         pub(crate) mod worker;
 
         /// When the write-ahead log is copied is of no matter here.
+        #[allow(clippy::unused_self, reason = "as the real one has it")]
         pub(crate) mod log {
             pub(crate) struct Log;
 
+            #[allow(clippy::unused_self, reason = "as in the runtime")]
             impl Log {
                 pub(crate) fn pages(&self) -> super::worker::Pages {
                     0

@@ -48,9 +48,8 @@ impl Drop for Noted {
     fn drop(&mut self) {
         // A thread that unwinds meets nobody.
         let meets = || {
-            if thread::panicking() {
-            } else {
-                meet()
+            if !thread::panicking() {
+                meet();
             }
         };
         meets();

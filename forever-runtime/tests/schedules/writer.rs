@@ -114,7 +114,9 @@ fn a_caller_that_goes_away_keeps_nobody_from_an_answer() {
         let worker = Arc::new(book.worker());
         let away = [0, 1, 2].map(|polls| caller(goes_away(book.clone(), Arc::clone(&worker), polls)));
         let stays = caller(writes(book.clone(), Arc::clone(&worker), [(1, Scope::Many), (2, Scope::One)]));
-        away.into_iter().for_each(|caller| caller.join().unwrap());
+        for caller in away {
+            caller.join().unwrap();
+        }
         assert!(stays.join().unwrap().iter().all(|(_, answer)| answer.is_ok()));
         // Its last owner goes.
         drop(worker);

@@ -514,10 +514,11 @@ pub(super) fn again(conn: &Connection, id: &str, how: Again, now_ms: i64) -> rus
     pending(conn, seq, now_ms).map(|fiber| fiber.map_or(Asked::Unknown, |fiber| Asked::Done(RunsAgain::Yes(fiber))))
 }
 
-/// Makes a fiber that stopped pending again.
+/// Makes a fiber that stopped pending again. That it was told to end is forgotten if it has ended so, and not if it was parked before it could.
 pub(super) fn pending(conn: &Connection, seq: Seq, now_ms: i64) -> rusqlite::Result<Option<Unfinished>> {
     conn.prepare_cached(
-        "UPDATE fibers SET state = 'pending', reason = NULL, cancel = NULL, changed_ms = ?2, finished_ms = NULL WHERE seq = ?1",
+        "UPDATE fibers SET cancel = CASE state WHEN 'cancelled' THEN NULL ELSE cancel END,
+                           state = 'pending', reason = NULL, changed_ms = ?2, finished_ms = NULL WHERE seq = ?1",
     )?
     .execute(params![seq, now_ms])?;
     conn.prepare_cached("UPDATE snapshots SET deaths = 0 WHERE fiber = ?1")?.execute([seq])?;
