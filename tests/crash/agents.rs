@@ -105,9 +105,9 @@ async fn schedules_run_at_least_once_and_none_is_lost() {
         let gardener = forever.agent::<Gardener>("g");
         // Asked for again after a death; what has run is not asked for again.
         let done = gardener.state().await.unwrap();
-        for (n, name) in ["water", "weed"].into_iter().enumerate() {
+        for (hours, name) in [(1, "water"), (2, "weed")] {
             if !done.iter().any(|there| there == name) {
-                gardener.schedule(HOUR * (n as u32 + 1), name, ()).idempotent(true).await.unwrap();
+                gardener.schedule(HOUR * hours, name, ()).idempotent(true).await.unwrap();
             }
         }
         loop {

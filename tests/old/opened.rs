@@ -151,7 +151,7 @@ async fn killed_while_it_is_opened(version: u32) {
     // Two commits, before any fiber is entered: the tables of the new version, or what was recovered, and one more.
     let commits: Vec<_> = (before..log.len()).filter(|n| log[*n].1).take(2).collect();
     let cuts: Vec<usize> =
-        (before - 1..commits[1]).flat_map(|n| [log[n].0, (log[n].0 + log[n + 1].0) / 2]).chain([log[commits[1]].0]).collect();
+        (before - 1..commits[1]).flat_map(|n| [log[n].0, usize::midpoint(log[n].0, log[n + 1].0)]).chain([log[commits[1]].0]).collect();
     let copies: Vec<Copy> = cuts.iter().map(|at| whole.cut(*at)).collect();
     drop(forever);
     assert!(version == VERSION || commits[0] > before + 5, "bringing it up to date is a transaction of many pages");

@@ -27,7 +27,6 @@ mod store {
         pub(crate) mod worker;
 
         /// When the write-ahead log is copied is of no matter here.
-        #[allow(clippy::unused_self, reason = "as the real one has it")]
         pub(crate) mod log {
             pub(crate) struct Log;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(crate) async fn soon<T>(what: &str, future: impl IntoFuture<Output = T>) -> T {
     match tokio::time::timeout(Duration::from_secs(30), future).await {
         Ok(value) => value,
-        Err(_) => panic!("{what} takes too long"),
+        Err(elapsed) => panic!("{what} takes too long: {elapsed}"),
     }
 }
 

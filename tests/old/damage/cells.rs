@@ -242,7 +242,7 @@ pub(crate) fn changed(cell: &Cell, others: &[Cell], dice: &mut Dice<'_>) -> Dama
             let value =
                 ["null,", "-1,", "1e400,", "\"\",", "{},", "[],", "18446744073709551616,", "{\"$log\":1,\"len\":2},"][dice.below(8)];
             let place = dice.below(words.len() + 1);
-            if dice.byte() % 2 == 0 && place < words.len() {
+            if dice.byte().is_multiple_of(2) && place < words.len() {
                 words[place] = value;
             } else {
                 words.insert(place, value);

@@ -57,7 +57,7 @@ fn no_hostile_value_in_any_column_panics_hangs_or_harms_another_fiber() {
                 Damage::Value(Value::Integer(n)) if column.table == "messages" && column.name == "seq" && n > i64::MAX - 9 => {}
                 // What is counted on may overflow in any row.
                 Damage::Value(Value::Integer(i64::MAX | 4_294_967_295)) => {
-                    cases.extend(cells.iter().map(|cell| (cell.clone(), value.clone())))
+                    cases.extend(cells.iter().map(|cell| (cell.clone(), value.clone())));
                 }
                 // Another row each time.
                 _ => cases.push((cells[(v * 7 + c) % cells.len()].clone(), value)),

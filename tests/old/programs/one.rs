@@ -54,6 +54,7 @@ pub(crate) const LEFT: &[&str] = &[
 /// Values that JSON alone would not give back.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Odd {
+    #[allow(clippy::option_option, reason = "what JSON alone cannot tell apart")]
     pub(crate) nothing: Option<Option<()>>,
     pub(crate) wide: u128,
     pub(crate) numbers: Vec<f64>,
