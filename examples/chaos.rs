@@ -261,3 +261,8 @@ fn main() -> ExitCode {
         }
     }
 }
+
+// It is ended there at every write that it makes.
+#[cfg(test)]
+#[path = "../tests/crash/examples/chaos.rs"]
+mod crash;

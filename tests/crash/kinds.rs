@@ -8,16 +8,22 @@ use forever::prelude::*;
 use forever::testing::{Survived, World, crash_everywhere};
 use forever::{Builder, Log, OpState, Resolution};
 
+/// How many times as many random runs there are as usual: `FOREVER_CRASHES`.
+fn wider() -> u32 {
+    std::env::var("FOREVER_CRASHES").map_or(1, |text| text.parse().expect("FOREVER_CRASHES"))
+}
+
 /// In memory and in a file, at every write and at random ones.
 pub(crate) async fn comes_through<R: Debug + PartialEq>(
     setup: impl Fn(&World) -> Builder,
     call: impl AsyncFn(Forever) -> R,
 ) -> Survived<R> {
-    let in_memory = crash_everywhere(|world| setup(world).in_memory(), &call).crash_randomly(1, 60).await.unwrap();
-    let in_file = crash_everywhere(|world| setup(world).sqlite(world.database()), &call).crash_randomly(2, 30).await.unwrap();
+    let in_memory = crash_everywhere(|world| setup(world).in_memory(), &call).crash_randomly(1, 60 * wider()).await.unwrap();
+    let in_file = crash_everywhere(|world| setup(world).sqlite(world.database()), &call).crash_randomly(2, 30 * wider()).await.unwrap();
     assert_eq!(in_memory.outcome, in_file.outcome);
     // At each write on both sides, unless a run has made fewer of them than the whole one.
     assert!(in_memory.deaths >= 2 * in_memory.writes && in_file.deaths >= 2 * in_file.writes, "{in_memory:?} {in_file:?}");
+    println!("writes={} deaths_in_memory={} deaths_in_files={}", in_memory.writes, in_memory.deaths, in_file.deaths);
     in_memory
 }
 
@@ -28,6 +34,12 @@ struct Bank(Arc<Mutex<BTreeMap<String, u64>>>);
 impl Bank {
     fn of(world: &World) -> Self {
         world.shared()
+    }
+
+    /// Makes a charge for whoever asks once and no more.
+    fn charge_once(&self, world: &World, id: &str, order: u64) -> u64 {
+        world.effect(format!("request for order {order}"));
+        self.charge(world, id, order)
     }
 
     fn charge(&self, world: &World, id: &str, order: u64) -> u64 {
@@ -133,13 +145,13 @@ async fn by_retry(world: Res<World>, order: u64) -> anyhow::Result<u64> {
 #[fiber]
 async fn by_check(world: Res<World>, order: u64) -> anyhow::Result<u64> {
     let check = OnUnknown::check(async |op| Ok::<_, anyhow::Error>(Bank::of(&world).find(op.id())));
-    let receipt = step!("charge", effect, key = &order, on_unknown = check, |op| Bank::of(&world).charge(&world, op.id(), order));
+    let receipt = step!("charge", effect, key = &order, on_unknown = check, |op| Bank::of(&world).charge_once(&world, op.id(), order));
     Ok(step!("note", noted(&world, "note", receipt)))
 }
 
 #[fiber]
 async fn by_park(world: Res<World>, order: u64) -> anyhow::Result<u64> {
-    let receipt = step!("charge", effect, |op| Bank::of(&world).charge(&world, op.id(), order));
+    let receipt = step!("charge", effect, |op| Bank::of(&world).charge_once(&world, op.id(), order));
     Ok(step!("note", noted(&world, "note", receipt)))
 }
 

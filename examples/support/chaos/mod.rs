@@ -1,10 +1,10 @@
 //! The parts of the chaos program.
 pub(crate) mod audit;
 mod driver;
-mod fibers;
+pub(crate) mod fibers;
 pub(crate) mod journal;
 pub(crate) mod killer;
-mod money;
+pub(crate) mod money;
 mod office;
 mod outside;
 mod peek;

@@ -153,6 +153,8 @@ pub(super) struct Script<'a, S, C> {
     pub(super) call: &'a C,
     /// How long a life may take.
     pub(super) patience: Duration,
+    /// Whether it goes the same way when it is interrupted.
+    pub(super) same_way: bool,
 }
 
 impl<S, C, R> Script<'_, S, C>

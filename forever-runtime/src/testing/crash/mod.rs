@@ -77,7 +77,7 @@ where
     C: AsyncFn(Forever) -> R + 'a,
     R: Debug + PartialEq,
 {
-    CrashEverywhere { setup, call, random: None, patience: PATIENCE, borrows: PhantomData }
+    CrashEverywhere { setup, call, random: None, patience: PATIENCE, same_way: true, borrows: PhantomData }
 }
 
 /// A test by [`crash_everywhere`], carried out by `.await`.
@@ -87,6 +87,7 @@ pub struct CrashEverywhere<'a, S, C> {
     call: C,
     random: Option<(u64, u32)>,
     patience: Duration,
+    same_way: bool,
     /// What the two may borrow.
     borrows: PhantomData<&'a ()>,
 }
@@ -98,6 +99,13 @@ impl<S, C> CrashEverywhere<'_, S, C> {
     /// A run that fails is told with as few deaths as it takes.
     pub fn crash_randomly(mut self, seed: u64, n: u32) -> Self {
         self.random = Some((seed, n));
+        self
+    }
+
+    /// For a program that may go another way when it is interrupted, as [`OnUnknown::Fail`](crate::OnUnknown::Fail) lets it: what is stored
+    /// at the end, and how often steps are begun, is not compared.
+    pub fn may_go_other_ways(mut self) -> Self {
+        self.same_way = false;
         self
     }
 
@@ -165,13 +173,13 @@ where
     C: AsyncFn(Forever) -> R,
     R: Debug + PartialEq,
 {
-    let script = Script { setup: &test.setup, call: &test.call, patience: test.patience };
+    let script = Script { setup: &test.setup, call: &test.call, patience: test.patience, same_way: test.same_way };
     let whole = script.run(&[]).await;
     if let Err(why) = &whole.outcome {
         return Err(CrashFailure(format!("it does not come to its end even if nothing interrupts it: {why}\n{}", whole.end)));
     }
     let again = script.run(&[]).await;
-    let differ = differences(&whole, &again);
+    let differ = differences(&whole, &again, test.same_way);
     if !differ.is_empty() {
         let head = "two runs that nothing interrupts are not the same, so none can be compared with them\n";
         return Err(CrashFailure(format!("{head}{}", Account { run: &again, differences: differ, around: None })));
@@ -187,7 +195,7 @@ where
     if let Some((seed, n)) = test.random {
         for plan in plans(seed, n, writes) {
             let run = script.run(&plan).await;
-            if differences(&whole, &run).is_empty() {
+            if differences(&whole, &run, test.same_way).is_empty() {
                 runs += 1;
                 deaths += run.deaths() as u64;
             } else {
@@ -207,7 +215,7 @@ where
     C: AsyncFn(Forever) -> R,
     R: Debug + PartialEq,
 {
-    let differences = differences(whole, run);
+    let differences = differences(whole, run, script.same_way);
     if differences.is_empty() {
         return Ok(());
     }
@@ -279,7 +287,7 @@ where
             }
             left -= 1;
             let again = script.run(&plan_again).await;
-            if !differences(whole, &again).is_empty() {
+            if !differences(whole, &again, script.same_way).is_empty() {
                 (run, plan, found) = (again, plan_again, true);
                 break;
             }
