@@ -62,10 +62,12 @@ fn every_function_that_is_written_gives_a_list_of_items() {
 
 #[test]
 fn no_exchange_of_pieces_between_functions_makes_the_macro_panic() {
-    let functions = functions_of(&["../examples", "../examples/support", "../tests/it/language", "../tests/ops"]);
-    assert!(functions.len() > 300, "{}", functions.len());
+    let mut functions = functions_of(&["../examples", "../tests/it/language", "../tests/ops", "../tests/old/programs"]);
     let mut spare: Vec<TokenTree> = Vec::new();
     functions.iter().for_each(|function| flat(function, &mut spare));
+    // The fibers among them: others are refused for their head.
+    functions.retain(|function| matches!(outcome(&TokenStream::new(), function), Ok(Outcome::Accepted)));
+    assert!(functions.len() > 80, "{} fibers", functions.len());
     let exchanged = (0..1500_u64).map(|seed| {
         let mut dice = Dice::Seed(seed);
         let mut item = functions[dice.below(functions.len())].clone();
