@@ -39,7 +39,6 @@ fn place() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-#[ignore = "a thread that is told to stop may take what wakes it for one job among others, and wait for ever"]
 fn a_second_owner_opens_when_the_first_has_closed_and_not_before() {
     in_any_order(|| {
         let (_folder, path) = place();

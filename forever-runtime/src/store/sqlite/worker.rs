@@ -362,13 +362,14 @@ impl Served<'_> {
 fn serve(on: &Served<'_>, mut log: Option<Log>, mut jobs: mpsc::Receiver<Box<dyn Job>>, stop: &AtomicBool) {
     let mut batch = Vec::new();
     while let Some(first) = next(&mut jobs, log.is_some()) {
-        if stop.load(Ordering::Acquire) {
-            return;
-        }
         batch.push(first);
         while batch.len() < QUEUE {
             let Ok(next) = jobs.try_recv() else { break };
             batch.push(next);
+        }
+        // Not before: what wakes the thread to stop may be among them, and nothing else may come.
+        if stop.load(Ordering::Acquire) {
+            return;
         }
         let ends = on.ends_before(&mut batch);
         run_batch(on, &mut batch, log.as_ref());
