@@ -126,7 +126,6 @@ fn a_caller_that_goes_away_keeps_nobody_from_an_answer() {
 
 /// One thread that runs many tasks, as tokio's does: it drops a store while callers have been given a place in the queue and have not gone on yet.
 #[test]
-#[ignore = "a thread that is told to stop is not woken while the places in its queue are given away"]
 fn a_thread_stops_although_all_places_in_its_queue_are_given_to_callers_that_do_not_go_on() {
     in_any_order(|| {
         let book = Book::default();

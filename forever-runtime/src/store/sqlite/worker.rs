@@ -120,6 +120,8 @@ pub(crate) struct Worker {
     callers: AtomicUsize,
     witness: Option<Arc<dyn Witness>>,
     stop: Arc<AtomicBool>,
+    /// A place in the queue for what wakes the thread to stop: all others may be given to callers that do not go on.
+    last: Mutex<Option<mpsc::OwnedPermit<Box<dyn Job>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Closed when the thread has let go of everything.
     gone: Mutex<Option<oneshot::Receiver<()>>>,
@@ -138,7 +140,8 @@ impl Worker {
         witness: Option<Arc<dyn Witness>>,
         open: impl FnOnce() -> Result<Held<K>> + Send + 'static,
     ) -> Result<(Self, Opened)> {
-        let (queue, jobs) = mpsc::channel(QUEUE);
+        let (queue, jobs) = mpsc::channel(QUEUE + 1);
+        let last = Mutex::new(queue.clone().try_reserve_owned().ok());
         let (told, opened) = oneshot::channel();
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
@@ -163,7 +166,7 @@ impl Worker {
             .spawn(work)
             .map_err(|e| Error::new(ErrorKind::Store, format!("failed to start the thread `{name}`")).because(e))?;
         let (thread, gone) = (Mutex::new(Some(thread)), Mutex::new(Some(gone)));
-        Ok((Worker { queue, soon: false, callers: AtomicUsize::new(0), witness: of_caller, stop, thread, gone }, opened))
+        Ok((Worker { queue, soon: false, callers: AtomicUsize::new(0), witness: of_caller, stop, last, thread, gone }, opened))
     }
 
     /// Says that no job waits for the disk.
@@ -226,9 +229,10 @@ impl Worker {
 
     fn tell_to_stop(&self) {
         self.stop.store(true, Ordering::Release);
-        // Wakes a thread that waits for work; one with a full queue is awake.
-        let (answer, _) = oneshot::channel();
-        let _ = self.queue.try_send(Box::new(Call { what: "stop", scope: Scope::Read, work: |_: &Connection| Ok(()), out: None, answer }));
+        if let Some(place) = self.last.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let (answer, _) = oneshot::channel();
+            place.send(Box::new(Call { what: "stop", scope: Scope::Read, work: |_: &Connection| Ok(()), out: None, answer }));
+        }
     }
 }
 
