@@ -126,6 +126,36 @@ async fn a_log_named_twice_goes_on_as_two() {
     assert_eq!(forever.handle::<two>("f").wait().await.unwrap(), "[1, 3] [1, 4]");
 }
 
+#[tokio::test]
+async fn a_position_behind_the_end_of_a_loop_parks_and_nothing_behind_the_loop_runs() {
+    #[fiber]
+    async fn walks(world: Res<World>, items: Vec<u32>) -> anyhow::Result<u32> {
+        let mut sum = 0;
+        for item in &items {
+            sum += step!("walk", world.step(*item).await?);
+        }
+        world.did("behind").await?;
+        Ok(sum)
+    }
+    let (place, world) = (Place::new(), World::new(2));
+    let forever = place.open::<walks>(&world).await;
+    forever.spawn(walks(vec![1, 2, 3])).id("f").await.unwrap();
+    world.held().await;
+    drop(forever);
+    world.died();
+    assert_eq!(place.change("UPDATE snapshots SET data = replace(data, '\"items at\":1', '\"items at\":9')"), 1);
+    world.open(9);
+    let forever = place.open::<walks>(&world).await;
+    let error = forever.handle::<walks>("f").wait().await.unwrap_err();
+    assert!(error.is_parked() && error.reason().starts_with("step `walk` of `walks` was not reached"), "{error}");
+    assert!(world.done().is_empty(), "nothing behind the loop has run");
+    drop(forever);
+    assert_eq!(place.change("UPDATE snapshots SET data = replace(data, '\"items at\":9', '\"items at\":1')"), 1);
+    let forever = place.open::<walks>(&world).await;
+    assert_eq!(forever.handle::<walks>("f").wait().await.unwrap(), 6);
+    assert_eq!(world.done(), ["behind"]);
+}
+
 /// A file as the first version of the schema has left it.
 #[tokio::test]
 async fn a_fiber_of_an_older_database_goes_on() {

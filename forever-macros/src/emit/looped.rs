@@ -65,10 +65,14 @@ impl Emit<'_> {
             #(#attrs)*
             #label for (#position, #pat) in ::core::iter::Iterator::skip(::core::iter::Iterator::enumerate(::core::iter::IntoIterator::into_iter(#items)), first) { #body }
         };
-        let after = self.put_back(taken, &self.live(stmt.after));
+        let put_back = self.put_back(taken, &self.live(stmt.after));
         self.taken.truncate(taken);
         self.open = open;
-        (before, value, after)
+        // Where there are fewer items than there were, the cut point is not come to, and nothing behind the loop may run.
+        let cuts = self.cx.plan.kept.iter().enumerate().filter(|(_, kept)| kept.iter().any(|k| k.var == position_var));
+        let cuts: Vec<_> = cuts.map(|(cut, _)| super::number(cut)).collect();
+        let behind = cuts.first().zip(cuts.last()).map(|(first, last)| emit!(#fiber.behind(#first..=#last).await;));
+        (before, value, emit!(#behind #put_back))
     }
 
     /// The items of a borrowed loop, with the check that what they come from keeps its order.

@@ -369,6 +369,17 @@ impl Frame {
         }
     }
 
+    /// Behind a loop that has these cut points: parks the fiber if it is still to come to one of them.
+    pub fn behind(&self, cuts: RangeInclusive<u32>) -> Restore<()> {
+        if !self.inside(cuts) {
+            return Restore(Some(()));
+        }
+        if let Some(why) = self.missed() {
+            self.run.stop(Stopped::Parked(why));
+        }
+        Restore(None)
+    }
+
     /// Why a function that has ended never came to the cut point that it was to resume at, if so.
     pub(crate) fn missed(&self) -> Option<String> {
         let target = self.target.as_ref()?;
