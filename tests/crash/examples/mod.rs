@@ -11,7 +11,7 @@ macro_rules! examples {
 
 examples! {
     approval "../../../examples/approval.rs",
-    chaos "../../../examples/chaos.rs",
+    chaos_program "../../../examples/chaos.rs",
     fan_out "../../../examples/fan_out.rs",
     keep_alive "../../../examples/keep_alive.rs",
     kill_and_resume "../../../examples/kill_and_resume.rs",

@@ -243,13 +243,13 @@ pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
 
 fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
     conn.prepare_cached(
-        "SELECT f.args, f.restarts, s.fiber AS there, s.at, s.data, s.number, l.hash, l.fiber, l.layout
+        "SELECT f.args, f.restarts, f.state = 'completed' OR s.fiber IS NOT NULL AS there, s.at, s.data, s.number, l.hash, l.fiber, l.layout
          FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq LEFT JOIN layouts l ON l.hash = s.layout WHERE f.seq = ?1",
     )?
     .query_row([seq], |row| {
         // Without these a fiber has not begun, and would do again what it has done.
         let missing = |what: &str| Err(rusqlite::Error::FromSqlConversionFailure(0, Type::Null, what.into()));
-        if row.get_ref("there")? == ValueRef::Null {
+        if !row.get::<_, bool>("there")? {
             return missing("its row in `snapshots` is missing");
         }
         if row.get_ref("data")? == ValueRef::Null && row.get_ref("at")? != ValueRef::Null {
