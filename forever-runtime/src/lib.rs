@@ -4,6 +4,7 @@
 //! (context, frames, steps, recovery) over `store`. `exact` is the JSON that gives back exactly what was saved.
 
 mod agent;
+pub mod chat;
 mod clock;
 mod error;
 mod exact;

@@ -1,0 +1,183 @@
+//! One event of the stream that a message is made from.
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The longest chunk that can be stored, in bytes of JSON: 4 MiB. Longer text, reasoning and tool input is split; anything else is refused.
+pub const MAX_CHUNK: usize = 4 << 20;
+
+/// One event of a stream: the AI SDK's `UIMessageChunk`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Chunk(pub(super) Map<String, Value>);
+
+impl Chunk {
+    /// Any chunk, from its JSON.
+    ///
+    /// # Errors
+    /// Of kind [`Value`](ErrorKind::Value) if it is no object with a `type`.
+    pub fn from_json(json: Value) -> Result<Self> {
+        match json {
+            Value::Object(fields) if fields.get("type").is_some_and(Value::is_string) => Ok(Chunk(fields)),
+            _ => Err(Error::new(ErrorKind::Value, "a chunk of a message is a JSON object with a `type`")),
+        }
+    }
+
+    /// Any chunk, from the text of its JSON.
+    ///
+    /// # Errors
+    /// Of kind [`Value`](ErrorKind::Value) if it is not JSON, or no object with a `type`.
+    pub fn parse(text: &str) -> Result<Self> {
+        let json =
+            serde_json::from_str(text).map_err(|why| Error::new(ErrorKind::Value, "a chunk of a message is not JSON").because(why))?;
+        Chunk::from_json(json)
+    }
+
+    fn of(json: Value) -> Self {
+        match json {
+            Value::Object(fields) => Chunk(fields),
+            _ => Chunk(Map::new()),
+        }
+    }
+
+    fn with(mut self, field: &str, value: Value) -> Self {
+        self.0.insert(field.to_owned(), value);
+        self
+    }
+
+    /// A message begins; the runtime gives it its id.
+    pub fn start() -> Self {
+        Chunk::of(json!({ "type": "start" }))
+    }
+
+    /// A message, or what is added to one, is done.
+    pub fn finish() -> Self {
+        Chunk::of(json!({ "type": "finish" }))
+    }
+
+    /// A call of the model begins.
+    pub fn start_step() -> Self {
+        Chunk::of(json!({ "type": "start-step" }))
+    }
+
+    /// A call of the model is done.
+    pub fn finish_step() -> Self {
+        Chunk::of(json!({ "type": "finish-step" }))
+    }
+
+    /// A piece of text begins, known by `id` until it ends.
+    pub fn text_start(id: impl Into<String>) -> Self {
+        Chunk::of(json!({ "type": "text-start", "id": id.into() }))
+    }
+
+    /// More of a piece of text.
+    pub fn text_delta(id: impl Into<String>, delta: impl Into<String>) -> Self {
+        Chunk::of(json!({ "type": "text-delta", "id": id.into(), "delta": delta.into() }))
+    }
+
+    /// A piece of text ends.
+    pub fn text_end(id: impl Into<String>) -> Self {
+        Chunk::of(json!({ "type": "text-end", "id": id.into() }))
+    }
+
+    /// A piece of reasoning begins.
+    pub fn reasoning_start(id: impl Into<String>) -> Self {
+        Chunk::of(json!({ "type": "reasoning-start", "id": id.into() }))
+    }
+
+    /// More of a piece of reasoning.
+    pub fn reasoning_delta(id: impl Into<String>, delta: impl Into<String>) -> Self {
+        Chunk::of(json!({ "type": "reasoning-delta", "id": id.into(), "delta": delta.into() }))
+    }
+
+    /// A piece of reasoning ends.
+    pub fn reasoning_end(id: impl Into<String>) -> Self {
+        Chunk::of(json!({ "type": "reasoning-end", "id": id.into() }))
+    }
+
+    /// The model begins to write the input of a tool.
+    pub fn tool_input_start(call: impl Into<String>, tool: impl Into<String>) -> Self {
+        Chunk::of(json!({ "type": "tool-input-start", "toolCallId": call.into(), "toolName": tool.into() }))
+    }
+
+    /// More of the input of a tool: a piece of JSON text.
+    pub fn tool_input_delta(call: impl Into<String>, delta: impl Into<String>) -> Self {
+        Chunk::of(json!({ "type": "tool-input-delta", "toolCallId": call.into(), "inputTextDelta": delta.into() }))
+    }
+
+    /// The input of a tool is there.
+    pub fn tool_input_available(call: impl Into<String>, tool: impl Into<String>, input: Value) -> Self {
+        Chunk::of(json!({ "type": "tool-input-available", "toolCallId": call.into(), "toolName": tool.into() })).with("input", input)
+    }
+
+    /// A person is asked whether a tool may be run.
+    pub fn tool_approval_request(call: impl Into<String>, approval: impl Into<String>) -> Self {
+        Chunk::of(json!({ "type": "tool-approval-request", "toolCallId": call.into(), "approvalId": approval.into() }))
+    }
+
+    /// A tool has given a result.
+    pub fn tool_output_available(call: impl Into<String>, output: Value) -> Self {
+        Chunk::of(json!({ "type": "tool-output-available", "toolCallId": call.into() })).with("output", output)
+    }
+
+    /// A tool has failed.
+    pub fn tool_output_error(call: impl Into<String>, error: impl Into<String>) -> Self {
+        Chunk::of(json!({ "type": "tool-output-error", "toolCallId": call.into(), "errorText": error.into() }))
+    }
+
+    /// Data of the program's own, as a part `data-{name}`; one with an id takes the place of the last one with it.
+    pub fn data(name: &str, id: Option<&str>, data: Value) -> Self {
+        let chunk = Chunk::of(json!({ "type": format!("data-{name}") })).with("data", data);
+        match id {
+            Some(id) => chunk.with("id", id.into()),
+            None => chunk,
+        }
+    }
+
+    /// Data that goes into the message's metadata, beside what is there.
+    pub fn metadata(metadata: Value) -> Self {
+        Chunk::of(json!({ "type": "message-metadata" })).with("messageMetadata", metadata)
+    }
+
+    /// The stream ends in an error.
+    pub fn error(text: impl Into<String>) -> Self {
+        Chunk::of(json!({ "type": "error", "errorText": text.into() }))
+    }
+
+    /// Its `type`.
+    pub fn kind(&self) -> &str {
+        self.str("type").unwrap_or_default()
+    }
+
+    /// A field.
+    pub fn get(&self, field: &str) -> Option<&Value> {
+        self.0.get(field)
+    }
+
+    /// Sets a field.
+    pub fn set(&mut self, field: impl Into<String>, value: impl Into<Value>) {
+        self.0.insert(field.into(), value.into());
+    }
+
+    /// Takes a field away.
+    pub fn remove(&mut self, field: &str) -> Option<Value> {
+        self.0.remove(field)
+    }
+
+    /// The JSON text, in one line.
+    pub fn to_text(&self) -> String {
+        // A map of JSON values with text for keys: there is nothing in it that cannot be written.
+        serde_json::to_string(&self.0).unwrap_or_default()
+    }
+
+    pub(super) fn str(&self, field: &str) -> Option<&str> {
+        self.0.get(field)?.as_str()
+    }
+}
+
+impl<'de> Deserialize<'de> for Chunk {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Chunk::from_json(Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}

@@ -1,0 +1,71 @@
+//! Messages and chunks: the JSON of the AI SDK (`UIMessage`, `UIMessageChunk`, versions 5 and 6), read and written as it comes.
+//!
+//! A chunk is one event of a stream, a part one piece of a message; `build` makes parts from chunks. Both are JSON objects whose `type` says
+//! what they are, and keep every field that is not known here: what is not understood passes through untouched.
+//! Source of the formats: <https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol> and <https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message>.
+mod chunk;
+mod part;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub use chunk::{Chunk, MAX_CHUNK};
+pub use part::{Part, ToolState};
+
+/// Whose message it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// What the model is told beforehand.
+    System,
+    /// The person.
+    User,
+    /// The model.
+    Assistant,
+}
+
+impl Role {
+    /// The stored word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::System => "system",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+        }
+    }
+}
+
+/// A message of a chat, as the AI SDK's `UIMessage`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UiMessage {
+    /// Unique in its chat.
+    pub id: String,
+    /// Whose it is.
+    pub role: Role,
+    /// Whatever the program wants to keep with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Value>,
+    /// Its pieces, in order.
+    #[serde(default)]
+    pub parts: Vec<Part>,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+impl UiMessage {
+    /// A message without parts.
+    pub fn new(id: impl Into<String>, role: Role) -> Self {
+        UiMessage { id: id.into(), role, metadata: None, parts: Vec::new(), other: Map::new() }
+    }
+
+    /// What a person says.
+    pub fn user(id: impl Into<String>, text: impl Into<String>) -> Self {
+        UiMessage { parts: vec![Part::text(text)], ..UiMessage::new(id, Role::User) }
+    }
+
+    /// The text of all its text parts.
+    pub fn text(&self) -> String {
+        self.parts.iter().filter_map(Part::as_text).collect()
+    }
+}
