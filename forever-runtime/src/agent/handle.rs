@@ -47,7 +47,15 @@ impl<A> AgentHandle<A> {
         &self.id.name
     }
 
-    fn core(&self) -> Result<Arc<Core>> {
+    pub(crate) fn id(&self) -> &AgentId {
+        &self.id
+    }
+
+    pub(crate) fn link(&self) -> &Link {
+        &self.link
+    }
+
+    pub(crate) fn core(&self) -> Result<Arc<Core>> {
         self.link.core()
     }
 }

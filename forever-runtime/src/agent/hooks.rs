@@ -51,7 +51,7 @@ impl<A: Agent> Hooks for A {
 }
 
 /// What a hook gives; its panic is its failure.
-async fn caught<T, F: Future<Output = Result<T, BoxError>>>(hook: impl FnOnce() -> F) -> Result<T, BoxError> {
+pub(crate) async fn caught<T, F: Future<Output = Result<T, BoxError>>>(hook: impl FnOnce() -> F) -> Result<T, BoxError> {
     let panicked = |payload: Box<dyn Any + Send>| BoxError::from(format!("panicked: {}", panic_message(payload.as_ref())));
     let hook = catch_unwind(AssertUnwindSafe(hook)).map_err(panicked)?;
     AssertUnwindSafe(hook).catch_unwind().await.unwrap_or_else(|payload| Err(panicked(payload)))

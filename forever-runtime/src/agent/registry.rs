@@ -171,8 +171,8 @@ impl Drop for Kept {
 }
 
 /// An agent that is awake, and stays so while this is there.
-pub(super) struct Woken {
-    pub(super) agent: Arc<dyn Hooks>,
+pub(crate) struct Woken {
+    pub(crate) agent: Arc<dyn Hooks>,
     pub(super) hold: Hold,
 }
 
@@ -192,7 +192,7 @@ impl Agents {
     }
 
     /// The agents of a runtime.
-    pub(super) fn of(core: &Arc<Core>) -> Result<Arc<Agents>> {
+    pub(crate) fn of(core: &Arc<Core>) -> Result<Arc<Agents>> {
         let owners: Arc<dyn std::any::Any + Send + Sync> = Arc::<dyn Owners>::clone(&core.owners);
         owners.downcast().map_err(|_| Error::new(ErrorKind::Setup, "the runtime was opened without agents"))
     }
@@ -292,7 +292,7 @@ impl Agents {
     }
 
     /// Wakes an agent unless it is awake, and keeps it so.
-    pub(super) async fn wake(&self, core: &Arc<Core>, id: &AgentId) -> Result<Woken> {
+    pub(crate) async fn wake(&self, core: &Arc<Core>, id: &AgentId) -> Result<Woken> {
         let class = self.check(id)?;
         if is_within_start(id) {
             let why = format!("agent `{id}` cannot be woken by its own `on_start`, which would wait for itself");

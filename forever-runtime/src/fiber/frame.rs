@@ -342,6 +342,11 @@ impl Frame {
         self.target.is_none()
     }
 
+    /// What all frames of the run share.
+    pub(crate) fn run(&self) -> Arc<Run> {
+        Arc::clone(&self.run)
+    }
+
     /// Whether the cut point being resumed into is one of these.
     pub fn inside(&self, cuts: RangeInclusive<u32>) -> bool {
         self.target.as_ref().is_some_and(|t| cuts.contains(&t.cut))

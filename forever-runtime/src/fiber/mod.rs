@@ -228,7 +228,7 @@ impl Resources {
         self.0.push(Arc::new(value));
     }
 
-    fn get<T: Send + Sync + 'static>(&self) -> Option<Res<T>> {
+    pub(crate) fn get<T: Send + Sync + 'static>(&self) -> Option<Res<T>> {
         self.0.iter().find_map(|r| Arc::clone(r).downcast::<T>().ok()).map(Res)
     }
 }

@@ -38,7 +38,7 @@ pub(crate) async fn recover(core: &Arc<Core>) -> Result<()> {
         // Of a parked closure nothing can be looked at again but what its agent says of it: the class may be registered now.
         if fiber.state == FiberState::Interrupted || fiber.closure && fiber.state == FiberState::Parked {
             core.tell(&fiber.id, &fiber.name, || EventKind::Recovered { deaths: fiber.deaths });
-            if let Some(agent) = fiber.agent.clone() {
+            if let Some(agent) = fiber.agent.clone().filter(|_| !core.registry.is_ours(&fiber.name)) {
                 owned.entry(agent).or_default().push(fiber);
                 continue;
             }

@@ -49,11 +49,15 @@ pub(crate) trait Known: Send + Sync {
 
 /// All registered fiber functions.
 #[derive(Default)]
-pub(crate) struct Registry(BTreeMap<&'static str, Arc<dyn Known>>);
+pub(crate) struct Registry {
+    functions: BTreeMap<&'static str, Arc<dyn Known>>,
+    /// Those of the layers above, of which no agent is asked or told.
+    ours: Vec<&'static str>,
+}
 
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.functions.keys()).finish()
     }
 }
 
@@ -62,7 +66,7 @@ impl Registry {
     pub(crate) fn add<F: Fiber>(&mut self) -> Result<()> {
         let name = F::MACHINE.name;
         let known: Arc<dyn Known> = Arc::new(Function::<F> { layout: OnceLock::new(), row: OnceLock::new(), fiber: PhantomData });
-        match self.0.insert(name, known) {
+        match self.functions.insert(name, known) {
             Some(there) if there.function() != TypeId::of::<F>() => Err(Error::new(
                 ErrorKind::Setup,
                 format!("two fibers are registered under the name `{name}`: give one of them `name = \"..\"`"),
@@ -71,8 +75,19 @@ impl Registry {
         }
     }
 
+    /// Adds a function of a layer above: what becomes of it that layer decides, and no agent.
+    pub(crate) fn add_ours<F: Fiber>(&mut self) -> Result<()> {
+        self.ours.push(F::MACHINE.name);
+        self.add::<F>()
+    }
+
+    /// Whether a function is of a layer above.
+    pub(crate) fn is_ours(&self, name: &str) -> bool {
+        self.ours.contains(&name)
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<Arc<dyn Known>> {
-        self.0.get(name).cloned()
+        self.functions.get(name).cloned()
     }
 
     /// The entry of `F` itself.
@@ -90,7 +105,7 @@ impl Registry {
     /// Fails when a resource that a function needs is missing, naming all that are.
     pub(crate) fn check_needs(&self, resources: &super::Resources) -> Result<()> {
         let mut lacks = Vec::new();
-        for (name, known) in &self.0 {
+        for (name, known) in &self.functions {
             let mut needs = Needs::new(resources);
             known.needs(&mut needs);
             lacks.extend(needs.missing.iter().map(|(parameter, what)| format!("fiber `{name}` needs a `{what}` for `{parameter}`")));

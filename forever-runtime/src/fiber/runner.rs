@@ -302,7 +302,7 @@ pub(crate) fn settled(core: &Arc<Core>, id: &str, name: &str, agent: Option<&Age
         FiberState::Failed => EventKind::Failed { reason: reason() },
         _ => EventKind::Cancelled { reason: reason() },
     });
-    if let Some(agent) = agent {
+    if let Some(agent) = agent.filter(|_| !core.registry.is_ours(name)) {
         let ended = EndedFiber { id: id.to_owned(), name: name.to_owned(), state, text: reason() };
         let (core_of_task, agent) = (Arc::clone(core), agent.clone());
         // A runtime that closes tells nobody any more.

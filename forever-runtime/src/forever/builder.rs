@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Forever;
 use crate::agent::{self, Agent, AgentHandle, Agents, Classes};
+use crate::chat::{self, Answer, ChatAgent, ChatClasses, Chats};
 use crate::clock::{self, Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::core::{Core, Owner, Parts, Settings};
@@ -29,6 +30,8 @@ pub struct Builder {
     registry: Result<Registry>,
     classes: Result<Classes>,
     agents: agent::Settings,
+    chat_classes: ChatClasses,
+    chats: chat::Settings,
     resources: Resources,
     clock: Arc<dyn Clock>,
     settings: Settings,
@@ -55,6 +58,8 @@ impl Builder {
             registry: Ok(Registry::default()),
             classes: Ok(Classes::default()),
             agents: agent::Settings::default(),
+            chat_classes: ChatClasses::default(),
+            chats: chat::Settings::default(),
             resources: Resources::default(),
             clock: Arc::new(SystemClock::new()),
             settings: Settings::default(),
@@ -118,6 +123,27 @@ impl Builder {
     /// Registers a class of agents, each made by `make` when it comes into memory: `.agent(|me| Gardener { me })`.
     pub fn agent<A: Agent>(mut self, make: impl Fn(AgentHandle<A>) -> A + Send + Sync + 'static) -> Self {
         self.classes = self.classes.and_then(|mut classes| classes.add(make).map(|()| classes));
+        self
+    }
+
+    /// Registers a class of agents that people talk to: [`agent`](Builder::agent), with what is needed for [`ChatAgent`].
+    pub fn chat_agent<A: ChatAgent>(mut self, make: impl Fn(AgentHandle<A>) -> A + Send + Sync + 'static) -> Self {
+        self.chat_classes.add::<A>();
+        self.agent(make)
+    }
+
+    /// How the chunks of a turn are stored: at most so many wait to be stored, then whoever writes more waits; and the next commit of the same
+    /// turn comes so long after the last one at the earliest. 256 and 4 ms unless this is called; 1 and none make every chunk a commit.
+    pub fn turn_batching(mut self, chunks: usize, pause: Duration) -> Self {
+        self.chats.batching.chunks = chunks.max(1);
+        self.chats.batching.pause = pause;
+        self
+    }
+
+    /// How long the chunks of a turn are kept after its end, for replays; then its message alone is left, and its end. 10 minutes unless this is
+    /// called.
+    pub fn replay_retention(mut self, keep: Duration) -> Self {
+        self.chats.replay = keep;
         self
     }
 
@@ -207,8 +233,13 @@ impl Builder {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn open(self) -> Result<Forever> {
-        let registry = self.registry?;
-        registry.check_needs(&self.resources)?;
+        let (mut registry, mut resources) = (self.registry?, self.resources);
+        let chats = Arc::new(Chats::new(self.chat_classes, self.chats));
+        if !chats.classes.is_empty() {
+            registry.add_ours::<Answer>()?;
+            resources.insert(Arc::clone(&chats));
+        }
+        registry.check_needs(&resources)?;
         let agents = Arc::new(Agents::new(self.classes?, self.agents));
         let store = match self.place {
             Some(Place::File(path)) => Sqlite::open(&path, self.durability, self.wait_for_lock, self.seen_by).await?,
@@ -226,7 +257,7 @@ impl Builder {
         let parts = Parts {
             store,
             registry,
-            resources: self.resources,
+            resources,
             clock: self.clock,
             listeners: self.listeners,
             timer,
@@ -238,6 +269,7 @@ impl Builder {
         let core = &forever.owner.core;
         core.start(timer::run(Arc::clone(core)))?;
         recovery::recover(core).await?;
+        chats.recover(core).await?;
         agents.recover(core).await?;
         retention::set_alarm(core);
         Ok(forever)

@@ -3,6 +3,7 @@
 //! What goes in and out is text and numbers; the store knows nothing of fibers' types. Every operation is atomic, and one
 //! that fails has changed nothing. `sqlite` is the one implementation; `conformance` says what every implementation keeps to.
 mod agents;
+pub(crate) mod chat;
 #[cfg(test)]
 mod conformance;
 mod ops;
@@ -324,7 +325,7 @@ pub(crate) enum Aside {
 }
 
 /// The storage of one runtime.
-pub(crate) trait Store: AgentStore + OpStore + Send + Sync + fmt::Debug {
+pub(crate) trait Store: AgentStore + OpStore + chat::ChatStore + Send + Sync + fmt::Debug {
     /// Stores a fiber as running, unless one with its id or key is there.
     fn accept(&self, fiber: NewFiber) -> BoxFuture<'_, Result<Accepted>>;
 

@@ -164,7 +164,7 @@ pub(super) fn close(conn: &Connection) -> rusqlite::Result<()> {
 }
 
 /// A JSON array of names.
-fn array(names: &[String]) -> String {
+pub(super) fn array(names: &[String]) -> String {
     serde_json::to_string(names).unwrap_or_else(|_| "[]".to_owned())
 }
 

@@ -1,6 +1,7 @@
 //! The store on SQLite: one file, or a database in memory that works the same.
 mod agents;
 mod beside;
+mod chat;
 mod lock;
 mod log;
 mod open;
@@ -263,6 +264,7 @@ impl Store for Sqlite {
             let stored = self
                 .write("store a clean close", Scope::Many, move |c| {
                     agents::close(c)?;
+                    chat::close(c)?;
                     c.execute(
                         "UPDATE fibers SET state = 'interrupted', reason = 'the runtime was closed', changed_ms = ?1
                          WHERE state <> 'completed' AND state = 'running'",

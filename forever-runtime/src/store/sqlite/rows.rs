@@ -24,7 +24,7 @@ pub(super) fn accept(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Acce
 }
 
 /// Stores a fiber as running; `None` if its id or key is taken.
-fn insert(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Option<Seq>> {
+pub(super) fn insert(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Option<Seq>> {
     let (class, agent) = new.agent.as_ref().map(|a| (&a.class, &a.name)).unzip();
     let inserted = conn
         .prepare_cached(

@@ -5,18 +5,23 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(crate) const APPLICATION_ID: i32 = 0x4672_7672;
 
 /// One script for each version; `PRAGMA user_version` counts those that have run. Released ones never change.
-const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql"), include_str!("schema_4.sql")];
 
 /// Our tables and views, and the indexes with names.
-pub(super) const NAMES: [&str; 26] = [
+pub(super) const NAMES: [&str; 37] = [
     "agents",
     "agents_awake",
     "arrived",
+    "chat_messages",
+    "chat_messages_place",
+    "chats",
     "fibers",
     "fibers_agent",
     "fibers_ended",
     "fibers_open",
     "fibers_parent",
+    "incidents",
     "joins",
     "joins_fiber",
     "layouts",
@@ -32,6 +37,13 @@ pub(super) const NAMES: [&str; 26] = [
     "schedules_running",
     "snapshot_documents",
     "snapshots",
+    "turn_chunks",
+    "turn_requests",
+    "turns",
+    "turns_key",
+    "turns_open",
+    "turns_settled",
+    "turns_unfolded",
     "user_migrations",
     "waits",
     "waits_due",

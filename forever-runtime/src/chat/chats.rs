@@ -1,0 +1,138 @@
+//! The chats of one runtime: their classes, the logs that somebody follows, and the turns under way.
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tracing::warn;
+
+use super::ChatClasses;
+use super::hooks::ChatClass;
+use super::log::{Logs, TurnEnd};
+use super::writer::Batching;
+use crate::error::{Error, ErrorKind, Result, chain};
+use crate::fiber::core::Core;
+use crate::store::chat::{TurnRow, TurnSeq};
+
+/// What the builder lets its user choose.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) batching: Batching,
+    /// How long the chunks of settled turns are kept.
+    pub(crate) replay: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { batching: Batching::default(), replay: Duration::from_secs(10 * 60) }
+    }
+}
+
+/// The chats of one runtime; a resource of it.
+#[derive(Debug)]
+pub(crate) struct Chats {
+    pub(crate) classes: ChatClasses,
+    pub(crate) settings: Settings,
+    pub(crate) logs: Logs,
+    under_way: Mutex<HashMap<TurnSeq, watch::Sender<Option<Arc<str>>>>>,
+}
+
+impl Chats {
+    pub(crate) fn new(classes: ChatClasses, settings: Settings) -> Self {
+        Chats { classes, settings, logs: Logs::default(), under_way: Mutex::default() }
+    }
+
+    /// The class of a chat.
+    pub(super) fn class(&self, class: &str) -> Result<&Arc<dyn ChatClass>> {
+        self.classes.get(class).ok_or_else(|| {
+            let why = format!("agent class `{class}` is not registered for chat: add it with `.chat_agent(..)`");
+            Error::new(ErrorKind::NotRegistered, why)
+        })
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, HashMap<TurnSeq, watch::Sender<Option<Arc<str>>>>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A turn is under way until what comes back is dropped.
+    pub(super) fn enter(self: &Arc<Self>, turn: TurnSeq) -> UnderWay {
+        let told = watch::Sender::new(None);
+        let asked = told.subscribe();
+        self.under_way().insert(turn, told);
+        UnderWay { chats: Arc::clone(self), turn, asked }
+    }
+
+    /// Tells a turn that is under way to end.
+    pub(super) fn cancel(&self, turn: TurnSeq, reason: &str) {
+        if let Some(told) = self.under_way().get(&turn) {
+            told.send_if_modified(|there| {
+                let first = there.is_none();
+                if first {
+                    *there = Some(reason.into());
+                }
+                first
+            });
+        }
+    }
+
+    /// A turn has ended, and that is stored.
+    pub(super) fn ended(&self, row: &TurnRow) {
+        if let (Some(log), Some(end)) = (self.logs.get(row.seq), TurnEnd::of(row)) {
+            log.end(end);
+        }
+    }
+
+    /// A turn has ended because its chat was cleared.
+    pub(super) fn cleared(&self, row: &TurnRow) {
+        if let Some(log) = self.logs.get(row.seq) {
+            log.forget();
+        }
+        self.ended(row);
+        self.cancel(row.seq, "the chat was cleared");
+    }
+
+    /// Settles the turns that were left by fibers that have ended; done when a runtime opens.
+    pub(crate) async fn recover(self: &Arc<Self>, core: &Arc<Core>) -> Result<()> {
+        for left in core.store.left_turns().await? {
+            if let Err(error) = super::answer::settle_left(core, self, &left).await {
+                warn!(turn.id = %left.id, error = %chain(&error), "a turn that was left could not be settled");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A turn that is under way.
+pub(super) struct UnderWay {
+    chats: Arc<Chats>,
+    turn: TurnSeq,
+    pub(super) asked: watch::Receiver<Option<Arc<str>>>,
+}
+
+impl UnderWay {
+    /// Ready, with the reason, when the turn is told to end.
+    pub(super) async fn cancelled(&self) -> Arc<str> {
+        let mut asked = self.asked.clone();
+        loop {
+            if let Some(reason) = asked.borrow_and_update().clone() {
+                return reason;
+            }
+            if asked.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.chats.under_way().remove(&self.turn);
+    }
+}
+
+impl fmt::Debug for UnderWay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnderWay").field("turn", &self.turn).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,510 @@
+//! Asking a chat agent: turns, messages, and what a person is still to answer.
+use std::fmt;
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::answer::{NAME, message_row, read_messages};
+use super::log::{self, Entry, Follow, Log, TurnEnd};
+use super::message::{Part, Role, ToolState, UiMessage};
+use super::model::ToolSpec;
+use super::{ChatAgent, Chats, TurnState};
+use crate::agent::AgentHandle;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fiber::core::{Core, Link, race};
+use crate::fiber::owner::{AgentId, check_name};
+use crate::fiber::waking;
+use crate::store::NewFiber;
+use crate::store::chat::{self, AcceptedTurn, MessageRow, TurnKind, TurnRow, WhichTurns};
+
+/// How many turns are listed at a time.
+const PAGE: u32 = 256;
+
+/// What becomes of a turn that is asked for while another one is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Queueing {
+    /// It waits for its turn.
+    #[default]
+    Queue,
+    /// It waits, and is skipped if another one that is asked for like this comes before it has begun; the messages of both stay.
+    Latest,
+    /// The same: the one that comes last answers the messages of all.
+    Merge,
+    /// It is not accepted: [`NewTurn`] gives an error of kind [`Busy`](ErrorKind::Busy), and its messages are not stored.
+    Drop,
+    /// It waits for at least so long, and is skipped if another one that is asked for like this comes meanwhile.
+    Debounce(Duration),
+}
+
+impl From<Queueing> for chat::Queueing {
+    fn from(queueing: Queueing) -> Self {
+        match queueing {
+            Queueing::Queue => chat::Queueing::Queue,
+            Queueing::Latest => chat::Queueing::Latest,
+            Queueing::Merge => chat::Queueing::Merge,
+            Queueing::Drop => chat::Queueing::Drop,
+            Queueing::Debounce(quiet) => chat::Queueing::Debounce(i64::try_from(quiet.as_millis()).unwrap_or(i64::MAX)),
+        }
+    }
+}
+
+impl<A: ChatAgent> AgentHandle<A> {
+    /// Stores messages and asks for an answer to them. A message whose id is there takes the place of that one; others are new.
+    pub fn save_messages(&self, messages: impl IntoIterator<Item = UiMessage>) -> NewTurn {
+        self.ask(TurnKind::Answer, messages.into_iter().collect())
+    }
+
+    /// The same, once for each key: a second call with it gives the turn of the first, whatever became of that.
+    pub fn submit(&self, key: impl Into<String>, messages: impl IntoIterator<Item = UiMessage>) -> NewTurn {
+        self.save_messages(messages).key(key)
+    }
+
+    /// Asks for more of the last answer: what is written is added to the same message. An error of kind [`NotFound`](ErrorKind::NotFound) if the
+    /// last message is not the assistant's.
+    pub fn continue_last_turn(&self) -> NewTurn {
+        self.ask(TurnKind::Continue, Vec::new())
+    }
+
+    fn ask(&self, kind: TurnKind, messages: Vec<UiMessage>) -> NewTurn {
+        NewTurn {
+            link: self.link().clone(),
+            chat: self.id().clone(),
+            kind,
+            messages,
+            id: None,
+            key: None,
+            queueing: Queueing::default(),
+            cut_behind: None,
+            body: Ok(None),
+            client_tools: Vec::new(),
+            metadata: Ok(None),
+        }
+    }
+
+    /// The messages, oldest first. The answer that is being given is not among them; it is in the log of its turn.
+    ///
+    /// # Errors
+    /// When what is stored cannot be read.
+    pub async fn messages(&self) -> Result<Vec<UiMessage>> {
+        read_messages(self.core()?.store.chat_messages(self.id().clone(), i64::MAX).await?)
+    }
+
+    /// Puts these messages in the place of all there are.
+    ///
+    /// # Errors
+    /// Of kind [`Busy`](ErrorKind::Busy) while a turn is under way or waits; when one of them cannot be saved, or the store fails.
+    pub async fn set_messages(&self, messages: impl IntoIterator<Item = UiMessage>) -> Result<()> {
+        let core = self.core()?;
+        let messages = rows(&messages.into_iter().collect::<Vec<_>>())?;
+        if core.store.replace_messages(self.id().clone(), messages, core.now_ms()).await? {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Busy, format!("the messages of agent `{}` cannot be replaced while a turn is under way", self.id())))
+    }
+
+    /// Takes all messages away. A turn under way ends as aborted, those that wait as skipped.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn clear(&self) -> Result<()> {
+        let core = self.core()?;
+        let chats = chats(&core)?;
+        for ended in core.store.clear_chat(self.id().clone(), core.now_ms()).await? {
+            chats.cleared(&ended);
+        }
+        Ok(())
+    }
+
+    /// Ends a turn. What there is of its answer is kept. One that has ended stays as it is; says whether there is one of this id.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn cancel(&self, turn: &str, reason: &str) -> Result<bool> {
+        let Some(handle) = self.turn(turn).await? else { return Ok(false) };
+        handle.cancel(reason).await.map(|()| true)
+    }
+
+    /// A turn by its id.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn turn(&self, id: &str) -> Result<Option<TurnHandle>> {
+        let row = self.core()?.store.turn(self.id().clone(), id.to_owned()).await?;
+        Ok(row.map(|row| TurnHandle::new(self.link().clone(), row, false)))
+    }
+
+    /// A turn by the key with which it was submitted.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn turn_by_key(&self, key: &str) -> Result<Option<TurnHandle>> {
+        let row = self.core()?.store.turn_by_key(self.id().clone(), key.to_owned()).await?;
+        Ok(row.map(|row| TurnHandle::new(self.link().clone(), row, false)))
+    }
+
+    /// The turns in these states, or all if there are none, in the order in which they were accepted.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn turns(&self, states: &[TurnState]) -> Result<Vec<TurnStatus>> {
+        let (core, mut found) = (self.core()?, Vec::new());
+        let which = WhichTurns { states: states.to_vec() };
+        let mut after = 0;
+        loop {
+            let page = core.store.turns(self.id().clone(), which.clone(), after, PAGE).await?;
+            let last = page.last().map(|row| row.seq);
+            let whole = page.len() == PAGE as usize;
+            found.extend(page.into_iter().map(TurnStatus::of));
+            match last {
+                Some(last) if whole => after = last,
+                _ => return Ok(found),
+            }
+        }
+    }
+
+    /// Whether the last message has a question that a person or their client is still to answer: a client's tool without a result, or an
+    /// approval.
+    ///
+    /// # Errors
+    /// When what is stored cannot be read.
+    pub async fn has_pending_interaction(&self) -> Result<bool> {
+        let messages = self.messages().await?;
+        let asks = |part: &Part| matches!(part.tool_state(), Some(ToolState::InputAvailable | ToolState::ApprovalRequested));
+        Ok(messages.last().is_some_and(|last| last.role == Role::Assistant && last.parts.iter().any(asks)))
+    }
+
+    /// Waits until no turn is under way or waits, and nothing is asked of a person; says whether that was so in time.
+    ///
+    /// # Errors
+    /// When the store cannot be read, or the runtime is closed.
+    pub async fn wait_until_stable(&self, timeout: Duration) -> Result<bool> {
+        let core = self.core()?;
+        let stable = async {
+            loop {
+                let open = self.turns(&[TurnState::Queued, TurnState::Running]).await?;
+                let Some(last) = open.last() else { return Ok::<_, Error>(()) };
+                if let Some(turn) = self.turn(last.id()).await? {
+                    turn.wait().await?;
+                }
+            }
+        };
+        match race(stable, core.clock.sleep(timeout)).await {
+            Some(stable) => {
+                stable?;
+                Ok(!self.has_pending_interaction().await?)
+            }
+            None => Ok(false),
+        }
+    }
+}
+
+/// A turn about to be asked for; `.await` stores it. From then on it will be answered, whatever becomes of the process.
+#[must_use = "a turn is asked for when this is awaited"]
+pub struct NewTurn {
+    link: Link,
+    chat: AgentId,
+    kind: TurnKind,
+    messages: Vec<UiMessage>,
+    id: Option<String>,
+    key: Option<String>,
+    queueing: Queueing,
+    cut_behind: Option<String>,
+    body: Result<Option<String>, String>,
+    client_tools: Vec<ToolSpec>,
+    metadata: Result<Option<String>, String>,
+}
+
+impl NewTurn {
+    /// Gives the turn this id, in place of one made by the runtime. If the chat has a turn with it, that one is joined.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// Gives the turn an idempotency key, unique in its chat. If the chat has a turn with it, that one is joined.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// What becomes of it if another turn is under way.
+    pub fn queueing(mut self, queueing: Queueing) -> Self {
+        self.queueing = queueing;
+        self
+    }
+
+    /// Takes away everything behind this message first: to have the answer to it given again.
+    pub fn after(mut self, message: impl Into<String>) -> Self {
+        self.cut_behind = Some(message.into());
+        self
+    }
+
+    /// What the turn is asked with beside the messages; [`Turn::body`](super::Turn::body).
+    pub fn body(mut self, body: &impl Serialize) -> Self {
+        self.body = serde_json::to_string(body).map(Some).map_err(|why| why.to_string());
+        self
+    }
+
+    /// The tools that the client has.
+    pub fn client_tools(mut self, tools: impl IntoIterator<Item = ToolSpec>) -> Self {
+        self.client_tools = tools.into_iter().collect();
+        self
+    }
+
+    /// Keeps a value with the turn, for lists; the turn itself does not see it.
+    pub fn metadata(mut self, metadata: &impl Serialize) -> Self {
+        self.metadata = serde_json::to_string(metadata).map(Some).map_err(|why| why.to_string());
+        self
+    }
+
+    async fn store(self) -> Result<TurnHandle> {
+        let core = self.link.core()?;
+        if core.is_closing() {
+            return Err(Error::closed());
+        }
+        let chats = chats(&core)?;
+        chats.class(&self.chat.class)?;
+        let refused = |kind, why: String| Error::new(kind, format!("failed to ask agent `{}`: {why}", self.chat));
+        if let Err(why) = check_name(&self.chat.name) {
+            return Err(refused(ErrorKind::Value, format!("its name {why}")));
+        }
+        for (what, text) in [("id", &self.id), ("key", &self.key)] {
+            if let Some(why) = text.as_ref().and_then(|text| check_name(text).err()) {
+                return Err(refused(ErrorKind::Value, format!("the {what} of a turn {why}")));
+            }
+        }
+        let saved = |what: &str, why: String| refused(ErrorKind::Value, format!("the {what} of a turn cannot be saved: {why}"));
+        let tools = (!self.client_tools.is_empty()).then(|| serde_json::to_string(&self.client_tools)).transpose();
+        let id = self.id.clone().unwrap_or_else(|| core.clock.id());
+        let args = serde_json::json!({ "class": self.chat.class, "agent": self.chat.name, "turn": id });
+        let now_ms = core.now_ms();
+        let new = chat::NewTurn {
+            chat: self.chat.clone(),
+            id,
+            key: self.key.clone(),
+            kind: self.kind,
+            queueing: self.queueing.into(),
+            messages: rows(&self.messages)?,
+            cut_behind: self.cut_behind.clone(),
+            message: core.clock.id(),
+            body: self.body.clone().map_err(|why| saved("body", why))?,
+            tools: tools.map_err(|why| saved("client tools", why.to_string()))?,
+            metadata: self.metadata.clone().map_err(|why| saved("metadata", why))?,
+            fiber: NewFiber {
+                id: core.clock.id(),
+                name: NAME.to_owned(),
+                key: None,
+                closure: false,
+                args: args.to_string(),
+                metadata: None,
+                agent: Some(self.chat.clone()),
+                parent: None,
+                now_ms,
+            },
+            now_ms,
+        };
+        match accept(&core, new).await? {
+            AcceptedTurn::New(row, _) => Ok(TurnHandle::new(self.link, *row, true)),
+            AcceptedTurn::Existing(row) => Ok(TurnHandle::new(self.link, *row, false)),
+            AcceptedTurn::Dropped => Err(refused(ErrorKind::Busy, "another turn is under way, and this one was not to wait".to_owned())),
+            AcceptedTurn::NothingToContinue => {
+                Err(refused(ErrorKind::NotFound, "there is no answer to continue: the last message is not the assistant's".to_owned()))
+            }
+        }
+    }
+}
+
+/// Stores a turn and starts its fiber, also if whoever asks goes away.
+async fn accept(core: &Arc<Core>, new: chat::NewTurn) -> Result<AcceptedTurn> {
+    let (tell, told) = oneshot::channel();
+    let of_task = Arc::clone(core);
+    core.start(async move {
+        let accepted = of_task.store.accept_turn(new).await;
+        if let Ok(AcceptedTurn::New(_, fiber)) = &accepted {
+            waking::start(&of_task, vec![fiber.clone()]);
+        }
+        // Nobody waits any more, which is no harm.
+        let _ = tell.send(accepted);
+    })?;
+    told.await.unwrap_or_else(|_| Err(Error::closed()))
+}
+
+impl IntoFuture for NewTurn {
+    type Output = Result<TurnHandle>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.store())
+    }
+}
+
+impl fmt::Debug for NewTurn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewTurn").field("chat", &self.chat).field("id", &self.id).field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// A turn that was asked for.
+#[derive(Debug, Clone)]
+pub struct TurnHandle {
+    link: Link,
+    row: Arc<TurnRow>,
+    accepted: bool,
+}
+
+impl TurnHandle {
+    fn new(link: Link, row: TurnRow, accepted: bool) -> Self {
+        TurnHandle { link, row: Arc::new(row), accepted }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &str {
+        &self.row.id
+    }
+
+    /// Whether it was new when this handle was made; otherwise there was one with its id or key before.
+    pub fn accepted(&self) -> bool {
+        self.accepted
+    }
+
+    /// The id of the message that it writes.
+    pub fn message_id(&self) -> &str {
+        &self.row.message
+    }
+
+    async fn log(&self) -> Result<Arc<Log>> {
+        let core = self.link.core()?;
+        let (log, row) = log::known(&core, &chats(&core)?.logs, self.row.seq).await?;
+        if row.is_none() {
+            return Err(self.gone());
+        }
+        Ok(log)
+    }
+
+    fn gone(&self) -> Error {
+        Error::new(ErrorKind::NotFound, format!("there is no turn `{}` any more", self.row.id))
+    }
+
+    /// Waits until the turn has ended.
+    ///
+    /// # Errors
+    /// When it is not there any more, the store cannot be read, or the runtime is closed.
+    pub async fn wait(&self) -> Result<TurnEnd> {
+        let log = self.log().await?;
+        let core = self.link.core()?;
+        race(log.over(), core.closing()).await.or_else(|| log.ended()).ok_or_else(Error::closed)
+    }
+
+    /// Follows its log from a chunk on, 0 for all of it.
+    ///
+    /// # Errors
+    /// When it is not there any more, or the store cannot be read.
+    pub async fn follow(&self, from: u64) -> Result<Follow> {
+        let log = self.log().await?;
+        Ok(Follow::new(self.link.clone(), self.row.seq, log, from))
+    }
+
+    /// Everything that its log has now; the last entry is the end, if it has ended.
+    ///
+    /// # Errors
+    /// As [`follow`](TurnHandle::follow).
+    pub async fn entries(&self) -> Result<Vec<Entry>> {
+        let mut follow = self.follow(0).await?;
+        let mut entries = Vec::new();
+        while let Some(entry) = follow.try_next().await? {
+            entries.push(entry);
+        }
+        Ok(entries)
+    }
+
+    /// Ends it. What there is of its answer is kept. One that has ended stays as it is.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn cancel(&self, reason: &str) -> Result<()> {
+        let core = self.link.core()?;
+        let chats = chats(&core)?;
+        if let Some(row) = core.store.cancel_turn(self.row.seq, reason.to_owned(), core.now_ms()).await? {
+            chats.ended(&row);
+            chats.cancel(row.seq, reason);
+        }
+        Ok(())
+    }
+
+    /// Where it stands.
+    ///
+    /// # Errors
+    /// When it is not there any more, or the store cannot be read.
+    pub async fn status(&self) -> Result<TurnStatus> {
+        let row = self.link.core()?.store.turn_by_seq(self.row.seq).await?;
+        row.map(TurnStatus::of).ok_or_else(|| self.gone())
+    }
+}
+
+/// Where a turn stands.
+#[derive(Debug, Clone)]
+pub struct TurnStatus(TurnRow);
+
+impl TurnStatus {
+    fn of(row: TurnRow) -> Self {
+        TurnStatus(row)
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &str {
+        &self.0.id
+    }
+
+    /// The key with which it was submitted.
+    pub fn key(&self) -> Option<&str> {
+        self.0.key.as_deref()
+    }
+
+    /// Where it stands.
+    pub fn state(&self) -> TurnState {
+        self.0.state
+    }
+
+    /// Why it ended as it did.
+    pub fn reason(&self) -> Option<&str> {
+        self.0.reason.as_deref()
+    }
+
+    /// The ids of the messages that it answers.
+    pub fn origins(&self) -> &[String] {
+        &self.0.origins
+    }
+
+    /// The id of the message that it writes.
+    pub fn message_id(&self) -> &str {
+        &self.0.message
+    }
+}
+
+fn rows(messages: &[UiMessage]) -> Result<Vec<MessageRow>> {
+    messages.iter().map(message_row).collect()
+}
+
+/// The chats of a runtime.
+fn chats(core: &Core) -> Result<Arc<Chats>> {
+    let chats = core.resources.get::<Arc<Chats>>();
+    chats
+        .map(|chats| Arc::clone(&chats))
+        .ok_or_else(|| Error::new(ErrorKind::NotRegistered, "no agent class is registered for chat: add one with `.chat_agent(..)`"))
+}
+
+/// How a person's client has answered a tool call.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum ToolAnswer {
+    /// With a result.
+    Output(Value),
+    /// With an error.
+    Error(String),
+}

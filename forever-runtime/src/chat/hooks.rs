@@ -1,0 +1,87 @@
+//! One shape for all classes of chat agents: their hooks, boxed, with panics turned into errors.
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::message::Part;
+use super::recovery::{ChatRecovery, ChatRecoveryOptions, RecoveryPolicy};
+use super::{ChatAgent, ErrorClass, Repair, Turn};
+use crate::agent::{BoxError, caught};
+use crate::fiber::frame::BoxFuture;
+
+/// A chat agent in memory.
+pub(crate) trait ChatHooks: Send + Sync {
+    fn message<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<(), BoxError>>;
+    fn recovery<'a>(&'a self, recovery: &'a ChatRecovery) -> BoxFuture<'a, Result<ChatRecoveryOptions, BoxError>>;
+    fn repair(&self, call: &Part) -> Repair;
+    fn classify(&self, error: &BoxError) -> ErrorClass;
+    fn client_error_text(&self, error: &BoxError) -> String;
+}
+
+impl<A: ChatAgent> ChatHooks for A {
+    fn message<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<(), BoxError>> {
+        Box::pin(caught(|| self.on_chat_message(turn)))
+    }
+
+    fn recovery<'a>(&'a self, recovery: &'a ChatRecovery) -> BoxFuture<'a, Result<ChatRecoveryOptions, BoxError>> {
+        Box::pin(caught(|| self.on_chat_recovery(recovery)))
+    }
+
+    fn repair(&self, call: &Part) -> Repair {
+        self.repair_interrupted_tool(call)
+    }
+
+    fn classify(&self, error: &BoxError) -> ErrorClass {
+        self.classify_error(error)
+    }
+
+    fn client_error_text(&self, error: &BoxError) -> String {
+        ChatAgent::client_error_text(self, error)
+    }
+}
+
+/// A class of chat agents.
+pub(crate) trait ChatClass: Send + Sync {
+    fn policy(&self) -> RecoveryPolicy;
+    /// The hooks of an agent of the class; `None` if it is of another type.
+    fn hooks(&self, agent: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ChatHooks>>;
+}
+
+struct Of<A>(PhantomData<fn() -> A>);
+
+impl<A: ChatAgent> ChatClass for Of<A> {
+    fn policy(&self) -> RecoveryPolicy {
+        A::recovery()
+    }
+
+    fn hooks(&self, agent: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ChatHooks>> {
+        let agent: Arc<A> = agent.downcast().ok()?;
+        Some(agent)
+    }
+}
+
+/// The classes of chat agents that were given to the builder, by name.
+#[derive(Default, Clone)]
+pub(crate) struct ChatClasses(BTreeMap<&'static str, Arc<dyn ChatClass>>);
+
+impl ChatClasses {
+    pub(crate) fn add<A: ChatAgent>(&mut self) {
+        self.0.insert(A::CLASS, Arc::new(Of(PhantomData::<fn() -> A>)));
+    }
+
+    pub(crate) fn get(&self, class: &str) -> Option<&Arc<dyn ChatClass>> {
+        self.0.get(class)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for ChatClasses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}

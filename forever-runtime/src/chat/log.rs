@@ -1,0 +1,328 @@
+//! The log of a turn: what is stored of it, and those who follow.
+//!
+//! A log is chunks and, last, the end. Nothing is shown before it is stored: a follower reads what is stored, from the first chunk or a later
+//! one, and then waits for more; the newest chunks come from memory. So everybody sees the same in the same order, whenever they come.
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::watch;
+
+use super::message::Chunk;
+use crate::error::{Error, Result};
+use crate::fiber::core::{Core, Link, race};
+use crate::store::chat::{Chunks, TurnRow, TurnSeq, TurnState};
+
+/// How many of the newest chunks are kept in memory for followers; those who are further behind read the database.
+const TAIL: usize = 1024;
+
+/// How many rows a follower reads at a time.
+const PAGE: u32 = 64;
+
+/// How a turn ended: the last entry of its log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnEnd {
+    state: TurnState,
+    reason: Option<Arc<str>>,
+}
+
+impl TurnEnd {
+    pub(crate) fn of(row: &TurnRow) -> Option<Self> {
+        row.state.is_settled().then(|| TurnEnd { state: row.state, reason: row.reason.as_deref().map(Into::into) })
+    }
+
+    pub(crate) fn new(state: TurnState, reason: Option<&str>) -> Self {
+        TurnEnd { state, reason: reason.map(Into::into) }
+    }
+
+    /// `Completed`, `Error`, `Aborted`, `Skipped` or `Interrupted`.
+    pub fn state(&self) -> TurnState {
+        self.state
+    }
+
+    /// Whether it has its answer.
+    pub fn is_completed(&self) -> bool {
+        self.state == TurnState::Completed
+    }
+
+    /// Why it ended as it did: the text of the error, the reason it was ended with.
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+}
+
+/// One entry of a log.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Entry {
+    /// A chunk, with its number in the log, from 0.
+    Chunk(u64, StoredChunk),
+    /// The end; nothing follows.
+    End(TurnEnd),
+}
+
+/// A chunk as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredChunk(Arc<str>);
+
+impl StoredChunk {
+    /// Its JSON, in one line.
+    pub fn json(&self) -> &str {
+        &self.0
+    }
+
+    /// The chunk.
+    ///
+    /// # Errors
+    /// When somebody has damaged what is stored.
+    pub fn read(&self) -> Result<Chunk> {
+        Chunk::parse(&self.0)
+    }
+}
+
+/// The log of one turn, as far as this process has to do with it.
+pub(crate) struct Log {
+    inner: Mutex<Inner>,
+    /// Told when there is more.
+    grown: watch::Sender<()>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// How many chunks are stored.
+    stored: u64,
+    /// The last of them.
+    tail: VecDeque<Arc<str>>,
+    end: Option<TurnEnd>,
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = self.inner();
+        f.debug_struct("Log").field("stored", &inner.stored).field("end", &inner.end).finish_non_exhaustive()
+    }
+}
+
+/// What a follower finds.
+enum Found {
+    Chunk(Arc<str>),
+    /// It is stored, and not in memory.
+    Stored,
+    End(TurnEnd),
+    Nothing,
+}
+
+impl Log {
+    fn new() -> Self {
+        Log { inner: Mutex::default(), grown: watch::Sender::new(()) }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many chunks are stored.
+    pub(crate) fn stored(&self) -> u64 {
+        self.inner().stored
+    }
+
+    /// These chunks are stored.
+    pub(crate) fn publish(&self, first: u64, chunks: impl IntoIterator<Item = Arc<str>>) {
+        let mut inner = self.inner();
+        for (number, chunk) in (first..).zip(chunks) {
+            // Somebody may have seen it in the database before.
+            if number == inner.stored {
+                inner.stored += 1;
+                inner.tail.push_back(chunk);
+            }
+        }
+        let over = inner.tail.len().saturating_sub(TAIL);
+        inner.tail.drain(..over);
+        drop(inner);
+        self.grown.send_replace(());
+    }
+
+    /// So many chunks are stored, whatever they are.
+    pub(crate) fn learn(&self, stored: u64) {
+        let mut inner = self.inner();
+        if stored > inner.stored {
+            inner.stored = stored;
+            inner.tail.clear();
+        }
+        drop(inner);
+        self.grown.send_replace(());
+    }
+
+    /// What is stored was taken away.
+    pub(crate) fn forget(&self) {
+        self.inner().tail.clear();
+    }
+
+    /// The turn has ended, and that is stored.
+    pub(crate) fn end(&self, end: TurnEnd) {
+        self.inner().end.get_or_insert(end);
+        self.grown.send_replace(());
+    }
+
+    /// How the turn ended, if it has.
+    pub(crate) fn ended(&self) -> Option<TurnEnd> {
+        self.inner().end.clone()
+    }
+
+    /// Ready when the turn has ended.
+    pub(crate) async fn over(&self) -> TurnEnd {
+        let mut grown = self.grown.subscribe();
+        loop {
+            if let Some(end) = self.ended() {
+                return end;
+            }
+            // The sender is in `self`, so the wait cannot fail.
+            let _ = grown.changed().await;
+        }
+    }
+
+    fn find(&self, number: u64) -> Found {
+        let inner = self.inner();
+        if number < inner.stored {
+            let first = inner.stored - inner.tail.len() as u64;
+            let place = number.checked_sub(first).and_then(|place| usize::try_from(place).ok());
+            return place.and_then(|place| inner.tail.get(place)).map_or(Found::Stored, |chunk| Found::Chunk(Arc::clone(chunk)));
+        }
+        inner.end.clone().map_or(Found::Nothing, Found::End)
+    }
+}
+
+/// The logs that somebody writes or follows.
+#[derive(Debug, Default)]
+pub(crate) struct Logs(Mutex<HashMap<TurnSeq, Weak<Log>>>);
+
+impl Logs {
+    /// The log of a turn.
+    pub(crate) fn of(&self, turn: TurnSeq) -> Arc<Log> {
+        let mut logs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(there) = logs.get(&turn).and_then(Weak::upgrade) {
+            return there;
+        }
+        if logs.len().is_power_of_two() {
+            // Now and then; what is gone is a number and a pointer.
+            logs.retain(|_, log| log.strong_count() > 0);
+        }
+        let log = Arc::new(Log::new());
+        logs.insert(turn, Arc::downgrade(&log));
+        log
+    }
+
+    /// The log of a turn, if somebody has to do with it.
+    pub(crate) fn get(&self, turn: TurnSeq) -> Option<Arc<Log>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&turn).and_then(Weak::upgrade)
+    }
+}
+
+/// Follows the log of a turn, from a chunk on to its end.
+///
+/// What it gives is stored. It need not be kept up with: what is not in memory any more is read from the database.
+pub struct Follow {
+    link: Link,
+    turn: TurnSeq,
+    log: Arc<Log>,
+    next: u64,
+    /// What was read from the database.
+    read: VecDeque<Arc<str>>,
+    over: bool,
+}
+
+impl Follow {
+    pub(crate) fn new(link: Link, turn: TurnSeq, log: Arc<Log>, from: u64) -> Self {
+        Follow { link, turn, log, next: from, read: VecDeque::new(), over: false }
+    }
+
+    /// The next entry. `None` after the end.
+    ///
+    /// A call that is given up loses nothing.
+    ///
+    /// # Errors
+    /// When the database cannot be read, or the runtime is closed.
+    pub async fn next(&mut self) -> Result<Option<Entry>> {
+        loop {
+            if let Some(entry) = self.try_next().await? {
+                return Ok(Some(entry));
+            }
+            if self.over {
+                return Ok(None);
+            }
+            let core = self.link.core()?;
+            let mut grown = self.log.grown.subscribe();
+            if let Found::Nothing = self.log.find(self.next)
+                && race(grown.changed(), core.closing()).await.is_none()
+            {
+                return Err(Error::closed());
+            }
+        }
+    }
+
+    /// The next entry, if it is there by now.
+    ///
+    /// # Errors
+    /// When the database cannot be read, or the runtime is closed.
+    pub async fn try_next(&mut self) -> Result<Option<Entry>> {
+        while !self.over {
+            if let Some(chunk) = self.read.pop_front() {
+                return Ok(Some(self.step(chunk)));
+            }
+            match self.log.find(self.next) {
+                Found::Chunk(chunk) => return Ok(Some(self.step(chunk))),
+                Found::Stored => self.load().await?,
+                Found::End(end) => {
+                    self.over = true;
+                    return Ok(Some(Entry::End(end)));
+                }
+                Found::Nothing => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    fn step(&mut self, chunk: Arc<str>) -> Entry {
+        let number = self.next;
+        self.next += 1;
+        Entry::Chunk(number, StoredChunk(chunk))
+    }
+
+    async fn load(&mut self) -> Result<()> {
+        let core = self.link.core()?;
+        let rows = core.store.chunks(self.turn, self.next, PAGE).await?;
+        let chunks = rows.iter().flat_map(lines);
+        self.read = chunks.filter(|(number, _)| *number >= self.next).map(|(_, chunk)| chunk.into()).collect();
+        if self.read.is_empty() {
+            // They were folded into the message meanwhile.
+            self.next = self.log.stored().max(self.next);
+        }
+        Ok(())
+    }
+}
+
+/// The chunks of a row, with their numbers.
+pub(crate) fn lines(row: &Chunks) -> impl Iterator<Item = (u64, &str)> {
+    (row.first..).zip(row.data.lines())
+}
+
+impl fmt::Debug for Follow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Follow").field("turn", &self.turn).field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
+/// The log of a turn, with what is stored of it: the end is heard of even if it comes just now.
+pub(crate) async fn known(core: &Core, logs: &Logs, row: TurnSeq) -> Result<(Arc<Log>, Option<TurnRow>)> {
+    // First there, then asked: whoever ends the turn after this finds it.
+    let log = logs.of(row);
+    let row = core.store.turn_by_seq(row).await?;
+    if let Some(row) = &row {
+        let last = core.store.chunks(row.seq, u64::MAX >> 1, 1).await?;
+        log.learn(last.last().map_or(0, |chunks| chunks.first + chunks.count));
+        if let Some(end) = TurnEnd::of(row) {
+            log.end(end);
+        }
+    }
+    Ok((log, row))
+}

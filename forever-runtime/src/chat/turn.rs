@@ -1,0 +1,277 @@
+//! A turn as the hook that answers sees it.
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::message::{Chunk, Continuation, MAX_CHUNK, MessageBuilder, UiMessage};
+use super::model::ToolSpec;
+use super::recovery::ChatRecovery;
+use super::writer::{self, Writer};
+use crate::error::{Error, ErrorKind, Result};
+use crate::exact;
+use crate::fiber::core::Core;
+use crate::fiber::saved::{text_to_keep, unreadable};
+use crate::store::chat::{OfTurn, TurnKind, TurnRow};
+
+/// One answer, being given. A clone is the same turn.
+#[derive(Clone)]
+pub struct Turn(Arc<Inner>);
+
+pub(super) struct Inner {
+    pub(super) core: Arc<Core>,
+    pub(super) row: TurnRow,
+    pub(super) messages: Vec<UiMessage>,
+    pub(super) body: Option<Value>,
+    pub(super) client_tools: Vec<ToolSpec>,
+    pub(super) recovery: Option<ChatRecovery>,
+    pub(super) stash: Mutex<Option<String>>,
+    pub(super) writer: Arc<Writer>,
+    pub(super) stream: tokio::sync::Mutex<Stream>,
+    pub(super) cancelled: watch::Receiver<Option<Arc<str>>>,
+    /// Told with each chunk, for the watchdog.
+    pub(super) written: watch::Sender<()>,
+    /// Whether this attempt is the one that may write.
+    pub(super) open: AtomicBool,
+}
+
+/// What has become of the answer.
+pub(super) struct Stream {
+    pub(super) builder: MessageBuilder,
+    /// Fits what an attempt writes to what others have written before it.
+    pub(super) continuation: Option<Continuation>,
+    /// The error that was written, which ends the turn.
+    pub(super) error: Option<String>,
+    /// Whether the turn was said to be aborted by what was written.
+    pub(super) aborted: bool,
+    /// Whether the log has its `start`.
+    pub(super) started: bool,
+}
+
+impl Turn {
+    pub(super) fn new(inner: Inner) -> Self {
+        Turn(Arc::new(inner))
+    }
+
+    pub(super) fn inner(&self) -> &Inner {
+        &self.0
+    }
+
+    /// Its id, under which clients know its stream.
+    pub fn id(&self) -> &str {
+        &self.0.row.id
+    }
+
+    /// The conversation before the answer, oldest first.
+    pub fn messages(&self) -> &[UiMessage] {
+        &self.0.messages
+    }
+
+    /// What it was asked with beside the messages.
+    pub fn body(&self) -> Option<&Value> {
+        self.0.body.as_ref()
+    }
+
+    /// The tools that the client has: they are called by writing the call, and answered by the client later.
+    pub fn client_tools(&self) -> &[ToolSpec] {
+        &self.0.client_tools
+    }
+
+    /// Whether there is a part of the answer already: an earlier attempt was interrupted, or the turn adds to an earlier answer.
+    pub fn is_continuation(&self) -> bool {
+        self.0.row.kind == TurnKind::Continue || self.0.recovery.as_ref().is_some_and(|r| !r.partial.is_empty())
+    }
+
+    /// What is known of the interruption, if this is not the first attempt.
+    pub fn recovery(&self) -> Option<&ChatRecovery> {
+        self.0.recovery.as_ref()
+    }
+
+    /// The answer as it is now, with what earlier attempts have written.
+    pub async fn message(&self) -> UiMessage {
+        self.0.stream.lock().await.builder.message().clone()
+    }
+
+    /// The text of the answer that there was when this attempt began.
+    pub fn text(&self) -> String {
+        self.0.recovery.as_ref().map(ChatRecovery::partial_text).unwrap_or_default()
+    }
+
+    /// Writes a chunk. It is stored and shown soon after, in order; [`flush`](Turn::flush) waits for that.
+    ///
+    /// The message's `start` is written by itself; one that is written is fitted to the message. After an interruption the chunks are fitted to
+    /// what is there: text goes on in the part that was open. An `error` ends the turn with its text, an `abort` ends it as aborted; what
+    /// is written after them is refused. Text, reasoning and tool input of more than [`MAX_CHUNK`] bytes is split.
+    ///
+    /// # Errors
+    /// Of kind [`Value`](ErrorKind::Value) when the chunk cannot follow what was written, or is too long; of kind
+    /// [`Conflict`](ErrorKind::Conflict) when the turn has ended; when the store fails. What was refused is not written.
+    pub async fn write(&self, chunk: Chunk) -> Result<()> {
+        let inner = &*self.0;
+        let mut stream = inner.stream.lock().await;
+        if !inner.open.load(Ordering::Acquire) || stream.error.is_some() || stream.aborted {
+            return Err(writer::over());
+        }
+        inner.written.send_replace(());
+        match chunk.kind() {
+            "error" => {
+                let text = chunk.get("errorText").and_then(Value::as_str).unwrap_or("An error occurred.");
+                stream.error = Some(text.to_owned());
+                return Ok(());
+            }
+            "abort" => {
+                stream.aborted = true;
+                return Ok(());
+            }
+            _ => {}
+        }
+        for chunk in inner.fitted(&mut stream, chunk) {
+            for piece in pieces(chunk)? {
+                inner.put(&mut stream, &piece).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until everything that was written is stored.
+    ///
+    /// # Errors
+    /// When the turn has ended, or the store fails.
+    pub async fn flush(&self) -> Result<()> {
+        self.0.writer.flush().await
+    }
+
+    /// Keeps `value` with the turn, in place of what was stashed before. It is durable when this returns; an attempt after an interruption
+    /// reads it with [`stashed`](Turn::stashed).
+    ///
+    /// # Errors
+    /// When it cannot be saved exactly or takes more than 16 MiB, the turn has ended, or the store fails.
+    pub async fn stash<V: Serialize + ?Sized>(&self, value: &V) -> Result<()> {
+        let text = text_to_keep(value).map_err(|why| Error::new(ErrorKind::Value, format!("the stash of a turn {why}")))?;
+        if !self.0.open.load(Ordering::Acquire) {
+            return Err(writer::over());
+        }
+        match self.0.core.store.stash_turn(self.0.row.seq, text.clone()).await? {
+            OfTurn::Over => Err(writer::over()),
+            OfTurn::Done => {
+                *self.0.stash.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+                Ok(())
+            }
+        }
+    }
+
+    /// What was stashed last, by this attempt or an earlier one.
+    ///
+    /// # Errors
+    /// When it cannot be read as a `V`.
+    pub fn stashed<V: DeserializeOwned>(&self) -> Result<Option<V>> {
+        let Some(text) = self.0.stash.lock().unwrap_or_else(PoisonError::into_inner).clone() else { return Ok(None) };
+        exact::from_str(&text)
+            .map(Some)
+            .map_err(|why| Error::new(ErrorKind::Value, format!("the stash of a turn {}", unreadable::<V>(why))))
+    }
+
+    /// Ready when the turn is told to end. It is dropped then, wherever it is; this is for what it has started elsewhere.
+    pub async fn cancelled(&self) {
+        let mut cancelled = self.0.cancelled.clone();
+        if cancelled.wait_for(Option::is_some).await.is_err() {
+            // This attempt is over, and nobody is left to tell it anything.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Whether the turn is told to end.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancelled.borrow().is_some()
+    }
+}
+
+impl Inner {
+    /// A chunk as it follows what is there.
+    fn fitted(&self, stream: &mut Stream, mut chunk: Chunk) -> Vec<Chunk> {
+        let mut chunks = Vec::new();
+        if chunk.kind() == "start" {
+            if stream.started {
+                chunk.remove("messageId");
+                // Nothing is left of it but what it says about the message.
+                if let Some(metadata) = chunk.remove("messageMetadata") {
+                    chunks.push(Chunk::metadata(metadata));
+                }
+                return chunks;
+            }
+            self.stamp(&mut chunk);
+            stream.started = true;
+            return vec![chunk];
+        }
+        if !stream.started {
+            let mut start = Chunk::start();
+            self.stamp(&mut start);
+            stream.started = true;
+            chunks.push(start);
+        }
+        match &mut stream.continuation {
+            Some(continuation) => chunks.extend(continuation.next(chunk)),
+            None => chunks.push(chunk),
+        }
+        chunks
+    }
+
+    /// Gives a `start` the id of the message; one that adds to a message has none.
+    fn stamp(&self, start: &mut Chunk) {
+        if self.row.kind == TurnKind::Continue {
+            start.remove("messageId");
+        } else {
+            start.set("messageId", self.row.message.as_str());
+        }
+    }
+
+    async fn put(&self, stream: &mut Stream, chunk: &Chunk) -> Result<()> {
+        stream.builder.apply(chunk)?;
+        self.writer.write(chunk.to_text().into()).await
+    }
+}
+
+/// A chunk in pieces that can be stored.
+fn pieces(chunk: Chunk) -> Result<Vec<Chunk>> {
+    let whole = chunk.to_text();
+    if whole.len() <= MAX_CHUNK {
+        return Ok(vec![chunk]);
+    }
+    let field = match chunk.kind() {
+        "text-delta" | "reasoning-delta" => "delta",
+        "tool-input-delta" => "inputTextDelta",
+        kind => {
+            let why = format!("a chunk `{kind}` has {} bytes, more than the {MAX_CHUNK} that can be stored", whole.len());
+            return Err(Error::new(ErrorKind::Value, why));
+        }
+    };
+    let Some(Value::String(text)) = chunk.get(field).cloned() else {
+        return Err(Error::new(ErrorKind::Value, format!("a chunk `{}` has no `{field}`", chunk.kind())));
+    };
+    // A byte takes six at most in JSON.
+    let most = MAX_CHUNK / 8;
+    let mut pieces = Vec::new();
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let mut end = most.min(rest.len());
+        while !rest.is_char_boundary(end) {
+            end -= 1;
+        }
+        let (piece, left) = rest.split_at(end);
+        let mut chunk = chunk.clone();
+        chunk.set(field, piece);
+        pieces.push(chunk);
+        rest = left;
+    }
+    Ok(pieces)
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn").field("id", &self.0.row.id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,162 @@
+//! Writes a log: chunks are gathered while others are being stored, and shown when they are.
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::log::Log;
+use crate::error::{Error, ErrorKind, Result, chain};
+use crate::fiber::core::Core;
+use crate::store::chat::{Chunks, OfTurn, TurnSeq};
+
+/// How chunks are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Batching {
+    /// How many may wait to be stored; whoever writes more waits.
+    pub(crate) chunks: usize,
+    /// How many bytes may.
+    pub(crate) bytes: usize,
+    /// How long after one commit the next one of the same turn comes at the earliest.
+    pub(crate) pause: Duration,
+}
+
+impl Default for Batching {
+    fn default() -> Self {
+        Batching { chunks: 256, bytes: 256 << 10, pause: Duration::from_millis(4) }
+    }
+}
+
+/// The writing end of a log.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    core: Arc<Core>,
+    turn: TurnSeq,
+    pub(crate) log: Arc<Log>,
+    batching: Batching,
+    waiting: Mutex<Waiting>,
+    /// Told when something was stored, or cannot be.
+    moved: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// The number of the first chunk that is not stored.
+    first: u64,
+    chunks: Vec<Arc<str>>,
+    bytes: usize,
+    /// Whether somebody stores.
+    storing: bool,
+    /// Why nothing can be stored any more.
+    failed: Option<Arc<Error>>,
+}
+
+impl Waiting {
+    fn next(&self) -> u64 {
+        self.first + self.chunks.len() as u64
+    }
+
+    fn failure(&self) -> Result<()> {
+        match &self.failed {
+            Some(why) => Err(Error::new(why.kind(), chain(&**why))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Writer {
+    /// Goes on after `stored` chunks.
+    pub(crate) fn new(core: Arc<Core>, turn: TurnSeq, log: Arc<Log>, stored: u64, batching: Batching) -> Arc<Self> {
+        let waiting = Mutex::new(Waiting { first: stored, ..Waiting::default() });
+        Arc::new(Writer { core, turn, log, batching, waiting, moved: watch::Sender::new(()) })
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a chunk at the end of what waits to be stored; waits for room.
+    pub(crate) async fn write(self: &Arc<Self>, chunk: Arc<str>) -> Result<()> {
+        let mut moved = self.moved.subscribe();
+        loop {
+            {
+                let mut waiting = self.waiting();
+                waiting.failure()?;
+                let empty = waiting.chunks.is_empty();
+                if empty || waiting.chunks.len() < self.batching.chunks && waiting.bytes + chunk.len() <= self.batching.bytes {
+                    waiting.bytes += chunk.len();
+                    waiting.chunks.push(chunk);
+                    if !waiting.storing {
+                        let writer = Arc::clone(self);
+                        self.core.start(async move { writer.store().await })?;
+                        waiting.storing = true;
+                    }
+                    return Ok(());
+                }
+            }
+            // The sender is in `self`, so the wait cannot fail.
+            let _ = moved.changed().await;
+        }
+    }
+
+    /// Waits until everything that was written is stored.
+    pub(crate) async fn flush(&self) -> Result<()> {
+        let mut moved = self.moved.subscribe();
+        let until = self.waiting().next();
+        loop {
+            {
+                let waiting = self.waiting();
+                waiting.failure()?;
+                if waiting.first >= until {
+                    return Ok(());
+                }
+            }
+            let _ = moved.changed().await;
+        }
+    }
+
+    /// Stores what waits until nothing does.
+    async fn store(self: Arc<Self>) {
+        loop {
+            let (first, chunks) = {
+                let mut waiting = self.waiting();
+                if waiting.chunks.is_empty() {
+                    waiting.storing = false;
+                    return;
+                }
+                (waiting.first, waiting.chunks.clone())
+            };
+            let count = chunks.len();
+            let data = chunks.join("\n");
+            let row = Chunks { first, count: count as u64, data, stored_ms: self.core.now_ms() };
+            let stored = self.core.store.append_chunks(self.turn, row).await;
+            let failed = match stored {
+                Ok(OfTurn::Done) => None,
+                Ok(OfTurn::Over) => Some(over()),
+                Err(error) => Some(error),
+            };
+            {
+                let mut waiting = self.waiting();
+                if let Some(error) = failed {
+                    waiting.failed = Some(Arc::new(error));
+                    waiting.storing = false;
+                    drop(waiting);
+                    self.moved.send_replace(());
+                    return;
+                }
+                let gone: usize = waiting.chunks.drain(..count).map(|chunk| chunk.len()).sum();
+                waiting.bytes -= gone;
+                waiting.first += count as u64;
+            }
+            self.log.publish(first, chunks);
+            self.moved.send_replace(());
+            if !self.batching.pause.is_zero() {
+                tokio::time::sleep(self.batching.pause).await;
+            }
+        }
+    }
+}
+
+/// What a turn that has ended says to those who still write.
+pub(crate) fn over() -> Error {
+    Error::new(ErrorKind::Conflict, "the turn has ended")
+}
