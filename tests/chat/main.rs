@@ -1,4 +1,6 @@
 //! Chat: turns, their logs, and what becomes of them when they are interrupted.
+mod answers;
 mod killed;
+mod logs;
 mod scripted;
 mod turns;

@@ -311,6 +311,7 @@ impl<'a> Attempt<'a> {
             written: watch::Sender::new(()),
             open: AtomicBool::new(true),
         });
+        under_way.answers(&turn.inner().row.chat, &turn);
         Ok(Ok(Attempt { core, chats, policy, under_way, hooks, _woken: woken, turn, attempts }))
     }
 

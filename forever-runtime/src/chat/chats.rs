@@ -7,12 +7,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::warn;
 
-use super::ChatClasses;
 use super::hooks::ChatClass;
 use super::log::{Logs, TurnEnd};
+use super::tools::Answering;
 use super::writer::Batching;
+use super::{ChatClasses, Turn};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::fiber::core::Core;
+use crate::fiber::owner::AgentId;
 use crate::store::chat::{TurnRow, TurnSeq};
 
 /// What the builder lets its user choose.
@@ -35,12 +37,20 @@ pub(crate) struct Chats {
     pub(crate) classes: ChatClasses,
     pub(crate) settings: Settings,
     pub(crate) logs: Logs,
-    under_way: Mutex<HashMap<TurnSeq, watch::Sender<Option<Arc<str>>>>>,
+    under_way: Mutex<HashMap<TurnSeq, Told>>,
+    answering: Mutex<HashMap<AgentId, Answering>>,
+}
+
+/// A turn under way, as others reach it.
+#[derive(Debug)]
+struct Told {
+    cancelled: watch::Sender<Option<Arc<str>>>,
+    turn: Option<(AgentId, Turn)>,
 }
 
 impl Chats {
     pub(crate) fn new(classes: ChatClasses, settings: Settings) -> Self {
-        Chats { classes, settings, logs: Logs::default(), under_way: Mutex::default() }
+        Chats { classes, settings, logs: Logs::default(), under_way: Mutex::default(), answering: Mutex::default() }
     }
 
     /// The class of a chat.
@@ -51,22 +61,22 @@ impl Chats {
         })
     }
 
-    fn under_way(&self) -> MutexGuard<'_, HashMap<TurnSeq, watch::Sender<Option<Arc<str>>>>> {
+    fn under_way(&self) -> MutexGuard<'_, HashMap<TurnSeq, Told>> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A turn is under way until what comes back is dropped.
     pub(super) fn enter(self: &Arc<Self>, turn: TurnSeq) -> UnderWay {
-        let told = watch::Sender::new(None);
-        let asked = told.subscribe();
-        self.under_way().insert(turn, told);
+        let cancelled = watch::Sender::new(None);
+        let asked = cancelled.subscribe();
+        self.under_way().insert(turn, Told { cancelled, turn: None });
         UnderWay { chats: Arc::clone(self), turn, asked }
     }
 
     /// Tells a turn that is under way to end.
     pub(super) fn cancel(&self, turn: TurnSeq, reason: &str) {
         if let Some(told) = self.under_way().get(&turn) {
-            told.send_if_modified(|there| {
+            told.cancelled.send_if_modified(|there| {
                 let first = there.is_none();
                 if first {
                     *there = Some(reason.into());
@@ -74,6 +84,20 @@ impl Chats {
                 first
             });
         }
+    }
+
+    /// The turn of a chat that is being answered.
+    pub(super) fn turn_of(&self, chat: &AgentId) -> Option<Turn> {
+        let under_way = self.under_way();
+        let turns = under_way.values().filter_map(|told| told.turn.as_ref());
+        turns.filter(|(of, _)| of == chat).map(|(_, turn)| turn.clone()).next()
+    }
+
+    /// Held while an answer of a chat is read and written.
+    pub(super) fn answering(&self, chat: &AgentId) -> Answering {
+        let mut answering = self.answering.lock().unwrap_or_else(PoisonError::into_inner);
+        answering.retain(|_, held| Arc::strong_count(held) > 1);
+        Arc::clone(answering.entry(chat.clone()).or_default())
     }
 
     /// A turn has ended, and that is stored.
@@ -111,6 +135,13 @@ pub(super) struct UnderWay {
 }
 
 impl UnderWay {
+    /// From now on others can write to the turn.
+    pub(super) fn answers(&self, chat: &AgentId, turn: &Turn) {
+        if let Some(told) = self.chats.under_way().get_mut(&self.turn) {
+            told.turn = Some((chat.clone(), turn.clone()));
+        }
+    }
+
     /// Ready, with the reason, when the turn is told to end.
     pub(super) async fn cancelled(&self) -> Arc<str> {
         let mut asked = self.asked.clone();

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::answer::{NAME, message_row, read_messages};
@@ -263,6 +262,12 @@ impl NewTurn {
         self
     }
 
+    /// With these messages too.
+    pub(super) fn with(mut self, messages: Vec<UiMessage>) -> Self {
+        self.messages.extend(messages);
+        self
+    }
+
     async fn store(self) -> Result<TurnHandle> {
         let core = self.link.core()?;
         if core.is_closing() {
@@ -492,19 +497,9 @@ fn rows(messages: &[UiMessage]) -> Result<Vec<MessageRow>> {
 }
 
 /// The chats of a runtime.
-fn chats(core: &Core) -> Result<Arc<Chats>> {
+pub(super) fn chats(core: &Core) -> Result<Arc<Chats>> {
     let chats = core.resources.get::<Arc<Chats>>();
     chats
         .map(|chats| Arc::clone(&chats))
         .ok_or_else(|| Error::new(ErrorKind::NotRegistered, "no agent class is registered for chat: add one with `.chat_agent(..)`"))
-}
-
-/// How a person's client has answered a tool call.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum ToolAnswer {
-    /// With a result.
-    Output(Value),
-    /// With an error.
-    Error(String),
 }

@@ -12,6 +12,8 @@ mod log;
 pub mod message;
 pub mod model;
 mod recovery;
+pub(crate) mod retention;
+mod tools;
 mod turn;
 mod writer;
 
@@ -21,6 +23,7 @@ use std::time::Duration;
 pub use handle::{NewTurn, Queueing, TurnHandle, TurnStatus};
 pub use log::{Entry, Follow, StoredChunk, TurnEnd};
 pub use recovery::{ChatRecovery, ChatRecoveryOptions, Exhausted, ExhaustedReason, RecoveryKind, RecoveryPolicy};
+pub use tools::{ToolAnswer, ToolAnswered};
 pub use turn::Turn;
 
 pub(crate) use answer::Answer;

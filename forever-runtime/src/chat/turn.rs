@@ -137,6 +137,19 @@ impl Turn {
         Ok(())
     }
 
+    /// Writes what a person or their client has answered; stored when this returns.
+    pub(super) async fn answered(&self, chunk: Chunk) -> Result<()> {
+        let inner = &*self.0;
+        {
+            let mut stream = inner.stream.lock().await;
+            if !inner.open.load(Ordering::Acquire) {
+                return Err(writer::over());
+            }
+            inner.put(&mut stream, &chunk).await?;
+        }
+        self.flush().await
+    }
+
     /// Waits until everything that was written is stored.
     ///
     /// # Errors

@@ -254,6 +254,7 @@ impl Builder {
         timer.on(waking::WAITS, waking::ring());
         timer.on(retention::RETENTION, retention::ring());
         Agents::listen(&mut timer);
+        chat::retention::listen(&mut timer, &chats);
         let parts = Parts {
             store,
             registry,
@@ -272,6 +273,7 @@ impl Builder {
         chats.recover(core).await?;
         agents.recover(core).await?;
         retention::set_alarm(core);
+        chat::retention::set_alarm(core, &chats);
         Ok(forever)
     }
 }

@@ -313,6 +313,12 @@ pub(crate) trait ChatStore {
     /// Puts a message in the place of the one with its id; says whether there was one.
     fn replace_message(&self, chat: AgentId, message: MessageRow, now_ms: i64) -> BoxFuture<'_, Result<bool>>;
 
+    /// The message of which a continuation is wanted as soon as all its tool calls are settled.
+    fn held(&self, chat: AgentId) -> BoxFuture<'_, Result<Option<String>>>;
+
+    /// Puts a message in the place of the one with its id, and says whether a continuation of it is wanted.
+    fn hold(&self, chat: AgentId, message: MessageRow, wanted: bool, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+
     /// Puts messages in the place of all there are. Refused, with `false`, while a turn is under way.
     fn replace_messages(&self, chat: AgentId, messages: Vec<MessageRow>, now_ms: i64) -> BoxFuture<'_, Result<bool>>;
 

@@ -1,5 +1,6 @@
 //! What every store keeps to: the same tests over each of them.
 mod agents;
+mod chat;
 mod ops;
 
 use std::future::Future;
@@ -40,6 +41,15 @@ pub(super) async fn conforms<S: Store + 'static, M: Future<Output = S>>(make: im
     agents::lets_schedules_in_when_they_are_due(&make().await).await;
     agents::keeps_what_came_of_a_run(&make().await).await;
     agents::counts_deaths_of_schedules_that_run(&make().await).await;
+    chat::accepts_a_turn_once(&make().await).await;
+    chat::begins_turns_in_order_and_counts_deaths(&make().await).await;
+    chat::finds_turns_that_their_fibers_have_left(&make().await).await;
+    chat::keeps_logs_without_gaps(&make().await).await;
+    chat::ends_a_turn_once(&make().await).await;
+    chat::cancels_a_turn_that_waits_and_asks_one_that_runs(&make().await).await;
+    chat::lets_others_take_the_place_of_a_turn(&make().await).await;
+    chat::continues_and_asks_again(&make().await).await;
+    chat::replaces_and_clears_messages(&make().await).await;
     keeps_what_others_do_together_apart(Arc::new(make().await)).await;
     refuses_everything_when_closed(&make().await).await;
 }

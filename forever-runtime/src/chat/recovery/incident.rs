@@ -151,7 +151,7 @@ mod tests {
         let first = judge(&policy(), None, at(0, 500)).0;
         assert_eq!(judge(&policy(), Some(&first), at(1, 10_500)).1, None);
         assert_eq!(judge(&policy(), Some(&first), at(1, 10_501)).1, Some(ExhaustedReason::WorkBudgetExceeded));
-        let small = RecoveryPolicy { max_recovery_work: 3, ..policy() };
+        let small = policy().max_recovery_work(3);
         assert_eq!(judge(&small, Some(&first), at(1, 504)).1, Some(ExhaustedReason::WorkBudgetExceeded));
     }
 
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn an_incident_of_a_policy_that_was_changed_is_judged_by_the_new_one() {
         let first = judge(&policy(), None, at(0, 1)).0;
-        let strict = RecoveryPolicy { max_attempts: 1, debounce: Duration::ZERO, ..policy() };
+        let strict = policy().max_attempts(1).debounce(Duration::ZERO);
         assert_eq!(judge(&strict, Some(&first), at(1, 1)).1, Some(ExhaustedReason::MaxAttemptsExceeded));
     }
 }

@@ -130,6 +130,24 @@ impl ChatStore for Sqlite {
         }))
     }
 
+    fn held(&self, chat: AgentId) -> BoxFuture<'_, Result<Option<String>>> {
+        Box::pin(self.read("find what is to be continued", move |c| {
+            c.prepare_cached("SELECT held FROM chats WHERE class = ?1 AND agent = ?2")?
+                .query_row(params![chat.class, chat.name], |r| r.get(0))
+                .optional()
+                .map(Option::flatten)
+        }))
+    }
+
+    fn hold(&self, chat: AgentId, message: MessageRow, wanted: bool, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write("store a message of a chat", Scope::Many, move |c| {
+            let chat = chat_of(c, &chat)?;
+            replace(c, chat, &message, now_ms)?;
+            let held = wanted.then_some(&message.id);
+            c.prepare_cached("UPDATE chats SET held = ?2 WHERE seq = ?1")?.execute(params![chat, held]).map(drop)
+        }))
+    }
+
     fn replace_messages(&self, chat: AgentId, messages: Vec<MessageRow>, now_ms: i64) -> BoxFuture<'_, Result<bool>> {
         Box::pin(self.write("store the messages of a chat", Scope::Many, move |c| {
             let chat = chat_of(c, &chat)?;
@@ -150,10 +168,11 @@ impl ChatStore for Sqlite {
 
     fn left_turns(&self) -> BoxFuture<'_, Result<Vec<TurnRow>>> {
         Box::pin(self.read("find turns that were left", |c| {
-            c.prepare_cached(&format!(
-                "{TURN} LEFT JOIN fibers f ON f.seq = t.fiber
-                 WHERE t.settled_ms IS NULL AND (f.seq IS NULL OR f.finished_ms IS NOT NULL) ORDER BY t.seq"
-            ))?
+            c.prepare_cached(
+                "SELECT t.*, c.class, c.agent FROM turns t INDEXED BY turns_open JOIN chats c ON c.seq = t.chat
+                 LEFT JOIN fibers f ON f.seq = t.fiber
+                 WHERE t.settled_ms IS NULL AND (f.seq IS NULL OR f.finished_ms IS NOT NULL)",
+            )?
             .query_map((), turn_row)?
             .collect()
         }))
@@ -315,6 +334,8 @@ fn accept(conn: &Connection, new: &NewTurn) -> rusqlite::Result<AcceptedTurn> {
             None => return Ok(AcceptedTurn::NothingToContinue),
         },
     };
+    // Whatever was to be continued is, or is not wanted any more.
+    conn.prepare_cached("UPDATE chats SET held = NULL WHERE seq = ?1 AND held IS NOT NULL")?.execute([chat])?;
     let (policy, due_ms) = match new.queueing {
         Queueing::Queue | Queueing::Drop => ("queue", None),
         Queueing::Latest => ("latest", None),

@@ -123,8 +123,8 @@ fn slow(conn: &Connection, sql: &str) -> Option<String> {
 /// What a scan may be of: rows that are not of a table.
 const NO_ROWS_OF_OURS: [&str; 4] = ["SCAN CONSTANT ROW", "SCAN json_each", "SCAN b", "SCAN (subquery"];
 
-/// Indexes that have in them only what such a statement wants: what is awake, what runs, what is due.
-const ONLY_WHAT_IS_ASKED_FOR: [&str; 3] = ["agents_awake", "schedules_running", "waits_due"];
+/// Indexes that have in them only what such a statement wants: what is awake, what runs, what is due, what was asked.
+const ONLY_WHAT_IS_ASKED_FOR: [&str; 4] = ["agents_awake", "schedules_running", "turns_open", "waits_due"];
 
 /// What is sorted or looked through all the same, by a part of the statement.
 const ALLOWED: [(&str, &str); 8] = [

@@ -9,7 +9,7 @@ const MIGRATIONS: &[&str] =
     &[include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql"), include_str!("schema_4.sql")];
 
 /// Our tables and views, and the indexes with names.
-pub(super) const NAMES: [&str; 37] = [
+pub(super) const NAMES: [&str; 39] = [
     "agents",
     "agents_awake",
     "arrived",
@@ -40,6 +40,8 @@ pub(super) const NAMES: [&str; 37] = [
     "turn_chunks",
     "turn_requests",
     "turns",
+    "turns_chat",
+    "turns_fiber",
     "turns_key",
     "turns_open",
     "turns_settled",

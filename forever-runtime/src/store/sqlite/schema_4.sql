@@ -5,6 +5,7 @@ CREATE TABLE chats (
     seq   INTEGER PRIMARY KEY,
     class TEXT NOT NULL,
     agent TEXT NOT NULL,
+    held  TEXT,
     UNIQUE (class, agent)
 ) STRICT;
 
@@ -45,6 +46,8 @@ CREATE TABLE turns (
     UNIQUE (chat, id)
 ) STRICT;
 CREATE UNIQUE INDEX turns_key ON turns (chat, key) WHERE key IS NOT NULL;
+CREATE INDEX turns_chat ON turns (chat, seq);
+CREATE INDEX turns_fiber ON turns (fiber) WHERE fiber IS NOT NULL;
 CREATE INDEX turns_open ON turns (chat, seq) WHERE settled_ms IS NULL;
 CREATE INDEX turns_settled ON turns (settled_ms) WHERE settled_ms IS NOT NULL;
 -- Those whose chunks are still there.

@@ -1,0 +1,128 @@
+//! What people and their clients answer: results of tools, approvals, and what follows from them.
+use forever::chat::message::{Chunk, UiMessage};
+use forever::chat::{ChatAgent, ToolAnswer, Turn};
+use forever::{Agent, AgentHandle, BoxError, ErrorKind, Forever};
+use serde_json::{Value, json};
+
+/// Asks two tools of the client and one approval, then says what it was told.
+struct Asks;
+
+impl Agent for Asks {
+    const CLASS: &'static str = "asks";
+    type State = ();
+}
+
+impl ChatAgent for Asks {
+    async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
+        if turn.is_continuation() {
+            let message = turn.message().await;
+            let answers: Vec<Value> = message.parts.iter().filter(|part| part.is_tool()).map(answer).collect();
+            turn.write(Chunk::text_start("t")).await?;
+            turn.write(Chunk::text_delta("t", json!(answers).to_string())).await?;
+            turn.write(Chunk::text_end("t")).await?;
+            return Ok(());
+        }
+        for call in ["one", "two"] {
+            turn.write(Chunk::tool_input_available(call, "look", json!({}))).await?;
+        }
+        if turn.body().is_some_and(|body| body["approval"] == true) {
+            turn.write(Chunk::tool_input_available("pay", "pay", json!({ "amount": 5 }))).await?;
+            turn.write(Chunk::tool_approval_request("pay", "approval-1")).await?;
+        }
+        if turn.body().is_some_and(|body| body["slow"] == true) {
+            turn.flush().await?;
+            turn.write(Chunk::text_start("slow")).await?;
+            while turn.message().await.parts.iter().filter(|part| part.get("output").is_some()).count() < 2 {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn answer(part: &forever::chat::message::Part) -> Value {
+    let state = part.get("state").cloned();
+    json!([state, part.get("output").or(part.get("errorText")).or(part.get("approval"))])
+}
+
+async fn opened(body: Value) -> (Forever, AgentHandle<Asks>) {
+    let forever = Forever::builder().in_memory().chat_agent(|_| Asks).open().await.unwrap();
+    let agent = forever.agent::<Asks>("a");
+    let turn = agent.save_messages([UiMessage::user("u", "hi")]).id("r").body(&body).await.unwrap();
+    if body["slow"] != true {
+        turn.wait().await.unwrap();
+    }
+    (forever, agent)
+}
+
+async fn last_text(agent: &AgentHandle<Asks>) -> String {
+    agent.messages().await.unwrap().last().unwrap().text()
+}
+
+#[tokio::test]
+async fn the_turn_goes_on_when_all_calls_are_settled_and_not_before() {
+    let (_forever, agent) = opened(json!({})).await;
+    assert!(agent.has_pending_interaction().await.unwrap());
+    let first = agent.answer_tool("one", ToolAnswer::Output(json!(1)), true).await.unwrap();
+    assert!(first.applied && first.continued.is_none());
+    let second = agent.answer_tool("two", ToolAnswer::Output(json!(2)), true).await.unwrap();
+    let turn = second.continued.unwrap();
+    assert!(turn.wait().await.unwrap().is_completed());
+    assert_eq!(last_text(&agent).await, r#"[["output-available",1],["output-available",2]]"#);
+    assert_eq!(agent.messages().await.unwrap().len(), 2, "it is the same message");
+    assert!(!agent.has_pending_interaction().await.unwrap());
+}
+
+#[tokio::test]
+async fn a_continuation_that_was_asked_for_is_not_lost_when_another_call_fails() {
+    let (_forever, agent) = opened(json!({})).await;
+    agent.answer_tool("one", ToolAnswer::Output(json!(1)), true).await.unwrap();
+    // As the client sends an error: without asking for a continuation.
+    let failed = agent.answer_tool("two", ToolAnswer::Error("no signal".into()), false).await.unwrap();
+    failed.continued.expect("the first answer has asked for it").wait().await.unwrap();
+    assert_eq!(last_text(&agent).await, r#"[["output-available",1],["output-error","no signal"]]"#);
+}
+
+#[tokio::test]
+async fn the_first_answer_wins() {
+    let (_forever, agent) = opened(json!({})).await;
+    assert!(agent.answer_tool("one", ToolAnswer::Output(json!(1)), false).await.unwrap().applied);
+    assert!(!agent.answer_tool("one", ToolAnswer::Output(json!(7)), true).await.unwrap().applied);
+    assert!(!agent.answer_tool("one", ToolAnswer::Approved, true).await.unwrap().applied, "nobody asked for an approval");
+    let unknown = agent.answer_tool("nine", ToolAnswer::Output(json!(1)), true).await.unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::NotFound);
+    let stays = agent.answer_tool("two", ToolAnswer::Output(json!(2)), false).await.unwrap();
+    assert!(stays.applied && stays.continued.is_none(), "nobody has asked for a continuation");
+    let message = agent.messages().await.unwrap().pop().unwrap();
+    assert_eq!(message.parts[0].get("output"), Some(&json!(1)));
+}
+
+#[tokio::test]
+async fn a_tool_may_be_run_when_a_person_says_so() {
+    let (_forever, agent) = opened(json!({ "approval": true })).await;
+    agent.answer_tool("one", ToolAnswer::Output(json!(1)), true).await.unwrap();
+    agent.answer_tool("two", ToolAnswer::Output(json!(2)), true).await.unwrap();
+    let done = agent.answer_tool("pay", ToolAnswer::Approved, true).await.unwrap();
+    done.continued.unwrap().wait().await.unwrap();
+    assert!(
+        last_text(&agent).await.ends_with(r#"["approval-responded",{"approved":true,"id":"approval-1"}]]"#),
+        "{}",
+        last_text(&agent).await
+    );
+}
+
+#[tokio::test]
+async fn an_answer_to_a_turn_that_still_writes_goes_into_its_log() {
+    let (_forever, agent) = opened(json!({ "slow": true })).await;
+    let turn = agent.turn("r").await.unwrap().unwrap();
+    let mut follow = turn.follow(0).await.unwrap();
+    for _ in 0..4 {
+        follow.next().await.unwrap();
+    }
+    agent.answer_tool("one", ToolAnswer::Output(json!(1)), true).await.unwrap();
+    let done = agent.answer_tool("two", ToolAnswer::Output(json!(2)), true).await.unwrap();
+    assert!(done.applied);
+    assert!(turn.wait().await.unwrap().is_completed());
+    done.continued.unwrap().wait().await.unwrap();
+    assert_eq!(last_text(&agent).await, r#"[["output-available",1],["output-available",2]]"#);
+}
