@@ -21,7 +21,7 @@ impl ChatAgent for Writes {
         let number = |field: &str| usize::try_from(body[field].as_u64().unwrap_or(1)).unwrap();
         turn.write(Chunk::text_start("t")).await?;
         for n in 0..number("chunks") {
-            turn.write(Chunk::text_delta("t", format!("{n:>width$}", width = number("bytes")))).await?;
+            turn.write(Chunk::text_delta("t", format!("{n:x>9}").repeat(number("bytes").div_ceil(9)))).await?;
         }
         if body["too_long"] == true {
             let refused = turn.write(Chunk::data("blob", None, json!("x".repeat(MAX_CHUNK)))).await.unwrap_err();
@@ -75,11 +75,11 @@ async fn whoever_comes_late_or_is_slow_sees_what_was_seen_from_the_start() {
 async fn text_of_any_length_is_stored_in_pieces_and_anything_else_too_long_is_refused() {
     let forever = writes().in_memory().open().await.unwrap();
     let agent = forever.agent::<Writes>("a");
-    let long = json!({ "chunks": 1, "bytes": 2 * MAX_CHUNK, "too_long": true });
+    let long = json!({ "chunks": 1, "bytes": 18 << 20, "too_long": true });
     let turn = agent.save_messages([UiMessage::user("u", "hi")]).body(&long).await.unwrap();
     assert!(turn.wait().await.unwrap().is_completed());
     assert!(turn.entries().await.unwrap().len() > 6);
-    assert_eq!(agent.messages().await.unwrap()[1].text().len(), 2 * MAX_CHUNK);
+    assert_eq!(agent.messages().await.unwrap()[1].text().len(), 18 << 20);
 }
 
 #[tokio::test]
@@ -118,11 +118,13 @@ async fn chunks_go_after_a_while_and_turns_later_and_messages_stay() {
     assert_eq!(follow(&turn, 0).await, whole);
     clock.advance(Duration::from_secs(200));
     while follow(&turn, 0).await.len() > 1 {
+        clock.advance(Duration::from_secs(60));
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(follow(&turn, 0).await, whole[whole.len() - 1..], "its end is left");
     clock.advance(Duration::from_secs(8 * 24 * 3600));
     while agent.turn("r").await.unwrap().is_some() {
+        clock.advance(Duration::from_secs(3600));
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(turn.wait().await.unwrap_err().kind(), ErrorKind::NotFound);

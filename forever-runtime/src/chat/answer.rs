@@ -15,13 +15,13 @@ use tracing::{debug, warn};
 use super::chats::{Chats, UnderWay};
 use super::hooks::ChatHooks;
 use super::log::{TurnEnd, lines};
-use super::message::{Chunk, Continuation, MessageBuilder, Part, Role, ToolState, UiMessage};
+use super::message::{Chunk, Continuation, MessageBuilder, Part, Repair, Role, ToolState, UiMessage, repair};
 use super::model::ToolSpec;
 use super::recovery::incident::{Facts, Interruption, judge};
 use super::recovery::{ChatRecovery, Exhausted, ExhaustedReason, RecoveryKind, RecoveryPolicy};
 use super::turn::{self, Stream, Turn};
 use super::writer::Writer;
-use super::{ErrorClass, Repair, is_interruption};
+use super::{ErrorClass, is_interruption};
 use crate::agent::{Agents, Woken};
 use crate::clock::from_ms;
 use crate::error::{Error, ErrorKind, Result, chain};
@@ -216,16 +216,16 @@ impl<'a> Attempt<'a> {
     ) -> Result<Result<Self, Attempted>> {
         let TurnBegun { row, request, chunks, incident, again } = begun;
         let under_way = chats.enter(row.seq);
-        let answered = Answered::load(core, &row, &chunks).await?;
+        let mut answered = Answered::load(core, &row, &chunks).await?;
         let settled = Settled { core, chats, row: &row, incident: incident.is_some() };
         if let Some(reason) = &row.cancel {
-            let state = settled.with(TurnState::Aborted, Some(reason), answered.message).await?;
+            let state = settled.with(TurnState::Aborted, Some(reason), answered.builder.into_message()).await?;
             return Ok(Err(Attempted::Over(state)));
         }
         let request = Asked::read(request)?;
-        if again && answered.waits_for_a_person(&request.client_tools) {
-            // Nobody has to be asked anything more: the rest comes with the person's answer.
-            let state = settled.with(TurnState::Completed, None, answered.message).await?;
+        if again && (answered.finished || answered.waits_for_a_person(&request.client_tools)) {
+            // The model need not be asked anything more: it has said everything, or the rest comes with a person's answer.
+            let state = settled.with(TurnState::Completed, None, answered.builder.into_message()).await?;
             return Ok(Err(Attempted::Over(state)));
         }
         let mut recovery = None;
@@ -245,7 +245,7 @@ impl<'a> Attempt<'a> {
             if let Some(reason) = exhausted {
                 warn!(turn.id = %row.id, %reason, why = before.why, "an interrupted turn is given up");
                 let settled = Settled { incident: true, ..settled };
-                let state = settled.given_up(policy, reason, answered.message).await?;
+                let state = settled.given_up(policy, reason, answered.builder.into_message()).await?;
                 if let Err(why) = policy.tell_exhausted(Exhausted { reason, recovery: context }).await {
                     warn!(turn.id = %row.id, error = %chain(&*why), "`on_exhausted` failed");
                 }
@@ -263,7 +263,6 @@ impl<'a> Attempt<'a> {
                 return Ok(Err(Attempted::Interrupted(Interrupted { asleep: true, ..Interrupted::here(why, delay) })));
             }
         };
-        let mut answered = answered;
         if let Some(recovery) = &mut recovery {
             let options = match race(hooks.recovery(recovery), core.clock.sleep(core.settings.hook_timeout)).await {
                 Some(Ok(options)) => options,
@@ -279,10 +278,12 @@ impl<'a> Attempt<'a> {
             };
             if !options.persist {
                 answered.forget_all_but_results();
-                recovery.partial.clone_from(&answered.message.parts);
+                recovery.partial = answered.partial().to_vec();
             }
             if !options.continue_turn {
-                let state = Settled { incident: true, ..settled }.with(TurnState::Interrupted, Some(&before.why), answered.message).await?;
+                let state = Settled { incident: true, ..settled }
+                    .with(TurnState::Interrupted, Some(&before.why), answered.builder.into_message())
+                    .await?;
                 return Ok(Err(Attempted::Over(state)));
             }
         }
@@ -291,8 +292,8 @@ impl<'a> Attempt<'a> {
         let writer = Writer::new(Arc::clone(core), row.seq, log, answered.stored, chats.settings.batching);
         let continues = recovery.is_some() || row.kind == TurnKind::Continue;
         let stream = Stream {
-            continuation: continues.then(|| Continuation::new(&answered.message)),
-            builder: MessageBuilder::new(answered.message),
+            continuation: continues.then(|| Continuation::of(&answered.builder)),
+            builder: answered.builder,
             error: None,
             aborted: false,
             started: answered.stored > 0,
@@ -403,24 +404,24 @@ impl<'a> Attempt<'a> {
             return Ok(());
         }
         let mut stream = inner.stream.lock().await;
-        for part in stream.builder.message().parts.clone() {
-            let (Some(call), Some(state)) = (part.tool_call_id(), part.tool_state()) else { continue };
-            let asked = state == ToolState::InputAvailable && is_client_tool(&part, &inner.client_tools);
-            if asked || !matches!(state, ToolState::InputStreaming | ToolState::InputAvailable) {
-                continue;
-            }
-            let chunk = match self.hooks.repair(&part) {
-                Repair::Error(why) => Chunk::tool_output_error(call, why),
-                Repair::Output(output) => Chunk::tool_output_available(call, output),
-                Repair::Leave => continue,
-            };
-            debug!(turn.id = self.turn.id(), tool.call = call, "an interrupted tool call was settled");
-            stream.builder.apply(&chunk)?;
-            inner.writer.write(chunk.to_text().into()).await?;
+        let repaired = repair(vec![stream.builder.message().clone()], |call| self.repair_of(call));
+        for call in repaired.calls {
+            debug!(turn.id = self.turn.id(), tool.call = call.call, "an interrupted tool call was settled");
+            stream.builder.apply(&call.chunk)?;
+            inner.writer.write(call.chunk.to_text().into()).await?;
         }
         // What comes after goes on from what the message is now.
-        stream.continuation = Some(Continuation::new(stream.builder.message()));
+        stream.continuation = Some(Continuation::of(&stream.builder));
         Ok(())
+    }
+
+    /// What becomes of a call without a result: what a person or their client is asked stays open.
+    fn repair_of(&self, call: &Part) -> Repair {
+        match call.tool_state() {
+            Some(ToolState::InputStreaming) => self.hooks.repair(call),
+            Some(ToolState::InputAvailable) if !is_client_tool(call, &self.turn.inner().client_tools) => self.hooks.repair(call),
+            _ => Repair::Wait,
+        }
     }
 
     /// What was written so far is stored; the next attempt goes on after it.
@@ -503,11 +504,13 @@ impl Asked {
 struct Answered {
     /// The conversation before it.
     before: Vec<UiMessage>,
-    message: UiMessage,
+    builder: MessageBuilder,
     /// How many parts of the message there were before the turn.
     parts_before: usize,
     /// How many chunks are stored.
     stored: u64,
+    /// Whether the last of them says that it is whole.
+    finished: bool,
 }
 
 impl Answered {
@@ -517,20 +520,23 @@ impl Answered {
         let message = there.map_or_else(|| UiMessage::new(row.message.as_str(), Role::Assistant), |place| before.remove(place));
         let parts_before = message.parts.len();
         let mut builder = MessageBuilder::new(message);
-        let mut stored = 0;
+        let (mut stored, mut finished) = (0, false);
         for (_, chunk) in chunks.iter().flat_map(lines) {
-            builder.apply(&Chunk::parse(chunk)?)?;
+            let chunk = Chunk::parse(chunk)?;
+            builder.apply(&chunk)?;
+            finished = chunk.kind() == "finish";
             stored += 1;
         }
-        Ok(Answered { before, message: builder.into_message(), parts_before, stored })
+        Ok(Answered { before, builder, parts_before, stored, finished })
     }
 
-    fn partial(&self) -> &[Part] {
-        self.message.parts.get(self.parts_before..).unwrap_or_default()
+    fn partial(&mut self) -> &[Part] {
+        let before = self.parts_before;
+        self.builder.message().parts.get(before..).unwrap_or_default()
     }
 
     /// Whether the answer ends in questions to a person or their client, and in nothing else that is open.
-    fn waits_for_a_person(&self, client_tools: &[ToolSpec]) -> bool {
+    fn waits_for_a_person(&mut self, client_tools: &[ToolSpec]) -> bool {
         let open: Vec<_> = self.partial().iter().filter(|part| part.tool_state().is_some_and(|s| !s.is_settled())).collect();
         let asks = |part: &&Part| match part.tool_state() {
             Some(ToolState::ApprovalRequested) => true,
@@ -544,13 +550,15 @@ impl Answered {
     fn forget_all_but_results(&mut self) {
         let mut place = 0;
         let before = self.parts_before;
-        self.message.parts.retain(|part| {
+        let mut message = self.builder.message().clone();
+        message.parts.retain(|part| {
             place += 1;
             place <= before || part.tool_state().is_some_and(ToolState::is_settled)
         });
+        self.builder = MessageBuilder::new(message);
     }
 
-    fn recovery(&self, row: &TurnRow, asked: &Asked, policy: &RecoveryPolicy, attempt: u32, deaths: u32, why: &str) -> ChatRecovery {
+    fn recovery(&mut self, row: &TurnRow, asked: &Asked, policy: &RecoveryPolicy, attempt: u32, deaths: u32, why: &str) -> ChatRecovery {
         ChatRecovery {
             turn: row.id.clone(),
             kind: if self.partial().is_empty() { RecoveryKind::Retry } else { RecoveryKind::Continue },
@@ -664,5 +672,5 @@ pub(super) async fn settle_left(core: &Arc<Core>, chats: &Arc<Chats>, row: &Turn
         None => (TurnState::Interrupted, "its fiber has ended"),
     };
     let settled = Settled { core, chats, row, incident: false };
-    settled.with(state, Some(why), answered.message).await.map(drop)
+    settled.with(state, Some(why), answered.builder.into_message()).await.map(drop)
 }

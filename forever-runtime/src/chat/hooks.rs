@@ -5,9 +5,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::message::Part;
+use super::message::{Part, Repair};
 use super::recovery::{ChatRecovery, ChatRecoveryOptions, RecoveryPolicy};
-use super::{ChatAgent, ErrorClass, Repair, Turn};
+use super::{ChatAgent, ErrorClass, Turn};
 use crate::agent::{BoxError, caught};
 use crate::fiber::frame::BoxFuture;
 

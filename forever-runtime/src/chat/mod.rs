@@ -34,7 +34,7 @@ pub use crate::store::chat::TurnState;
 
 use crate::agent::{Agent, BoxError};
 use crate::error::{Error, ErrorKind};
-use message::Part;
+use message::{Part, Repair};
 use model::{ModelError, ModelErrorKind};
 
 /// An agent that people talk to.
@@ -101,7 +101,7 @@ pub trait ChatAgent: Agent {
     /// Says what becomes of a tool call that was interrupted before it had a result: it has failed, unless this says otherwise.
     fn repair_interrupted_tool(&self, call: &Part) -> Repair {
         let _ = call;
-        Repair::default()
+        Repair::Interrupted
     }
 
     /// Says what becomes of a turn that failed with this error. A [`ModelError`] says of itself whether it may pass; everything else ends the
@@ -115,24 +115,6 @@ pub trait ChatAgent: Agent {
     fn client_error_text(&self, error: &BoxError) -> String {
         let _ = error;
         "An error occurred.".to_owned()
-    }
-}
-
-/// What becomes of a tool call that was interrupted.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum Repair {
-    /// It has failed, with this text.
-    Error(String),
-    /// It has given this.
-    Output(serde_json::Value),
-    /// Nothing: somebody is still to answer it.
-    Leave,
-}
-
-impl Default for Repair {
-    fn default() -> Self {
-        Repair::Error("The tool call was interrupted before it had a result.".to_owned())
     }
 }
 

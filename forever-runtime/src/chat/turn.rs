@@ -103,7 +103,8 @@ impl Turn {
 
     /// Writes a chunk. It is stored and shown soon after, in order; [`flush`](Turn::flush) waits for that.
     ///
-    /// The message's `start` is written by itself; one that is written is fitted to the message. After an interruption the chunks are fitted to
+    /// A `finish` says that the answer is whole: a turn that is interrupted after it ends as completed, and does not run again. The message's
+    /// `start` is written by itself; one that is written is fitted to the message. After an interruption the chunks are fitted to
     /// what is there: text goes on in the part that was open. An `error` ends the turn with its text, an `abort` ends it as aborted; what
     /// is written after them is refused. Text, reasoning and tool input of more than [`MAX_CHUNK`] bytes is split.
     ///
