@@ -3,12 +3,19 @@
 //! A chunk is one event of a stream, a part one piece of a message; `build` makes parts from chunks. Both are JSON objects whose `type` says
 //! what they are, and keep every field that is not known here: what is not understood passes through untouched.
 //! Source of the formats: <https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol> and <https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message>.
+mod build;
+mod check;
 mod chunk;
 mod part;
+mod partial_json;
+#[cfg(test)]
+mod tests;
+mod tool;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use build::{MessageBuilder, OpenPart, Prose};
 pub use chunk::{Chunk, MAX_CHUNK};
 pub use part::{Part, ToolState};
 

@@ -136,6 +136,22 @@ impl Part {
     pub(super) fn str(&self, field: &str) -> Option<&str> {
         self.0.get(field)?.as_str()
     }
+
+    /// Sets a field, or takes it away.
+    pub(super) fn put(&mut self, field: &str, value: Option<Value>) {
+        match value {
+            Some(value) => self.set(field, value),
+            None => drop(self.remove(field)),
+        }
+    }
+
+    /// Adds to a field that is text.
+    pub(super) fn push_str(&mut self, field: &str, more: &str) {
+        match self.0.get_mut(field) {
+            Some(Value::String(text)) => text.push_str(more),
+            _ => self.set(field, more),
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for Part {

@@ -1,0 +1,231 @@
+//! What can be read of JSON text that is cut off: the input of a tool while the model still writes it.
+//!
+//! Comes in: text. Goes out: the value that the `ai` package reads of the same text (`parsePartialJson`), or nothing. Text that is whole is
+//! read as it is. Any other is cut back to the last place where everything before it can stand, what is open there is closed, and the
+//! result is read. Two things differ: half of a surrogate pair, which Rust's text cannot hold, is read as U+FFFD, and nothing is read of
+//! JSON that `serde_json` refuses for its size (nested deeper than 128, a number beyond `f64`).
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+/// What can be read of a text.
+pub(super) fn read(text: &str) -> Option<Value> {
+    let text = without_half_pairs(text);
+    whole(&text).or_else(|| whole(&closed(&text)))
+}
+
+fn whole(text: &str) -> Option<Value> {
+    serde_json::from_str(text).ok().filter(|value| !is_forbidden(value))
+}
+
+/// Objects that would change what all objects of a JavaScript program are.
+fn is_forbidden(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(is_forbidden),
+        Value::Object(fields) => {
+            fields.contains_key("__proto__")
+                || fields.get("constructor").is_some_and(|constructor| constructor.get("prototype").is_some())
+                || fields.values().any(is_forbidden)
+        }
+        _ => false,
+    }
+}
+
+/// Where in a container (or outside of all) the text has come to.
+#[derive(Clone, Copy, PartialEq)]
+enum At {
+    Beginning,
+    End,
+    ObjectStart,
+    Key,
+    AfterKey,
+    BeforeValue,
+    AfterMember,
+    AfterMemberComma,
+    ArrayStart,
+    AfterItem,
+    AfterItemComma,
+}
+
+/// What the text is in the middle of, if it is in the middle of something.
+#[derive(Clone, Copy)]
+enum Within {
+    Nothing,
+    Text,
+    Escape,
+    /// How many of the four digits have come.
+    Unicode(u8),
+    Number,
+    /// Where `true`, `false` or `null` begins.
+    Word(usize),
+}
+
+struct Scan<'a> {
+    text: &'a str,
+    /// The outside and the containers that are open, the innermost last; never empty.
+    open: Vec<At>,
+    within: Within,
+    /// How much of the text can stand.
+    keep: usize,
+}
+
+/// The text, cut back and with what is open in it closed.
+fn closed(text: &str) -> String {
+    let mut scan = Scan { text, open: vec![At::Beginning], within: Within::Nothing, keep: 0 };
+    for (at, c) in text.char_indices() {
+        scan.take(at, c);
+    }
+    let mut closed = text[..scan.keep].to_owned();
+    match scan.within {
+        Within::Text | Within::Escape | Within::Unicode(_) => closed.push('"'),
+        Within::Word(start) => {
+            let begun = &text[start..];
+            let word = WORDS.into_iter().find(|word| word.starts_with(begun)).unwrap_or(begun);
+            closed.push_str(&word[begun.len()..]);
+        }
+        Within::Nothing | Within::Number => {}
+    }
+    closed.extend(scan.open.iter().rev().filter_map(|at| match at {
+        At::Beginning | At::End => None,
+        At::ArrayStart | At::AfterItem | At::AfterItemComma => Some(']'),
+        _ => Some('}'),
+    }));
+    closed
+}
+
+const WORDS: [&str; 3] = ["true", "false", "null"];
+
+impl Scan<'_> {
+    fn take(&mut self, at: usize, c: char) {
+        let behind = at + c.len_utf8();
+        match self.within {
+            Within::Nothing => self.between(at, c),
+            Within::Text => match c {
+                '\\' => self.within = Within::Escape,
+                '"' => (self.within, self.keep) = (Within::Nothing, behind),
+                _ => self.keep = behind,
+            },
+            Within::Escape if c == 'u' => self.within = Within::Unicode(0),
+            Within::Unicode(3) if c.is_ascii_hexdigit() => (self.within, self.keep) = (Within::Text, behind),
+            Within::Escape => (self.within, self.keep) = (Within::Text, behind),
+            Within::Unicode(digits) if c.is_ascii_hexdigit() => self.within = Within::Unicode(digits + 1),
+            // No JSON; reading it will say so.
+            Within::Unicode(_) => {}
+            Within::Number => match c {
+                '0'..='9' => self.keep = behind,
+                // It cannot stand with one of these at its end.
+                'e' | 'E' | '-' | '.' => {}
+                _ => {
+                    self.within = Within::Nothing;
+                    self.after_value(behind, c);
+                }
+            },
+            Within::Word(start) => {
+                if WORDS.into_iter().any(|word| word.starts_with(&self.text[start..behind])) {
+                    self.keep = behind;
+                } else {
+                    self.within = Within::Nothing;
+                    self.after_value(behind, c);
+                }
+            }
+        }
+    }
+
+    /// A character that is not part of a value.
+    fn between(&mut self, at: usize, c: char) {
+        let behind = at + c.len_utf8();
+        match (self.innermost(), c) {
+            (At::ObjectStart | At::AfterMemberComma, '"') => self.now(At::Key),
+            (At::Key, '"') => self.now(At::AfterKey),
+            (At::AfterKey, ':') => self.now(At::BeforeValue),
+            (At::ObjectStart, '}') | (At::ArrayStart, ']') => self.close(behind),
+            (At::AfterMember, c) => self.after_value(behind, c),
+            (At::AfterItem, ',' | ']') => self.after_value(behind, c),
+            (At::AfterItem, _) => self.keep = behind,
+            (At::Beginning, c) => self.begin(at, c, At::End),
+            (At::BeforeValue, c) => self.begin(at, c, At::AfterMember),
+            (At::ArrayStart, c) => {
+                self.keep = behind;
+                self.begin(at, c, At::AfterItem);
+            }
+            (At::AfterItemComma, c) => self.begin(at, c, At::AfterItem),
+            _ => {}
+        }
+    }
+
+    /// Perhaps a value begins, behind which the container is at `after`.
+    fn begin(&mut self, at: usize, c: char, after: At) {
+        let (within, inner) = match c {
+            '"' => (Within::Text, None),
+            't' | 'f' | 'n' => (Within::Word(at), None),
+            '-' | '0'..='9' => (Within::Number, None),
+            '{' => (Within::Nothing, Some(At::ObjectStart)),
+            '[' => (Within::Nothing, Some(At::ArrayStart)),
+            _ => return,
+        };
+        // A sign alone is no number.
+        if c != '-' {
+            self.keep = at + 1;
+        }
+        self.now(after);
+        self.within = within;
+        self.open.extend(inner);
+    }
+
+    /// A character right behind a value.
+    fn after_value(&mut self, behind: usize, c: char) {
+        match (self.innermost(), c) {
+            (At::AfterMember, ',') => self.now(At::AfterMemberComma),
+            (At::AfterItem, ',') => self.now(At::AfterItemComma),
+            (At::AfterMember, '}') | (At::AfterItem, ']') => self.close(behind),
+            _ => {}
+        }
+    }
+
+    fn close(&mut self, behind: usize) {
+        self.keep = behind;
+        self.open.pop();
+    }
+
+    fn innermost(&self) -> At {
+        self.open.last().copied().unwrap_or(At::End)
+    }
+
+    fn now(&mut self, at: At) {
+        if let Some(innermost) = self.open.last_mut() {
+            *innermost = at;
+        }
+    }
+}
+
+/// The text with U+FFFD for each `\u` escape that is half of a surrogate pair and has no other half beside it.
+fn without_half_pairs(text: &str) -> Cow<'_, str> {
+    let mut mended = String::new();
+    let mut copied = 0;
+    let mut rest = 0;
+    while let Some(found) = text[rest..].find('\\') {
+        let at = rest + found;
+        rest = match (escape(&text[at..]), text.get(at + 6..).and_then(escape)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => at + 12,
+            (Some(0xd800..=0xdfff), _) => {
+                mended.push_str(&text[copied..at]);
+                mended.push_str("\\ufffd");
+                copied = at + 6;
+                at + 6
+            }
+            // Whatever is escaped, it is one character.
+            _ => at + 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8),
+        };
+    }
+    if copied == 0 {
+        return Cow::Borrowed(text);
+    }
+    mended.push_str(&text[copied..]);
+    Cow::Owned(mended)
+}
+
+/// The code unit that a text begins with, if it begins with `\u` and four digits.
+fn escape(text: &str) -> Option<u32> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    if digits.bytes().all(|digit| digit.is_ascii_hexdigit()) { u32::from_str_radix(digits, 16).ok() } else { None }
+}

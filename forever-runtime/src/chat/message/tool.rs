@@ -1,0 +1,281 @@
+//! From the chunks of tool calls to their parts.
+//!
+//! Which part a chunk is about is decided as the `ai` package decides it: input goes to the part of the call in the step that runs, which is
+//! made if there is none; results go to that part too, or else to the last part of the call in any step.
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::part::ToolState;
+use super::{Chunk, Part, partial_json};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The calls whose input is being written, by id.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Calls {
+    writing: BTreeMap<String, Writing>,
+    /// The parts whose `input` and `rawInput` lag behind, and the calls that they are of.
+    stale: BTreeMap<usize, String>,
+}
+
+/// A call whose input is being written.
+#[derive(Debug, Clone)]
+struct Writing {
+    tool: String,
+    dynamic: bool,
+    /// What has come of the input.
+    text: String,
+    /// `text` if the input is no JSON.
+    encoding: Option<Value>,
+    title: Option<Value>,
+    metadata: Option<Value>,
+}
+
+impl Writing {
+    fn input(&self) -> Option<Value> {
+        if self.encoding.as_ref().is_some_and(|encoding| encoding == "text") {
+            return Some(self.text.as_str().into());
+        }
+        partial_json::read(&self.text)
+    }
+}
+
+/// What a chunk says of a call: the fields that its part will have.
+#[derive(Default)]
+struct News<'a> {
+    call: &'a str,
+    tool: &'a str,
+    dynamic: bool,
+    input: Option<Value>,
+    output: Option<Value>,
+    raw_input: Option<Value>,
+    error: Option<Value>,
+    encoding: Option<Value>,
+    preliminary: Option<Value>,
+    title: Option<Value>,
+    metadata: Option<Value>,
+    executed: Option<Value>,
+    provider_metadata: Option<Value>,
+}
+
+impl<'a> News<'a> {
+    fn of(chunk: &'a Chunk) -> Self {
+        let field = |name| chunk.get(name).cloned();
+        News {
+            call: chunk.str("toolCallId").unwrap_or_default(),
+            tool: chunk.str("toolName").unwrap_or_default(),
+            dynamic: chunk.get("dynamic") == Some(&Value::Bool(true)),
+            metadata: field("toolMetadata"),
+            executed: field("providerExecuted"),
+            provider_metadata: field("providerMetadata"),
+            ..News::default()
+        }
+    }
+}
+
+impl Calls {
+    /// The calls of the last step of a message whose input has no end.
+    pub(super) fn of(parts: &[Part]) -> Self {
+        let unfinished = parts[running_step(parts)..].iter().filter(|part| part.tool_state() == Some(ToolState::InputStreaming));
+        let writing = unfinished.filter_map(|part| {
+            let writing = Writing {
+                tool: part.tool_name()?.to_owned(),
+                dynamic: is_dynamic(part),
+                text: part.str("rawInput").unwrap_or_default().to_owned(),
+                encoding: part.get("inputEncoding").cloned(),
+                title: part.get("title").cloned(),
+                metadata: part.get("toolMetadata").cloned(),
+            };
+            Some((part.tool_call_id()?.to_owned(), writing))
+        });
+        Calls { writing: writing.collect(), stale: BTreeMap::new() }
+    }
+
+    /// Adds one chunk whose fields have been checked.
+    pub(super) fn apply(&mut self, parts: &mut Vec<Part>, chunk: &Chunk) -> Result<()> {
+        if chunk.kind() == "tool-input-delta" {
+            return self.input_delta(parts, chunk);
+        }
+        self.settle(parts);
+        match chunk.kind() {
+            "tool-input-start" => self.input_start(parts, chunk),
+            "tool-input-available" => {
+                let news = News { input: chunk.get("input").cloned(), title: chunk.get("title").cloned(), ..News::of(chunk) };
+                update_input(parts, ToolState::InputAvailable, news);
+            }
+            "tool-input-error" => input_error(parts, chunk),
+            "tool-output-available" => {
+                let at = find(parts, chunk)?;
+                let output =
+                    News { output: chunk.get("output").cloned(), preliminary: chunk.get("preliminary").cloned(), ..News::of(chunk) };
+                update(&mut parts[at], ToolState::OutputAvailable, output);
+            }
+            "tool-output-error" => {
+                let at = find(parts, chunk)?;
+                let raw_input = if is_dynamic(&parts[at]) { None } else { parts[at].get("rawInput").cloned() };
+                let error = News { error: chunk.get("errorText").cloned(), raw_input, ..News::of(chunk) };
+                update(&mut parts[at], ToolState::OutputError, error);
+            }
+            "tool-output-denied" => {
+                let at = find(parts, chunk)?;
+                parts[at].set("state", ToolState::OutputDenied.as_str());
+            }
+            "tool-approval-request" => {
+                let at = find(parts, chunk)?;
+                parts[at].set("state", ToolState::ApprovalRequested.as_str());
+                parts[at].set("approval", approval(chunk));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Brings the input of all parts up to what has come of it.
+    pub(super) fn settle(&mut self, parts: &mut [Part]) {
+        for (at, call) in std::mem::take(&mut self.stale) {
+            if let Some(writing) = self.writing.get(&call) {
+                parts[at].put("input", writing.input());
+                parts[at].set("rawInput", writing.text.as_str());
+            }
+        }
+    }
+
+    fn input_start(&mut self, parts: &mut Vec<Part>, chunk: &Chunk) {
+        let news = News { encoding: chunk.get("inputEncoding").cloned(), title: chunk.get("title").cloned(), ..News::of(chunk) };
+        let writing = Writing {
+            tool: news.tool.to_owned(),
+            dynamic: news.dynamic,
+            text: String::new(),
+            encoding: news.encoding.clone(),
+            title: news.title.clone(),
+            metadata: news.metadata.clone(),
+        };
+        self.writing.insert(news.call.to_owned(), writing);
+        update_input(parts, ToolState::InputStreaming, news);
+    }
+
+    fn input_delta(&mut self, parts: &mut Vec<Part>, chunk: &Chunk) -> Result<()> {
+        let call = chunk.str("toolCallId").unwrap_or_default();
+        let Some(writing) = self.writing.get_mut(call) else {
+            let why = format!("chunk `{}`: the input of call `{call}` has not begun", chunk.kind());
+            return Err(Error::new(ErrorKind::Value, why));
+        };
+        writing.text.push_str(chunk.str("inputTextDelta").unwrap_or_default());
+        let before = find_input(parts, call, writing.dynamic);
+        if before.is_some_and(|at| self.stale.contains_key(&at)) {
+            return Ok(());
+        }
+        let mut news = News {
+            call,
+            tool: &writing.tool,
+            dynamic: writing.dynamic,
+            encoding: writing.encoding.clone(),
+            title: writing.title.clone(),
+            metadata: writing.metadata.clone(),
+            ..News::default()
+        };
+        if let Some(at) = before {
+            self.stale.insert(at, call.to_owned());
+        } else {
+            news.input = writing.input();
+            news.raw_input = Some(writing.text.as_str().into());
+        }
+        update_input(parts, ToolState::InputStreaming, news);
+        Ok(())
+    }
+}
+
+/// Where the step that runs begins.
+fn running_step(parts: &[Part]) -> usize {
+    parts.iter().rposition(|part| part.kind() == "step-start").map_or(0, |at| at + 1)
+}
+
+fn is_dynamic(part: &Part) -> bool {
+    part.kind() == "dynamic-tool"
+}
+
+/// The part that the input of a call goes to.
+fn find_input(parts: &[Part], call: &str, dynamic: bool) -> Option<usize> {
+    let step = running_step(parts);
+    let found = parts[step..].iter().position(|part| part.tool_call_id() == Some(call) && is_dynamic(part) == dynamic)?;
+    Some(step + found)
+}
+
+/// The part that the result of a call goes to.
+fn find(parts: &[Part], chunk: &Chunk) -> Result<usize> {
+    let call = chunk.str("toolCallId").unwrap_or_default();
+    let of_call = |part: &Part| part.tool_call_id() == Some(call);
+    let step = running_step(parts);
+    let here = parts[step..].iter().position(of_call).map(|at| step + at);
+    here.or_else(|| parts.iter().rposition(of_call))
+        .ok_or_else(|| Error::new(ErrorKind::Value, format!("chunk `{}`: there is no call `{call}`", chunk.kind())))
+}
+
+fn input_error(parts: &mut Vec<Part>, chunk: &Chunk) {
+    let mut news = News { error: chunk.get("errorText").cloned(), ..News::of(chunk) };
+    let before = parts[running_step(parts)..].iter().find(|part| part.tool_call_id() == Some(news.call));
+    news.dynamic = before.map_or(news.dynamic, is_dynamic);
+    let input = chunk.get("input").cloned();
+    if news.dynamic {
+        news.input = input;
+    } else {
+        news.raw_input = input;
+    }
+    update_input(parts, ToolState::OutputError, news);
+}
+
+/// What is asked of a person.
+fn approval(chunk: &Chunk) -> Value {
+    let mut approval = Map::new();
+    approval.insert("id".to_owned(), chunk.get("approvalId").cloned().unwrap_or_default());
+    for (field, from) in [("descriptor", "approvalDescriptor"), ("inputSchemaInput", "inputSchemaInput"), ("signature", "signature")] {
+        match chunk.get(from) {
+            Some(Value::Null) if field == "descriptor" => {}
+            Some(value) => drop(approval.insert(field.to_owned(), value.clone())),
+            None => {}
+        }
+    }
+    approval.into()
+}
+
+/// Changes the part that the input of a call goes to, or makes it.
+fn update_input(parts: &mut Vec<Part>, state: ToolState, mut news: News<'_>) {
+    let at = find_input(parts, news.call, news.dynamic).unwrap_or_else(|| {
+        let mut part = Part(Map::new());
+        part.set("toolCallId", news.call);
+        parts.push(part);
+        if news.dynamic {
+            // The client keeps the text of a dynamic call from the second piece on.
+            news.raw_input = None;
+        }
+        parts.len() - 1
+    });
+    let part = &mut parts[at];
+    if news.dynamic {
+        part.set("type", "dynamic-tool");
+        part.set("toolName", news.tool);
+    } else {
+        part.set("type", format!("tool-{}", news.tool));
+    }
+    part.put("input", news.input.take());
+    update(part, state, news);
+}
+
+/// Changes what all chunks of calls change.
+fn update(part: &mut Part, state: ToolState, news: News<'_>) {
+    part.set("state", state.as_str());
+    part.put("output", news.output);
+    part.put("errorText", news.error);
+    part.put("rawInput", news.raw_input);
+    part.put("inputEncoding", news.encoding);
+    part.put("preliminary", news.preliminary);
+    let result = matches!(state, ToolState::OutputAvailable | ToolState::OutputError);
+    let provider = if result { "resultProviderMetadata" } else { "callProviderMetadata" };
+    for (field, value) in
+        [("title", news.title), ("toolMetadata", news.metadata), ("providerExecuted", news.executed), (provider, news.provider_metadata)]
+    {
+        if let Some(value) = value {
+            part.set(field, value);
+        }
+    }
+}
