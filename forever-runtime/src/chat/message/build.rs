@@ -22,6 +22,8 @@ pub enum Prose {
 }
 
 impl Prose {
+    const ALL: [Prose; 2] = [Prose::Text, Prose::Reasoning];
+
     /// The `type` of its part, and what the types of its chunks begin with.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -69,8 +71,8 @@ impl OpenPart {
 #[derive(Debug, Clone)]
 pub struct MessageBuilder {
     message: UiMessage,
-    /// Where the open parts are.
-    open: BTreeMap<(Prose, String), usize>,
+    /// Where the open parts are, by id: text, then reasoning.
+    open: [BTreeMap<String, usize>; 2],
     calls: Calls,
     started: bool,
     finish_reason: Option<String>,
@@ -91,7 +93,7 @@ impl MessageBuilder {
     /// Input of tools that has no end is gone on with.
     pub fn new(message: UiMessage) -> Self {
         let calls = Calls::of(&message.parts);
-        MessageBuilder { message, open: BTreeMap::new(), calls, started: false, finish_reason: None }
+        MessageBuilder { message, open: Default::default(), calls, started: false, finish_reason: None }
     }
 
     /// Adds one chunk.
@@ -119,7 +121,7 @@ impl MessageBuilder {
                 self.calls.settle(&mut self.message.parts);
                 self.message.parts.push(Part::of(json!({ "type": "step-start" })));
             }
-            "finish-step" => self.open.clear(),
+            "finish-step" => self.open = Default::default(),
             "start" => {
                 self.merge_metadata(chunk)?;
                 if let Some(id) = chunk.str("messageId") {
@@ -170,20 +172,21 @@ impl MessageBuilder {
 
     /// The text and reasoning that can be added to, in the order of their parts.
     pub fn open(&self) -> Vec<OpenPart> {
-        let mut open: Vec<_> = self.open.iter().map(|((prose, id), &at)| OpenPart { prose: *prose, id: id.clone(), at }).collect();
+        let open = Prose::ALL.into_iter().zip(&self.open);
+        let mut open: Vec<_> =
+            open.flat_map(|(prose, open)| open.iter().map(move |(id, &at)| OpenPart { prose, id: id.clone(), at })).collect();
         open.sort_by_key(|part| part.at);
         open
     }
 
     /// Ends all that is open, and gives the chunks that end it in every client.
     pub fn close(&mut self) -> Vec<Chunk> {
-        let open = std::mem::take(&mut self.open);
-        for &at in open.values() {
-            self.message.parts[at].set("state", "done");
+        let open = self.open();
+        self.open = Default::default();
+        for part in &open {
+            self.message.parts[part.at].set("state", "done");
         }
-        let mut ends: Vec<_> = open.into_iter().map(|((prose, id), at)| OpenPart { prose, id, at }).collect();
-        ends.sort_by_key(|part| part.at);
-        ends.iter().map(OpenPart::end).collect()
+        open.iter().map(OpenPart::end).collect()
     }
 
     fn begin(&mut self, prose: Prose, chunk: &Chunk) {
@@ -193,7 +196,7 @@ impl MessageBuilder {
             part.set("id", id);
         }
         set_provider_metadata(&mut part, chunk);
-        self.open.insert((prose, id.to_owned()), self.message.parts.len());
+        self.open[prose as usize].insert(id.to_owned(), self.message.parts.len());
         self.message.parts.push(part);
     }
 
@@ -210,13 +213,13 @@ impl MessageBuilder {
         let part = &mut self.message.parts[at];
         part.set("state", "done");
         set_provider_metadata(part, chunk);
-        self.open.remove(&(prose, chunk.str("id").unwrap_or_default().to_owned()));
+        self.open[prose as usize].remove(chunk.str("id").unwrap_or_default());
         Ok(())
     }
 
     fn find(&self, prose: Prose, chunk: &Chunk) -> Result<usize> {
         let id = chunk.str("id").unwrap_or_default();
-        self.open.get(&(prose, id.to_owned())).copied().ok_or_else(|| {
+        self.open[prose as usize].get(id).copied().ok_or_else(|| {
             let kind = prose.as_str();
             Error::new(ErrorKind::Value, format!("chunk `{}`: {kind} `{id}` has not begun, or has ended", chunk.kind()))
         })

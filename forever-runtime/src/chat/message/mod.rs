@@ -1,13 +1,16 @@
 //! Messages and chunks: the JSON of the AI SDK (`UIMessage`, `UIMessageChunk`, versions 5 and 6), read and written as it comes.
 //!
-//! A chunk is one event of a stream, a part one piece of a message; `build` makes parts from chunks. Both are JSON objects whose `type` says
-//! what they are, and keep every field that is not known here: what is not understood passes through untouched.
+//! A chunk is one event of a stream, a part one piece of a message; `build` makes parts from chunks, `continue_with` fits the chunks of a new
+//! attempt behind those of one that was cut off, `repair` makes of messages what a model can take. Chunks and parts are JSON objects whose
+//! `type` says what they are, and keep every field that is not known here: what is not understood passes through untouched.
 //! Source of the formats: <https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol> and <https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message>.
 mod build;
 mod check;
 mod chunk;
+mod continue_with;
 mod part;
 mod partial_json;
+mod repair;
 #[cfg(test)]
 mod tests;
 mod tool;
@@ -17,7 +20,9 @@ use serde_json::{Map, Value};
 
 pub use build::{MessageBuilder, OpenPart, Prose};
 pub use chunk::{Chunk, MAX_CHUNK};
+pub use continue_with::Continuation;
 pub use part::{Part, ToolState};
+pub use repair::{INTERRUPTED, Repair, Repaired, RepairedCall, repair};
 
 /// Whose message it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

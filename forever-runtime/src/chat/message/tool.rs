@@ -104,17 +104,9 @@ impl Calls {
                 update_input(parts, ToolState::InputAvailable, news);
             }
             "tool-input-error" => input_error(parts, chunk),
-            "tool-output-available" => {
+            "tool-output-available" | "tool-output-error" => {
                 let at = find(parts, chunk)?;
-                let output =
-                    News { output: chunk.get("output").cloned(), preliminary: chunk.get("preliminary").cloned(), ..News::of(chunk) };
-                update(&mut parts[at], ToolState::OutputAvailable, output);
-            }
-            "tool-output-error" => {
-                let at = find(parts, chunk)?;
-                let raw_input = if is_dynamic(&parts[at]) { None } else { parts[at].get("rawInput").cloned() };
-                let error = News { error: chunk.get("errorText").cloned(), raw_input, ..News::of(chunk) };
-                update(&mut parts[at], ToolState::OutputError, error);
+                give_result(&mut parts[at], chunk);
             }
             "tool-output-denied" => {
                 let at = find(parts, chunk)?;
@@ -222,6 +214,18 @@ fn input_error(parts: &mut Vec<Part>, chunk: &Chunk) {
         news.raw_input = input;
     }
     update_input(parts, ToolState::OutputError, news);
+}
+
+/// Gives a call the result or error that a chunk brings.
+pub(super) fn give_result(part: &mut Part, chunk: &Chunk) {
+    let field = |name| chunk.get(name).cloned();
+    if chunk.kind() == "tool-output-available" {
+        let news = News { output: field("output"), preliminary: field("preliminary"), ..News::of(chunk) };
+        return update(part, ToolState::OutputAvailable, news);
+    }
+    // The client forgets the text of a dynamic call here.
+    let raw_input = if is_dynamic(part) { None } else { part.get("rawInput").cloned() };
+    update(part, ToolState::OutputError, News { error: field("errorText"), raw_input, ..News::of(chunk) });
 }
 
 /// What is asked of a person.

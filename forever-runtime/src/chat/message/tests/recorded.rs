@@ -76,7 +76,9 @@ fn replay(stream: Stream, look: bool) {
     assert_eq!(chunks.len(), accepted + usize::from(refused.is_some()), "{name}");
     for (n, (chunk, change)) in chunks.iter().zip(after).enumerate() {
         builder.apply(chunk).unwrap_or_else(|why| panic!("{name}, chunk {n}: {why}"));
-        change.into_iter().for_each(|change| change.make(&mut expected));
+        if let Some(change) = change {
+            change.make(&mut expected);
+        }
         if look {
             agrees(&mut builder, &expected, &format!("{name}, chunk {n}"));
         }
@@ -91,8 +93,10 @@ fn replay(stream: Stream, look: bool) {
 fn replay_all(file: &str) {
     let streams: Vec<Stream> = read(file);
     assert!(streams.len() > 10, "{file}");
-    streams.into_iter().for_each(|stream| replay(stream, true));
-    read(file).into_iter().for_each(|stream| replay(stream, false));
+    for (stream, again) in streams.into_iter().zip(read(file)) {
+        replay(stream, true);
+        replay(again, false);
+    }
 }
 
 #[test]
