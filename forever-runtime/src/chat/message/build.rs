@@ -118,6 +118,7 @@ impl MessageBuilder {
             "source-document" => self.push(chunk, &["sourceId", "mediaType", "title", "filename", "providerMetadata"]),
             "start-step" => {
                 // What is written from here on goes to other parts.
+                self.calls.settle(&mut self.message.parts);
                 self.message.parts.push(Part::of(json!({ "type": "step-start" })));
             }
             "finish-step" => self.open = Default::default(),

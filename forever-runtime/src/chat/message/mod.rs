@@ -11,6 +11,8 @@ mod continue_with;
 mod part;
 mod partial_json;
 mod repair;
+#[cfg(test)]
+mod tests;
 mod tool;
 
 use serde::{Deserialize, Serialize};
