@@ -1,7 +1,11 @@
 //! Turns whose process is ended at every write.
-use forever::Forever;
-use forever::chat::Entry;
+use std::time::Duration;
+
+use forever::chat::message::{ToolState, UiMessage};
+use forever::chat::model::ToolSpec;
+use forever::chat::{ChatAgent, Entry, Exhausted, ExhaustedReason, RecoveryPolicy, Turn, TurnState};
 use forever::testing::{World, crash_everywhere};
+use forever::{Agent, BoxError, Forever};
 use serde_json::json;
 
 use crate::scripted::{Scripted, Seen, ask, scripted, told};
@@ -24,7 +28,7 @@ async fn a_turn_goes_on_in_the_same_message_wherever_its_process_ends() {
             }
             assert!(shown.iter().map(|(n, _)| *n).eq(0..shown.len() as u64));
             let messages = agent.messages().await.unwrap();
-            (told(&turn).await, messages.iter().map(forever::chat::message::UiMessage::text).collect::<Vec<_>>())
+            (told(&turn).await, messages.iter().map(UiMessage::text).collect::<Vec<_>>())
         },
     )
     .crash_randomly(1, 50)
@@ -32,4 +36,172 @@ async fn a_turn_goes_on_in_the_same_message_wherever_its_process_ends() {
     .unwrap();
     assert_eq!(survived.outcome.0, "start|text-start|w0 |w1 |w2 |text-end|finish|completed");
     assert_eq!(survived.outcome.1, ["hi", "w0 w1 w2 "]);
+}
+
+#[tokio::test]
+async fn every_kind_of_end_is_the_same_wherever_the_process_ends() {
+    for mode in ["error", "throw", "nothing"] {
+        let survived = crash_everywhere(
+            |world: &World| scripted(&world.shared::<Seen>()).in_memory().clock(world.clock()),
+            async |forever: Forever| {
+                let agent = forever.agent::<Scripted>("a");
+                let turn = ask(&agent, "r1", json!({ "n": 2, "mode": mode })).await;
+                turn.wait().await.unwrap();
+                let messages = agent.messages().await.unwrap();
+                (told(&turn).await, messages.iter().map(|m| (m.text(), m.metadata.clone())).collect::<Vec<_>>())
+            },
+        )
+        .crash_randomly(1, 30)
+        .await
+        .unwrap();
+        assert!(survived.deaths > 2 * survived.writes, "{mode}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_of_a_clients_tool_is_asked_once_wherever_the_process_ends() {
+    let survived = crash_everywhere(
+        |world: &World| scripted(&world.shared::<Seen>()).in_memory().clock(world.clock()),
+        async |forever: Forever| {
+            let agent = forever.agent::<Scripted>("a");
+            let tool = ToolSpec { name: "getLocation".into(), ..ToolSpec::default() };
+            let asked = agent.save_messages([UiMessage::user("u", "hi")]).id("r").body(&json!({ "n": 1, "mode": "tool" }));
+            let turn = asked.client_tools([tool]).await.unwrap();
+            assert!(turn.wait().await.unwrap().is_completed());
+            let message = agent.messages().await.unwrap().pop().unwrap();
+            let waits = message.parts.iter().filter(|part| part.tool_state() == Some(ToolState::InputAvailable)).count();
+            let half = message.parts.iter().filter(|part| part.tool_state() == Some(ToolState::InputStreaming)).count();
+            (message.text(), waits, half, agent.has_pending_interaction().await.unwrap())
+        },
+    )
+    .crash_randomly(1, 50)
+    .await
+    .unwrap();
+    assert_eq!(survived.outcome, ("w0 ".to_owned(), 1, 0, true));
+}
+
+#[tokio::test]
+async fn turns_that_wait_are_answered_in_order_wherever_the_process_ends() {
+    let survived = crash_everywhere(
+        |world: &World| scripted(&world.shared::<Seen>()).in_memory().clock(world.clock()),
+        async |forever: Forever| {
+            let agent = forever.agent::<Scripted>("a");
+            let mut turns = Vec::new();
+            for n in 0..3 {
+                turns.push(ask(&agent, &format!("r{n}"), json!({ "n": 1 })).await);
+            }
+            for turn in &turns {
+                assert!(turn.wait().await.unwrap().is_completed());
+            }
+            agent.messages().await.unwrap().iter().map(UiMessage::text).collect::<Vec<_>>()
+        },
+    )
+    .crash_randomly(1, 50)
+    .await
+    .unwrap();
+    assert_eq!(survived.outcome, ["hi", "w0 ", "hi", "w0 ", "hi", "w0 "]);
+}
+
+/// Writes a word and then takes its process with it.
+struct Kills {
+    seen: Seen,
+}
+
+impl Agent for Kills {
+    const CLASS: &'static str = "kills";
+    type State = ();
+}
+
+impl ChatAgent for Kills {
+    async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
+        self.seen.note("called");
+        if turn.body().is_some_and(|body| body["progress"] == true) {
+            turn.write(forever::chat::message::Chunk::data("tick", None, json!(self.seen.count("called")))).await?;
+            turn.flush().await?;
+        }
+        self.seen.note("ready to die");
+        std::future::pending().await
+    }
+
+    fn recovery() -> RecoveryPolicy {
+        RecoveryPolicy::default().terminal_message("given up").on_exhausted(|exhausted: Exhausted| async move {
+            let seen: Seen = EXHAUSTED.with(Clone::clone);
+            seen.note(exhausted.reason().as_str());
+            Ok(())
+        })
+    }
+}
+
+thread_local! {
+    /// What was given up; the runtime of a test has one thread.
+    static EXHAUSTED: Seen = Seen::default();
+}
+
+async fn dies_again_and_again(body: serde_json::Value) -> (usize, Vec<String>, Vec<Entry>) {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("chat.db");
+    let seen = Seen::default();
+    for _ in 0..50 {
+        let of_agent = seen.clone();
+        let forever = Forever::builder().sqlite(&path).chat_agent(move |_| Kills { seen: of_agent.clone() }).open().await.unwrap();
+        let agent = forever.agent::<Kills>("a");
+        let turn = agent.save_messages([UiMessage::user("u", "hi")]).id("r").body(&body).await.unwrap();
+        let calls = seen.count("ready");
+        let ended = async {
+            while seen.count("ready") == calls {
+                if turn.status().await.unwrap().state().is_settled() {
+                    return true;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            false
+        };
+        if ended.await {
+            let entries = turn.entries().await.unwrap();
+            assert_eq!(turn.status().await.unwrap().state(), TurnState::Error);
+            assert_eq!(turn.status().await.unwrap().reason(), Some("given up"));
+            let message = agent.messages().await.unwrap().pop().unwrap();
+            assert_eq!(message.metadata.unwrap()["forever"]["reason"], "given up", "a plain reload shows it");
+            let told = EXHAUSTED.with(Seen::all);
+            return (seen.count("called"), told, entries);
+        }
+        // As a process that is killed.
+        drop((turn, agent, forever));
+    }
+    panic!("it is tried for ever");
+}
+
+#[tokio::test]
+async fn a_turn_that_kills_its_process_ends_after_its_budget_and_is_told_once() {
+    let (calls, told, entries) = dies_again_and_again(json!({})).await;
+    assert_eq!(calls, 6, "once, and five times after a death");
+    assert_eq!(told, [ExhaustedReason::DeathsExceeded.as_str()]);
+    assert_eq!(entries.len(), 1, "its end, for everybody who comes later");
+}
+
+#[tokio::test]
+async fn progress_does_not_let_a_turn_kill_its_process_for_ever() {
+    let (calls, told, entries) = dies_again_and_again(json!({ "progress": true })).await;
+    assert_eq!(calls, 6);
+    assert_eq!(told, [ExhaustedReason::DeathsExceeded.as_str()]);
+    assert_eq!(entries.len(), 1 + 6 + 1, "the start, what each process has written, and the end");
+}
+
+#[tokio::test]
+async fn a_clean_close_is_no_death_and_the_turn_goes_on() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("chat.db");
+    let seen = Seen::default();
+    for n in 1..=12 {
+        let of_agent = seen.clone();
+        let forever = Forever::builder().sqlite(&path).chat_agent(move |_| Kills { seen: of_agent.clone() }).open().await.unwrap();
+        let agent = forever.agent::<Kills>("a");
+        let turn = agent.save_messages([UiMessage::user("u", "hi")]).id("r").body(&json!({ "progress": true })).await.unwrap();
+        while seen.count("ready") < n {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(turn.status().await.unwrap().state(), TurnState::Running);
+        forever.close().await.unwrap();
+    }
+    assert_eq!(seen.count("called"), 12);
 }

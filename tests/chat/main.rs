@@ -2,5 +2,6 @@
 mod answers;
 mod killed;
 mod logs;
+mod replay;
 mod scripted;
 mod turns;

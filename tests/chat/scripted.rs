@@ -83,8 +83,10 @@ impl ChatAgent for Scripted {
                 if speaks {
                     turn.write(Chunk::text_end("t1")).await?;
                 }
-                turn.write(Chunk::tool_input_start("call1", "getLocation")).await?;
-                turn.write(Chunk::tool_input_available("call1", "getLocation", json!({ "a": 1 }))).await?;
+                // A model that is asked again gives its calls other ids.
+                let call = format!("call{}", self.seen.count("called"));
+                turn.write(Chunk::tool_input_start(&call, "getLocation")).await?;
+                turn.write(Chunk::tool_input_available(&call, "getLocation", json!({ "a": 1 }))).await?;
             }
             _ if speaks => turn.write(Chunk::text_end("t1")).await?,
             _ => {}

@@ -36,7 +36,7 @@ pub struct ModelRequest {
 }
 
 /// A tool that a model may call.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
     /// What it is called.
     pub name: String,
