@@ -146,7 +146,7 @@ async fn one(seed: u64) {
     let path = place.path().join("chat.db");
     let turns = 1 + dice.below(3);
     let bodies: Vec<Value> = (0..turns).map(|_| answer(&mut dice)).collect();
-    let mut seen: Vec<Vec<Entry>> = vec![Vec::new(); bodies.len()];
+    let mut watched: Vec<Vec<Entry>> = vec![Vec::new(); bodies.len()];
     let mut deaths = dice.below(4);
     loop {
         let forever = recites(&mut dice).sqlite(&path).open().await.unwrap();
@@ -159,8 +159,8 @@ async fn one(seed: u64) {
         let dies_in = if deaths > 0 { usize::try_from(dice.below(turns)).unwrap() } else { usize::MAX };
         let mut died = false;
         for (n, turn) in handles.iter().enumerate() {
-            let until = (n == dies_in).then(|| seen[n].len() + usize::try_from(dice.below(30)).unwrap());
-            if !watch(turn, &mut seen[n], until).await {
+            let until = (n == dies_in).then(|| watched[n].len() + usize::try_from(dice.below(30)).unwrap());
+            if !watch(turn, &mut watched[n], until).await {
                 died = true;
                 break;
             }
@@ -172,7 +172,7 @@ async fn one(seed: u64) {
         }
         let messages = agent.messages().await.unwrap();
         for (n, turn) in handles.iter().enumerate() {
-            let steady = &seen[n];
+            let steady = &watched[n];
             assert_eq!(&turn.entries().await.unwrap(), steady, "seed {seed}, turn {n}: replay is what was seen live");
             assert!(matches!(steady.last(), Some(Entry::End(_))), "seed {seed}, turn {n}");
             let from = dice.below(steady.len() as u64);
@@ -184,8 +184,8 @@ async fn one(seed: u64) {
             assert_eq!(late, steady[usize::try_from(from).unwrap()..], "seed {seed}, turn {n}, from {from}");
             // And the message that is stored is the one that was watched.
             if let Some(stored) = messages.iter().find(|message| message.id == turn.message_id()) {
-                let watched = open_parts_closed(message_of(turn.message_id(), steady));
-                assert_eq!(open_parts_closed(stored.clone()), watched, "seed {seed}, turn {n}");
+                let told = open_parts_closed(message_of(turn.message_id(), steady));
+                assert_eq!(open_parts_closed(stored.clone()), told, "seed {seed}, turn {n}");
             }
         }
         return forever.close().await.unwrap();

@@ -9,25 +9,25 @@ use serde_json::{Value, json};
 
 /// What the outside has seen of the agent, whatever becomes of processes.
 #[derive(Clone, Default, Debug)]
-pub struct Seen(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Seen(Arc<Mutex<Vec<String>>>);
 
 impl Seen {
-    pub fn note(&self, what: impl Into<String>) {
+    pub(crate) fn note(&self, what: impl Into<String>) {
         self.0.lock().unwrap().push(what.into());
     }
 
-    pub fn all(&self) -> Vec<String> {
+    pub(crate) fn all(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 
-    pub fn count(&self, what: &str) -> usize {
+    pub(crate) fn count(&self, what: &str) -> usize {
         self.all().iter().filter(|there| there.starts_with(what)).count()
     }
 }
 
 /// Says `n` words, `w0 w1 ..`, then does what `mode` says.
-pub struct Scripted {
-    pub seen: Seen,
+pub(crate) struct Scripted {
+    pub(crate) seen: Seen,
 }
 
 impl Agent for Scripted {
@@ -36,7 +36,7 @@ impl Agent for Scripted {
 }
 
 #[derive(Debug)]
-pub struct Passing;
+pub(crate) struct Passing;
 
 impl std::fmt::Display for Passing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -109,17 +109,17 @@ impl ChatAgent for Scripted {
     }
 }
 
-pub fn scripted(seen: &Seen) -> Builder {
+pub(crate) fn scripted(seen: &Seen) -> Builder {
     let seen = seen.clone();
     Forever::builder().turn_batching(1, Duration::ZERO).chat_agent(move |_| Scripted { seen: seen.clone() })
 }
 
-pub async fn ask(agent: &AgentHandle<Scripted>, id: &str, body: Value) -> TurnHandle {
+pub(crate) async fn ask(agent: &AgentHandle<Scripted>, id: &str, body: Value) -> TurnHandle {
     agent.save_messages([UiMessage::user(format!("u-{id}"), "hi")]).id(id).body(&body).await.unwrap()
 }
 
 /// A log as short text: `start text-start w0  w1  text-end finish` and the end.
-pub async fn told(turn: &TurnHandle) -> String {
+pub(crate) async fn told(turn: &TurnHandle) -> String {
     let mut told = Vec::new();
     for entry in turn.entries().await.unwrap() {
         told.push(match entry {

@@ -3,9 +3,10 @@ use std::fmt;
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
 use super::answer::{NAME, message_row, read_messages};
@@ -14,9 +15,11 @@ use super::message::{Part, Role, ToolState, UiMessage};
 use super::model::ToolSpec;
 use super::{ChatAgent, Chats, TurnState};
 use crate::agent::AgentHandle;
+use crate::clock::from_ms;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::core::{Core, Link, race};
 use crate::fiber::owner::{AgentId, check_name};
+use crate::fiber::saved::unreadable;
 use crate::fiber::waking;
 use crate::store::NewFiber;
 use crate::store::chat::{self, AcceptedTurn, MessageRow, TurnKind, TurnRow, WhichTurns};
@@ -442,6 +445,17 @@ impl TurnHandle {
         Ok(())
     }
 
+    /// What was given to [`NewTurn::metadata`].
+    ///
+    /// # Errors
+    /// When it cannot be read as a `V`, or the store cannot be read.
+    pub async fn metadata<V: DeserializeOwned>(&self) -> Result<Option<V>> {
+        let Some(text) = self.link.core()?.store.turn_request(self.row.seq).await?.metadata else { return Ok(None) };
+        serde_json::from_str(&text)
+            .map(Some)
+            .map_err(|why| Error::new(ErrorKind::Value, format!("the metadata of turn `{}` {}", self.row.id, unreadable::<V>(why))))
+    }
+
     /// Where it stands.
     ///
     /// # Errors
@@ -479,6 +493,21 @@ impl TurnStatus {
     /// Why it ended as it did.
     pub fn reason(&self) -> Option<&str> {
         self.0.reason.as_deref()
+    }
+
+    /// When it was accepted, UTC.
+    pub fn created(&self) -> SystemTime {
+        from_ms(self.0.created_ms)
+    }
+
+    /// When it was begun for the first time, UTC.
+    pub fn started(&self) -> Option<SystemTime> {
+        self.0.started_ms.map(from_ms)
+    }
+
+    /// When it ended, UTC.
+    pub fn settled(&self) -> Option<SystemTime> {
+        self.0.settled_ms.map(from_ms)
     }
 
     /// The ids of the messages that it answers.

@@ -310,9 +310,6 @@ pub(crate) trait ChatStore {
     /// The messages of a chat up to a place, in order.
     fn chat_messages(&self, chat: AgentId, up_to: i64) -> BoxFuture<'_, Result<Vec<MessageRow>>>;
 
-    /// Puts a message in the place of the one with its id; says whether there was one.
-    fn replace_message(&self, chat: AgentId, message: MessageRow, now_ms: i64) -> BoxFuture<'_, Result<bool>>;
-
     /// The message of which a continuation is wanted as soon as all its tool calls are settled.
     fn held(&self, chat: AgentId) -> BoxFuture<'_, Result<Option<String>>>;
 

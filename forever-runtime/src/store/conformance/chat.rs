@@ -240,12 +240,14 @@ pub(super) async fn continues_and_asks_again(store: &impl Store) {
 }
 
 pub(super) async fn replaces_and_clears_messages(store: &impl Store) {
-    assert!(!store.replace_message(chat("a"), message("m", "user"), 1).await.unwrap());
+    assert_eq!(store.held(chat("a")).await.unwrap(), None);
     assert!(store.replace_messages(chat("a"), vec![message("m", "system"), message("n", "user")], 1).await.unwrap());
     let changed = MessageRow { data: "\"changed\"".into(), ..message("n", "user") };
-    assert!(store.replace_message(chat("a"), changed.clone(), 2).await.unwrap());
+    store.hold(chat("a"), changed.clone(), true, 2).await.unwrap();
+    assert_eq!(store.held(chat("a")).await.unwrap().as_deref(), Some("n"));
     assert_eq!(store.chat_messages(chat("a"), i64::MAX).await.unwrap(), [message("m", "system"), changed]);
     let (first, second) = (accept(store, new("a", "1")).await, accept(store, new("a", "2")).await);
+    assert_eq!(store.held(chat("a")).await.unwrap(), None, "what was to follow has followed");
     assert!(!store.replace_messages(chat("a"), Vec::new(), 3).await.unwrap(), "a turn is under way");
     begin(store, &first).await;
     store.append_chunks(first.seq, chunks(0, &["a"])).await.unwrap();

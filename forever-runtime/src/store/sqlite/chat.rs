@@ -123,13 +123,6 @@ impl ChatStore for Sqlite {
         }))
     }
 
-    fn replace_message(&self, chat: AgentId, message: MessageRow, now_ms: i64) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(self.write("store a message of a chat", Scope::Many, move |c| {
-            let Some(chat) = find_chat(c, &chat)? else { return Ok(false) };
-            replace(c, chat, &message, now_ms)
-        }))
-    }
-
     fn held(&self, chat: AgentId) -> BoxFuture<'_, Result<Option<String>>> {
         Box::pin(self.read("find what is to be continued", move |c| {
             c.prepare_cached("SELECT held FROM chats WHERE class = ?1 AND agent = ?2")?

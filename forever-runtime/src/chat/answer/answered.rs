@@ -1,0 +1,130 @@
+//! What there is of an answer, read from the store.
+use serde_json::Value;
+
+use crate::chat::log::lines;
+use crate::chat::message::{Chunk, MessageBuilder, Part, Role, ToolState, UiMessage};
+use crate::chat::model::ToolSpec;
+use crate::chat::recovery::{ChatRecovery, RecoveryKind, RecoveryPolicy};
+use crate::clock::from_ms;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fiber::core::Core;
+use crate::store::chat::{Chunks, MessageRow, TurnRequest, TurnRow};
+
+/// What a turn was asked with, read.
+pub(super) struct Asked {
+    pub(super) body: Option<Value>,
+    pub(super) client_tools: Vec<ToolSpec>,
+    pub(super) stash: Option<String>,
+}
+
+impl Asked {
+    pub(super) fn read(request: TurnRequest) -> Result<Self> {
+        let unreadable = |what: &str, why| Error::new(ErrorKind::Value, format!("the {what} of a turn cannot be read")).because(why);
+        let body = request.body.map(|text| serde_json::from_str(&text).map_err(|why| unreadable("body", why))).transpose()?;
+        let tools = request.tools.map(|text| serde_json::from_str(&text).map_err(|why| unreadable("client tools", why)));
+        Ok(Asked { body, client_tools: tools.transpose()?.unwrap_or_default(), stash: request.stash })
+    }
+}
+
+/// What there is of an answer.
+pub(super) struct Answered {
+    /// The conversation before it.
+    pub(super) before: Vec<UiMessage>,
+    pub(super) builder: MessageBuilder,
+    /// How many parts of the message there were before the turn.
+    parts_before: usize,
+    /// How many chunks are stored.
+    pub(super) stored: u64,
+    /// Whether the last of them says that it is whole.
+    pub(super) finished: bool,
+}
+
+impl Answered {
+    pub(super) async fn load(core: &Core, row: &TurnRow, chunks: &[Chunks]) -> Result<Self> {
+        let mut before = read_messages(core.store.chat_messages(row.chat.clone(), row.place).await?)?;
+        let there = before.iter().position(|message| message.id == row.message);
+        let message = there.map_or_else(|| UiMessage::new(row.message.as_str(), Role::Assistant), |place| before.remove(place));
+        let parts_before = message.parts.len();
+        let mut builder = MessageBuilder::new(message);
+        let (mut stored, mut finished) = (0, false);
+        for (_, chunk) in chunks.iter().flat_map(lines) {
+            let chunk = Chunk::parse(chunk)?;
+            builder.apply(&chunk)?;
+            finished = chunk.kind() == "finish";
+            stored += 1;
+        }
+        Ok(Answered { before, builder, parts_before, stored, finished })
+    }
+
+    pub(super) fn partial(&mut self) -> &[Part] {
+        let before = self.parts_before;
+        self.builder.message().parts.get(before..).unwrap_or_default()
+    }
+
+    /// Whether the answer ends in questions to a person or their client, and in nothing else that is open.
+    pub(super) fn waits_for_a_person(&mut self, client_tools: &[ToolSpec]) -> bool {
+        let open: Vec<_> = self.partial().iter().filter(|part| part.tool_state().is_some_and(|s| !s.is_settled())).collect();
+        let asks = |part: &&Part| match part.tool_state() {
+            Some(ToolState::ApprovalRequested) => true,
+            Some(ToolState::InputAvailable) => is_client_tool(part, client_tools),
+            _ => false,
+        };
+        !open.is_empty() && open.iter().all(asks)
+    }
+
+    /// Keeps the results of tools, and what was there before the turn.
+    pub(super) fn forget_all_but_results(&mut self) {
+        let mut place = 0;
+        let before = self.parts_before;
+        let mut message = self.builder.message().clone();
+        message.parts.retain(|part| {
+            place += 1;
+            place <= before || part.tool_state().is_some_and(ToolState::is_settled)
+        });
+        self.builder = MessageBuilder::new(message);
+    }
+
+    pub(super) fn recovery(
+        &mut self,
+        row: &TurnRow,
+        asked: &Asked,
+        policy: &RecoveryPolicy,
+        attempt: u32,
+        deaths: u32,
+        why: &str,
+    ) -> ChatRecovery {
+        ChatRecovery {
+            turn: row.id.clone(),
+            kind: if self.partial().is_empty() { RecoveryKind::Retry } else { RecoveryKind::Continue },
+            attempt,
+            max_attempts: policy.max_attempts,
+            deaths,
+            partial: self.partial().to_vec(),
+            data: asked.stash.clone(),
+            messages: self.before.clone(),
+            body: asked.body.clone(),
+            client_tools: asked.client_tools.clone(),
+            created: from_ms(row.created_ms),
+            reason: why.to_owned(),
+        }
+    }
+}
+
+pub(in crate::chat) fn read_messages(rows: Vec<MessageRow>) -> Result<Vec<UiMessage>> {
+    let read = |row: MessageRow| {
+        serde_json::from_str(&row.data)
+            .map_err(|why| Error::new(ErrorKind::Value, format!("message `{}` cannot be read", row.id)).because(why))
+    };
+    rows.into_iter().map(read).collect()
+}
+
+pub(in crate::chat) fn message_row(message: &UiMessage) -> Result<MessageRow> {
+    let data = serde_json::to_string(message)
+        .map_err(|why| Error::new(ErrorKind::Value, format!("message `{}` cannot be saved", message.id)).because(why))?;
+    Ok(MessageRow { id: message.id.clone(), role: message.role.as_str(), data })
+}
+
+/// Whether a tool is one that the client answers.
+pub(super) fn is_client_tool(part: &Part, tools: &[ToolSpec]) -> bool {
+    part.tool_name().is_some_and(|name| tools.iter().any(|tool| tool.name == name))
+}

@@ -1,0 +1,188 @@
+//! The fiber of a turn: begins it when its time has come, gives it to its agent, goes on after interruptions, and settles it.
+//!
+//! The fiber keeps nothing by itself: where a turn stands is in its row and its log. So it runs from its start each time it is entered, and asks
+//! the store what there is.
+mod answered;
+mod attempt;
+mod prepare;
+mod settled;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::debug;
+
+use prepare::{Not, Preparing};
+
+pub(super) use answered::{message_row, read_messages};
+pub(super) use settled::settle_left;
+
+use super::chats::Chats;
+use super::recovery::incident::Interruption;
+use crate::error::{Error, ErrorKind, Result, chain};
+use crate::fiber::core::{Core, race};
+use crate::fiber::frame::{Frame, Locals, Save, Stopped, Unreadable};
+use crate::fiber::machine::{END, Machine};
+use crate::fiber::owner::AgentId;
+use crate::fiber::{Fiber, FiberContext, Needs};
+use crate::store::Wait;
+use crate::store::chat::{MayBegin, TurnState};
+
+/// The stored name of the fiber of a turn.
+pub(crate) const NAME: &str = "forever.turn";
+
+static MACHINE: Machine = Machine {
+    name: NAME,
+    version: 0,
+    // How often a turn may be interrupted is its agent's policy.
+    max_recoveries: Some(u32::MAX),
+    arguments: &["class", "agent", "turn"],
+    cuts: &[],
+    first: &[END],
+    topics: &[],
+    migrate: None,
+};
+
+/// A turn to be answered.
+pub(crate) struct Answer {
+    pub(crate) chat: AgentId,
+    pub(crate) turn: String,
+}
+
+impl Fiber for Answer {
+    type Output = String;
+    type Error = Error;
+    const MACHINE: &'static Machine = &MACHINE;
+
+    fn needs(needs: &mut Needs<'_>) {
+        needs.resource::<Arc<Chats>>("chats");
+    }
+
+    fn save(&self, save: &mut Save<'_>) {
+        save.put("class", &self.chat.class);
+        save.put("agent", &self.chat.name);
+        save.put("turn", &self.turn);
+    }
+
+    fn load(arguments: &mut Locals) -> Result<Self, Unreadable> {
+        let chat = AgentId { class: arguments.get("class")?, name: arguments.get("agent")? };
+        Ok(Answer { chat, turn: arguments.get("turn")? })
+    }
+
+    fn drive<'run>(
+        start: Option<Self>,
+        ctx: &'run FiberContext,
+        frame: &'run mut Frame,
+    ) -> impl Future<Output = Result<String, Error>> + Send + 'run {
+        let run = frame.run();
+        async move {
+            let chats = Arc::clone(&ctx.resource::<Arc<Chats>>());
+            let answered = async {
+                let answer = start.ok_or_else(|| Error::new(ErrorKind::Value, "a turn has no snapshot to go on from"))?;
+                let core = run.sink.link().core()?;
+                answer.answer(&core, &chats, ctx).await
+            };
+            match answered.await {
+                Ok(Next::Over(state)) => Ok(state.as_str().to_owned()),
+                Ok(Next::Wait(wait)) => run.halt(Stopped::Waiting(wait)).await,
+                Err(error) if matches!(error.kind(), ErrorKind::NotRegistered | ErrorKind::Value) => {
+                    run.halt(Stopped::Parked(chain(&error))).await
+                }
+                Err(error) => run.halt(Stopped::Interrupted(error)).await,
+            }
+        }
+    }
+}
+
+/// What becomes of the fiber.
+enum Next {
+    /// The turn has ended so.
+    Over(TurnState),
+    Wait(Wait),
+}
+
+/// Why an attempt came to nothing, for the next one.
+struct Interrupted {
+    how: Interruption,
+    why: String,
+    /// How long to wait before the next attempt.
+    delay: Option<Duration>,
+    /// Whether the agent did not come into memory.
+    asleep: bool,
+}
+
+impl Interrupted {
+    fn by_the_process() -> Self {
+        Interrupted { how: Interruption::Process, why: "the process was gone".to_owned(), delay: None, asleep: false }
+    }
+
+    fn here(why: String, delay: Option<Duration>) -> Self {
+        Interrupted { how: Interruption::Here, why, delay, asleep: false }
+    }
+}
+
+impl Answer {
+    async fn answer(&self, core: &Arc<Core>, chats: &Arc<Chats>, ctx: &FiberContext) -> Result<Next> {
+        let policy = chats.class(&self.chat.class)?.policy();
+        let Some(row) = core.store.turn(self.chat.clone(), self.turn.clone()).await? else {
+            // Deleted with its chat.
+            return Ok(Next::Over(TurnState::Aborted));
+        };
+        let under_way = chats.enter(row.seq);
+        let mut before = Interrupted::by_the_process();
+        loop {
+            let begun = match core.store.begin_turn(row.seq, core.now_ms()).await? {
+                MayBegin::Now(begun) => *begun,
+                MayBegin::Behind(fiber) => return Ok(Next::Wait(Wait { fibers: vec![fiber], ..Wait::default() })),
+                MayBegin::Due(due_ms) => return Ok(Next::Wait(Wait { due_ms: Some(due_ms), ..Wait::default() })),
+                MayBegin::Left(left) => {
+                    settle_left(core, chats, &left).await?;
+                    continue;
+                }
+                MayBegin::Over(row) => {
+                    chats.ended(&row);
+                    return Ok(Next::Over(row.state));
+                }
+            };
+            let attempt = match Preparing::load(core, chats, &policy, begun, &before).await {
+                Ok(preparing) => preparing.attempt(&under_way).await,
+                Err(not) => Err(not),
+            };
+            let attempted = match attempt {
+                Ok(attempt) => attempt.run(cancelled(core, ctx)).await?,
+                Err(Not::Made(attempted)) => attempted,
+                Err(Not::Failed(error)) => return Err(error),
+            };
+            match attempted {
+                Attempted::Over(state) => return Ok(Next::Over(state)),
+                Attempted::Interrupted(interrupted) => {
+                    core.store.leave_turn(row.seq).await?;
+                    if let Some(delay) = interrupted.delay {
+                        debug!(turn.id = %self.turn, why = interrupted.why, ?delay, "a turn is tried again");
+                        let told = async { drop(race(under_way.cancelled(), core.closing()).await) };
+                        race(core.clock.sleep(delay), told).await;
+                        if core.is_closing() {
+                            return Err(Error::closed());
+                        }
+                    }
+                    before = interrupted;
+                }
+            }
+        }
+    }
+}
+
+/// Ready when the fiber is told to end, and not because its runtime closes: then the turn is interrupted.
+async fn cancelled(core: &Core, ctx: &FiberContext) {
+    ctx.cancelled().await;
+    if core.is_closing() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// What came of an attempt.
+enum Attempted {
+    Over(TurnState),
+    Interrupted(Interrupted),
+}

@@ -1,0 +1,213 @@
+//! What comes before an attempt: whether there is one, what it goes on from, and its agent.
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tracing::warn;
+
+use super::answered::{Answered, Asked};
+use super::attempt::Attempt;
+use super::settled::Settled;
+use super::{Attempted, Interrupted};
+use crate::agent::{Agents, Woken};
+use crate::chat::Chats;
+use crate::chat::chats::UnderWay;
+use crate::chat::hooks::ChatHooks;
+use crate::chat::message::Continuation;
+use crate::chat::recovery::incident::{Facts, Interruption, judge};
+use crate::chat::recovery::{ChatRecovery, Exhausted, ExhaustedReason, RecoveryPolicy};
+use crate::chat::turn::{self, Stream, Turn};
+use crate::chat::writer::Writer;
+use crate::error::{Error, ErrorKind, Result, chain};
+use crate::fiber::core::{Core, race};
+use crate::fiber::owner::AgentId;
+use crate::store::chat::{IncidentRow, TurnBegun, TurnKind, TurnRow, TurnState};
+
+/// The longest wait between two attempts.
+const LONGEST_DELAY: Duration = Duration::from_secs(60);
+
+/// Why there is no attempt.
+pub(super) enum Not {
+    /// The turn has ended, or is to be tried again.
+    Made(Attempted),
+    Failed(Error),
+}
+
+impl From<Error> for Not {
+    fn from(error: Error) -> Self {
+        Not::Failed(error)
+    }
+}
+
+/// A turn that was begun.
+pub(super) struct Preparing<'a> {
+    core: &'a Arc<Core>,
+    chats: &'a Arc<Chats>,
+    policy: &'a RecoveryPolicy,
+    before: &'a Interrupted,
+    row: TurnRow,
+    asked: Asked,
+    incident: Option<IncidentRow>,
+    answered: Answered,
+    /// Whether it was begun before.
+    interrupted: bool,
+    /// Attempts without progress, with this one.
+    attempts: u32,
+}
+
+impl<'a> Preparing<'a> {
+    /// Reads what there is; a turn that was told to end, or has its answer, ends here.
+    pub(super) async fn load(
+        core: &'a Arc<Core>,
+        chats: &'a Arc<Chats>,
+        policy: &'a RecoveryPolicy,
+        begun: TurnBegun,
+        before: &'a Interrupted,
+    ) -> Result<Self, Not> {
+        let TurnBegun { row, request, chunks, incident, again } = begun;
+        let answered = Answered::load(core, &row, &chunks).await?;
+        let asked = Asked::read(request)?;
+        let interrupted = again || before.how == Interruption::Here;
+        let mut this = Preparing { core, chats, policy, before, row, asked, incident, answered, interrupted, attempts: 0 };
+        if let Some(reason) = this.row.cancel.clone() {
+            return Err(this.ends(TurnState::Aborted, Some(&reason)).await);
+        }
+        if again && (this.answered.finished || this.answered.waits_for_a_person(&this.asked.client_tools)) {
+            // The model need not be asked anything more: it has said everything, or the rest comes with a person's answer.
+            return Err(this.ends(TurnState::Completed, None).await);
+        }
+        Ok(this)
+    }
+
+    /// Everything that an attempt needs.
+    pub(super) async fn attempt(mut self, under_way: &'a UnderWay) -> Result<Attempt<'a>, Not> {
+        let mut recovery = None;
+        if self.interrupted {
+            let (this, context) = self.judged().await?;
+            (self, recovery) = (this, Some(context));
+        }
+        let (woken, hooks) = match wake(self.core, self.chats, self.policy, &self.row.chat).await {
+            Ok(awake) => awake,
+            Err(error) if error.is_closed() || self.core.is_closing() => return Err(error.into()),
+            Err(error) => {
+                let why = chain(&error);
+                warn!(turn.id = %self.row.id, error = why, "the agent of a turn could not be woken");
+                let interrupted = Interrupted::here(why, Some(delay(self.policy, self.attempts + 1, None)));
+                return Err(Not::Made(Attempted::Interrupted(Interrupted { asleep: true, ..interrupted })));
+            }
+        };
+        if let Some(context) = &mut recovery {
+            self = self.asks(&*hooks, context).await?;
+        }
+        Ok(self.turn(recovery, woken, hooks, under_way))
+    }
+
+    /// Counts the interruption; a turn that has used up what it was given ends here.
+    async fn judged(mut self) -> Result<(Self, ChatRecovery), Not> {
+        let Preparing { core, policy, before, .. } = self;
+        let deaths = self.row.deaths.saturating_sub(1);
+        let facts = Facts { how: before.how, chunks: self.answered.stored, deaths, now_ms: core.now_ms() };
+        let (incident, mut exhausted) = judge(policy, self.incident.as_ref(), facts);
+        if before.asleep && exhausted.is_some() {
+            exhausted = Some(ExhaustedReason::StableTimeout);
+        }
+        self.attempts = incident.attempts;
+        let context = self.answered.recovery(&self.row, &self.asked, policy, incident.attempts, deaths, &before.why);
+        if exhausted.is_none() && incident.attempts > 1 && matches!(policy.keeps(&context).await, Ok(false)) {
+            exhausted = Some(ExhaustedReason::RecoveryAborted);
+        }
+        core.store.store_incident(self.row.seq, incident.clone(), core.now_ms()).await?;
+        self.incident = Some(incident);
+        let Some(reason) = exhausted else { return Ok((self, context)) };
+        warn!(turn.id = %self.row.id, %reason, why = before.why, "an interrupted turn is given up");
+        let settled = Settled { core, chats: self.chats, row: &self.row, incident: true };
+        let state = settled.given_up(policy, reason, self.answered.builder.into_message()).await?;
+        if let Err(why) = policy.tell_exhausted(Exhausted { reason, recovery: context }).await {
+            warn!(turn.id = %self.row.id, error = %chain(&*why), "`on_exhausted` failed");
+        }
+        Err(Not::Made(Attempted::Over(state)))
+    }
+
+    /// Asks the agent what becomes of the turn.
+    async fn asks(mut self, hooks: &dyn ChatHooks, context: &mut ChatRecovery) -> Result<Self, Not> {
+        let limit = self.core.settings.hook_timeout;
+        let failed = |why: String| {
+            let delay = Some(delay(self.policy, self.attempts, None));
+            Err(Not::Made(Attempted::Interrupted(Interrupted::here(why, delay))))
+        };
+        let options = match race(hooks.recovery(context), self.core.clock.sleep(limit)).await {
+            Some(Ok(options)) => options,
+            Some(Err(why)) => return failed(format!("`on_chat_recovery` failed: {}", chain(&*why))),
+            None => return failed(format!("`on_chat_recovery` took longer than {limit:?}")),
+        };
+        if !options.persist {
+            self.answered.forget_all_but_results();
+            context.partial = self.answered.partial().to_vec();
+        }
+        if !options.continue_turn {
+            let why = self.before.why.clone();
+            return Err(self.ends(TurnState::Interrupted, Some(&why)).await);
+        }
+        Ok(self)
+    }
+
+    fn turn(self, recovery: Option<ChatRecovery>, woken: Woken, hooks: Arc<dyn ChatHooks>, under_way: &'a UnderWay) -> Attempt<'a> {
+        let Preparing { core, chats, policy, row, asked, answered, attempts, .. } = self;
+        let log = chats.logs.of(row.seq);
+        log.learn(answered.stored);
+        let writer = Writer::new(Arc::clone(core), row.seq, log, answered.stored, chats.settings.batching);
+        let continues = recovery.is_some() || row.kind == TurnKind::Continue;
+        let stream = Stream {
+            continuation: continues.then(|| Continuation::of(&answered.builder)),
+            builder: answered.builder,
+            error: None,
+            aborted: false,
+            started: answered.stored > 0,
+        };
+        let turn = Turn::new(turn::Inner {
+            core: Arc::clone(core),
+            row,
+            messages: answered.before,
+            body: asked.body,
+            client_tools: asked.client_tools,
+            recovery,
+            stash: Mutex::new(asked.stash),
+            writer,
+            stream: tokio::sync::Mutex::new(stream),
+            cancelled: under_way.asked.clone(),
+            written: watch::Sender::new(()),
+            open: AtomicBool::new(true),
+        });
+        under_way.answers(&turn.inner().row.chat, &turn);
+        Attempt { core, chats, policy, under_way, hooks, _woken: woken, turn, attempts }
+    }
+
+    /// The turn ends before an attempt.
+    async fn ends(self, state: TurnState, reason: Option<&str>) -> Not {
+        let settled = Settled { core: self.core, chats: self.chats, row: &self.row, incident: self.incident.is_some() };
+        match settled.with(state, reason, self.answered.builder.into_message()).await {
+            Ok(state) => Not::Made(Attempted::Over(state)),
+            Err(error) => Not::Failed(error),
+        }
+    }
+}
+
+/// How long to wait before the next attempt after an error that may pass.
+pub(super) fn delay(policy: &RecoveryPolicy, attempts: u32, told: Option<Duration>) -> Duration {
+    told.unwrap_or_else(|| policy.retry_delay.saturating_mul(1 << attempts.saturating_sub(1).min(10)).min(LONGEST_DELAY))
+}
+
+/// Wakes the agent of a turn.
+async fn wake(core: &Arc<Core>, chats: &Chats, policy: &RecoveryPolicy, chat: &AgentId) -> Result<(Woken, Arc<dyn ChatHooks>)> {
+    let agents = Agents::of(core)?;
+    let woken = match race(agents.wake(core, chat), core.clock.sleep(policy.stable_timeout)).await {
+        Some(woken) => woken?,
+        None => return Err(Error::new(ErrorKind::Agent, format!("agent `{chat}` was not awake after {:?}", policy.stable_timeout))),
+    };
+    let hooks = chats.class(&chat.class)?.hooks(Arc::clone(&woken.agent).any()).ok_or_else(|| {
+        let why = format!("agent class `{}` is registered for chat with another type than for `.agent(..)`", chat.class);
+        Error::new(ErrorKind::NotRegistered, why)
+    })?;
+    Ok((woken, hooks))
+}

@@ -1,0 +1,99 @@
+//! The end of a turn, stored with its message.
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tracing::debug;
+
+use super::answered::{Answered, message_row};
+use crate::chat::Chats;
+use crate::chat::log::TurnEnd;
+use crate::chat::message::UiMessage;
+use crate::chat::recovery::{ExhaustedReason, RecoveryPolicy};
+use crate::error::Result;
+use crate::fiber::core::Core;
+use crate::store::chat::{IncidentState, OfTurn, Settle, TurnRow, TurnState};
+
+/// Settles a turn.
+#[derive(Clone, Copy)]
+pub(super) struct Settled<'a> {
+    pub(super) core: &'a Arc<Core>,
+    pub(super) chats: &'a Arc<Chats>,
+    pub(super) row: &'a TurnRow,
+    /// Whether it was interrupted before.
+    pub(super) incident: bool,
+}
+
+impl Settled<'_> {
+    /// Stores how the turn ended, with its message; gives the state that is stored.
+    pub(super) async fn with(self, state: TurnState, reason: Option<&str>, message: UiMessage) -> Result<TurnState> {
+        self.store(state, reason, message, IncidentState::Recovered).await
+    }
+
+    pub(super) async fn given_up(self, policy: &RecoveryPolicy, why: ExhaustedReason, message: UiMessage) -> Result<TurnState> {
+        debug!(turn.id = %self.row.id, reason = %why, "a turn ends with its terminal message");
+        self.store(TurnState::Error, Some(&policy.terminal_message), message, IncidentState::Exhausted).await
+    }
+
+    async fn store(self, state: TurnState, reason: Option<&str>, mut message: UiMessage, incident: IncidentState) -> Result<TurnState> {
+        let Settled { core, chats, row, .. } = self;
+        let empty = message.parts.is_empty();
+        close_parts(&mut message);
+        if state != TurnState::Completed {
+            mark(&mut message, state, reason);
+        }
+        // An error is seen in the conversation even if nothing was said before it.
+        let kept = !empty || state == TurnState::Error;
+        let message = if kept { Some(message_row(&message)?.data) } else { None };
+        let how = Settle {
+            state,
+            reason: reason.map(str::to_owned),
+            message,
+            incident: self.incident.then_some(incident),
+            now_ms: core.now_ms(),
+        };
+        match core.store.settle_turn(row.seq, how).await? {
+            OfTurn::Done => {
+                if let Some(log) = chats.logs.get(row.seq) {
+                    log.end(TurnEnd::new(state, reason));
+                }
+                Ok(state)
+            }
+            OfTurn::Over => {
+                let row = core.store.turn_by_seq(row.seq).await?;
+                if let Some(row) = &row {
+                    chats.ended(row);
+                }
+                Ok(row.map_or(TurnState::Aborted, |row| row.state))
+            }
+        }
+    }
+}
+
+/// Nothing more comes to the parts of a message.
+fn close_parts(message: &mut UiMessage) {
+    for part in &mut message.parts {
+        if matches!(part.kind(), "text" | "reasoning") && part.get("state").is_some() {
+            part.set("state", "done");
+        }
+    }
+}
+
+/// Lets the message say how its turn ended, for everybody who sees nothing else of it.
+fn mark(message: &mut UiMessage, state: TurnState, reason: Option<&str>) {
+    let metadata = message.metadata.get_or_insert_with(|| json!({}));
+    if let Value::Object(fields) = metadata {
+        fields.insert("forever".to_owned(), json!({ "outcome": state.as_str(), "reason": reason }));
+    }
+}
+
+/// Settles a turn whose fiber has ended without it.
+pub(in crate::chat) async fn settle_left(core: &Arc<Core>, chats: &Arc<Chats>, row: &TurnRow) -> Result<()> {
+    let chunks = core.store.chunks(row.seq, 0, u32::MAX).await?;
+    let answered = Answered::load(core, row, &chunks).await?;
+    let (state, why) = match &row.cancel {
+        Some(reason) => (TurnState::Aborted, reason.as_str()),
+        None => (TurnState::Interrupted, "its fiber has ended"),
+    };
+    let settled = Settled { core, chats, row, incident: false };
+    settled.with(state, Some(why), answered.builder.into_message()).await.map(drop)
+}
