@@ -127,6 +127,16 @@ fn an_id_that_is_open_in_the_log_is_not_used_for_another_part() {
 }
 
 #[test]
+fn an_id_is_free_when_the_step_that_used_it_is_over() {
+    let again = json!([
+        { "type": "text-start", "id": "a" }, { "type": "finish-step" }, { "type": "start-step" },
+        { "type": "text-start", "id": "1" }, { "type": "text-start", "id": "a" },
+    ]);
+    let (added, _) = continued(cut_text(), again.clone());
+    assert_eq!(added, chunks(again)[1..]);
+}
+
+#[test]
 fn a_message_begins_once_and_keeps_its_id() {
     let again = json!([{ "type": "start", "messageId": "n" }, { "type": "start", "messageId": "n", "messageMetadata": { "a": 1 } }]);
     let (added, _) = continued(cut_text(), again.clone());
