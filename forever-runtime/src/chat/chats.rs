@@ -10,10 +10,10 @@ use tracing::warn;
 use super::hooks::ChatClass;
 use super::log::{Logs, TurnEnd};
 use super::tools::Answering;
-use super::writer::Batching;
+use super::writer::{Batching, over};
 use super::{ChatClasses, Turn};
 use crate::error::{Error, ErrorKind, Result, chain};
-use crate::fiber::core::Core;
+use crate::fiber::core::{Core, race};
 use crate::fiber::owner::AgentId;
 use crate::store::chat::{TurnRow, TurnSeq};
 
@@ -39,6 +39,8 @@ pub(crate) struct Chats {
     pub(crate) logs: Logs,
     under_way: Mutex<HashMap<TurnSeq, Told>>,
     answering: Mutex<HashMap<AgentId, Answering>>,
+    /// Told when a turn begins to be answered, or ends.
+    changed: watch::Sender<()>,
 }
 
 /// A turn under way, as others reach it.
@@ -50,7 +52,14 @@ struct Told {
 
 impl Chats {
     pub(crate) fn new(classes: ChatClasses, settings: Settings) -> Self {
-        Chats { classes, settings, logs: Logs::default(), under_way: Mutex::default(), answering: Mutex::default() }
+        Chats {
+            classes,
+            settings,
+            logs: Logs::default(),
+            under_way: Mutex::default(),
+            answering: Mutex::default(),
+            changed: watch::Sender::new(()),
+        }
     }
 
     /// The class of a chat.
@@ -102,8 +111,33 @@ impl Chats {
 
     /// A turn has ended, and that is stored.
     pub(super) fn ended(&self, row: &TurnRow) {
-        if let (Some(log), Some(end)) = (self.logs.get(row.seq), TurnEnd::of(row)) {
+        if let Some(end) = TurnEnd::of(row) {
+            self.settled(row.seq, end);
+        }
+    }
+
+    /// The same, of a turn that is known by its number.
+    pub(super) fn settled(&self, turn: TurnSeq, end: TurnEnd) {
+        if let Some(log) = self.logs.get(turn) {
             log.end(end);
+        }
+        self.changed.send_replace(());
+    }
+
+    /// The turn of this id, as soon as it is being answered.
+    pub(super) async fn joined(&self, core: &Core, chat: &AgentId, turn: &str) -> Result<Turn> {
+        let mut changed = self.changed.subscribe();
+        loop {
+            if let Some(there) = self.turn_of(chat).filter(|there| there.id() == turn && there.is_open()) {
+                return Ok(there);
+            }
+            let row = core.store.turn(chat.clone(), turn.to_owned()).await?;
+            if row.is_none_or(|row| row.state.is_settled()) {
+                return Err(over());
+            }
+            if race(changed.changed(), core.closing()).await.is_none() {
+                return Err(Error::closed());
+            }
         }
     }
 
@@ -140,6 +174,7 @@ impl UnderWay {
         if let Some(told) = self.chats.under_way().get_mut(&self.turn) {
             told.turn = Some((chat.clone(), turn.clone()));
         }
+        self.chats.changed.send_replace(());
     }
 
     /// Ready, with the reason, when the turn is told to end.

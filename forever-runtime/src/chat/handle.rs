@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
-use super::answer::{NAME, message_row, read_messages};
+use super::answer::{NAME, cancel_fiber, message_row, read_messages};
 use super::log::{self, Entry, Follow, Log, TurnEnd};
 use super::message::{Part, Role, ToolState, UiMessage};
 use super::model::ToolSpec;
@@ -119,6 +119,7 @@ impl<A: ChatAgent> AgentHandle<A> {
         let chats = chats(&core)?;
         for ended in core.store.clear_chat(self.id().clone(), core.now_ms()).await? {
             chats.cleared(&ended);
+            cancel_fiber(&core, &ended, "the chat was cleared").await;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! stores before anything is shown; `recovery` says whether and how one that was interrupted goes on. `message` is the JSON that clients speak,
 //! `model` whatever answers. What always holds: a chunk that somebody was shown is stored and keeps its number; a turn has one log, however
 //! often it is interrupted, and the last entry of that is its end; of one chat one turn runs at a time, in the order of acceptance.
+mod agent_loop;
 mod answer;
 mod chats;
 mod handle;
@@ -20,12 +21,14 @@ mod writer;
 use std::future::Future;
 use std::time::Duration;
 
+pub use agent_loop::{AgentLoop, Tool, UnknownCall};
 pub use handle::{NewTurn, Queueing, TurnHandle, TurnStatus};
 pub use log::{Entry, Follow, StoredChunk, TurnEnd};
 pub use recovery::{ChatRecovery, ChatRecoveryOptions, Exhausted, ExhaustedReason, RecoveryKind, RecoveryPolicy};
 pub use tools::{ToolAnswer, ToolAnswered};
 pub use turn::Turn;
 
+pub(crate) use agent_loop::ask_and_call;
 pub(crate) use answer::Answer;
 pub(crate) use chats::{Chats, Settings};
 pub(crate) use hooks::ChatClasses;

@@ -3,19 +3,28 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
+use tracing::debug;
 
-use super::message::{Chunk, Continuation, MAX_CHUNK, MessageBuilder, UiMessage};
+use super::agent_loop::ask_and_call;
+use super::handle::chats;
+use super::hooks::ChatHooks;
+use super::message::{Chunk, Continuation, MAX_CHUNK, MessageBuilder, Part, Repair, ToolState, UiMessage, repair};
 use super::model::ToolSpec;
 use super::recovery::ChatRecovery;
 use super::writer::{self, Writer};
+use crate::agent::BoxError;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
-use crate::fiber::core::Core;
+use crate::fiber::core::{Core, Link};
+use crate::fiber::handle::FiberError;
+use crate::fiber::owner::AgentId;
 use crate::fiber::saved::{text_to_keep, unreadable};
+use crate::fiber::spawn::Spawn;
+use crate::fiber::{Fiber, FiberContext};
 use crate::store::chat::{OfTurn, TurnKind, TurnRow};
 
 /// One answer, being given. A clone is the same turn.
@@ -36,7 +45,10 @@ pub(super) struct Inner {
     /// Told with each chunk, for the watchdog.
     pub(super) written: watch::Sender<()>,
     /// Whether this attempt is the one that may write.
-    pub(super) open: AtomicBool,
+    pub(super) open: watch::Sender<bool>,
+    /// Whether a fiber answers, which settles its own tool calls.
+    pub(super) runs_fiber: AtomicBool,
+    pub(super) hooks: Arc<dyn ChatHooks>,
 }
 
 /// What has become of the answer.
@@ -50,6 +62,41 @@ pub(super) struct Stream {
     pub(super) aborted: bool,
     /// Whether the log has its `start`.
     pub(super) started: bool,
+    /// Whether there may be tool calls that an earlier attempt has left without a result.
+    pub(super) unrepaired: bool,
+    /// How many steps the message had before the turn.
+    pub(super) steps_before: usize,
+    /// How many steps of the turn are whole.
+    pub(super) steps: u32,
+}
+
+/// One step of an answer: a question to the model, and what came of it.
+pub(super) struct Step {
+    /// The parts of the message before it.
+    pub(super) before: Vec<Part>,
+    /// Its own.
+    pub(super) parts: Vec<Part>,
+    /// Whether it has begun.
+    pub(super) started: bool,
+    /// Whether it is whole.
+    pub(super) finished: bool,
+}
+
+/// A turn, as its fibers know it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct TurnRef {
+    class: String,
+    agent: String,
+    turn: String,
+}
+
+impl TurnRef {
+    /// The turn, as soon as it is being answered in this process.
+    pub(super) async fn joined(&self, ctx: &FiberContext) -> Result<Turn> {
+        let core = ctx.run().sink.link().core()?;
+        let chat = AgentId { class: self.class.clone(), name: self.agent.clone() };
+        chats(&core)?.joined(&core, &chat, &self.turn).await
+    }
 }
 
 impl Turn {
@@ -114,7 +161,7 @@ impl Turn {
     pub async fn write(&self, chunk: Chunk) -> Result<()> {
         let inner = &*self.0;
         let mut stream = inner.stream.lock().await;
-        if !inner.open.load(Ordering::Acquire) || stream.error.is_some() || stream.aborted {
+        if !self.is_open() || stream.error.is_some() || stream.aborted {
             return Err(writer::over());
         }
         inner.written.send_replace(());
@@ -130,6 +177,7 @@ impl Turn {
             }
             _ => {}
         }
+        inner.repair(&mut stream).await?;
         for chunk in inner.fitted(&mut stream, chunk) {
             for piece in pieces(chunk)? {
                 inner.put(&mut stream, &piece).await?;
@@ -143,12 +191,94 @@ impl Turn {
         let inner = &*self.0;
         {
             let mut stream = inner.stream.lock().await;
-            if !inner.open.load(Ordering::Acquire) {
+            if !self.is_open() {
                 return Err(writer::over());
             }
             inner.put(&mut stream, &chunk).await?;
         }
         self.flush().await
+    }
+
+    /// The id of the message that it writes.
+    pub fn message_id(&self) -> &str {
+        &self.0.row.message
+    }
+
+    /// Runs a fiber that answers, and waits for it. It is a fiber of the agent, one for each turn: an attempt after an interruption finds it where
+    /// it is. It is cancelled when the turn ends otherwise.
+    ///
+    /// # Errors
+    /// When it cannot be started, fails, is cancelled or parked.
+    pub async fn run<F: Fiber>(&self, call: F) -> Result<F::Output, FiberError> {
+        let inner = &*self.0;
+        inner.runs_fiber.store(true, Ordering::Release);
+        let AgentId { class, name } = &inner.row.chat;
+        let spawn = Spawn::new(Link::from(&inner.core), call).id(fiber_id(&inner.row)).agent(class, name);
+        let handle = spawn.await.map_err(|error| FiberError::not_started(F::MACHINE.name, &error))?;
+        handle.wait().await
+    }
+
+    /// Answers with the [`AgentLoop`](super::AgentLoop) of the runtime, in a fiber that goes on exactly where it was.
+    ///
+    /// # Errors
+    /// As [`run`](Turn::run).
+    pub async fn run_agent_loop(&self) -> Result<(), BoxError> {
+        let AgentId { class, name } = self.0.row.chat.clone();
+        self.run(ask_and_call(TurnRef { class, agent: name, turn: self.id().to_owned() })).await?;
+        self.put(Chunk::finish()).await?;
+        Ok(())
+    }
+
+    /// Writes what a fiber of the turn says, which needs no fitting.
+    pub(super) async fn put(&self, chunk: Chunk) -> Result<()> {
+        let inner = &*self.0;
+        let mut stream = inner.stream.lock().await;
+        if !self.is_open() {
+            return Err(writer::over());
+        }
+        inner.written.send_replace(());
+        if !stream.started {
+            let mut start = Chunk::start();
+            inner.stamp(&mut start);
+            stream.started = true;
+            inner.put(&mut stream, &start).await?;
+        }
+        for piece in pieces(chunk)? {
+            inner.put(&mut stream, &piece).await?;
+        }
+        Ok(())
+    }
+
+    /// What fits a new answer behind what is there.
+    pub(super) async fn continuation(&self) -> Continuation {
+        Continuation::of(&self.0.stream.lock().await.builder)
+    }
+
+    /// A step of this turn, from 0.
+    pub(super) async fn step(&self, number: u32) -> Step {
+        let mut stream = self.0.stream.lock().await;
+        let (first, finished) = (stream.steps_before + number as usize, stream.steps > number);
+        let parts = &stream.builder.message().parts;
+        let begins: Vec<usize> = (0..parts.len()).filter(|at| parts[*at].kind() == "step-start").collect();
+        let begin = begins.get(first).copied();
+        let end = begins.get(first + 1).copied().unwrap_or(parts.len());
+        Step {
+            before: parts[..begin.unwrap_or(parts.len())].to_vec(),
+            parts: begin.map(|begin| parts[begin + 1..end].to_vec()).unwrap_or_default(),
+            started: begin.is_some(),
+            finished,
+        }
+    }
+
+    /// Whether this attempt is the one that may write.
+    pub(super) fn is_open(&self) -> bool {
+        *self.0.open.borrow()
+    }
+
+    /// Ready when another attempt takes over, or the turn has ended.
+    pub(super) async fn closed(&self) {
+        // The sender is in `self`, so the wait cannot fail.
+        let _ = self.0.open.subscribe().wait_for(|open| !open).await;
     }
 
     /// Waits until everything that was written is stored.
@@ -166,7 +296,7 @@ impl Turn {
     /// When it cannot be saved exactly or takes more than 16 MiB, the turn has ended, or the store fails.
     pub async fn stash<V: Serialize + ?Sized>(&self, value: &V) -> Result<()> {
         let text = text_to_keep(value).map_err(|why| Error::new(ErrorKind::Value, format!("the stash of a turn {why}")))?;
-        if !self.0.open.load(Ordering::Acquire) {
+        if !self.is_open() {
             return Err(writer::over());
         }
         match self.0.core.store.stash_turn(self.0.row.seq, text.clone()).await? {
@@ -245,8 +375,41 @@ impl Inner {
 
     async fn put(&self, stream: &mut Stream, chunk: &Chunk) -> Result<()> {
         stream.builder.apply(chunk)?;
+        if chunk.kind() == "finish-step" {
+            stream.steps += 1;
+        }
         self.writer.write(chunk.to_text().into()).await
     }
+
+    /// Settles the tool calls that an earlier attempt has left without a result.
+    pub(super) async fn repair(&self, stream: &mut Stream) -> Result<()> {
+        if !std::mem::take(&mut stream.unrepaired) {
+            return Ok(());
+        }
+        let repaired = repair(vec![stream.builder.message().clone()], |call| self.repair_of(call));
+        for call in &repaired.calls {
+            debug!(turn.id = %self.row.id, tool.call = call.call, "an interrupted tool call was settled");
+            self.put(stream, &call.chunk).await?;
+        }
+        // What comes after goes on from what the message is now.
+        stream.continuation = Some(Continuation::of(&stream.builder));
+        Ok(())
+    }
+
+    /// What becomes of a call without a result: what a person or their client is asked stays open.
+    fn repair_of(&self, call: &Part) -> Repair {
+        let of_client = call.tool_name().is_some_and(|name| self.client_tools.iter().any(|tool| tool.name == name));
+        match call.tool_state() {
+            Some(ToolState::InputStreaming) => self.hooks.repair(call),
+            Some(ToolState::InputAvailable) if !of_client => self.hooks.repair(call),
+            _ => Repair::Wait,
+        }
+    }
+}
+
+/// The id of the fiber that answers a turn.
+pub(super) fn fiber_id(row: &TurnRow) -> String {
+    format!("{}/turn/{}", row.chat, row.id)
 }
 
 /// A chunk in pieces that can be stored.

@@ -147,6 +147,11 @@ impl FiberContext {
         FiberContext { id, name: "".into(), resuming: false, resources, clock: Arc::new(SystemClock::new()), run: Arc::clone(run) }
     }
 
+    /// What all frames of the run share.
+    pub(crate) fn run(&self) -> &Arc<Run> {
+        &self.run
+    }
+
     /// The fiber's id.
     pub fn id(&self) -> &str {
         &self.id

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Forever;
 use crate::agent::{self, Agent, AgentHandle, Agents, Classes};
-use crate::chat::{self, Answer, ChatAgent, ChatClasses, Chats};
+use crate::chat::{self, AgentLoop, Answer, ChatAgent, ChatClasses, Chats, ask_and_call};
 use crate::clock::{self, Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::core::{Core, Owner, Parts, Settings};
@@ -130,6 +130,12 @@ impl Builder {
     pub fn chat_agent<A: ChatAgent>(mut self, make: impl Fn(AgentHandle<A>) -> A + Send + Sync + 'static) -> Self {
         self.chat_classes.add::<A>();
         self.agent(make)
+    }
+
+    /// Adds the model and tools of [`Turn::run_agent_loop`](crate::chat::Turn::run_agent_loop).
+    pub fn agent_loop(mut self, looped: AgentLoop) -> Self {
+        self.registry = self.registry.and_then(|mut registry| registry.add_ours::<ask_and_call>().map(|()| registry));
+        self.resource(looped)
     }
 
     /// How the chunks of a turn are stored: at most so many wait to be stored, then whoever writes more waits; and the next commit of the same

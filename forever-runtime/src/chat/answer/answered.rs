@@ -37,6 +37,10 @@ pub(super) struct Answered {
     pub(super) stored: u64,
     /// Whether the last of them says that it is whole.
     pub(super) finished: bool,
+    /// How many steps of the model the message had before the turn.
+    pub(super) steps_before: usize,
+    /// How many of the turn are whole.
+    pub(super) steps: u32,
 }
 
 impl Answered {
@@ -46,14 +50,16 @@ impl Answered {
         let message = there.map_or_else(|| UiMessage::new(row.message.as_str(), Role::Assistant), |place| before.remove(place));
         let parts_before = message.parts.len();
         let mut builder = MessageBuilder::new(message);
-        let (mut stored, mut finished) = (0, false);
+        let steps_before = builder.message().parts.iter().filter(|part| part.kind() == "step-start").count();
+        let (mut stored, mut finished, mut steps) = (0, false, 0);
         for (_, chunk) in chunks.iter().flat_map(lines) {
             let chunk = Chunk::parse(chunk)?;
             builder.apply(&chunk)?;
             finished = chunk.kind() == "finish";
+            steps += u32::from(chunk.kind() == "finish-step");
             stored += 1;
         }
-        Ok(Answered { before, builder, parts_before, stored, finished })
+        Ok(Answered { before, builder, parts_before, stored, finished, steps_before, steps })
     }
 
     pub(super) fn partial(&mut self) -> &[Part] {

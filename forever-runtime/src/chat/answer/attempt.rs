@@ -5,16 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tracing::{debug, warn};
+use tracing::warn;
 
-use super::answered::is_client_tool;
 use super::prepare::delay;
 use super::settled::Settled;
 use super::{Attempted, Interrupted};
 use crate::agent::{BoxError, Woken};
 use crate::chat::chats::UnderWay;
 use crate::chat::hooks::ChatHooks;
-use crate::chat::message::{Continuation, Part, Repair, ToolState, repair};
 use crate::chat::recovery::RecoveryPolicy;
 use crate::chat::turn::Turn;
 use crate::chat::{Chats, ErrorClass, is_interruption};
@@ -39,10 +37,13 @@ pub(super) struct Attempt<'a> {
 impl Attempt<'_> {
     /// Gives the turn to its agent, and settles it unless it is interrupted.
     pub(super) async fn run(self, fiber_cancelled: impl Future<Output = ()>) -> Result<Attempted> {
-        self.repair().await?;
         let ended = self.hear(fiber_cancelled).await;
         let inner = self.turn.inner();
-        inner.open.store(false, Ordering::Release);
+        if matches!(ended, Heard::Answered(Ok(()))) && !inner.runs_fiber.load(Ordering::Acquire) {
+            // One that has nothing more to say settles what was left all the same.
+            inner.repair(&mut *inner.stream.lock().await).await?;
+        }
+        inner.open.send_replace(false);
         let (state, reason) = match ended {
             Heard::Answered(Ok(())) => (TurnState::Completed, None),
             Heard::Answered(Err(error)) => {
@@ -116,33 +117,6 @@ impl Attempt<'_> {
         };
         let answered = async { Heard::Answered(self.hooks.message(&self.turn).await) };
         first(pin!(answered), pin!(stop)).await
-    }
-
-    /// Settles the tool calls that an earlier attempt has left without a result.
-    async fn repair(&self) -> Result<()> {
-        let inner = self.turn.inner();
-        if inner.recovery.is_none() {
-            return Ok(());
-        }
-        let mut stream = inner.stream.lock().await;
-        let repaired = repair(vec![stream.builder.message().clone()], |call| self.repair_of(call));
-        for call in repaired.calls {
-            debug!(turn.id = self.turn.id(), tool.call = call.call, "an interrupted tool call was settled");
-            stream.builder.apply(&call.chunk)?;
-            inner.writer.write(call.chunk.to_text().into()).await?;
-        }
-        // What comes after goes on from what the message is now.
-        stream.continuation = Some(Continuation::of(&stream.builder));
-        Ok(())
-    }
-
-    /// What becomes of a call without a result: what a person or their client is asked stays open.
-    fn repair_of(&self, call: &Part) -> Repair {
-        match call.tool_state() {
-            Some(ToolState::InputStreaming) => self.hooks.repair(call),
-            Some(ToolState::InputAvailable) if !is_client_tool(call, &self.turn.inner().client_tools) => self.hooks.repair(call),
-            _ => Repair::Wait,
-        }
     }
 
     /// What was written so far is stored; the next attempt goes on after it.

@@ -16,7 +16,7 @@ use tracing::debug;
 use prepare::{Not, Preparing};
 
 pub(super) use answered::{message_row, read_messages};
-pub(super) use settled::settle_left;
+pub(super) use settled::{cancel_fiber, settle_left};
 
 use super::chats::Chats;
 use super::recovery::incident::Interruption;

@@ -164,6 +164,9 @@ impl<'a> Preparing<'a> {
             error: None,
             aborted: false,
             started: answered.stored > 0,
+            unrepaired: recovery.is_some(),
+            steps_before: answered.steps_before,
+            steps: answered.steps,
         };
         let turn = Turn::new(turn::Inner {
             core: Arc::clone(core),
@@ -177,7 +180,9 @@ impl<'a> Preparing<'a> {
             stream: tokio::sync::Mutex::new(stream),
             cancelled: under_way.asked.clone(),
             written: watch::Sender::new(()),
-            open: AtomicBool::new(true),
+            open: watch::Sender::new(true),
+            runs_fiber: AtomicBool::new(false),
+            hooks: Arc::clone(&hooks),
         });
         under_way.answers(&turn.inner().row.chat, &turn);
         Attempt { core, chats, policy, under_way, hooks, _woken: woken, turn, attempts }

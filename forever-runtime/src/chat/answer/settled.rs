@@ -2,15 +2,17 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::answered::{Answered, message_row};
 use crate::chat::Chats;
 use crate::chat::log::TurnEnd;
 use crate::chat::message::UiMessage;
 use crate::chat::recovery::{ExhaustedReason, RecoveryPolicy};
-use crate::error::Result;
+use crate::chat::turn::fiber_id;
+use crate::error::{Result, chain};
 use crate::fiber::core::Core;
+use crate::fiber::managed;
 use crate::store::chat::{IncidentState, OfTurn, Settle, TurnRow, TurnState};
 
 /// Settles a turn.
@@ -53,9 +55,10 @@ impl Settled<'_> {
         };
         match core.store.settle_turn(row.seq, how).await? {
             OfTurn::Done => {
-                if let Some(log) = chats.logs.get(row.seq) {
-                    log.end(TurnEnd::new(state, reason));
+                if state != TurnState::Completed {
+                    cancel_fiber(core, row, reason.unwrap_or("its turn has ended")).await;
                 }
+                chats.settled(row.seq, TurnEnd::new(state, reason));
                 Ok(state)
             }
             OfTurn::Over => {
@@ -66,6 +69,15 @@ impl Settled<'_> {
                 Ok(row.map_or(TurnState::Aborted, |row| row.state))
             }
         }
+    }
+}
+
+/// Ends the fiber that answers a turn, if there is one.
+pub(in crate::chat) async fn cancel_fiber(core: &Arc<Core>, row: &TurnRow, reason: &str) {
+    match managed::cancel(core, &fiber_id(row), reason).await {
+        Ok(()) => {}
+        Err(error) if error.is_not_found() || error.is_conflict() || error.is_closed() => {}
+        Err(error) => warn!(turn.id = %row.id, error = %chain(&error), "the fiber of a turn could not be cancelled"),
     }
 }
 

@@ -126,6 +126,11 @@ impl Chunk {
         Chunk::of(json!({ "type": "tool-output-error", "toolCallId": call.into(), "errorText": error.into() }))
     }
 
+    /// A person has refused that a tool is run.
+    pub fn tool_output_denied(call: impl Into<String>) -> Self {
+        Chunk::of(json!({ "type": "tool-output-denied", "toolCallId": call.into() }))
+    }
+
     /// Data of the program's own, as a part `data-{name}`; one with an id takes the place of the last one with it.
     pub fn data(name: &str, id: Option<&str>, data: Value) -> Self {
         let chunk = Chunk::of(json!({ "type": format!("data-{name}") })).with("data", data);

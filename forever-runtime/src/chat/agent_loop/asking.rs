@@ -1,0 +1,147 @@
+//! One question to the model: asked anew, gone on with, or found answered in the log.
+use futures_util::StreamExt;
+
+use super::{AgentLoop, Call, Said, Summary, failed, joined};
+use crate::agent::BoxError;
+use crate::chat::message::{Chunk, INTERRUPTED, Part, Repair, Role, ToolState, UiMessage, repair};
+use crate::chat::model::{Finished, Interrupted, ModelErrorKind, ModelEvent, ModelRequest};
+use crate::chat::turn::{Step, Turn, TurnRef};
+use crate::fiber::core::race;
+use crate::fiber::{FiberContext, Op};
+
+impl AgentLoop {
+    /// Asks the model, in whichever attempt of the turn it is.
+    pub(super) async fn ask(
+        &self,
+        ctx: &FiberContext,
+        turn: &TurnRef,
+        number: u32,
+        summary: Option<&Summary>,
+        op: &Op,
+    ) -> Result<Said, BoxError> {
+        loop {
+            let joined = joined(ctx, turn).await?;
+            match self.ask_in(&joined, number, summary, op).await {
+                Ok(said) => return Ok(said),
+                // That attempt is over; the next one goes on.
+                Err(_) if !joined.is_open() => {}
+                Err(error) => match error.downcast::<crate::Error>() {
+                    Ok(error) => return failed(ctx, *error).await,
+                    Err(error) => return Err(error),
+                },
+            }
+        }
+    }
+
+    async fn ask_in(&self, turn: &Turn, number: u32, summary: Option<&Summary>, op: &Op) -> Result<Said, BoxError> {
+        let step = turn.step(number).await;
+        let mut finished = Finished::default();
+        if !step.finished {
+            let left = settle_half_calls(turn, &step).await?;
+            // A step that has come to calls is taken for whole: no model goes on behind calls.
+            let has_calls = left.iter().any(Part::is_tool);
+            if !has_calls {
+                match self.stream(turn, &step, left, summary, op).await {
+                    Ok(ended) => finished = ended,
+                    Err(error) => match error.downcast_ref::<crate::chat::model::ModelError>() {
+                        Some(why) if why.kind() == ModelErrorKind::ContextOverflow && self.compaction.is_some() => {
+                            return Ok(Said { calls: Vec::new(), input_tokens: None, too_long: true });
+                        }
+                        _ => return Err(error),
+                    },
+                }
+            }
+            turn.put(Chunk::finish_step()).await?;
+            turn.flush().await?;
+        }
+        let asked =
+            |part: &Part| part.tool_state() == Some(ToolState::InputAvailable) && part.get("providerExecuted") != Some(&true.into());
+        let here =
+            |part: &Part| asked(part) && !part.tool_name().is_some_and(|name| turn.client_tools().iter().any(|tool| tool.name == name));
+        let calls = turn.step(number).await.parts.iter().filter(|part| here(part)).filter_map(|part| Call::of(part, None)).collect();
+        Ok(Said { calls, input_tokens: finished.input_tokens, too_long: false })
+    }
+
+    /// Writes what the model says to its end.
+    async fn stream(&self, turn: &Turn, step: &Step, left: Vec<Part>, summary: Option<&Summary>, op: &Op) -> Result<Finished, BoxError> {
+        if !step.started {
+            turn.put(Chunk::start_step()).await?;
+        }
+        let response: Option<String> = op.stashed()?;
+        let cut_off = step.started && (!left.is_empty() || response.is_some());
+        let request = ModelRequest {
+            system: self.system.clone(),
+            messages: conversation(turn, step, summary),
+            tools: self.tools.specs().chain(turn.client_tools().iter().cloned()).collect(),
+            interrupted: cut_off.then_some(Interrupted { response, parts: left }),
+        };
+        let mut continuation = if cut_off { Some(turn.continuation().await) } else { None };
+        let mut answer = self.model.answer(request);
+        loop {
+            let Some(event) = race(answer.next(), turn.closed()).await else { return Err(crate::chat::writer::over().into()) };
+            match event {
+                Some(Ok(ModelEvent::Response(id))) => op.stash(&id).await?,
+                Some(Ok(ModelEvent::Chunk(chunk))) => match &mut continuation {
+                    Some(continuation) => {
+                        for chunk in continuation.next(chunk) {
+                            turn.put(chunk).await?;
+                        }
+                    }
+                    None => turn.put(chunk).await?,
+                },
+                Some(Ok(ModelEvent::Finished(finished))) => return Ok(finished),
+                Some(Err(error)) => {
+                    // What it has said so far is stored, and the next attempt goes on behind it.
+                    turn.flush().await?;
+                    return Err(error.into());
+                }
+                None => return Err("the model's answer ended without an end".into()),
+            }
+        }
+    }
+
+    /// A shorter conversation in place of one that is too long.
+    pub(super) async fn compacted(
+        &self,
+        ctx: &FiberContext,
+        turn: &TurnRef,
+        number: u32,
+        summary: Option<&Summary>,
+        again: bool,
+    ) -> Result<Summary, BoxError> {
+        let Some(compact) = self.compaction.as_ref().filter(|_| !again) else {
+            return Err("the conversation is too long for the model, also after it was made shorter".into());
+        };
+        let turn = joined(ctx, turn).await?;
+        let step = turn.step(number).await;
+        let messages = compact(conversation(&turn, &step, summary)).await?;
+        Ok(Summary { messages, parts: step.before.len() })
+    }
+}
+
+/// What the model is to read: the conversation, or what stands for it, and what the answer has come to before this step.
+fn conversation(turn: &Turn, step: &Step, summary: Option<&Summary>) -> Vec<UiMessage> {
+    let (mut messages, there) = match summary {
+        Some(summary) => (summary.messages.clone(), summary.parts),
+        None => (turn.messages().to_vec(), 0),
+    };
+    let since = step.before.get(there..).unwrap_or_default();
+    if !since.is_empty() {
+        messages.push(UiMessage { parts: since.to_vec(), ..UiMessage::new(turn.message_id(), Role::Assistant) });
+    }
+    repair(messages, |_| Repair::Interrupted).messages
+}
+
+/// Settles the calls of a step whose input was cut off; gives what else there is of it.
+async fn settle_half_calls(turn: &Turn, step: &Step) -> crate::Result<Vec<Part>> {
+    let mut left = Vec::new();
+    for part in &step.parts {
+        match (part.tool_call_id(), part.tool_state()) {
+            (Some(call), Some(ToolState::InputStreaming)) => turn.put(Chunk::tool_output_error(call, INTERRUPTED)).await?,
+            (Some(_), Some(ToolState::InputAvailable)) => left.push(part.clone()),
+            (Some(_), _) => {}
+            (None, _) => left.push(part.clone()),
+        }
+    }
+    Ok(left)
+}

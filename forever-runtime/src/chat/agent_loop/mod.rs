@@ -1,0 +1,289 @@
+//! The loop of an agent, as a fiber: the model is asked, what it wants to have done is done, and so on until it wants nothing more.
+//!
+//! What comes of each step stands in the log of the turn and in the fiber's snapshot; the log is first. So a step that runs again looks into the
+//! log: an answer that is whole there is not asked for again, one that was cut off is gone on with, and a tool call whose result is there is
+//! not made again. A call that was begun and has no result is decided by its operation, and not guessed.
+mod asking;
+mod tool;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use forever_macros::fiber;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use tool::{Tool, UnknownCall};
+
+use super::message::{Chunk, Part, ToolState, UiMessage};
+use super::model::{ChatModel, ModelError};
+use super::turn::{Turn, TurnRef};
+use crate::agent::BoxError;
+use crate::error::{Error, ErrorKind};
+use crate::fiber::frame::{BoxFuture, Stopped};
+use crate::fiber::op::unknown::OnUnknown;
+use crate::fiber::{FiberContext, Op, Retry};
+use tool::Tools;
+
+/// A model with tools: a resource, for [`Turn::run_agent_loop`].
+///
+/// ```ignore
+/// let looped = AgentLoop::new(model)
+///     .system("You answer in one sentence.")
+///     .tool(Tool::new("weather", |input, _| async move { look_up(&input["city"]).await }));
+/// let forever = Forever::builder().sqlite("chat.db").agent_loop(looped).chat_agent(|_| Assistant).open().await?;
+/// // In `on_chat_message`:
+/// turn.run_agent_loop().await
+/// ```
+#[must_use]
+pub struct AgentLoop {
+    model: Arc<dyn ChatModel>,
+    system: Option<String>,
+    tools: Tools,
+    max_steps: u32,
+    retries: u32,
+    max_input_tokens: Option<u64>,
+    compaction: Option<Arc<Compact>>,
+}
+
+type Compact = dyn Fn(Vec<UiMessage>) -> BoxFuture<'static, Result<Vec<UiMessage>, BoxError>> + Send + Sync;
+
+impl AgentLoop {
+    /// A loop around a model, without tools.
+    pub fn new(model: impl ChatModel) -> Self {
+        AgentLoop {
+            model: Arc::new(model),
+            system: None,
+            tools: Tools::default(),
+            max_steps: 50,
+            retries: 5,
+            max_input_tokens: None,
+            compaction: None,
+        }
+    }
+
+    /// What the model is told beforehand.
+    pub fn system(mut self, text: impl Into<String>) -> Self {
+        self.system = Some(text.into());
+        self
+    }
+
+    /// Adds a tool; a second one of the same name takes its place.
+    pub fn tool(mut self, tool: Tool) -> Self {
+        self.tools.add(tool);
+        self
+    }
+
+    /// How often the model is asked in one turn at most; 50 unless this is called. Then the turn ends in an error.
+    pub fn max_steps(mut self, steps: u32) -> Self {
+        self.max_steps = steps;
+        self
+    }
+
+    /// How often the model is asked again after an error that may pass; 5 times unless this is called, later and later.
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.retries = retries;
+        self
+    }
+
+    /// Makes a conversation shorter that has become too long for the model: what it gives is sent to the model in place of the messages, and the
+    /// messages stay as they are. It is called when the model has refused a request as too long, once for each time that it was asked.
+    pub fn compact<F, B>(mut self, compact: F) -> Self
+    where
+        F: Fn(Vec<UiMessage>) -> B + Send + Sync + 'static,
+        B: Future<Output = Result<Vec<UiMessage>, BoxError>> + Send + 'static,
+    {
+        self.compaction = Some(Arc::new(move |messages| Box::pin(compact(messages))));
+        self
+    }
+
+    /// How much the model can read, in tokens: when nine tenths of that were used, the conversation is made shorter before the model is asked
+    /// again, once in a turn.
+    pub fn max_input_tokens(mut self, tokens: u64) -> Self {
+        self.max_input_tokens = Some(tokens);
+        self
+    }
+
+    fn retry(&self) -> Retry<BoxError> {
+        Retry::times(self.retries).when(|error: &BoxError| error.downcast_ref::<ModelError>().is_some_and(|e| e.kind().is_transient()))
+    }
+}
+
+impl fmt::Debug for AgentLoop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentLoop").field("tools", &self.tools).field("max_steps", &self.max_steps).finish_non_exhaustive()
+    }
+}
+
+/// What came of asking the model.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Said {
+    /// What it wants to have done.
+    calls: Vec<Call>,
+    /// How many tokens it has read, if it says.
+    input_tokens: Option<u64>,
+    /// Whether it could not read so much.
+    too_long: bool,
+}
+
+/// A conversation that was made shorter.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Summary {
+    /// What stands for it.
+    messages: Vec<UiMessage>,
+    /// How many parts of the answer are in it.
+    parts: usize,
+}
+
+/// Something that the model wants to have done.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Call {
+    id: String,
+    tool: String,
+    input: Value,
+    /// Whether a person was asked, and what they said.
+    approved: Option<bool>,
+}
+
+impl Call {
+    fn of(part: &Part, approved: Option<bool>) -> Option<Self> {
+        Some(Call {
+            id: part.tool_call_id()?.to_owned(),
+            tool: part.tool_name()?.to_owned(),
+            input: part.get("input").cloned().unwrap_or_default(),
+            approved,
+        })
+    }
+}
+
+/// Answers a turn with a model and its tools. Gives how often the model was asked.
+#[fiber(name = "forever.agent_loop", crate = crate, max_recoveries = 1000)]
+pub(crate) async fn ask_and_call(ctx: &FiberContext, looped: Res<AgentLoop>, turn: TurnRef) -> Result<u32, BoxError> {
+    let mut summary: Option<Summary> = None;
+    let mut compacted = false;
+    let mut steps = 0;
+    let mut calls = step!("answers of people", looped.approved(ctx, &turn).await?);
+    loop {
+        for call in calls {
+            step!("tool", effect, key = &call.id, on_unknown = looped.unknown(ctx, &turn, &call), |op| {
+                looped.call(ctx, &turn, &call, op).await?
+            });
+        }
+        if looped.waits_for_a_person(ctx, &turn).await? {
+            return Ok(steps);
+        }
+        if steps == looped.max_steps {
+            return Err(format!("the model was asked {steps} times and still wants to go on").into());
+        }
+        let said = step!("model", retry = looped.retry(), |op| looped.ask(ctx, &turn, steps, summary.as_ref(), op).await?);
+        let full = looped.is_full(said.input_tokens) && !compacted && !said.calls.is_empty();
+        if said.too_long || full {
+            let shorter = step!("compact", looped.compacted(ctx, &turn, steps, summary.as_ref(), compacted).await?);
+            summary = Some(shorter);
+            compacted = true;
+        }
+        if said.too_long {
+            calls = Vec::new();
+            continue;
+        }
+        steps += 1;
+        if said.calls.is_empty() {
+            return Ok(steps);
+        }
+        calls = said.calls;
+    }
+}
+
+impl AgentLoop {
+    fn is_full(&self, tokens: Option<u64>) -> bool {
+        let limit = self.max_input_tokens.filter(|_| self.compaction.is_some());
+        Option::zip(tokens, limit).is_some_and(|(tokens, limit)| tokens.saturating_mul(10) > limit.saturating_mul(9))
+    }
+
+    /// The calls that people were asked about, with their answers.
+    async fn approved(&self, ctx: &FiberContext, turn: &TurnRef) -> Result<Vec<Call>, BoxError> {
+        let turn = joined(ctx, turn).await?;
+        let said = |part: &Part| {
+            let answered = part.tool_state() == Some(ToolState::ApprovalResponded);
+            let approved = part.get("approval").and_then(|approval| approval.get("approved")).and_then(Value::as_bool);
+            if answered { Call::of(part, Some(approved.unwrap_or(false))) } else { None }
+        };
+        Ok(turn.message().await.parts.iter().filter_map(said).collect())
+    }
+
+    /// Whether something is asked that only a person or their client can answer.
+    async fn waits_for_a_person(&self, ctx: &FiberContext, turn: &TurnRef) -> Result<bool, BoxError> {
+        let message = joined(ctx, turn).await?.message().await;
+        let open = |part: &Part| matches!(part.tool_state(), Some(ToolState::InputAvailable | ToolState::ApprovalRequested));
+        Ok(message.parts.iter().any(open))
+    }
+
+    /// Makes one call, and writes what came of it.
+    async fn call(&self, ctx: &FiberContext, turn: &TurnRef, call: &Call, op: &Op) -> Result<(), BoxError> {
+        let chunk = match self.tools.get(&call.tool) {
+            _ if call.approved == Some(false) => Chunk::tool_output_denied(&call.id),
+            Some(tool) if call.approved.is_none() && tool.asks(&call.input) => Chunk::tool_approval_request(&call.id, op.id()),
+            Some(tool) => match tool.call(call.input.clone(), op.clone()).await {
+                Ok(output) => Chunk::tool_output_available(&call.id, output),
+                Err(why) => Chunk::tool_output_error(&call.id, why.to_string()),
+            },
+            None => Chunk::tool_output_error(&call.id, format!("there is no tool `{}`", call.tool)),
+        };
+        self.write(ctx, turn, chunk).await
+    }
+
+    /// What becomes of a call that was begun and of which nobody knows how it ended.
+    fn unknown<'a>(&'a self, ctx: &'a FiberContext, turn: &'a TurnRef, call: &'a Call) -> OnUnknown<'a, (), BoxError> {
+        OnUnknown::check(move |_| async move {
+            let message = joined(ctx, turn).await?.message().await;
+            let part = message.parts.iter().find(|part| part.tool_call_id() == Some(call.id.as_str()));
+            let waits = |state| matches!(state, ToolState::InputAvailable | ToolState::ApprovalResponded);
+            if part.and_then(Part::tool_state).is_some_and(|state| !waits(state)) {
+                // What came of it is in the log.
+                return Ok::<_, BoxError>(Some(()));
+            }
+            match self.tools.get(&call.tool).map(|tool| tool.on_unknown) {
+                Some(UnknownCall::Report) => {
+                    let why = "The process ended while the tool ran: it may have been carried out. Check before it is called again.";
+                    self.write(ctx, turn, Chunk::tool_output_error(&call.id, why)).await?;
+                    Ok(Some(()))
+                }
+                Some(UnknownCall::Retry) | None => Ok(None),
+            }
+        })
+    }
+
+    /// Writes to the turn, in whichever attempt it is; stored when this returns.
+    async fn write(&self, ctx: &FiberContext, turn: &TurnRef, chunk: Chunk) -> Result<(), BoxError> {
+        loop {
+            let joined = joined(ctx, turn).await?;
+            let written = match joined.put(chunk.clone()).await {
+                Ok(()) => joined.flush().await,
+                failed => failed,
+            };
+            match written {
+                Ok(()) => return Ok(()),
+                // That attempt is over; the next one is written to.
+                Err(_) if !joined.is_open() => {}
+                Err(error) => return failed(ctx, error).await,
+            }
+        }
+    }
+}
+
+/// The turn, as soon as it is being answered in this process.
+async fn joined(ctx: &FiberContext, turn: &TurnRef) -> Result<Turn, BoxError> {
+    match turn.joined(ctx).await {
+        Ok(turn) => Ok(turn),
+        Err(error) => failed(ctx, error).await,
+    }
+}
+
+/// An error of the store, or of a runtime that closes, interrupts the fiber; any other is its own.
+async fn failed<T>(ctx: &FiberContext, error: Error) -> Result<T, BoxError> {
+    match error.kind() {
+        ErrorKind::Store | ErrorKind::Closed => Ok(ctx.run().halt(Stopped::Interrupted(error)).await),
+        _ => Err(error.into()),
+    }
+}

@@ -1,0 +1,105 @@
+//! Tools that the model may call and that run here.
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::agent::BoxError;
+use crate::chat::model::ToolSpec;
+use crate::fiber::Op;
+use crate::fiber::frame::BoxFuture;
+
+/// What becomes of a call of which nobody knows whether it was carried out: the process died in the middle of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum UnknownCall {
+    /// The model is told that it may have been carried out, and decides. It is not repeated by itself.
+    #[default]
+    Report,
+    /// It is made again, with the same [`Op::id`]: right for tools that only read, and for those whose other side knows ids.
+    Retry,
+}
+
+/// Something that the model may have done.
+#[derive(Clone)]
+#[must_use]
+pub struct Tool {
+    pub(super) spec: ToolSpec,
+    pub(super) on_unknown: UnknownCall,
+    run: Arc<Run>,
+    approval: Option<Arc<Asks>>,
+}
+
+type Run = dyn Fn(Value, Op) -> BoxFuture<'static, Result<Value, BoxError>> + Send + Sync;
+type Asks = dyn Fn(&Value) -> bool + Send + Sync;
+
+impl Tool {
+    /// A tool that runs a closure with the input that the model gives, and the operation that it is: its id is the same however often the
+    /// call is made again.
+    pub fn new<F, B>(name: impl Into<String>, run: F) -> Self
+    where
+        F: Fn(Value, Op) -> B + Send + Sync + 'static,
+        B: Future<Output = Result<Value, BoxError>> + Send + 'static,
+    {
+        let spec = ToolSpec { name: name.into(), ..ToolSpec::default() };
+        Tool { spec, on_unknown: UnknownCall::default(), run: Arc::new(move |input, op| Box::pin(run(input, op))), approval: None }
+    }
+
+    /// What it does, for the model.
+    pub fn description(mut self, text: impl Into<String>) -> Self {
+        self.spec.description = text.into();
+        self
+    }
+
+    /// JSON schema of its input.
+    pub fn parameters(mut self, schema: Value) -> Self {
+        self.spec.parameters = schema;
+        self
+    }
+
+    /// What becomes of a call of which nobody knows whether it was carried out.
+    pub fn on_unknown(mut self, what: UnknownCall) -> Self {
+        self.on_unknown = what;
+        self
+    }
+
+    /// A person is asked before a call for whose input this is true.
+    pub fn needs_approval(mut self, asks: impl Fn(&Value) -> bool + Send + Sync + 'static) -> Self {
+        self.approval = Some(Arc::new(asks));
+        self
+    }
+
+    pub(super) fn asks(&self, input: &Value) -> bool {
+        self.approval.as_ref().is_some_and(|asks| asks(input))
+    }
+
+    pub(super) fn call(&self, input: Value, op: Op) -> BoxFuture<'static, Result<Value, BoxError>> {
+        (self.run)(input, op)
+    }
+}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tool").field("name", &self.spec.name).field("on_unknown", &self.on_unknown).finish_non_exhaustive()
+    }
+}
+
+/// Tools by their names.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tools(BTreeMap<String, Tool>);
+
+impl Tools {
+    pub(super) fn add(&mut self, tool: Tool) {
+        self.0.insert(tool.spec.name.clone(), tool);
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Tool> {
+        self.0.get(name)
+    }
+
+    pub(super) fn specs(&self) -> impl Iterator<Item = ToolSpec> {
+        self.0.values().map(|tool| tool.spec.clone())
+    }
+}
