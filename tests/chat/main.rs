@@ -2,6 +2,7 @@
 mod answers;
 mod killed;
 mod logs;
+mod looped;
 mod replay;
 mod scripted;
 mod turns;

@@ -170,7 +170,7 @@ pub(crate) async fn ask_and_call(ctx: &FiberContext, looped: Res<AgentLoop>, tur
                 looped.call(ctx, &turn, &call, op).await?
             });
         }
-        if looped.waits_for_a_person(ctx, &turn).await? {
+        if looped.waits_for_a_person(ctx, &turn, steps).await? {
             return Ok(steps);
         }
         if steps == looped.max_steps {
@@ -212,11 +212,11 @@ impl AgentLoop {
         Ok(turn.message().await.parts.iter().filter_map(said).collect())
     }
 
-    /// Whether something is asked that only a person or their client can answer.
-    async fn waits_for_a_person(&self, ctx: &FiberContext, turn: &TurnRef) -> Result<bool, BoxError> {
-        let message = joined(ctx, turn).await?.message().await;
+    /// Whether something is asked before this step that only a person or their client can answer.
+    async fn waits_for_a_person(&self, ctx: &FiberContext, turn: &TurnRef, step: u32) -> Result<bool, BoxError> {
+        let parts = joined(ctx, turn).await?.step(step).await.before;
         let open = |part: &Part| matches!(part.tool_state(), Some(ToolState::InputAvailable | ToolState::ApprovalRequested));
-        Ok(message.parts.iter().any(open))
+        Ok(parts.iter().any(open))
     }
 
     /// Makes one call, and writes what came of it.

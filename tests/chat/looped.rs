@@ -1,0 +1,357 @@
+//! The loop of model and tools, ended at every write: the model is asked again only where its answer was cut off, and a tool is not run twice.
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use forever::chat::message::{Chunk, Part, ToolState, UiMessage};
+use forever::chat::model::{
+    ChatModel, FinishReason, Finished, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream, ToolSpec,
+};
+use forever::chat::{AgentLoop, ChatAgent, Tool, ToolAnswer, Turn, UnknownCall};
+use forever::testing::{World, crash_everywhere};
+use forever::{Agent, AgentHandle, BoxError, Builder, FiberState, Forever};
+use serde_json::{Value, json};
+
+use crate::scripted::Seen;
+
+/// Says what its script has for so many results of tools; goes on where it was cut off.
+#[derive(Clone)]
+struct Script {
+    seen: Seen,
+    says: Arc<dyn Fn(usize, &ModelRequest) -> Vec<Result<ModelEvent, ModelError>> + Send + Sync>,
+}
+
+impl ChatModel for Script {
+    fn answer(&self, request: ModelRequest) -> ModelStream {
+        let parts = || request.messages.iter().flat_map(|message| &message.parts);
+        let results = parts().filter(|part| part.tool_state().is_some_and(ToolState::is_settled)).count();
+        assert!(!parts().any(|part| part.is_tool() && part.tool_state() == Some(ToolState::InputStreaming)));
+        let there: String = request.interrupted.iter().flat_map(|left| &left.parts).filter_map(Part::as_text).collect();
+        self.seen.note(format!("asked after {results} results, {}", if there.is_empty() { "anew" } else { "to go on" }));
+        let open = request.interrupted.iter().flat_map(|left| &left.parts).any(|part| part.get("state") == Some(&json!("streaming")));
+        let all: String = (self.says)(results, &request).iter().filter_map(delta).collect();
+        let said = !there.is_empty() && there == all && !open;
+        let mut skip = there;
+        let events = (self.says)(results, &request).into_iter().filter_map(move |event| {
+            if let Ok(ModelEvent::Chunk(chunk)) = &event
+                && said
+                && matches!(chunk.kind(), "text-start" | "text-end")
+            {
+                return None;
+            }
+            // What was said before is not said again.
+            if let Ok(ModelEvent::Chunk(chunk)) = &event
+                && let Some(delta) = chunk.get("delta").and_then(Value::as_str)
+                && let Some(rest) = skip.strip_prefix(delta)
+            {
+                skip = rest.to_owned();
+                return None;
+            }
+            Some(event)
+        });
+        Box::pin(futures_util::stream::iter(events.collect::<Vec<_>>()))
+    }
+}
+
+fn delta(event: &Result<ModelEvent, ModelError>) -> Option<String> {
+    match event {
+        Ok(ModelEvent::Chunk(chunk)) => Some(chunk.get("delta")?.as_str()?.to_owned()),
+        _ => None,
+    }
+}
+
+fn text(words: &[&str]) -> Vec<Result<ModelEvent, ModelError>> {
+    let mut chunks = vec![Chunk::text_start("t")];
+    chunks.extend(words.iter().map(|word| Chunk::text_delta("t", *word)));
+    chunks.push(Chunk::text_end("t"));
+    chunks.into_iter().map(|chunk| Ok(ModelEvent::Chunk(chunk))).collect()
+}
+
+fn call(id: &str, tool: &str, input: Value) -> Vec<Result<ModelEvent, ModelError>> {
+    let chunks = [Chunk::tool_input_start(id, tool), Chunk::tool_input_available(id, tool, input)];
+    chunks.into_iter().map(|chunk| Ok(ModelEvent::Chunk(chunk))).collect()
+}
+
+fn ends(reason: FinishReason) -> Vec<Result<ModelEvent, ModelError>> {
+    vec![Ok(ModelEvent::Finished(Finished::because(reason)))]
+}
+
+/// Two tools, one after the other, then an answer.
+fn two_tools(results: usize, _: &ModelRequest) -> Vec<Result<ModelEvent, ModelError>> {
+    let whole = |id: &str, tool: &str, input: Value| vec![Ok(ModelEvent::Chunk(Chunk::tool_input_available(id, tool, input)))];
+    match results {
+        0 => [text(&["Let ", "me ", "see. "]), whole("c1", "weather", json!({ "city": "Rome" })), ends(FinishReason::ToolCalls)].concat(),
+        1 => [whole("c2", "charge", json!({ "cents": 5 })), ends(FinishReason::ToolCalls)].concat(),
+        2 => [text(&["It ", "is ", "done."]), ends(FinishReason::Stop)].concat(),
+        other => panic!("asked after {other} results"),
+    }
+}
+
+/// Two tools at once, whose input comes in pieces. A model that is asked again gives its calls other ids.
+fn tools_in_pieces(asked: &Seen) -> impl Fn(usize, &ModelRequest) -> Vec<Result<ModelEvent, ModelError>> + use<> {
+    let asked = asked.clone();
+    move |_, request| {
+        let parts = || request.messages.iter().flat_map(|message| &message.parts);
+        let done = |tool| parts().any(|p| p.tool_name() == Some(tool) && p.tool_state() == Some(ToolState::OutputAvailable));
+        let told =
+            |part: &Part| part.get("errorText").is_some_and(|why| why.as_str().unwrap_or_default().contains("may have been carried out"));
+        let reported = parts().any(|part| part.tool_name() == Some("charge") && told(part));
+        let n = asked.count("asked");
+        let mut said = Vec::new();
+        if !done("weather") {
+            said.extend(call(&format!("w{n}"), "weather", json!({ "city": "Rome" })));
+        }
+        if !done("charge") && !reported {
+            said.extend(call(&format!("c{n}"), "charge", json!({ "cents": 5 })));
+        }
+        if said.is_empty() {
+            return [text(&["Done."]), ends(FinishReason::Stop)].concat();
+        }
+        [said, ends(FinishReason::ToolCalls)].concat()
+    }
+}
+
+struct Assistant;
+
+impl Agent for Assistant {
+    const CLASS: &'static str = "assistant";
+    type State = ();
+}
+
+impl ChatAgent for Assistant {
+    async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
+        turn.run_agent_loop().await
+    }
+
+    fn client_error_text(&self, error: &BoxError) -> String {
+        error.to_string()
+    }
+}
+
+fn builder(world: &World, looped: AgentLoop) -> Builder {
+    let builder = Forever::builder().in_memory().clock(world.clock());
+    builder.turn_batching(1, Duration::ZERO).agent_loop(looped).chat_agent(|_| Assistant)
+}
+
+/// A bank that takes an id once.
+fn charge(world: World) -> Tool {
+    Tool::new("charge", move |input, op| {
+        let world = world.clone();
+        async move {
+            let charges: Arc<Mutex<BTreeMap<String, Value>>> = world.shared();
+            if charges.lock().unwrap().insert(op.id().to_owned(), input).is_none() {
+                world.effect("charge");
+            }
+            Ok(json!("charged"))
+        }
+    })
+}
+
+fn weather() -> Tool {
+    Tool::new("weather", |input, _| async move { Ok(json!({ "city": input["city"], "sun": true })) }).on_unknown(UnknownCall::Retry)
+}
+
+async fn answered(forever: &Forever) -> (AgentHandle<Assistant>, UiMessage) {
+    let agent = forever.agent::<Assistant>("a");
+    let turn = agent.save_messages([UiMessage::user("u", "go")]).id("r").await.unwrap();
+    let end = turn.wait().await.unwrap();
+    assert!(end.is_completed(), "{end:?}");
+    let message = agent.messages().await.unwrap().pop().unwrap();
+    (agent, message)
+}
+
+fn outline(message: &UiMessage) -> Vec<String> {
+    let one = |part: &Part| match part.kind() {
+        "text" => part.as_text().unwrap_or_default().to_owned(),
+        "step-start" => "-".to_owned(),
+        kind => format!("{kind} {} {}", part.get("state").unwrap(), part.get("output").or(part.get("errorText")).unwrap_or(&Value::Null)),
+    };
+    message.parts.iter().map(one).collect()
+}
+
+#[tokio::test]
+async fn a_loop_with_two_tools_goes_on_exactly_where_it_was() {
+    let survived = crash_everywhere(
+        |world: &World| {
+            let model = Script { seen: world.shared(), says: Arc::new(two_tools) };
+            builder(world, AgentLoop::new(model).tool(weather()).tool(charge(world.clone()).on_unknown(UnknownCall::Retry)))
+        },
+        async |forever: Forever| outline(&answered(&forever).await.1),
+    )
+    .crash_randomly(1, 60)
+    .await
+    .unwrap();
+    assert_eq!(
+        survived.outcome,
+        [
+            "-",
+            "Let me see. ",
+            r#"tool-weather "output-available" {"city":"Rome","sun":true}"#,
+            "-",
+            r#"tool-charge "output-available" "charged""#,
+            "-",
+            "It is done."
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_tool_of_which_nobody_knows_is_reported_and_not_run_again() {
+    let survived = crash_everywhere(
+        |world: &World| {
+            let seen: Seen = world.shared();
+            let model = Script { says: Arc::new(tools_in_pieces(&seen)), seen };
+            let of_tool = world.clone();
+            // One that takes no notice of ids.
+            let charge = Tool::new("charge", move |_, _| {
+                let charged: Charged = of_tool.shared();
+                *charged.0.lock().unwrap() += 1;
+                async { Ok(json!("charged")) }
+            });
+            let reads = world.clone();
+            *WORLD.lock().unwrap() = Some(reads);
+            builder(world, AgentLoop::new(model).tool(weather()).tool(charge))
+        },
+        async |forever: Forever| {
+            let message = answered(&forever).await.1;
+            let world = WORLD.lock().unwrap().clone().unwrap();
+            let charged: Charged = world.shared();
+            let times = *charged.0.lock().unwrap();
+            assert!(times <= 1, "charged {times} times");
+            message.text()
+        },
+    )
+    .crash_randomly(1, 60)
+    .may_go_other_ways()
+    .await
+    .unwrap();
+    assert_eq!(survived.outcome, "Done.");
+}
+
+/// How often something was charged.
+#[derive(Clone, Default)]
+struct Charged(Arc<Mutex<u32>>);
+
+/// The world of the run that is under way.
+static WORLD: Mutex<Option<World>> = Mutex::new(None);
+
+fn plain(looped: AgentLoop) -> Builder {
+    Forever::builder().in_memory().turn_batching(1, Duration::ZERO).agent_loop(looped).chat_agent(|_| Assistant)
+}
+
+#[tokio::test]
+async fn an_error_that_may_pass_is_gone_on_behind_what_was_said() {
+    let seen = Seen::default();
+    let asked = seen.clone();
+    let says = move |_: usize, _: &ModelRequest| {
+        if asked.count("asked") < 3 {
+            let mut cut = text(&["One ", "two ", "three."]);
+            cut.truncate(1 + asked.count("asked"));
+            cut.push(Err(ModelError::new(ModelErrorKind::Transient, "the connection was lost")));
+            return cut;
+        }
+        [text(&["One ", "two ", "three."]), ends(FinishReason::Stop)].concat()
+    };
+    let model = Script { seen: seen.clone(), says: Arc::new(says) };
+    let clock = forever::testing::VirtualClock::new();
+    let forever = plain(AgentLoop::new(model)).clock(clock.clone()).open().await.unwrap();
+    let waits = async {
+        loop {
+            clock.advance(Duration::from_secs(60));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let message = tokio::select! {
+        (_, message) = answered(&forever) => message,
+        () = waits => unreachable!(),
+    };
+    assert_eq!(outline(&message), ["-", "One two three."]);
+    assert_eq!(seen.all(), ["asked after 0 results, anew", "asked after 0 results, to go on", "asked after 0 results, to go on"]);
+}
+
+#[tokio::test]
+async fn a_conversation_that_is_too_long_is_made_shorter_once() {
+    let seen = Seen::default();
+    let says = |_: usize, request: &ModelRequest| {
+        if request.messages.len() > 1 {
+            return vec![Err(ModelError::new(ModelErrorKind::ContextOverflow, "too long"))];
+        }
+        assert_eq!(request.messages[0].text(), "a summary");
+        [text(&["Short."]), ends(FinishReason::Stop)].concat()
+    };
+    let model = Script { seen: seen.clone(), says: Arc::new(says) };
+    let looped = AgentLoop::new(model.clone()).compact(|messages| async move {
+        assert_eq!(messages.len(), 3);
+        Ok(vec![UiMessage::user("s", "a summary")])
+    });
+    let forever = plain(looped).open().await.unwrap();
+    let agent = forever.agent::<Assistant>("a");
+    agent.set_messages([UiMessage::user("x", "long"), UiMessage::user("y", "ago")]).await.unwrap();
+    let (agent, message) = answered(&forever).await;
+    assert_eq!(message.text(), "Short.");
+    assert_eq!(agent.messages().await.unwrap().len(), 4, "what is stored stays as it is");
+    // One that does not help is not tried for ever.
+    let useless = AgentLoop::new(model).compact(|messages| async move { Ok(messages) });
+    let forever = plain(useless).open().await.unwrap();
+    let agent = forever.agent::<Assistant>("a");
+    agent.set_messages([UiMessage::user("x", "long")]).await.unwrap();
+    let end = agent.save_messages([UiMessage::user("u", "go")]).await.unwrap().wait().await.unwrap();
+    assert!(end.reason().unwrap().contains("too long for the model, also after it was made shorter"), "{end:?}");
+    assert_eq!(seen.count("asked"), 4);
+}
+
+#[tokio::test]
+async fn a_tool_of_the_client_and_an_approval_end_the_turn_and_the_next_one_goes_on() {
+    let seen = Seen::default();
+    let says = |results: usize, _: &ModelRequest| match results {
+        0 => [call("c1", "location", json!({})), call("c2", "charge", json!({ "cents": 5 })), ends(FinishReason::ToolCalls)].concat(),
+        _ => [text(&["Done."]), ends(FinishReason::Stop)].concat(),
+    };
+    let model = Script { seen: seen.clone(), says: Arc::new(says) };
+    let charged = Seen::default();
+    let of_tool = charged.clone();
+    let charge = Tool::new("charge", move |_, _| {
+        of_tool.note("charge");
+        async { Ok(json!("charged")) }
+    });
+    let forever = plain(AgentLoop::new(model).tool(charge.needs_approval(|input| input["cents"] == 5))).open().await.unwrap();
+    let agent = forever.agent::<Assistant>("a");
+    let location = ToolSpec { name: "location".into(), ..ToolSpec::default() };
+    let turn = agent.save_messages([UiMessage::user("u", "go")]).client_tools([location]).await.unwrap();
+    assert!(turn.wait().await.unwrap().is_completed());
+    assert!(charged.all().is_empty() && agent.has_pending_interaction().await.unwrap());
+    agent.answer_tool("c1", ToolAnswer::Output(json!("Rome")), true).await.unwrap();
+    let approved = agent.answer_tool("c2", ToolAnswer::Approved, true).await.unwrap();
+    let end = approved.continued.unwrap().wait().await.unwrap();
+    assert!(end.is_completed(), "{end:?}");
+    let message = agent.messages().await.unwrap().pop().unwrap();
+    assert_eq!(
+        outline(&message),
+        ["-", r#"tool-location "output-available" "Rome""#, r#"tool-charge "output-available" "charged""#, "-", "Done."]
+    );
+    assert_eq!((charged.all().len(), seen.count("asked")), (1, 2));
+}
+
+#[tokio::test]
+async fn a_cancelled_turn_ends_its_loop() {
+    let model =
+        Script { seen: Seen::default(), says: Arc::new(|_, _| [call("c", "hang", json!({})), ends(FinishReason::ToolCalls)].concat()) };
+    let hang = Tool::new("hang", |_, _| std::future::pending());
+    let forever = plain(AgentLoop::new(model).tool(hang)).cancel_grace(Duration::from_millis(10)).open().await.unwrap();
+    let agent = forever.agent::<Assistant>("a");
+    let turn = agent.save_messages([UiMessage::user("u", "go")]).id("r").await.unwrap();
+    let mut follow = turn.follow(0).await.unwrap();
+    for _ in 0..5 {
+        follow.next().await.unwrap();
+    }
+    turn.cancel("enough").await.unwrap();
+    turn.wait().await.unwrap();
+    loop {
+        let looped = forever.fibers().name("forever.agent_loop").await.unwrap().fibers;
+        assert_eq!(looped.len(), 1);
+        if looped[0].state.is_final() {
+            break assert_eq!(looped[0].state, FiberState::Cancelled);
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
