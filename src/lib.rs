@@ -43,12 +43,14 @@
 //! - [`Forever::spawn`] and [`Forever::run`]: starting fibers; [`FiberHandle`]: asking for them, also after a restart.
 //! - [`Agent`] and [`Forever::agent`]: named owners of state, fibers and schedules; [`AgentHandle::keep_alive`] and
 //!   [`AgentHandle::schedule`].
+//! - [`chat`]: agents that people talk to; [`ChatAgent`](chat::ChatAgent), [`Turn`](chat::Turn), and the loop of model and tools,
+//!   [`AgentLoop`](chat::AgentLoop). In the repository: `docs/chat.md`.
 //! - [`Retry`], [`Backoff`] and [`Op`]: steps that fail, and steps whose effect is outside.
 //! - [`OnUnknown`], [`Forever::ops`], [`Forever::resolve_op`] and [`FiberContext::op`]: effects that never repeat silently.
 //! - [`FiberContext::transaction`], [`Forever::transaction`] and [`Builder::migration`]: tables of your own in the same file.
 //! - [`layout()`]: what a fiber keeps where, for tests that notice when a change would strand running fibers.
 //! - In the repository: `docs/guarantees.md` (what survives, what may run twice), `docs/reliability.md` (how that was tried),
-//!   `docs/format.md` (every table and column), `docs/idempotency.md` (effects), `docs/diagnostics.md` (the macro's messages), `docs/reliability.md` (how all this was tried),
+//!   `docs/format.md` (every table and column), `docs/idempotency.md` (effects), `docs/diagnostics.md` (the macro's messages),
 //!   `ARCHITECTURE.md`.
 //!
 //! # The async runtime
@@ -89,6 +91,11 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/idempotency.md")]
 struct Idempotency;
+
+/// And of what explains chat.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/chat.md")]
+struct Chat;
 
 /// And that of how to try an agent.
 #[cfg(doctest)]

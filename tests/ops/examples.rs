@@ -86,8 +86,20 @@ fn a_stream_goes_on_behind_its_last_stored_chunk_over_kills() {
 }
 
 #[test]
+fn an_answer_grows_on_over_kills_and_its_table_is_booked_once() {
+    for (arguments, kills) in [(&["--kills", "0"] as &[&str], 0), (&["--kills", "6", "--seed", "3"], 6), (&["--kills", "12", "--seed", "5"], 12)] {
+        let (output, text, errors) = run("agent_loop", arguments);
+        // The program itself compares what was shown with what is stored, and counts the bookings.
+        assert!(output.status.success(), "{text}{errors}");
+        let last = text.lines().last().unwrap();
+        assert!(last.starts_with(&format!("kills={kills} shown=")) && last.ends_with(" result=ok"), "{last}");
+    }
+}
+
+#[test]
 fn wrong_arguments_are_explained() {
-    let cases: [(&str, &[&str], &str); 11] = [
+    let cases: [(&str, &[&str], &str); 12] = [
+        ("agent_loop", &["--kills", "51"], "error: `--kills 51`: expected a number from 0 to 50"),
         ("payments", &["--orders", "3"], "error: `--orders 3`: expected a number from 4 to 1000"),
         ("payments", &["--kills", "many"], "error: `--kills many`: expected a number from 0 to 1000"),
         ("payments", &["--seed"], "error: `--seed` needs a value: a number"),
@@ -106,7 +118,7 @@ fn wrong_arguments_are_explained() {
         assert_eq!(errors.lines().next(), Some(message));
         assert!(errors.contains(&format!("usage: {name}")), "{errors}");
     }
-    for name in ["payments", "stream_resume", "chaos"] {
+    for name in ["agent_loop", "payments", "stream_resume", "chaos"] {
         let (output, text, _) = run(name, &["--help"]);
         assert_eq!(output.status.code(), Some(0));
         assert!(text.contains(&format!("usage: {name}")), "{text}");

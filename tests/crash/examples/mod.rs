@@ -10,6 +10,7 @@ macro_rules! examples {
 }
 
 examples! {
+    agent_loop "../../../examples/agent_loop.rs",
     approval "../../../examples/approval.rs",
     chaos_program "../../../examples/chaos.rs",
     fan_out "../../../examples/fan_out.rs",
