@@ -53,7 +53,7 @@ const USAGE: &str = "\
 Answers a person, with a model and two tools, in a process that is killed in the middle of it.
 
 usage: agent_loop [--kills N] [--seed N]
-  --kills N  how often to kill it, 0 to 50 (8)
+  --kills N  how often to kill it at most, 0 to 50 (8); the answer may be whole before
   --seed N   what the moments of the kills are drawn from (1)";
 
 /// What answers: each question is a turn, and each turn runs the loop of model and tools.

