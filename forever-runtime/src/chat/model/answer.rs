@@ -23,6 +23,8 @@ pub(super) struct Answer {
     open: Option<(Kind, String)>,
     calls: Vec<Call>,
     sources: Vec<String>,
+    /// There are calls that can be made, of which nothing is given here.
+    called: bool,
     finished: bool,
 }
 
@@ -107,6 +109,11 @@ impl Answer {
         self.calls.iter().any(|call| call.key == key)
     }
 
+    /// The answer has calls that were given at another time.
+    pub(super) fn has_called(&mut self) {
+        self.called = true;
+    }
+
     /// More of the input of a call, as text.
     pub(super) fn call_more(&mut self, key: &str, delta: &str) {
         let Some(call) = self.calls.iter_mut().find(|call| call.key == key && call.state == Written::Partly) else { return };
@@ -154,7 +161,7 @@ impl Answer {
             self.call_ends(&key, cut);
         }
         if !cut {
-            let called = self.calls.iter().any(|call| call.state == Written::Whole);
+            let called = self.called || self.calls.iter().any(|call| call.state == Written::Whole);
             finished.reason = match finished.reason {
                 _ if called => FinishReason::ToolCalls,
                 FinishReason::ToolCalls if self.calls.is_empty() => FinishReason::Stop,

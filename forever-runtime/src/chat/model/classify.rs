@@ -60,7 +60,8 @@ const TRANSIENT: &[&str] = &[
     "connection_error",
 ];
 
-const INVALID: &[&str] = &["invalid", "not_found", "unsupported", "content_filter", "content_policy", "policy_violation", "badrequest", "bad_request"];
+const INVALID: &[&str] =
+    &["invalid", "not_found", "unsupported", "content_filter", "content_policy", "policy_violation", "badrequest", "bad_request"];
 
 /// The error that a provider has answered with: its status, and its body, which may be JSON of any provider that is known here, or any text.
 /// An error in the stream of a request that was accepted has the status 200 and the data of its event as body.
@@ -156,7 +157,8 @@ fn without_keys(text: &str) -> String {
     let mut after_bearer = false;
     for word in text.split_inclusive(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '*'))) {
         let bare = word.trim_end_matches(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*')));
-        let prefixed = ["sk-", "sk_", "pk-", "rk-", "gsk_", "xai-", "key-", "AIza", "hf_", "r8_", "nvapi-"].iter().any(|p| bare.starts_with(p));
+        let prefixed =
+            ["sk-", "sk_", "pk-", "rk-", "gsk_", "xai-", "key-", "AIza", "hf_", "r8_", "nvapi-"].iter().any(|p| bare.starts_with(p));
         if (prefixed && bare.len() >= 12) || (after_bearer && bare.len() >= 8) {
             clean.push_str("[key]");
             clean.push_str(&word[bare.len()..]);

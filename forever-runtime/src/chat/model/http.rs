@@ -328,3 +328,52 @@ macro_rules! settings {
     };
 }
 pub(super) use settings;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_client_can_be_made_though_the_process_has_chosen_no_cryptography() {
+        assert!(CryptoProvider::get_default().is_none());
+        let endpoint = Endpoint::new("m".into(), "https://localhost");
+        assert!(std::ptr::eq(endpoint.client().expect("it can be made"), endpoint.clone().client().expect("it is kept")));
+        assert!(CryptoProvider::get_default().is_none(), "others choose for themselves");
+    }
+
+    #[test]
+    fn what_the_user_adds_is_merged() {
+        let mut endpoint = Endpoint::new("m".into(), "");
+        endpoint.add_extra(json!({ "a": { "x": 1 }, "tools": [{ "type": "web_search" }], "gone": null, "back": null }));
+        endpoint.add_extra(json!({ "a": { "y": 2 }, "n": 3, "tools": [1], "back": true }));
+        let body = endpoint.with_extra(json!({ "a": { "x": 0, "z": 0 }, "n": "text", "tools": ["own"], "gone": 1, "stays": 1 }));
+        assert_eq!(
+            body,
+            json!({ "a": { "x": 1, "y": 2, "z": 0 }, "n": 3, "tools": ["own", { "type": "web_search" }, 1], "stays": 1, "back": true })
+        );
+    }
+
+    #[test]
+    fn secrets_are_found_without_the_word_before_them_and_never_shown() {
+        let mut endpoint = Endpoint::new("m".into(), "");
+        endpoint.set_header("authorization", "Bearer abcdefghijklmnop");
+        endpoint.set_header("x-team", "short");
+        assert_eq!(endpoint.clean("a short abcdefghijklmnop."), "a short [key].");
+        let shown = format!("{endpoint:?}");
+        assert!(!shown.contains("abcdefgh") && !shown.contains("short"), "{shown}");
+    }
+
+    #[test]
+    fn seconds_and_milliseconds_are_understood_as_a_wait() {
+        let wait = |name: &'static str, value: &'static str| {
+            wait(&HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_static(value))]))
+        };
+        assert_eq!(wait("retry-after", "7"), Some(Duration::from_secs(7)));
+        assert_eq!(wait("retry-after", "0.5"), Some(Duration::from_millis(500)));
+        assert_eq!(wait("retry-after-ms", "250"), Some(Duration::from_millis(250)));
+        for nonsense in ["-1", "NaN", "inf", "1e300", "Wed, 21 Oct 2015 07:28:00 GMT", ""] {
+            assert_eq!(wait("retry-after", nonsense), None, "{nonsense}");
+        }
+    }
+}

@@ -31,15 +31,15 @@ use serde_json::Value;
 
 use super::message::{Chunk, Part, UiMessage};
 
+/// The HTTP client of the adaptors, for `client`: use it in place of a dependency of your own, so that the two are one version. A new version of
+/// it is a breaking change of this library.
+#[cfg(feature = "__http")]
+pub use ::reqwest;
 #[cfg(feature = "anthropic")]
 pub use anthropic::Anthropic;
 pub use classify::classify;
 #[cfg(feature = "openai")]
 pub use openai::{OpenAiCompatible, OpenAiResponses};
-/// The HTTP client of the adaptors, for `client`: use it in place of a dependency of your own, so that the two are one version. A new version of
-/// it is a breaking change of this library.
-#[cfg(feature = "__http")]
-pub use ::reqwest;
 
 /// The answer of a model, as it comes.
 pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelEvent, ModelError>> + Send>>;

@@ -31,7 +31,8 @@ where
     S: Stream<Item = Result<B, ModelError>> + Send + 'static,
     B: AsRef<[u8]>,
 {
-    let reading = Reading { bytes: Some(Box::pin(bytes)), reader: EventReader::default(), protocol, answer: Answer::default(), failed: None };
+    let reading =
+        Reading { bytes: Some(Box::pin(bytes)), reader: EventReader::default(), protocol, answer: Answer::default(), failed: None };
     Box::pin(stream::unfold(reading, |mut reading| async move { Some((reading.next().await?, reading)) }))
 }
 

@@ -15,12 +15,21 @@ pub(super) enum Said<'a> {
     System(String),
     /// What a person says: text and files, at least one of them.
     User(Vec<&'a Part>),
-    /// What the model has said: text, reasoning and tool calls, at least one of them.
-    Model(Vec<&'a Part>),
+    /// What the model has said: text or tool calls, at least one of them, and reasoning.
+    Model(Vec<Piece<'a>>),
     /// What the tools have given for those calls, in their order.
     Tools(Vec<Outcome>),
     /// What the model is asked so that it goes on.
     GoOn(&'a str),
+}
+
+/// A piece of what the model has said.
+#[derive(Debug)]
+pub(super) enum Piece<'a> {
+    /// Not blank, and all of it up to the next piece: an answer that went on is in several parts, which may be cut in the middle of a word.
+    Text(String),
+    Reasoning(&'a Part),
+    Call(&'a Part),
 }
 
 /// What a tool has given.
@@ -66,7 +75,8 @@ pub(super) fn said<'a>(request: &'a ModelRequest, continued: Continue<'a>) -> Ve
             add_step(&mut all, &interrupted.parts);
         }
     }
-    if let (Some(Said::Model(_)), Continue::Ask(words)) = (all.last(), continued) {
+    let last = all.iter().rfind(|said| !matches!(said, Said::System(_)));
+    if let (Some(Said::Model(_)), Continue::Ask(words)) = (last, continued) {
         all.push(Said::GoOn(words));
     }
     all
@@ -79,12 +89,26 @@ pub(super) fn waits_for_tools(request: &ModelRequest) -> bool {
 }
 
 fn add_step<'a>(all: &mut Vec<Said<'a>>, parts: &'a [Part]) {
-    let said: Vec<&Part> = parts.iter().filter(|part| is_text(part) || part.kind() == "reasoning" || is_call(part)).collect();
-    if !said.iter().any(|part| part.kind() != "reasoning") {
+    let mut pieces: Vec<Piece<'a>> = Vec::new();
+    for part in parts {
+        if let Some(text) = part.as_text() {
+            match pieces.last_mut() {
+                Some(Piece::Text(there)) => there.push_str(text),
+                _ => pieces.push(Piece::Text(text.to_owned())),
+            }
+        } else if part.kind() == "reasoning" {
+            pieces.push(Piece::Reasoning(part));
+        } else if is_call(part) {
+            pieces.push(Piece::Call(part));
+        }
+    }
+    pieces.retain(|piece| !matches!(piece, Piece::Text(text) if text.trim().is_empty()));
+    if pieces.iter().all(|piece| matches!(piece, Piece::Reasoning(_))) {
         return;
     }
-    let outcomes: Vec<Outcome> = said.iter().filter(|part| part.is_tool()).map(|part| outcome(part)).collect();
-    all.push(Said::Model(said));
+    let outcomes: Vec<Outcome> =
+        pieces.iter().filter_map(|piece| if let Piece::Call(part) = piece { Some(outcome(part)) } else { None }).collect();
+    all.push(Said::Model(pieces));
     if !outcomes.is_empty() {
         all.push(Said::Tools(outcomes));
     }

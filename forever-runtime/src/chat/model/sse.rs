@@ -113,7 +113,9 @@ mod tests {
                           data: one\r\ndata:  two\nunknown: x\n\n\n\ndata: cut off";
 
     fn events() -> Vec<(String, String)> {
-        [("first", "{\"a\":\n\"ä€𝄞\"}"), ("", "no space"), ("", ""), ("", "one\n two")].map(|(name, data)| (name.into(), data.into())).to_vec()
+        [("first", "{\"a\":\n\"ä€𝄞\"}"), ("", "no space"), ("", ""), ("", "one\n two")]
+            .map(|(name, data)| (name.into(), data.into()))
+            .to_vec()
     }
 
     #[test]

@@ -32,7 +32,8 @@ impl Fitting {
     }
 
     fn add(&mut self, chunk: &Chunk) {
-        let text = |field: &str| chunk.get(field).and_then(|value| value.as_str()).unwrap_or_else(|| panic!("no {field} in {chunk:?}")).to_owned();
+        let text =
+            |field: &str| chunk.get(field).and_then(|value| value.as_str()).unwrap_or_else(|| panic!("no {field} in {chunk:?}")).to_owned();
         match chunk.kind() {
             "text-start" => self.begin("text", text("id")),
             "text-delta" => {

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::super::super::message::Part;
-use super::super::said::{Continue, File, Outcome, Said, input, metadata, said};
+use super::super::said::{Continue, File, Outcome, Piece, Said, input, metadata, said};
 use super::super::{ModelError, ModelRequest, ToolSpec, tool_parameters};
 
 pub(super) fn body(model: &str, max_tokens: u32, system: Option<&str>, request: &ModelRequest, go_on: &str) -> Result<Value, ModelError> {
@@ -78,41 +78,32 @@ fn file(file: &File<'_>) -> Result<Value, ModelError> {
     }
 }
 
-fn assistant(parts: &[&Part]) -> Vec<Value> {
-    let mut blocks: Vec<Value> = Vec::new();
-    for part in parts {
-        if let Some(words) = part.as_text() {
-            // An answer that went on is in two pieces, which may be cut in the middle of a word.
-            match blocks.last_mut() {
-                Some(Value::Object(last)) if last["type"] == "text" => {
-                    let there = last["text"].as_str().unwrap_or_default();
-                    let joined = format!("{there}{words}");
-                    last.insert("text".to_owned(), joined.into());
-                }
-                _ => blocks.push(text(words)),
-            }
-        } else if let Some(thought) = part.as_reasoning() {
-            blocks.extend(thinking(part, thought));
-        } else {
-            let input = match input(part) {
-                Value::Null => json!({}),
-                input @ Value::Object(_) => input.clone(),
-                // What was no JSON cannot go back as it came.
-                other => json!({ "input": other }),
-            };
-            blocks.push(json!({ "type": "tool_use", "id": id(part.tool_call_id().unwrap_or_default()), "name": part.tool_name(), "input": input }));
-        }
-    }
-    blocks
+fn assistant(pieces: &[Piece<'_>]) -> Vec<Value> {
+    let block = |piece: &Piece<'_>| match piece {
+        Piece::Text(words) => Some(text(words)),
+        Piece::Reasoning(part) => thinking(part),
+        Piece::Call(part) => Some(call(part)),
+    };
+    pieces.iter().filter_map(block).collect()
+}
+
+fn call(part: &Part) -> Value {
+    let input = match input(part) {
+        Value::Null => json!({}),
+        input @ Value::Object(_) => input.clone(),
+        // What was no JSON cannot go back as it came.
+        other => json!({ "input": other }),
+    };
+    json!({ "type": "tool_use", "id": id(part.tool_call_id().unwrap_or_default()), "name": part.tool_name(), "input": input })
 }
 
 /// Thoughts are taken back with their signature only, so those of other models and those that were cut off are passed over.
-fn thinking(part: &Part, thought: &str) -> Option<Value> {
+fn thinking(part: &Part) -> Option<Value> {
     if let Some(data) = metadata(part, "anthropic", "redactedData") {
         return Some(json!({ "type": "redacted_thinking", "data": data }));
     }
     let signature = metadata(part, "anthropic", "signature")?;
-    Some(json!({ "type": "thinking", "thinking": thought, "signature": signature }))
+    Some(json!({ "type": "thinking", "thinking": part.as_reasoning(), "signature": signature }))
 }
 
 fn result(outcome: &Outcome) -> Value {

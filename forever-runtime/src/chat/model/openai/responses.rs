@@ -115,7 +115,7 @@ impl OpenAiResponses {
             let mut unreached = None;
             match looked {
                 Ok(json) => match Stored::of(&json) {
-                    Stored::Complete(reason) => return Ok(Some(stored::rest(&json, reason, &interrupted.parts))),
+                    Stored::Complete(end) => return Ok(Some(stored::rest(&json, end, &interrupted.parts))),
                     Stored::Lost => return Ok(None),
                     Stored::Written => {}
                 },

@@ -1,8 +1,8 @@
 //! From a conversation to `messages`.
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::super::super::super::message::Part;
-use super::super::super::said::{Continue, File, Said, input_text, said};
+use super::super::super::said::{Continue, File, Piece, Said, input_text, said};
 use super::super::super::{ModelError, ModelRequest, ToolSpec, tool_parameters};
 
 pub(super) fn body(model: &str, system: Option<&str>, request: &ModelRequest, continued: Continue<'_>) -> Result<Value, ModelError> {
@@ -59,16 +59,21 @@ fn file(file: &File<'_>) -> Result<Value, ModelError> {
     })
 }
 
-fn assistant(parts: &[&Part]) -> Value {
-    let mut message = Map::from_iter([("role".to_owned(), json!("assistant"))]);
-    let text: String = parts.iter().filter_map(|part| part.as_text()).collect();
-    // A message with calls needs no content; one without has some.
-    message.insert("content".to_owned(), if text.is_empty() { Value::Null } else { text.into() });
-    let calls: Vec<Value> = parts.iter().filter(|part| part.is_tool()).map(|part| call(part)).collect();
-    if !calls.is_empty() {
-        message.insert("tool_calls".to_owned(), calls.into());
+/// Its pieces cannot be told apart here: text is one, calls another, and reasoning is not taken back.
+fn assistant(pieces: &[Piece<'_>]) -> Value {
+    let (mut text, mut calls) = (String::new(), Vec::new());
+    for piece in pieces {
+        match piece {
+            Piece::Text(more) => text.push_str(more),
+            Piece::Call(part) => calls.push(call(part)),
+            Piece::Reasoning(_) => {}
+        }
     }
-    Value::Object(message)
+    let mut message = json!({ "role": "assistant", "content": (!text.is_empty()).then_some(text) });
+    if !calls.is_empty() {
+        message["tool_calls"] = calls.into();
+    }
+    message
 }
 
 fn call(part: &Part) -> Value {

@@ -2,7 +2,7 @@
 use serde_json::{Value, json};
 
 use super::super::super::super::message::Part;
-use super::super::super::said::{Continue, File, Said, input_text, metadata, said};
+use super::super::super::said::{Continue, File, Piece, Said, input_text, metadata, said};
 use super::super::super::{ModelError, ModelRequest, ToolSpec, tool_parameters};
 
 pub(super) fn body(model: &str, system: Option<&str>, request: &ModelRequest, go_on: &str) -> Result<Value, ModelError> {
@@ -16,7 +16,9 @@ pub(super) fn body(model: &str, system: Option<&str>, request: &ModelRequest, go
             }
             Said::Model(parts) => model_items(&parts, &mut items),
             Said::Tools(outcomes) => items.extend(
-                outcomes.into_iter().map(|outcome| json!({ "type": "function_call_output", "call_id": outcome.call, "output": outcome.text })),
+                outcomes
+                    .into_iter()
+                    .map(|outcome| json!({ "type": "function_call_output", "call_id": outcome.call, "output": outcome.text })),
             ),
             Said::GoOn(words) => items.push(json!({ "role": "user", "content": [{ "type": "input_text", "text": words }] })),
         }
@@ -55,28 +57,25 @@ fn user(part: &Part) -> Result<Value, ModelError> {
 }
 
 /// Items go out without their ids: with them the provider would insist on each one's neighbours, some of which may never have come.
-fn model_items(parts: &[&Part], items: &mut Vec<Value>) {
-    let mut parts = parts.iter().peekable();
-    while let Some(part) = parts.next() {
-        if let Some(text) = part.as_text() {
-            // An answer that went on is in several pieces, which may be cut in the middle of a word.
-            let mut text = text.to_owned();
-            while let Some(more) = parts.peek().and_then(|part| part.as_text()) {
-                text.push_str(more);
-                parts.next();
-            }
-            items.push(json!({ "role": "assistant", "content": [{ "type": "output_text", "text": text }] }));
-        } else if part.is_tool() {
-            items.push(json!({
+fn model_items(pieces: &[Piece<'_>], items: &mut Vec<Value>) {
+    let mut pieces = pieces.iter().peekable();
+    while let Some(piece) = pieces.next() {
+        match piece {
+            Piece::Text(text) => items.push(json!({ "role": "assistant", "content": [{ "type": "output_text", "text": text }] })),
+            Piece::Call(part) => items.push(json!({
                 "type": "function_call", "call_id": part.tool_call_id(), "name": part.tool_name(), "arguments": input_text(part),
-            }));
-        } else {
-            let mut of_item = vec![*part];
-            let id = metadata(part, "openai", "itemId");
-            while let Some(more) = parts.next_if(|more| more.as_reasoning().is_some() && metadata(more, "openai", "itemId") == id) {
-                of_item.push(more);
+            })),
+            Piece::Reasoning(part) => {
+                let id = metadata(part, "openai", "itemId");
+                let mut of_item = vec![*part];
+                while let Some(Piece::Reasoning(more)) = pieces.peek()
+                    && metadata(more, "openai", "itemId") == id
+                {
+                    of_item.push(more);
+                    pieces.next();
+                }
+                items.extend(reasoning(id, &of_item));
             }
-            items.extend(reasoning(id, &of_item));
         }
     }
 }

@@ -4,12 +4,12 @@
 //! stored answer. Text without an id, which a program has changed or another version has written, is taken for the beginning of what is stored.
 use std::collections::HashMap;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::super::super::super::message::Part;
+use super::super::super::super::message::{Part, ToolState};
 use super::super::super::answer::{Answer, Kind};
 use super::super::super::said::metadata;
-use super::super::super::{Finished, ModelEvent};
+use super::super::super::{FinishReason, Finished, ModelEvent};
 use super::stream::{annotation, encrypted, finished, of};
 
 /// What has become of a stored answer.
@@ -28,7 +28,7 @@ impl Stored {
             Some("completed") => Stored::Complete(finished(response)),
             // What the model was not allowed to say; whoever had stayed would have seen this end.
             Some("incomplete") if response["incomplete_details"]["reason"].is_string() => match finished(response) {
-                Finished { reason: super::FinishReason::Other, .. } => Stored::Lost,
+                Finished { reason: FinishReason::Other, .. } => Stored::Lost,
                 finished => Stored::Complete(finished),
             },
             Some("queued" | "in_progress") => Stored::Written,
@@ -50,16 +50,8 @@ pub(super) fn rest(response: &Value, finished: Finished, shown: &[Part]) -> Vec<
             _ => {}
         }
     }
-    // What was shown of the calls counts as well.
-    answer.finish(if shown.calls.is_empty() { finished } else { called(finished) });
+    answer.finish(finished);
     std::iter::from_fn(|| answer.next()).collect()
-}
-
-fn called(finished: Finished) -> Finished {
-    match finished.reason {
-        super::FinishReason::Stop => Finished { reason: super::FinishReason::ToolCalls, ..finished },
-        _ => finished,
-    }
 }
 
 fn message(item: &Value, id: &str, shown: &mut Shown<'_>, answer: &mut Answer) {
@@ -91,7 +83,9 @@ fn reasoning(item: &Value, id: &str, shown: &mut Shown<'_>, answer: &mut Answer)
 
 fn call(item: &Value, id: &str, shown: &Shown<'_>, answer: &mut Answer) {
     let call = item["call_id"].as_str().unwrap_or_default();
-    if !shown.calls.contains(&call) {
+    if shown.calls.contains(&call) {
+        answer.has_called();
+    } else {
         answer.call(id, call, item["name"].as_str().unwrap_or_default());
         answer.call_done(id, item["arguments"].as_str());
     }
@@ -118,7 +112,11 @@ impl<'a> Shown<'a> {
         Shown {
             text: Texts::of(parts.iter().filter_map(|part| Some((item(part), part.as_text()?)))),
             reasoning: Texts::of(parts.iter().filter_map(|part| Some((item(part), part.as_reasoning()?)))),
-            calls: parts.iter().filter_map(Part::tool_call_id).collect(),
+            calls: parts
+                .iter()
+                .filter(|part| part.tool_state() != Some(ToolState::InputStreaming))
+                .filter_map(Part::tool_call_id)
+                .collect(),
             sources: parts.iter().filter(|part| part.kind() == "source-url").filter_map(|part| part.get("url")?.as_str()).collect(),
             encrypted: ended.filter_map(item).collect(),
         }
