@@ -9,7 +9,7 @@ fn chunks_fit_together_and_a_finished_answer_leaves_nothing_open() {
     for recorded in RECORDED {
         let told = recorded.whole();
         let fitting = Fitting::of(&told.events);
-        assert_eq!(told.end.is_err() || fitting.is_closed(), true, "{}", recorded.name);
+        assert!(told.end.is_err() || fitting.is_closed(), "{}", recorded.name);
     }
 }
 

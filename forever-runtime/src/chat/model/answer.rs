@@ -189,9 +189,12 @@ impl Answer {
 }
 
 impl Call {
+    /// The chunk for an input that will never be understood.
     fn wrong(&mut self, input: String, why: &str) -> Chunk {
         self.state = Written::Wrong;
-        chunk(json!({ "type": "tool-input-error", "toolCallId": self.id, "toolName": self.tool, "input": input, "errorText": why }))
+        let mut chunk = chunk(json!({ "type": "tool-input-error", "toolCallId": self.id, "toolName": self.tool, "errorText": why }));
+        chunk.set("input", input);
+        chunk
     }
 }
 

@@ -108,12 +108,10 @@ fn kind(status: Option<u16>, words: &str, message: &str) -> ModelErrorKind {
         Some(401..=403 | 407) => ModelErrorKind::Denied,
         // The first four are what a server or something on the way gives up on; the same request may do better.
         Some(408 | 409 | 421 | 425) => ModelErrorKind::Transient,
-        Some(501 | 505) => ModelErrorKind::Invalid,
+        Some(400..=499 | 501 | 505) => ModelErrorKind::Invalid,
         Some(500..) => ModelErrorKind::Transient,
-        Some(400..=499) => ModelErrorKind::Invalid,
         Some(_) => ModelErrorKind::Other,
-        None if named(TRANSIENT) => ModelErrorKind::Transient,
-        None if named(INVALID) => ModelErrorKind::Invalid,
+        None if !named(TRANSIENT) && named(INVALID) => ModelErrorKind::Invalid,
         // The request was accepted and its answer broke off: nothing says that it would again.
         None => ModelErrorKind::Transient,
     }

@@ -34,6 +34,8 @@ pub(crate) enum Reply {
     Cut(Vec<Vec<u8>>),
     /// The same; then nothing comes any more. Tells when the other side has closed the connection.
     Silent(Vec<Vec<u8>>, oneshot::Sender<()>),
+    /// A status, and more of a body than anybody needs, of which the end never comes.
+    Unending(u16),
     /// The connection is closed without an answer.
     Nothing,
 }
@@ -124,6 +126,12 @@ async fn answer(mut stream: TcpStream, reply: Reply) -> std::io::Result<()> {
             let _ = stream.read_to_end(&mut rest).await;
             let _ = closed.send(());
             Ok(())
+        }
+        Reply::Unending(status) => {
+            let head = format!("HTTP/1.1 {status} -\r\ncontent-length: {}\r\n\r\n", u32::MAX);
+            stream.write_all(head.as_bytes()).await?;
+            stream.write_all(&[b'x'; 256 << 10]).await?;
+            stream.read_to_end(&mut Vec::new()).await.map(|_| ())
         }
         Reply::Nothing => stream.shutdown().await,
     }

@@ -57,7 +57,7 @@ pub(super) fn rest(response: &Value, finished: Finished, shown: &[Part]) -> Vec<
 fn message(item: &Value, id: &str, shown: &mut Shown<'_>, answer: &mut Answer) {
     for (index, content) in list(item, "content").enumerate() {
         let text = content["text"].as_str().or_else(|| content["refusal"].as_str()).unwrap_or_default();
-        answer.more(Kind::Text, &format!("{id}-{index}"), shown.text.pass(id, text), of(id));
+        answer.more(Kind::Text, &format!("{id}-{index}"), shown.text.pass(id, text), Some(of(id)));
         for of_it in list(content, "annotations") {
             if of_it["url"].as_str().is_some_and(|url| !shown.sources.contains(&url)) {
                 annotation(of_it, answer);
@@ -70,11 +70,11 @@ fn message(item: &Value, id: &str, shown: &mut Shown<'_>, answer: &mut Answer) {
 fn reasoning(item: &Value, id: &str, shown: &mut Shown<'_>, answer: &mut Answer) {
     let texts = list(item, "summary").chain(list(item, "content")).filter_map(|piece| piece["text"].as_str());
     for (index, text) in texts.enumerate() {
-        answer.more(Kind::Reasoning, &format!("{id}-{index}"), shown.reasoning.pass(id, text), of(id));
+        answer.more(Kind::Reasoning, &format!("{id}-{index}"), shown.reasoning.pass(id, text), Some(of(id)));
     }
     match encrypted(item) {
         Some(metadata) if !shown.encrypted.contains(&id) => {
-            answer.begin_any(Kind::Reasoning, &format!("{id}-0"), of(id));
+            answer.begin_any(Kind::Reasoning, &format!("{id}-0"), Some(of(id)));
             answer.close(Some(metadata));
         }
         _ => answer.close(None),

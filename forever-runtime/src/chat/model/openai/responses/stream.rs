@@ -34,14 +34,14 @@ impl Protocol for Responses {
         match json["type"].as_str().unwrap_or(&event.name) {
             "response.output_item.added" => begin(&json["item"], answer),
             "response.output_text.delta" | "response.refusal.delta" => {
-                answer.more(Kind::Text, &format!("{item}-{}", json["content_index"]), delta, of(item));
+                answer.more(Kind::Text, &format!("{item}-{}", json["content_index"]), delta, Some(of(item)));
             }
             "response.output_text.annotation.added" => annotation(&json["annotation"], answer),
             "response.reasoning_summary_text.delta" => {
-                answer.more(Kind::Reasoning, &format!("{item}-{}", json["summary_index"]), delta, of(item));
+                answer.more(Kind::Reasoning, &format!("{item}-{}", json["summary_index"]), delta, Some(of(item)));
             }
             "response.reasoning_text.delta" => {
-                answer.more(Kind::Reasoning, &format!("{item}-text-{}", json["content_index"]), delta, of(item));
+                answer.more(Kind::Reasoning, &format!("{item}-text-{}", json["content_index"]), delta, Some(of(item)));
             }
             "response.function_call_arguments.delta" => answer.call_more(item, delta),
             "response.function_call_arguments.done" => answer.call_done(item, json["arguments"].as_str()),
@@ -72,7 +72,7 @@ fn end(item: &Value, answer: &mut Answer) {
         Some("reasoning") => match encrypted(item) {
             Some(metadata) => {
                 // It may be all that there is of it.
-                answer.begin_any(Kind::Reasoning, &format!("{id}-0"), of(id));
+                answer.begin_any(Kind::Reasoning, &format!("{id}-0"), Some(of(id)));
                 answer.close(Some(metadata));
             }
             None => answer.close(None),
@@ -86,8 +86,8 @@ fn end(item: &Value, answer: &mut Answer) {
 }
 
 /// What is kept of a piece of the item `id`.
-pub(super) fn of(id: &str) -> Option<Value> {
-    Some(json!({ "openai": { "itemId": id } }))
+pub(super) fn of(id: &str) -> Value {
+    json!({ "openai": { "itemId": id } })
 }
 
 /// What is kept of reasoning, if it came with what can be sent back.
