@@ -2,6 +2,25 @@
 //!
 //! A model turns a request into a stream of chunks. Adaptors for providers implement [`ChatModel`]; so does a test. What they all share:
 //! a stream that is cut off is an error and never an end, events may be split across reads anywhere, and what is not known is passed over.
+//!
+//! The adaptors are `openai` and `anthropic` (features of those names). Each is a `body` made of what `said` makes of a conversation, sent by `http`; and
+//! a `stream` that understands the provider's events, which `read` and `sse` make from bytes, and tells `answer`, which makes chunks that fit together.
+#[cfg(feature = "__http")]
+mod answer;
+#[cfg(feature = "anthropic")]
+mod anthropic;
+mod classify;
+#[cfg(feature = "__http")]
+mod http;
+#[cfg(feature = "openai")]
+mod openai;
+#[cfg(feature = "__http")]
+mod read;
+#[cfg(feature = "__http")]
+mod said;
+#[cfg(feature = "__http")]
+mod sse;
+
 use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
@@ -11,6 +30,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::message::{Chunk, Part, UiMessage};
+
+/// The HTTP client of the adaptors, for `client`: use it in place of a dependency of your own, so that the two are one version. A new version of
+/// it is a breaking change of this library.
+#[cfg(feature = "__http")]
+pub use ::reqwest;
+#[cfg(feature = "anthropic")]
+pub use anthropic::Anthropic;
+pub use classify::classify;
+#[cfg(feature = "openai")]
+pub use openai::{OpenAiCompatible, OpenAiResponses};
 
 /// The answer of a model, as it comes.
 pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelEvent, ModelError>> + Send>>;
@@ -170,3 +199,9 @@ impl fmt::Display for ModelError {
 }
 
 impl std::error::Error for ModelError {}
+
+/// The schema of a tool's input; the providers want one even where there is none.
+#[cfg(feature = "__http")]
+fn tool_parameters(tool: &ToolSpec) -> Value {
+    if tool.parameters.is_object() { tool.parameters.clone() } else { serde_json::json!({ "type": "object", "properties": {} }) }
+}

@@ -1,0 +1,90 @@
+//! Anthropic's Messages API.
+//!
+//! `body` is what is sent, `stream` what comes back. Nothing is kept by the provider: a model that was cut off is shown what had come and asked to
+//! go on, since newer models do not continue an assistant message that is the last one.
+mod body;
+mod stream;
+
+use futures_core::Stream;
+use serde_json::Value;
+
+use super::http::{Endpoint, settings};
+use super::read::{asked, given, read};
+use super::said::waits_for_tools;
+use super::{ChatModel, FinishReason, Finished, ModelError, ModelEvent, ModelRequest, ModelStream};
+use stream::Messages;
+
+/// A model behind Anthropic's Messages API.
+///
+/// ```
+/// use forever_runtime::chat::model::Anthropic;
+/// use serde_json::json;
+///
+/// let model = Anthropic::new("claude-sonnet-4-5")
+///     .api_key("the key")
+///     .max_tokens(32_000)
+///     .extra(json!({ "thinking": { "type": "enabled", "budget_tokens": 8_000 } }));
+/// ```
+///
+/// An answer that was cut off goes on with a request of its own: what had come of it is followed by the words of a person who asks to go on. If it had
+/// come as far as a tool call, no request is made: the tools come first.
+#[derive(Debug, Clone)]
+pub struct Anthropic {
+    endpoint: Endpoint,
+    max_tokens: u32,
+}
+
+impl Anthropic {
+    /// The model of this name, at Anthropic's own address unless another is given.
+    pub fn new(model: impl Into<String>) -> Self {
+        let mut endpoint = Endpoint::new(model.into(), "https://api.anthropic.com/v1");
+        endpoint.set_header("anthropic-version", "2023-06-01");
+        Anthropic { endpoint, max_tokens: 8192 }
+    }
+
+    /// The key, sent as `x-api-key`.
+    pub fn api_key(self, key: &str) -> Self {
+        self.header("x-api-key", key)
+    }
+
+    /// The most tokens of one answer, thinking included: 8192 unless set.
+    pub fn max_tokens(mut self, tokens: u32) -> Self {
+        self.max_tokens = tokens;
+        self
+    }
+
+    settings!();
+
+    /// The JSON that is sent, for those who send it themselves.
+    ///
+    /// # Errors
+    /// Of kind [`Invalid`](super::ModelErrorKind::Invalid) if there is a file that cannot be sent.
+    pub fn body(&self, request: &ModelRequest) -> Result<Value, ModelError> {
+        let system = self.endpoint.system(request);
+        let body = body::body(&self.endpoint.model, self.max_tokens, system, request, &self.endpoint.go_on)?;
+        Ok(self.endpoint.with_extra(body))
+    }
+
+    /// Reads an answer from the bytes that came back, for those who send requests themselves.
+    pub fn read<S, B>(bytes: S) -> ModelStream
+    where
+        S: Stream<Item = Result<B, ModelError>> + Send + 'static,
+        B: AsRef<[u8]>,
+    {
+        read(bytes, Messages::default())
+    }
+}
+
+impl ChatModel for Anthropic {
+    fn answer(&self, request: ModelRequest) -> ModelStream {
+        if waits_for_tools(&request) {
+            return given(vec![ModelEvent::Finished(Finished::because(FinishReason::ToolCalls))]);
+        }
+        let model = self.clone();
+        asked(async move {
+            let body = model.body(&request)?;
+            let response = model.endpoint.ask("messages", &body).await?;
+            Ok(Self::read(model.endpoint.bytes(response)))
+        })
+    }
+}

@@ -1,0 +1,120 @@
+//! From a conversation to `messages`.
+//!
+//! What the API insists on: a person speaks first, roles take turns, results of tools stand at the beginning of the message after their calls,
+//! text is not empty, an input is an object, and ids of calls are made of letters, digits, `_` and `-`.
+use serde_json::{Value, json};
+
+use super::super::super::message::Part;
+use super::super::said::{Continue, File, Outcome, Piece, Said, input, metadata, said};
+use super::super::{ModelError, ModelRequest, ToolSpec, tool_parameters};
+
+pub(super) fn body(model: &str, max_tokens: u32, system: Option<&str>, request: &ModelRequest, go_on: &str) -> Result<Value, ModelError> {
+    let mut told: Vec<String> = system.map(str::to_owned).into_iter().collect();
+    let mut messages = Messages::default();
+    for said in said(request, Continue::Ask(go_on)) {
+        match said {
+            Said::System(text) => told.push(text),
+            Said::User(parts) => messages.add("user", user(&parts)?),
+            Said::Model(parts) => messages.add("assistant", assistant(&parts)),
+            Said::Tools(outcomes) => messages.add("user", outcomes.iter().map(result).collect()),
+            Said::GoOn(words) => messages.add("user", vec![text(words)]),
+        }
+    }
+    let mut body = json!({ "model": model, "max_tokens": max_tokens, "messages": messages.list(), "stream": true });
+    if !told.is_empty() {
+        body["system"] = told.join("\n\n").into();
+    }
+    if !request.tools.is_empty() {
+        body["tools"] = request.tools.iter().map(tool).collect();
+    }
+    Ok(body)
+}
+
+/// Messages whose roles take turns.
+#[derive(Default)]
+struct Messages(Vec<(&'static str, Vec<Value>)>);
+
+impl Messages {
+    fn add(&mut self, role: &'static str, blocks: Vec<Value>) {
+        if self.0.is_empty() && role == "assistant" {
+            self.0.push(("user", vec![text("Begin.")]));
+        }
+        match self.0.last_mut() {
+            Some((last, there)) if *last == role => there.extend(blocks),
+            _ => self.0.push((role, blocks)),
+        }
+    }
+
+    fn list(self) -> Vec<Value> {
+        self.0.into_iter().map(|(role, content)| json!({ "role": role, "content": content })).collect()
+    }
+}
+
+fn text(text: &str) -> Value {
+    json!({ "type": "text", "text": text })
+}
+
+fn tool(tool: &ToolSpec) -> Value {
+    json!({ "name": tool.name, "description": tool.description, "input_schema": tool_parameters(tool) })
+}
+
+fn user(parts: &[&Part]) -> Result<Vec<Value>, ModelError> {
+    parts.iter().map(|part| part.as_text().map_or_else(|| file(&File::of(part)), |words| Ok(text(words)))).collect()
+}
+
+fn file(file: &File<'_>) -> Result<Value, ModelError> {
+    let source = match file.base64() {
+        Some(data) => json!({ "type": "base64", "media_type": file.media_type, "data": data }),
+        None if file.is_remote() => json!({ "type": "url", "url": file.url }),
+        None => return Err(file.refused()),
+    };
+    match file.media_type {
+        _ if file.is_image() => Ok(json!({ "type": "image", "source": source })),
+        "application/pdf" => match file.name {
+            Some(name) => Ok(json!({ "type": "document", "source": source, "title": name })),
+            None => Ok(json!({ "type": "document", "source": source })),
+        },
+        _ => Err(file.refused()),
+    }
+}
+
+fn assistant(pieces: &[Piece<'_>]) -> Vec<Value> {
+    let block = |piece: &Piece<'_>| match piece {
+        Piece::Text(words) => Some(text(words)),
+        Piece::Reasoning(part) => thinking(part),
+        Piece::Call(part) => Some(call(part)),
+    };
+    pieces.iter().filter_map(block).collect()
+}
+
+fn call(part: &Part) -> Value {
+    let input = match input(part) {
+        Value::Null => json!({}),
+        input @ Value::Object(_) => input.clone(),
+        // What was no JSON cannot go back as it came.
+        other => json!({ "input": other }),
+    };
+    json!({ "type": "tool_use", "id": id(part.tool_call_id().unwrap_or_default()), "name": part.tool_name(), "input": input })
+}
+
+/// Thoughts are taken back with their signature only, so those of other models and those that were cut off are passed over.
+fn thinking(part: &Part) -> Option<Value> {
+    if let Some(data) = metadata(part, "anthropic", "redactedData") {
+        return Some(json!({ "type": "redacted_thinking", "data": data }));
+    }
+    let signature = metadata(part, "anthropic", "signature")?;
+    Some(json!({ "type": "thinking", "thinking": part.as_reasoning(), "signature": signature }))
+}
+
+fn result(outcome: &Outcome) -> Value {
+    let mut block = json!({ "type": "tool_result", "tool_use_id": id(&outcome.call), "content": outcome.text });
+    if outcome.failed {
+        block["is_error"] = true.into();
+    }
+    block
+}
+
+/// The id of a call that another provider has made may have other characters.
+fn id(id: &str) -> String {
+    id.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
+}

@@ -1,0 +1,148 @@
+//! OpenAI's Responses API, which keeps answers: one that was cut off is not asked for again but fetched.
+//!
+//! `body` is what is sent, `stream` what comes back, `stored` what of a stored answer has not been shown yet.
+mod body;
+mod stored;
+mod stream;
+
+use std::time::Duration;
+
+use futures_core::Stream;
+use serde_json::Value;
+
+use super::super::http::{Endpoint, Refused, settings};
+use super::super::read::{asked, given, read};
+use super::super::said::waits_for_tools;
+use super::super::{ChatModel, FinishReason, Finished, Interrupted, ModelError, ModelEvent, ModelRequest, ModelStream};
+use super::BASE_URL;
+use stored::Stored;
+use stream::Responses;
+
+/// How long one look at a stored answer may take.
+const LOOK: Duration = Duration::from_secs(30);
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// A model behind OpenAI's Responses API.
+///
+/// ```
+/// use forever_runtime::chat::model::OpenAiResponses;
+/// use serde_json::json;
+///
+/// let model = OpenAiResponses::new("gpt-5")
+///     .api_key("the key")
+///     .extra(json!({ "reasoning": { "effort": "low", "summary": "auto" } }));
+/// ```
+///
+/// # An answer that was cut off
+/// Answers are stored (`"store": true`), and their id is known from the first event. If an answer was cut off, the stored one is fetched: when it is
+/// complete, what of it was not shown yet is given, matched by the ids that its pieces carry; when it is still being written, it is looked at
+/// again, for at most [`fetch_for`](Self::fetch_for). If there is none, or it has failed, the model is asked anew: what had come is followed by the
+/// words of a person who asks to go on. If it had come as far as a tool call, no new request is made: the tools come first.
+///
+/// Text that was shown and is not the beginning of what is stored cannot be taken back; what follows the part that both have in common is given.
+///
+/// Reasoning is sent back only with `"include": ["reasoning.encrypted_content"]` in [`extra`](Self::extra), which is also how models are
+/// used whose answers must not be stored (`"store": false`).
+#[derive(Debug, Clone)]
+pub struct OpenAiResponses {
+    endpoint: Endpoint,
+    fetch_for: Duration,
+}
+
+impl OpenAiResponses {
+    /// The model of this name, at OpenAI's own address unless another is given.
+    pub fn new(model: impl Into<String>) -> Self {
+        OpenAiResponses { endpoint: Endpoint::new(model.into(), BASE_URL), fetch_for: Duration::from_secs(60) }
+    }
+
+    /// The key, sent as `Authorization: Bearer`.
+    pub fn api_key(self, key: &str) -> Self {
+        self.header("authorization", &format!("Bearer {key}"))
+    }
+
+    settings!();
+
+    /// How long a stored answer that is still being written is waited for, before the model is asked anew: a minute unless set. Pauses between looks
+    /// count, and nothing else.
+    pub fn fetch_for(mut self, wait: Duration) -> Self {
+        self.fetch_for = wait;
+        self
+    }
+
+    /// The JSON that is sent, for those who send it themselves.
+    ///
+    /// # Errors
+    /// Of kind [`Invalid`](super::super::ModelErrorKind::Invalid) if there is a file that cannot be sent.
+    pub fn body(&self, request: &ModelRequest) -> Result<Value, ModelError> {
+        let body = body::body(&self.endpoint.model, self.endpoint.system(request), request, &self.endpoint.go_on)?;
+        Ok(self.endpoint.with_extra(body))
+    }
+
+    /// Reads an answer from the bytes that came back, for those who send requests themselves.
+    pub fn read<S, B>(bytes: S) -> ModelStream
+    where
+        S: Stream<Item = Result<B, ModelError>> + Send + 'static,
+        B: AsRef<[u8]>,
+    {
+        read(bytes, Responses::default())
+    }
+
+    async fn ask(self, request: ModelRequest) -> Result<ModelStream, ModelError> {
+        if let Some(interrupted) = &request.interrupted {
+            if let Some(events) = self.fetch(interrupted).await? {
+                return Ok(given(events));
+            }
+            if waits_for_tools(&request) {
+                return Ok(given(vec![ModelEvent::Finished(Finished::because(FinishReason::ToolCalls))]));
+            }
+        }
+        let body = self.body(&request)?;
+        let response = self.endpoint.ask("responses", &body).await?;
+        Ok(Self::read(self.endpoint.bytes(response)))
+    }
+
+    /// The rest of the stored answer, if there is one that is complete, or will be soon.
+    ///
+    /// # Errors
+    /// If the provider cannot be reached all that time, or lets nobody in: asking it anew would fail as well.
+    async fn fetch(&self, interrupted: &Interrupted) -> Result<Option<Vec<ModelEvent>>, ModelError> {
+        let Some(id) = interrupted.response.as_deref().filter(|id| is_id(id)) else { return Ok(None) };
+        let path = format!("responses/{id}");
+        let (mut left, mut pause) = (self.fetch_for, FIRST_PAUSE);
+        loop {
+            let looked = self.endpoint.get(&path, LOOK).await;
+            let mut unreached = None;
+            match looked {
+                Ok(json) => match Stored::of(&json) {
+                    Stored::Complete(end) => return Ok(Some(stored::rest(&json, end, &interrupted.parts))),
+                    Stored::Lost => return Ok(None),
+                    Stored::Written => {}
+                },
+                Err(Refused { error, .. }) if error.kind().is_transient() => unreached = Some(error),
+                // The provider has no such answer, or keeps none.
+                Err(Refused { status: Some(status), .. }) if !matches!(status, 401 | 403) => return Ok(None),
+                Err(refused) => return Err(refused.error),
+            }
+            if left.is_zero() {
+                return unreached.map_or(Ok(None), Err);
+            }
+            let asked_for = unreached.as_ref().and_then(ModelError::wait).unwrap_or_default();
+            let now = pause.max(asked_for).min(left);
+            tokio::time::sleep(now).await;
+            left -= now;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+/// Whether it can stand in a path. What was stored as an id comes from a provider, and back from a database.
+fn is_id(id: &str) -> bool {
+    !id.is_empty() && id.len() <= 256 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}
+
+impl ChatModel for OpenAiResponses {
+    fn answer(&self, request: ModelRequest) -> ModelStream {
+        asked(self.clone().ask(request))
+    }
+}

@@ -1,0 +1,154 @@
+//! What of a stored answer has not been shown yet.
+//!
+//! What was shown carries the ids of the items it is of, and calls have their own, so that pieces of earlier attempts are told apart from those of the
+//! stored answer. Text without an id, which a program has changed or another version has written, is taken for the beginning of what is stored.
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::super::super::super::message::{Part, ToolState};
+use super::super::super::answer::{Answer, Kind};
+use super::super::super::said::metadata;
+use super::super::super::{FinishReason, Finished, ModelEvent};
+use super::stream::{annotation, encrypted, finished, of};
+
+/// What has become of a stored answer.
+pub(super) enum Stored {
+    /// It is as whole as it will be.
+    Complete(Finished),
+    /// It is being written.
+    Written,
+    /// It will not be whole.
+    Lost,
+}
+
+impl Stored {
+    pub(super) fn of(response: &Value) -> Self {
+        match response["status"].as_str() {
+            Some("completed") => Stored::Complete(finished(response)),
+            // What the model was not allowed to say; whoever had stayed would have seen this end.
+            Some("incomplete") if response["incomplete_details"]["reason"].is_string() => match finished(response) {
+                Finished { reason: FinishReason::Other, .. } => Stored::Lost,
+                finished => Stored::Complete(finished),
+            },
+            Some("queued" | "in_progress") => Stored::Written,
+            _ => Stored::Lost,
+        }
+    }
+}
+
+/// The events that are left to be given of a stored answer.
+pub(super) fn rest(response: &Value, finished: Finished, shown: &[Part]) -> Vec<ModelEvent> {
+    let mut answer = Answer::default();
+    let mut shown = Shown::of(shown);
+    for item in response["output"].as_array().into_iter().flatten() {
+        let id = item["id"].as_str().unwrap_or_default();
+        match item["type"].as_str() {
+            Some("message") => message(item, id, &mut shown, &mut answer),
+            Some("reasoning") => reasoning(item, id, &mut shown, &mut answer),
+            Some("function_call") => call(item, id, &shown, &mut answer),
+            _ => {}
+        }
+    }
+    answer.finish(finished);
+    std::iter::from_fn(|| answer.next()).collect()
+}
+
+fn message(item: &Value, id: &str, shown: &mut Shown<'_>, answer: &mut Answer) {
+    for (index, content) in list(item, "content").enumerate() {
+        let text = content["text"].as_str().or_else(|| content["refusal"].as_str()).unwrap_or_default();
+        answer.more(Kind::Text, &format!("{id}-{index}"), shown.text.pass(id, text), Some(of(id)));
+        for of_it in list(content, "annotations") {
+            if of_it["url"].as_str().is_some_and(|url| !shown.sources.contains(&url)) {
+                annotation(of_it, answer);
+            }
+        }
+    }
+    answer.close(None);
+}
+
+fn reasoning(item: &Value, id: &str, shown: &mut Shown<'_>, answer: &mut Answer) {
+    let texts = list(item, "summary").chain(list(item, "content")).filter_map(|piece| piece["text"].as_str());
+    for (index, text) in texts.enumerate() {
+        answer.more(Kind::Reasoning, &format!("{id}-{index}"), shown.reasoning.pass(id, text), Some(of(id)));
+    }
+    match encrypted(item) {
+        Some(metadata) if !shown.encrypted.contains(&id) => {
+            answer.begin_any(Kind::Reasoning, &format!("{id}-0"), Some(of(id)));
+            answer.close(Some(metadata));
+        }
+        _ => answer.close(None),
+    }
+}
+
+fn call(item: &Value, id: &str, shown: &Shown<'_>, answer: &mut Answer) {
+    let call = item["call_id"].as_str().unwrap_or_default();
+    if shown.calls.contains(&call) {
+        answer.has_called();
+    } else {
+        answer.call(id, call, item["name"].as_str().unwrap_or_default());
+        answer.call_done(id, item["arguments"].as_str());
+    }
+}
+
+fn list<'a>(json: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
+    json[field].as_array().into_iter().flatten()
+}
+
+/// What was shown.
+struct Shown<'a> {
+    text: Texts<'a>,
+    reasoning: Texts<'a>,
+    calls: Vec<&'a str>,
+    sources: Vec<&'a str>,
+    /// Items of reasoning whose end was shown.
+    encrypted: Vec<&'a str>,
+}
+
+impl<'a> Shown<'a> {
+    fn of(parts: &'a [Part]) -> Self {
+        let item = |part: &'a Part| metadata(part, "openai", "itemId");
+        let ended = parts.iter().filter(|part| metadata(part, "openai", "reasoningEncryptedContent").is_some());
+        Shown {
+            text: Texts::of(parts.iter().filter_map(|part| Some((item(part), part.as_text()?)))),
+            reasoning: Texts::of(parts.iter().filter_map(|part| Some((item(part), part.as_reasoning()?)))),
+            calls: parts
+                .iter()
+                .filter(|part| part.tool_state() != Some(ToolState::InputStreaming))
+                .filter_map(Part::tool_call_id)
+                .collect(),
+            sources: parts.iter().filter(|part| part.kind() == "source-url").filter_map(|part| part.get("url")?.as_str()).collect(),
+            encrypted: ended.filter_map(item).collect(),
+        }
+    }
+}
+
+/// Text that was shown, by item.
+struct Texts<'a> {
+    of_items: HashMap<&'a str, String>,
+    /// Of no item that is known.
+    of_none: String,
+}
+
+impl<'a> Texts<'a> {
+    fn of(texts: impl Iterator<Item = (Option<&'a str>, &'a str)>) -> Self {
+        let (mut of_items, mut of_none) = (HashMap::<_, String>::new(), String::new());
+        for (item, text) in texts {
+            item.map_or(&mut of_none, |item| of_items.entry(item).or_default()).push_str(text);
+        }
+        Texts { of_items, of_none }
+    }
+
+    /// Passes over what was shown of a text, and gives the rest.
+    fn pass<'t>(&mut self, item: &str, text: &'t str) -> &'t str {
+        let shown = self.of_items.get_mut(item).unwrap_or(&mut self.of_none);
+        let same = shown.chars().zip(text.chars()).take_while(|(shown, stored)| shown == stored).map(|(c, _)| c.len_utf8()).sum();
+        // What was shown and is not stored is of no use for what follows.
+        if same == text.len() {
+            shown.drain(..same);
+        } else {
+            shown.clear();
+        }
+        &text[same..]
+    }
+}

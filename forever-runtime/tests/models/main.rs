@@ -1,0 +1,10 @@
+//! Models of providers, against what their servers send: transcripts of each protocol in `recorded/`, made after its public documentation, cut
+//! everywhere.
+mod support;
+
+mod cut;
+mod errors;
+mod protocols;
+mod recovery;
+mod requests;
+mod sockets;
