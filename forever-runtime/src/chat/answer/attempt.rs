@@ -42,7 +42,11 @@ impl Attempt<'_> {
         self.repair().await?;
         let ended = self.hear(fiber_cancelled).await;
         let inner = self.turn.inner();
-        inner.open.store(false, Ordering::Release);
+        {
+            // Whoever writes just now is waited for, so that what they are told is so: it is in the message, or it is refused.
+            let _whole = inner.stream.lock().await;
+            inner.open.store(false, Ordering::Release);
+        }
         let (state, reason) = match ended {
             Heard::Answered(Ok(())) => (TurnState::Completed, None),
             Heard::Answered(Err(error)) => {
