@@ -1,8 +1,11 @@
 //! What people and their clients answer: results of tools, approvals, and what follows from them.
+use std::sync::Arc;
+
 use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::{ChatAgent, ToolAnswer, Turn};
 use forever::{Agent, AgentHandle, BoxError, ErrorKind, Forever};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 /// Asks two tools of the client and one approval, then says what it was told.
 struct Asks;
@@ -125,4 +128,38 @@ async fn an_answer_to_a_turn_that_still_writes_goes_into_its_log() {
     assert!(turn.wait().await.unwrap().is_completed());
     done.continued.unwrap().wait().await.unwrap();
     assert_eq!(last_text(&agent).await, r#"[["output-available",1],["output-available",2]]"#);
+}
+
+/// Asks the client, says so, and ends at once.
+struct Ends(Arc<Notify>);
+
+impl Agent for Ends {
+    const CLASS: &'static str = "ends";
+    type State = ();
+}
+
+impl ChatAgent for Ends {
+    async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
+        if !turn.is_continuation() {
+            turn.write(Chunk::tool_input_available("one", "look", json!({}))).await?;
+            turn.flush().await?;
+            self.0.notify_one();
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_while_its_turn_is_being_settled_counts() {
+    let told = Arc::new(Notify::new());
+    let of_agent = Arc::clone(&told);
+    let forever = Forever::builder().in_memory().chat_agent(move |_| Ends(Arc::clone(&of_agent))).open().await.unwrap();
+    let agent = forever.agent::<Ends>("a");
+    agent.save_messages([UiMessage::user("u", "hi")]).await.unwrap();
+    // There is one thread: the hook has ended, and how it did is on its way to the store.
+    told.notified().await;
+    let answered = agent.answer_tool("one", ToolAnswer::Output(json!(1)), true).await.unwrap();
+    assert!(answered.applied);
+    assert!(answered.continued.unwrap().wait().await.unwrap().is_completed());
+    assert_eq!(agent.messages().await.unwrap()[1].parts[0].get("output"), Some(&json!(1)));
 }

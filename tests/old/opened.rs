@@ -59,12 +59,18 @@ async fn finish(copy: &Copy) {
     let (desk, clock) = (Desk::new(LAST, &[]), VirtualClock::new());
     let version = copy.version;
     let forever = copy.builder(&desk, &clock).open().await.unwrap();
+    if version >= 4 {
+        after::four::at_once(&forever).await;
+    }
     after::one::finish(&forever).await;
     if version >= 2 {
         after::two::finish(&forever, &clock, &desk).await;
     }
     if version >= 3 {
         after::three::finish(&forever).await;
+    }
+    if version >= 4 {
+        after::four::later(&forever).await;
     }
     let mut left = programs::left(version);
     left.sort_unstable();
@@ -124,6 +130,11 @@ async fn a_database_of_version_3_is_opened_and_finished() {
     finish(&Copy::of(3)).await;
 }
 
+#[tokio::test]
+async fn a_database_of_version_4_is_opened_and_finished() {
+    finish(&Copy::of(4)).await;
+}
+
 /// What SQLite writes before and in front of each page in the log.
 const LOG_HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
@@ -173,6 +184,11 @@ async fn a_process_that_dies_while_it_brings_version_2_up_to_date_has_changed_no
 }
 
 #[tokio::test]
-async fn a_process_that_dies_while_it_opens_version_3_has_changed_nothing() {
+async fn a_process_that_dies_while_it_brings_version_3_up_to_date_has_changed_nothing() {
     killed_while_it_is_opened(3).await;
+}
+
+#[tokio::test]
+async fn a_process_that_dies_while_it_opens_version_4_has_changed_nothing() {
+    killed_while_it_is_opened(4).await;
 }

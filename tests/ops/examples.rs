@@ -87,7 +87,9 @@ fn a_stream_goes_on_behind_its_last_stored_chunk_over_kills() {
 
 #[test]
 fn an_answer_grows_on_over_kills_and_its_table_is_booked_once() {
-    for (arguments, kills) in [(&["--kills", "0"] as &[&str], 0), (&["--kills", "6", "--seed", "3"], 6), (&["--kills", "12", "--seed", "5"], 12)] {
+    for (arguments, kills) in
+        [(&["--kills", "0"] as &[&str], 0), (&["--kills", "6", "--seed", "3"], 6), (&["--kills", "12", "--seed", "5"], 12)]
+    {
         let (output, text, errors) = run("agent_loop", arguments);
         // The program itself compares what was shown with what is stored, and counts the bookings.
         assert!(output.status.success(), "{text}{errors}");

@@ -87,11 +87,14 @@ impl<A: ChatAgent> AgentHandle<A> {
         if let Some(turn) = chats.turn_of(self.id())
             && has_call(&turn.message().await, call)
         {
-            match answer.chunk(call) {
-                Some(chunk) => return self.answer_under_way(&turn, call, &answer, chunk, auto_continue).await,
-                // There is no chunk that says so: it is said when the question stands in the conversation.
-                None => drop(self.turn(turn.id()).await?.ok_or_else(Error::closed)?.wait().await?),
+            if let Some(chunk) = answer.chunk(call) {
+                match self.answer_under_way(&turn, call, &answer, chunk, auto_continue).await {
+                    Err(error) if error.kind() == ErrorKind::Conflict => {}
+                    answered => return answered,
+                }
             }
+            // There is no chunk that says so, or the turn is just ending: it is said when the question stands in the conversation.
+            self.turn(turn.id()).await?.ok_or_else(Error::closed)?.wait().await?;
         }
         let messages = read_messages(core.store.chat_messages(self.id().clone(), i64::MAX).await?)?;
         let mut message = messages.into_iter().rev().find(|message| has_call(message, call)).ok_or_else(|| {

@@ -1,6 +1,7 @@
 //! What is left in the databases that are kept: one program for each version of the schema, which the versions after it run as well.
 //!
 //! These files are compiled by the code of now and by that of then, so they use nothing that came later.
+pub(crate) mod four;
 pub(crate) mod one;
 pub(crate) mod three;
 pub(crate) mod two;
@@ -11,27 +12,27 @@ use crate::desk::Desk;
 
 /// What is held in which life, in a database of that version.
 pub(crate) fn holds(version: u32) -> Vec<(u32, &'static str)> {
-    upto(version, [one::HOLDS, two::HOLDS, three::HOLDS])
+    upto(version, [one::HOLDS, two::HOLDS, three::HOLDS, four::HOLDS])
 }
 
 /// What has to be so at the end of which life.
 pub(crate) fn settled(version: u32) -> Vec<(u32, &'static str)> {
-    upto(version, [one::SETTLED, two::SETTLED, three::SETTLED])
+    upto(version, [one::SETTLED, two::SETTLED, three::SETTLED, four::SETTLED])
 }
 
 /// What is left to be done of such a database, each once.
 pub(crate) fn left(version: u32) -> Vec<&'static str> {
-    upto(version, [one::LEFT, two::LEFT, three::LEFT])
+    upto(version, [one::LEFT, two::LEFT, three::LEFT, four::LEFT])
 }
 
-fn upto<T: Copy>(version: u32, all: [&[T]; 3]) -> Vec<T> {
+fn upto<T: Copy>(version: u32, all: [&[T]; 4]) -> Vec<T> {
     all[..version as usize].concat()
 }
 
 /// A runtime that knows all fibers.
 pub(crate) fn registered(builder: Builder, desk: &Desk) -> Builder {
     let builder = one::registered(builder.resource(desk.clone()), desk.life());
-    three::registered(two::registered(builder, desk))
+    four::registered(three::registered(two::registered(builder, desk)), desk)
 }
 
 /// What a life of a writer does when the database is open.
@@ -39,7 +40,8 @@ pub(crate) async fn begin(forever: &Forever, desk: &Desk) -> anyhow::Result<()> 
     if desk.life() == 1 {
         one::start(forever).await?;
         two::start(forever, desk).await?;
-        three::start(forever).await
+        three::start(forever).await?;
+        four::start(forever).await
     } else {
         three::resolve(forever).await
     }

@@ -35,7 +35,7 @@ pub(crate) const HOLDS: &[(u32, &str)] = &[
 
 pub(crate) const SETTLED: &[(u32, &str)] = &[
     (1, "SELECT count(*) = 3 FROM messages JOIN fibers ON fiber = fibers.seq WHERE id = 'inbox'"),
-    (1, "SELECT count(*) = 2 FROM joins"),
+    (1, "SELECT count(*) = 2 FROM joins JOIN fibers ON fiber = seq WHERE id = 'parent'"),
     (1, "SELECT count(*) = 2 FROM arrived JOIN fibers ON fiber = seq WHERE id = 'side'"),
     (2, "SELECT count(*) = 3 FROM arrived JOIN fibers ON fiber = seq WHERE id = 'side'"),
     (2, "SELECT count(*) = 3 FROM arrived JOIN fibers ON fiber = seq WHERE id = 'pages'"),

@@ -39,11 +39,18 @@ impl Attempt<'_> {
     pub(super) async fn run(self, fiber_cancelled: impl Future<Output = ()>) -> Result<Attempted> {
         let ended = self.hear(fiber_cancelled).await;
         let inner = self.turn.inner();
-        if matches!(ended, Heard::Answered(Ok(()))) && !inner.runs_fiber.load(Ordering::Acquire) {
+        let settled_calls = {
+            // Whoever writes just now is waited for, so that what they are told is so: it is in the message, or it is refused.
+            let mut stream = inner.stream.lock().await;
             // One that has nothing more to say settles what was left all the same.
-            inner.repair(&mut *inner.stream.lock().await).await?;
+            let repairs = matches!(ended, Heard::Answered(Ok(()))) && !inner.runs_fiber.load(Ordering::Acquire);
+            let settled_calls = if repairs { inner.repair(&mut stream).await } else { Ok(()) };
+            inner.open.send_replace(false);
+            settled_calls
+        };
+        if let Err(error) = settled_calls {
+            return self.over_or(error).await;
         }
-        inner.open.send_replace(false);
         let (state, reason) = match ended {
             Heard::Answered(Ok(())) => (TurnState::Completed, None),
             Heard::Answered(Err(error)) => {
@@ -72,10 +79,7 @@ impl Attempt<'_> {
             Heard::Closing => return Err(Error::closed()),
         };
         if let Err(error) = inner.writer.flush().await {
-            return match self.over().await? {
-                Some(over) => Ok(Attempted::Over(over)),
-                None => Err(error),
-            };
+            return self.over_or(error).await;
         }
         let mut stream = inner.stream.lock().await;
         let (state, reason) = match &stream.error {
@@ -122,13 +126,15 @@ impl Attempt<'_> {
     /// What was written so far is stored; the next attempt goes on after it.
     async fn interrupted(&self, why: String, delay: Option<Duration>) -> Result<Attempted> {
         if let Err(error) = self.turn.flush().await {
-            return match self.over().await? {
-                Some(over) => Ok(Attempted::Over(over)),
-                None => Err(error),
-            };
+            return self.over_or(error).await;
         }
         warn!(turn.id = self.turn.id(), why, "a turn was interrupted");
         Ok(Attempted::Interrupted(Interrupted::here(why, delay)))
+    }
+
+    /// The end of the turn if it has ended meanwhile, which is why something failed; else that.
+    async fn over_or(&self, error: Error) -> Result<Attempted> {
+        self.over().await?.map(Attempted::Over).ok_or(error)
     }
 
     /// How the turn has ended meanwhile, if somebody else has ended it.
