@@ -139,13 +139,12 @@ fn watch(kills: u32, seed: u64) -> anyhow::Result<()> {
             }
             let (number, chunk) = line.split_once(' ').context("a line of the worker")?;
             let number: usize = number.parse()?;
-            match shown.get(number) {
-                Some(there) => ensure!(there == chunk, "chunk {number} was `{there}` and is `{chunk}`"),
-                None => {
-                    ensure!(number == shown.len(), "chunk {number} follows chunk {}", shown.len());
-                    show(chunk)?;
-                    shown.push(chunk.to_owned());
-                }
+            if let Some(there) = shown.get(number) {
+                ensure!(there == chunk, "chunk {number} was `{there}` and is `{chunk}`");
+            } else {
+                ensure!(number == shown.len(), "chunk {number} follows chunk {}", shown.len());
+                show(chunk)?;
+                shown.push(chunk.to_owned());
             }
             if until.is_some_and(|until| shown.len() >= until) {
                 break;

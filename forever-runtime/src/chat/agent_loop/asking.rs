@@ -138,9 +138,8 @@ async fn settle_half_calls(turn: &Turn, step: &Step) -> crate::Result<Vec<Part>>
     for part in &step.parts {
         match (part.tool_call_id(), part.tool_state()) {
             (Some(call), Some(ToolState::InputStreaming)) => turn.put(Chunk::tool_output_error(call, INTERRUPTED)).await?,
-            (Some(_), Some(ToolState::InputAvailable)) => left.push(part.clone()),
+            (Some(_), Some(ToolState::InputAvailable)) | (None, _) => left.push(part.clone()),
             (Some(_), _) => {}
-            (None, _) => left.push(part.clone()),
         }
     }
     Ok(left)
