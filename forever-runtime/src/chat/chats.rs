@@ -153,8 +153,15 @@ impl Chats {
     /// Settles the turns that were left by fibers that have ended; done when a runtime opens.
     pub(crate) async fn recover(self: &Arc<Self>, core: &Arc<Core>) -> Result<()> {
         for left in core.store.left_turns().await? {
-            if let Err(error) = super::answer::settle_left(core, self, &left).await {
-                warn!(turn.id = %left.id, error = %chain(&error), "a turn that was left could not be settled");
+            let settled = async {
+                // Whoever cannot be read keeps nobody else waiting.
+                match core.store.turn_by_seq(left).await? {
+                    Some(row) => super::answer::settle_left(core, self, &row).await,
+                    None => Ok(()),
+                }
+            };
+            if let Err(error) = settled.await {
+                warn!(turn.seq = left, error = %chain(&error), "a turn that was left could not be settled");
             }
         }
         Ok(())

@@ -322,8 +322,8 @@ pub(crate) trait ChatStore {
     /// Takes all messages and past turns away and ends those under way; gives the ids of these.
     fn clear_chat(&self, chat: AgentId, now_ms: i64) -> BoxFuture<'_, Result<Vec<TurnRow>>>;
 
-    /// Turns that have not ended although their fibers have.
-    fn left_turns(&self) -> BoxFuture<'_, Result<Vec<TurnRow>>>;
+    /// Turns that have not ended although their fibers have; whatever else is in their rows.
+    fn left_turns(&self) -> BoxFuture<'_, Result<Vec<TurnSeq>>>;
 
     /// Deletes the chunks of turns that were settled before this time, of at most so many; says of how many.
     fn fold_turns(&self, before_ms: i64, limit: u32) -> BoxFuture<'_, Result<u64>>;

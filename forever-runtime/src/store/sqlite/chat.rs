@@ -1,5 +1,7 @@
 //! Chats: messages, turns with their logs, and incidents.
-use rusqlite::types::Type;
+use std::ops::RangeInclusive;
+
+use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::rows;
@@ -98,9 +100,23 @@ impl ChatStore for Sqlite {
             if !which.states.is_empty() && !which.states.iter().any(|s| s.is_settled()) {
                 terms.push_str(" AND t.settled_ms IS NULL");
             }
-            c.prepare_cached(&format!("{TURN} WHERE c.class = ?1 AND c.agent = ?2 AND t.seq > ?3 {terms} ORDER BY t.seq LIMIT ?4"))?
-                .query_map(params![chat.class, chat.name, after, limit], turn_row)?
-                .collect()
+            let sql = format!("{TURN} WHERE c.class = ?1 AND c.agent = ?2 AND t.seq > ?3 {terms} ORDER BY t.seq LIMIT ?4");
+            let mut list = c.prepare_cached(&sql)?;
+            let (mut found, mut after) = (Vec::new(), after);
+            // Where a row was left out, others take its place: a short page is the last one.
+            loop {
+                let left = limit - u32::try_from(found.len()).unwrap_or(limit);
+                let page: Vec<(TurnSeq, Option<TurnRow>)> = list
+                    .query_map(params![chat.class, chat.name, after, left], |row| Ok((row.get("seq")?, listed(row))))?
+                    .collect::<Result<_, _>>()?;
+                let last = page.last().map(|(seq, _)| *seq);
+                let read = page.len();
+                found.extend(page.into_iter().filter_map(|(_, row)| row));
+                match last {
+                    Some(last) if read == left as usize && found.len() < limit as usize => after = last,
+                    _ => return Ok(found),
+                }
+            }
         }))
     }
 
@@ -159,14 +175,14 @@ impl ChatStore for Sqlite {
         Box::pin(self.write("clear a chat", Scope::Many, move |c| clear(c, &chat, now_ms)))
     }
 
-    fn left_turns(&self) -> BoxFuture<'_, Result<Vec<TurnRow>>> {
+    fn left_turns(&self) -> BoxFuture<'_, Result<Vec<TurnSeq>>> {
         Box::pin(self.read("find turns that were left", |c| {
             c.prepare_cached(
-                "SELECT t.*, c.class, c.agent FROM turns t INDEXED BY turns_open JOIN chats c ON c.seq = t.chat
+                "SELECT t.seq FROM turns t INDEXED BY turns_open JOIN chats c ON c.seq = t.chat
                  LEFT JOIN fibers f ON f.seq = t.fiber
                  WHERE t.settled_ms IS NULL AND (f.seq IS NULL OR f.finished_ms IS NOT NULL)",
             )?
-            .query_map((), turn_row)?
+            .query_map((), |r| r.get(0))?
             .collect()
         }))
     }
@@ -225,6 +241,33 @@ fn turn_row(row: &Row<'_>) -> rusqlite::Result<TurnRow> {
         created_ms: row.get("created_ms")?,
         started_ms: row.get("started_ms")?,
         settled_ms: row.get("settled_ms")?,
+    })
+}
+
+/// A row as a list has it: what somebody has damaged keeps nobody from seeing the others, nor what is left of it. `None` if not even its
+/// state can be read.
+fn listed(row: &Row<'_>) -> Option<TurnRow> {
+    let text = |column| match row.get_ref(column) {
+        Ok(ValueRef::Text(bytes)) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    };
+    let number = |column| row.get(column).unwrap_or(None);
+    Some(TurnRow {
+        seq: row.get("seq").ok()?,
+        chat: AgentId { class: text("class").unwrap_or_default(), name: text("agent").unwrap_or_default() },
+        id: text("id").unwrap_or_default(),
+        key: text("key"),
+        kind: if text("kind").as_deref() == Some("continue") { TurnKind::Continue } else { TurnKind::Answer },
+        state: TurnState::of_word(&text("state")?)?,
+        reason: text("reason"),
+        cancel: text("cancel"),
+        message: text("message").unwrap_or_default(),
+        place: number("place").unwrap_or(0),
+        origins: text("origins").and_then(|origins| serde_json::from_str(&origins).ok()).unwrap_or_default(),
+        deaths: row.get("deaths").unwrap_or(0),
+        created_ms: number("created_ms").unwrap_or(0),
+        started_ms: number("started_ms"),
+        settled_ms: number("settled_ms"),
     })
 }
 
@@ -457,15 +500,29 @@ fn chunks(conn: &Connection, turn: TurnSeq, from: u64, limit: u32) -> rusqlite::
          WHERE turn = ?1 AND first >= coalesce((SELECT max(first) FROM turn_chunks WHERE turn = ?1 AND first <= ?2), 0)
          ORDER BY first LIMIT ?3",
     )?
-    .query_map(params![turn, from.cast_signed(), limit], |r| {
-        Ok(Chunks {
-            first: r.get::<_, i64>(0)?.cast_unsigned(),
-            count: r.get::<_, i64>(1)?.cast_unsigned(),
-            data: r.get(2)?,
-            stored_ms: r.get(3)?,
-        })
-    })?
+    .query_map(params![turn, from.cast_signed(), limit], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)))?
+    .scan(0..=from, |next, row| {
+        Some(row.and_then(|(first, count, data, stored_ms)| {
+            let row = follows(next, first, count, data, stored_ms)?;
+            *next = row.first + row.count..=row.first + row.count;
+            Ok(row)
+        }))
+    })
     .collect()
+}
+
+/// A row of a log that begins where it may; whoever went by another one would number chunks as they were never shown.
+fn follows(next: &RangeInclusive<u64>, first: i64, count: i64, data: String, stored_ms: i64) -> rusqlite::Result<Chunks> {
+    let there = data.lines().count() as u64;
+    match (u64::try_from(first), u64::try_from(count)) {
+        (Ok(first), Ok(count)) if next.contains(&first) && count == there && first.checked_add(count).is_some() => {
+            Ok(Chunks { first, count, data, stored_ms })
+        }
+        _ => {
+            let why = format!("the row of its log with {there} chunks says that it has {count} from {first} on, which is not in {next:?}");
+            Err(rusqlite::Error::FromSqlConversionFailure(0, Type::Integer, why.into()))
+        }
+    }
 }
 
 fn append(conn: &Connection, turn: TurnSeq, new: &Chunks) -> rusqlite::Result<()> {

@@ -1,0 +1,124 @@
+//! Rows that somebody has damaged: they are no harm to other chats, and what is put right goes on.
+use std::path::Path;
+use std::time::Duration;
+
+use forever::Forever;
+use forever::chat::{TurnHandle, TurnState};
+use serde_json::json;
+
+use crate::scripted::{Scripted, Seen, ask, scripted, told};
+
+async fn open(path: &Path, seen: &Seen) -> Forever {
+    scripted(seen).sqlite(path).open().await.unwrap()
+}
+
+/// A database in which one turn each of these chats was interrupted after three words.
+async fn interrupted(path: &Path, chats: &[&str]) -> Seen {
+    let seen = Seen::default();
+    let forever = open(path, &seen).await;
+    for chat in chats {
+        let turn = ask(&forever.agent(*chat), "r", json!({ "n": 3, "mode": "hang" })).await;
+        while turn.entries().await.unwrap().len() < 5 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    // As a process that is killed.
+    drop(forever);
+    seen
+}
+
+fn sql(path: &Path, statement: &str) {
+    let sql = rusqlite::Connection::open(path).unwrap();
+    sql.execute_batch("PRAGMA ignore_check_constraints = ON").unwrap();
+    sql.execute_batch(statement).unwrap();
+}
+
+async fn turn(forever: &Forever, chat: &str) -> TurnHandle {
+    forever.agent::<Scripted>(chat).turn("r").await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn a_damaged_turn_whose_fiber_has_ended_keeps_no_database_from_opening() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("chat.db");
+    let seen = interrupted(&path, &["a", "b"]).await;
+    sql(&path, "UPDATE fibers SET state = 'failed', finished_ms = 1; UPDATE turns SET deaths = -1 WHERE seq = 1");
+    let forever = open(&path, &seen).await;
+    assert_eq!(turn(&forever, "b").await.status().await.unwrap().state(), TurnState::Interrupted);
+    assert!(forever.agent::<Scripted>("a").turn("r").await.is_err());
+    forever.close().await.unwrap();
+    sql(&path, "UPDATE turns SET deaths = 1 WHERE seq = 1");
+    let forever = open(&path, &seen).await;
+    assert_eq!(turn(&forever, "a").await.status().await.unwrap().state(), TurnState::Interrupted);
+}
+
+#[tokio::test]
+async fn a_damaged_turn_keeps_nobody_from_seeing_the_others() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("chat.db");
+    let seen = Seen::default();
+    let forever = open(&path, &seen).await;
+    let agent = forever.agent::<Scripted>("a");
+    for n in 0..300 {
+        ask(&agent, &format!("r{n}"), json!({ "n": 0 })).await;
+    }
+    assert!(agent.wait_until_stable(Duration::from_secs(60)).await.unwrap());
+    let listed = async |states: &[TurnState]| {
+        let turns = agent.turns(states).await.unwrap();
+        turns.iter().map(|turn| turn.id().to_owned()).collect::<Vec<_>>()
+    };
+    let all: Vec<String> = (0..300).map(|n| format!("r{n}")).collect();
+    sql(&path, "UPDATE turns SET origins = 'x', deaths = -1, reason = CAST(x'ff' AS TEXT) WHERE id = 'r7'");
+    assert_eq!(listed(&[]).await, all, "what is left of it is shown");
+    sql(&path, "UPDATE turns SET state = 'gone' WHERE id = 'r8'");
+    let without: Vec<String> = all.iter().filter(|id| *id != "r8").cloned().collect();
+    assert_eq!(listed(&[]).await, without, "all pages, whatever is missing from one");
+    assert_eq!(listed(&[TurnState::Completed]).await, without);
+}
+
+#[tokio::test]
+async fn a_log_that_makes_no_sense_parks_its_turn_and_goes_on_when_it_is_put_right() {
+    let damages = [
+        "UPDATE turn_chunks SET first = -1 WHERE first = 0",
+        "UPDATE turn_chunks SET first = -9223372036854775808 WHERE first = 0",
+        "UPDATE turn_chunks SET first = 9223372036854775807 WHERE first = 4",
+        "UPDATE turn_chunks SET count = 9223372036854775807 WHERE first = 4",
+        "UPDATE turn_chunks SET count = -1 WHERE first = 2",
+        "UPDATE turn_chunks SET count = 2 WHERE first = 4",
+        "UPDATE turn_chunks SET data = '' WHERE first = 3",
+        "UPDATE turn_chunks SET data = 'x' WHERE first = 3",
+        "DELETE FROM turn_chunks WHERE first = 0",
+        // Rows that overlap.
+        "UPDATE turn_chunks SET count = 2, data = data || char(10) || data WHERE first = 2",
+        "DELETE FROM turn_chunks WHERE first = 2",
+    ];
+    let place = tempfile::tempdir().unwrap();
+    for (n, damage) in damages.iter().enumerate() {
+        let path = place.path().join(format!("{n}.db"));
+        let seen = interrupted(&path, &["a", "b"]).await;
+        let copy = "CREATE TABLE copy AS SELECT * FROM turn_chunks WHERE turn = 1";
+        sql(&path, &format!("{copy}; {}", damage.replace("WHERE", "WHERE turn = 1 AND")));
+        let forever = open(&path, &seen).await;
+        let id = rusqlite::Connection::open(&path).unwrap();
+        let id: String =
+            id.query_row("SELECT f.id FROM turns t JOIN fibers f ON f.seq = t.fiber WHERE t.seq = 1", (), |r| r.get(0)).unwrap();
+        let fiber = forever.find::<String>(&id).await.unwrap();
+        let parked = tokio::time::timeout(Duration::from_secs(30), fiber.wait()).await.unwrap_or_else(|_| panic!("it goes on: {damage}"));
+        let error = parked.unwrap_err();
+        assert!(error.is_parked(), "{damage}: {error}");
+        assert!(!error.reason().is_empty());
+        // There is an answer, whatever it is.
+        if let Ok(entries) = turn(&forever, "a").await.entries().await {
+            assert!(entries.len() <= 5, "{damage}");
+        }
+        assert_eq!(turn(&forever, "b").await.entries().await.unwrap().len(), 5, "{damage}");
+        forever.close().await.unwrap();
+
+        sql(&path, "DELETE FROM turn_chunks WHERE turn = 1; INSERT INTO turn_chunks SELECT * FROM copy; DROP TABLE copy");
+        sql(&path, r#"UPDATE turn_requests SET body = '{"n":4}'"#);
+        let forever = open(&path, &seen).await;
+        let mended = turn(&forever, "a").await;
+        assert!(mended.wait().await.unwrap().is_completed(), "{damage}");
+        assert_eq!(told(&mended).await, "start|text-start|w0 |w1 |w2 |w3 |text-end|finish|completed", "{damage}");
+    }
+}
