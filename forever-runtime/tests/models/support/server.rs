@@ -130,7 +130,7 @@ async fn answer(mut stream: TcpStream, reply: Reply) -> std::io::Result<()> {
         Reply::Unending(status) => {
             let head = format!("HTTP/1.1 {status} -\r\ncontent-length: {}\r\n\r\n", u32::MAX);
             stream.write_all(head.as_bytes()).await?;
-            stream.write_all(&[b'x'; 256 << 10]).await?;
+            stream.write_all(&vec![b'x'; 256 << 10]).await?;
             stream.read_to_end(&mut Vec::new()).await.map(|_| ())
         }
         Reply::Nothing => stream.shutdown().await,
