@@ -142,7 +142,7 @@ impl<'a> Texts<'a> {
     /// Passes over what was shown of a text, and gives the rest.
     fn pass<'t>(&mut self, item: &str, text: &'t str) -> &'t str {
         let shown = self.of_items.get_mut(item).unwrap_or(&mut self.of_none);
-        let same = shown.chars().zip(text.chars()).take_while(|(shown, stored)| shown == stored).map(|(c, _)| c.len_utf8()).sum();
+        let same: usize = shown.chars().zip(text.chars()).take_while(|(shown, stored)| shown == stored).map(|(c, _)| c.len_utf8()).sum();
         // What was shown and is not stored is of no use for what follows.
         if same == text.len() {
             shown.drain(..same);
