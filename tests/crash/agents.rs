@@ -107,7 +107,12 @@ async fn schedules_run_at_least_once_and_none_is_lost() {
         let done = gardener.state().await.unwrap();
         for (hours, name) in [(1, "water"), (2, "weed")] {
             if !done.iter().any(|there| there == name) {
-                gardener.schedule(HOUR * hours, name, ()).idempotent(true).await.unwrap();
+                let there = gardener.schedule(HOUR * hours, name, ()).idempotent(true).await.unwrap();
+                if there.next().is_none() {
+                    // Three processes in a row have not survived it, and it was set aside: a person gives it another chance.
+                    gardener.cancel_schedule(there.id()).await.unwrap();
+                    gardener.schedule(HOUR * hours, name, ()).await.unwrap();
+                }
             }
         }
         loop {
