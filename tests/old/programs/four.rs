@@ -12,9 +12,6 @@ use crate::desk::Desk;
 /// For how long `later` waits at least.
 const QUIET: Duration = Duration::from_secs(60 * 60);
 
-/// The agents whose chats there are.
-pub(crate) const CHATS: [&str; 3] = ["grace", "hopper", "lovelace"];
-
 pub(crate) const HOLDS: &[(u32, &str)] = &[(1, "grace: long three"), (2, "grace: long four")];
 
 pub(crate) const SETTLED: &[(u32, &str)] = &[
@@ -70,14 +67,13 @@ impl ChatAgent for Talker {
             return Ok(());
         }
         turn.write(Chunk::text_start("text")).await?;
-        match asked["says"].as_str() {
-            Some(words) => self.say(turn, words).await?,
-            None => {
-                self.desk.work(&format!("{}: goes on", self.me.name())).await?;
-                let message = turn.message().await;
-                let answers: Vec<_> = message.parts.iter().filter_map(|part| part.get("output").cloned()).collect();
-                turn.write(Chunk::text_delta("text", json!(answers).to_string())).await?;
-            }
+        if let Some(words) = asked["says"].as_str() {
+            self.say(turn, words).await?;
+        } else {
+            self.desk.work(&format!("{}: goes on", self.me.name())).await?;
+            let message = turn.message().await;
+            let answers: Vec<_> = message.parts.iter().filter_map(|part| part.get("output").cloned()).collect();
+            turn.write(Chunk::text_delta("text", json!(answers).to_string())).await?;
         }
         turn.write(Chunk::text_end("text")).await?;
         turn.write(Chunk::finish()).await?;

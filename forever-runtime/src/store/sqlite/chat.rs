@@ -101,12 +101,12 @@ impl ChatStore for Sqlite {
                 terms.push_str(" AND t.settled_ms IS NULL");
             }
             let sql = format!("{TURN} WHERE c.class = ?1 AND c.agent = ?2 AND t.seq > ?3 {terms} ORDER BY t.seq LIMIT ?4");
-            let mut list = c.prepare_cached(&sql)?;
+            let mut select = c.prepare_cached(&sql)?;
             let (mut found, mut after) = (Vec::new(), after);
             // Where a row was left out, others take its place: a short page is the last one.
             loop {
                 let left = limit - u32::try_from(found.len()).unwrap_or(limit);
-                let page: Vec<(TurnSeq, Option<TurnRow>)> = list
+                let page: Vec<(TurnSeq, Option<TurnRow>)> = select
                     .query_map(params![chat.class, chat.name, after, left], |row| Ok((row.get("seq")?, listed(row))))?
                     .collect::<Result<_, _>>()?;
                 let last = page.last().map(|(seq, _)| *seq);
