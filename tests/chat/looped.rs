@@ -14,11 +14,14 @@ use serde_json::{Value, json};
 
 use crate::scripted::Seen;
 
+/// What is said after so many results of tools.
+type Says = dyn Fn(usize, &ModelRequest) -> Vec<Result<ModelEvent, ModelError>> + Send + Sync;
+
 /// Says what its script has for so many results of tools; goes on where it was cut off.
 #[derive(Clone)]
 struct Script {
     seen: Seen,
-    says: Arc<dyn Fn(usize, &ModelRequest) -> Vec<Result<ModelEvent, ModelError>> + Send + Sync>,
+    says: Arc<Says>,
 }
 
 impl ChatModel for Script {
