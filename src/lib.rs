@@ -62,6 +62,8 @@
 //!
 //! - `testing`: the module of that name, a kit that runs fibers to a chosen checkpoint and resumes them, and ends a program at every
 //!   write that it makes. Not for production builds.
+//! - `openai`: models behind OpenAI's Responses API, and behind whatever speaks chat completions. `anthropic`: models behind Anthropic's
+//!   Messages API. See [`chat::model`].
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

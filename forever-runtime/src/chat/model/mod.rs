@@ -31,10 +31,13 @@ use serde_json::Value;
 
 use super::message::{Chunk, Part, UiMessage};
 
-/// The HTTP client of the adaptors, for `client`: use it in place of a dependency of your own, so that the two are one version. A new version of
+/// What of `reqwest` is needed to give an adaptor a client of one's own: use it in place of a dependency, so that the two are one version. A new version of
 /// it is a breaking change of this library.
-#[cfg(feature = "__http")]
-pub use ::reqwest;
+// Not all of it: its `Result` in sight makes the compiler spell out that of `std` in every message.
+#[cfg(any(feature = "openai", feature = "anthropic"))]
+pub mod reqwest {
+    pub use ::reqwest::{Certificate, Client, ClientBuilder, Identity, NoProxy, Proxy, header, redirect};
+}
 #[cfg(feature = "anthropic")]
 pub use anthropic::Anthropic;
 pub use classify::classify;
