@@ -523,7 +523,10 @@ pub(crate) fn damage(cell: &Cell, damage: &Damage) -> Found {
         return Found::Parked;
     }
     drop(sql);
-    let mut mended = world.live(&BTreeSet::new(), Some(golden), true);
+    // A turn whose fiber had another number has ended without it.
+    let renumbered = cell.column.table == "fibers" && cell.column.name == "seq";
+    let ended: BTreeSet<String> = touched.iter().filter(|id| renumbered && CHATS.contains(&id.as_str())).cloned().collect();
+    let mut mended = world.live(&ended, Some(golden), true);
     assert_no_panic();
     for (work, times) in &came.done {
         *mended.done.entry(work.clone()).or_default() += times;
@@ -538,7 +541,9 @@ pub(crate) fn damage(cell: &Cell, damage: &Damage) -> Found {
     for (id, end) in golden.fibers.iter().filter(|(id, _)| *id != "closure of ada") {
         assert_eq!(mended.fibers.get(id), Some(end), "{id} is mended");
     }
-    assert_eq!(mended.chats, golden.chats, "the chats are mended");
+    for chat in CHATS.iter().filter(|chat| !ended.contains(**chat)) {
+        assert_eq!(mended.chats.get(*chat), golden.chats.get(*chat), "{chat} is mended");
+    }
     Found::Mended
 }
 
