@@ -2,8 +2,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use forever::Forever;
 use forever::chat::{TurnHandle, TurnState};
+use forever::{FiberError, Forever};
 use serde_json::json;
 
 use crate::scripted::{Scripted, Seen, ask, scripted, told};
@@ -35,6 +35,15 @@ fn sql(path: &Path, statement: &str) {
 
 async fn turn(forever: &Forever, chat: &str) -> TurnHandle {
     forever.agent::<Scripted>(chat).turn("r").await.unwrap().unwrap()
+}
+
+/// What is said of the fiber of the first turn, which does not go on.
+async fn parked(forever: &Forever, path: &Path) -> FiberError {
+    let sql = rusqlite::Connection::open(path).unwrap();
+    let id: String = sql.query_row("SELECT f.id FROM turns t JOIN fibers f ON f.seq = t.fiber WHERE t.seq = 1", (), |r| r.get(0)).unwrap();
+    let fiber = forever.find::<String>(&id).await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(30), fiber.wait()).await;
+    ended.expect("it goes on").unwrap_err()
 }
 
 #[tokio::test]
@@ -99,14 +108,8 @@ async fn a_log_that_makes_no_sense_parks_its_turn_and_goes_on_when_it_is_put_rig
         let copy = "CREATE TABLE copy AS SELECT * FROM turn_chunks WHERE turn = 1";
         sql(&path, &format!("{copy}; {}", damage.replace("WHERE", "WHERE turn = 1 AND")));
         let forever = open(&path, &seen).await;
-        let id = rusqlite::Connection::open(&path).unwrap();
-        let id: String =
-            id.query_row("SELECT f.id FROM turns t JOIN fibers f ON f.seq = t.fiber WHERE t.seq = 1", (), |r| r.get(0)).unwrap();
-        let fiber = forever.find::<String>(&id).await.unwrap();
-        let parked = tokio::time::timeout(Duration::from_secs(30), fiber.wait()).await.unwrap_or_else(|_| panic!("it goes on: {damage}"));
-        let error = parked.unwrap_err();
-        assert!(error.is_parked(), "{damage}: {error}");
-        assert!(!error.reason().is_empty());
+        let error = parked(&forever, &path).await;
+        assert!(error.is_parked() && !error.reason().is_empty(), "{damage}: {error}");
         // There is an answer, whatever it is.
         if let Ok(entries) = turn(&forever, "a").await.entries().await {
             assert!(entries.len() <= 5, "{damage}");
@@ -121,4 +124,52 @@ async fn a_log_that_makes_no_sense_parks_its_turn_and_goes_on_when_it_is_put_rig
         assert!(mended.wait().await.unwrap().is_completed(), "{damage}");
         assert_eq!(told(&mended).await, "start|text-start|w0 |w1 |w2 |w3 |text-end|finish|completed", "{damage}");
     }
+}
+
+#[tokio::test]
+async fn a_turn_that_is_parked_takes_no_process_with_it_and_is_not_touched() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("chat.db");
+    let seen = interrupted(&path, &["a"]).await;
+    let deaths = || -> i64 {
+        let sql = rusqlite::Connection::open(&path).unwrap();
+        sql.query_row("SELECT deaths FROM turns", (), |r| r.get(0)).unwrap()
+    };
+    sql(&path, "CREATE TABLE copy AS SELECT * FROM turn_chunks; UPDATE turn_chunks SET data = 'x' WHERE first = 3");
+    for _ in 0..8 {
+        let forever = open(&path, &seen).await;
+        assert!(parked(&forever, &path).await.is_parked());
+        // As a process that is killed, for another reason.
+        drop(forever);
+        assert_eq!(deaths(), 1, "that of the process that it was interrupted with");
+    }
+    let forever = open(&path, &seen).await;
+    assert!(parked(&forever, &path).await.is_parked());
+    forever.close().await.unwrap();
+    assert_eq!(deaths(), 1, "a clean close either");
+
+    sql(&path, "DELETE FROM turn_chunks; INSERT INTO turn_chunks SELECT * FROM copy; DROP TABLE copy");
+    sql(&path, r#"UPDATE turns SET deaths = 4294967296; UPDATE turn_requests SET body = '{"n":4}'"#);
+    let forever = open(&path, &seen).await;
+    assert!(parked(&forever, &path).await.is_parked());
+    forever.close().await.unwrap();
+    assert_eq!(deaths(), 4_294_967_296, "what is damaged stays as it is");
+    sql(&path, "UPDATE turns SET deaths = 1");
+    let forever = open(&path, &seen).await;
+    assert!(turn(&forever, "a").await.wait().await.unwrap().is_completed());
+}
+
+#[tokio::test]
+async fn a_turn_that_has_ended_at_no_time_keeps_none_behind_it_waiting() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("chat.db");
+    let seen = Seen::default();
+    let forever = open(&path, &seen).await;
+    let agent = forever.agent::<Scripted>("a");
+    ask(&agent, "r", json!({ "n": 1 })).await.wait().await.unwrap();
+    sql(&path, "UPDATE turns SET settled_ms = NULL");
+    let second = ask(&agent, "r2", json!({ "n": 1 })).await;
+    let end = tokio::time::timeout(Duration::from_secs(30), second.wait()).await;
+    assert!(end.expect("it is answered").unwrap().is_completed());
+    assert_eq!(told(&turn(&forever, "a").await).await, "start|text-start|w0 |text-end|finish|completed");
 }

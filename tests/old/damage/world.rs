@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Once, OnceLock};
 use std::time::Duration;
 
+use forever::chat::ToolAnswer;
 use forever::testing::VirtualClock;
 use forever::{Durability, ErrorKind, Forever, OpState, Recovery, Resolution, Retention};
 use rusqlite::Connection;
@@ -15,17 +16,24 @@ use tempfile::TempDir;
 use super::cells::{Cell, Damage, careless};
 use crate::desk::{Desk, LAST};
 use crate::programs;
+use crate::programs::four::{CHATS, Talker};
 use crate::programs::two::{Clerk, HOUR};
 
 /// What takes longer than this hangs.
 const HANGS: Duration = Duration::from_secs(30);
 
-/// State, result and reason of each fiber by its id, and how often which work was done.
+/// State, result and reason of each fiber by its id, how often which work was done, and what there is of each chat.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Came {
     fibers: BTreeMap<String, [String; 2]>,
     done: BTreeMap<String, usize>,
+    /// Messages and the ends of turns, by the agent. The fibers of turns are not among the others unless they are parked, and then as their
+    /// agents too.
+    chats: BTreeMap<String, String>,
 }
+
+/// What is no fiber of a turn.
+const OTHER: &str = "name <> 'forever.turn'";
 
 /// A database with fibers in each state.
 pub(crate) struct World {
@@ -39,7 +47,7 @@ fn whole() -> &'static [u8] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("old.db");
         for suffix in ["", "-wal"] {
-            let name = format!("tests/old/databases/3.db{suffix}");
+            let name = format!("tests/old/databases/4.db{suffix}");
             std::fs::copy(repository().join(name), format!("{}{suffix}", path.display())).unwrap();
         }
         careless(&path).query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(())).unwrap();
@@ -140,6 +148,13 @@ impl Life<'_> {
             LATER.contains(&id) || ["completed", "cancelled", "parked"].contains(&state) || self.waits_for_time(id)
         })
         .await;
+        // Before anything is due.
+        for (chat, turn) in [("grace", "second thought"), ("hopper", "asks")] {
+            if !self.touched.contains(chat) {
+                let turn = self.forever.agent::<Talker>(chat).turn(turn).await.unwrap().unwrap();
+                assert!(soon(chat, turn.wait()).await.unwrap().is_completed(), "{chat}");
+            }
+        }
     }
 
     /// The parent, and the child that sleeps.
@@ -178,10 +193,36 @@ impl Life<'_> {
         for id in self.golden.iter().flat_map(|golden| golden.fibers.keys()).filter(|id| !self.touched.contains(*id)) {
             assert!(listed.fibers.iter().any(|fiber| fiber.id == *id), "{id} is not listed");
         }
+        let hopper = forever.agent::<Talker>("hopper");
+        let answered = soon("answer", hopper.answer_tool("down", ToolAnswer::Output("a cellar".into()), false)).await;
+        assert!(answered.is_ok() || self.touched.contains("hopper"), "{answered:?}");
+        for chat in CHATS {
+            self.look_at(chat).await;
+        }
         for agent in ["ada", "busy"] {
             let agent = forever.agent::<Clerk>(agent);
             let _ = soon("state", agent.state()).await;
             let _ = soon("schedules", agent.schedules()).await;
+        }
+    }
+
+    /// Whatever is asked about a chat, there is an answer; about one that is not touched it is the right one.
+    async fn look_at(&self, chat: &str) {
+        let agent = self.forever.agent::<Talker>(chat);
+        let messages = soon("messages", agent.messages()).await;
+        let turns = soon("turns", agent.turns(&[])).await;
+        let _ = soon("pending", agent.has_pending_interaction()).await;
+        if !self.touched.contains(chat) {
+            assert!(messages.is_ok() && turns.is_ok(), "{chat}: {messages:?} {turns:?}");
+        }
+        for status in turns.unwrap_or_default() {
+            let _ = (status.created(), status.started(), status.settled());
+            if let Ok(Some(turn)) = soon("turn", agent.turn(status.id())).await {
+                let _ = soon("status", turn.status()).await;
+                let _ = soon("metadata", turn.metadata::<Json>()).await;
+                let entries = soon("entries", turn.entries()).await;
+                assert!(entries.is_ok() || self.touched.contains(chat), "{chat}: {entries:?}");
+            }
         }
     }
 
@@ -201,6 +242,7 @@ impl Life<'_> {
             None => ["completed", "cancelled"].contains(&state) || id == "moved",
         })
         .await;
+        self.chats_end().await;
         if !self.touched.iter().any(|id| id.starts_with("ada")) {
             let agent = self.forever.agent::<Clerk>("ada");
             soon("schedules", async {
@@ -210,6 +252,42 @@ impl Life<'_> {
             })
             .await;
         }
+    }
+
+    /// Waits until the chats that are not touched have come to their ends.
+    async fn chats_end(&self) {
+        let ended = async {
+            loop {
+                let chats = self.chats();
+                let is_over = |(chat, what): (&String, &String)| match self.golden {
+                    Some(golden) => self.touched.contains(chat) || golden.chats.get(chat) == Some(what),
+                    None => !what.contains("queued") && !what.contains("running"),
+                };
+                let there = |chat: &&str| self.touched.contains(*chat) || chats.contains_key(*chat);
+                if CHATS.iter().all(there) && chats.iter().all(is_over) {
+                    return;
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        if tokio::time::timeout(HANGS, ended).await.is_err() {
+            panic!("the chats do not end: {:#?}", self.chats());
+        }
+    }
+
+    fn chats(&self) -> BTreeMap<String, String> {
+        let mut chats: BTreeMap<String, String> = BTreeMap::new();
+        for query in [
+            "SELECT agent, role, data FROM chat_messages JOIN chats ON chat = chats.seq ORDER BY place",
+            "SELECT agent, state, coalesce(reason, '') FROM turns JOIN chats ON chat = chats.seq ORDER BY turns.seq",
+        ] {
+            let mut query = self.sql.prepare_cached(query).unwrap();
+            let rows = query.query_map((), |row| Ok((lossy(row, 0), format!("{}: {}\n", lossy(row, 1), lossy(row, 2))))).unwrap();
+            for (chat, what) in rows.map(Result::unwrap) {
+                chats.entry(chat).or_default().push_str(&what);
+            }
+        }
+        chats
     }
 
     async fn work(&self, name: &str, times: usize) {
@@ -229,7 +307,7 @@ impl Life<'_> {
         let mut left = Vec::new();
         let begun = tokio::time::Instant::now();
         while begun.elapsed() < HANGS {
-            let mut query = self.sql.prepare_cached("SELECT id, state FROM fibers").unwrap();
+            let mut query = self.sql.prepare_cached(&format!("SELECT id, state FROM fibers WHERE {OTHER}")).unwrap();
             let rows = query.query_map((), |row| Ok((lossy(row, 0), lossy(row, 1)))).unwrap().map(Result::unwrap);
             left = rows.filter(|(id, state)| !self.touched.contains(id) && !so(id, state)).collect();
             if left.is_empty() {
@@ -246,10 +324,16 @@ impl Life<'_> {
     }
 
     fn came(&self) -> Came {
-        let mut came = Came::default();
-        let mut query = self.sql.prepare("SELECT id, state, coalesce(result, reason, '') FROM fibers").unwrap();
+        let mut came = Came { chats: self.chats(), ..Came::default() };
+        let mut query = self.sql.prepare(&format!("SELECT id, state, coalesce(result, reason, '') FROM fibers WHERE {OTHER}")).unwrap();
         let rows = query.query_map((), |row| Ok((lossy(row, 0), [lossy(row, 1), lossy(row, 2)]))).unwrap();
         came.fibers.extend(rows.map(Result::unwrap));
+        let parked = format!("SELECT agent, id, coalesce(reason, '') FROM fibers WHERE NOT ({OTHER}) AND state = 'parked'");
+        let mut query = self.sql.prepare(&parked).unwrap();
+        let rows = query.query_map((), |row| Ok([lossy(row, 0), lossy(row, 1), lossy(row, 2)])).unwrap();
+        for [agent, id, why] in rows.map(Result::unwrap) {
+            came.fibers.extend([agent, id].map(|of| (of, ["parked".to_owned(), why.clone()])));
+        }
         for work in self.desk.done() {
             *came.done.entry(work).or_default() += 1;
         }
@@ -283,12 +367,18 @@ fn owners(sql: &Connection, cell: &Cell) -> BTreeSet<String> {
         }
         "agents" => {
             add("SELECT id FROM fibers WHERE agent = ?1", &[&of("name")]);
-            all.extend(["ada".to_owned(), "busy".to_owned()]);
+            all.extend(["ada".to_owned(), "busy".to_owned(), of("name")]);
         }
         // One of an agent, and no other.
         "schedules" => all.extend([format!("ada: {} {}", of("name"), of("payload").trim_matches('"'))]),
         "joins" => add("SELECT id FROM fibers WHERE seq IN (CAST(?1 AS INTEGER), CAST(?2 AS INTEGER))", &[&of("child"), &of("fiber")]),
         "user_migrations" => {}
+        // All of a chat, and no other.
+        "chats" => all.extend([of("agent")]),
+        "chat_messages" | "turns" => add("SELECT agent FROM chats WHERE seq = CAST(?1 AS INTEGER)", &[&of("chat")]),
+        "turn_requests" | "turn_chunks" | "incidents" => {
+            add("SELECT agent FROM turns JOIN chats ON chat = chats.seq WHERE turns.seq = CAST(?1 AS INTEGER)", &[&of("turn")]);
+        }
         _ => add("SELECT id FROM fibers WHERE seq = CAST(?1 AS INTEGER)", &[&of("fiber")]),
     }
     all
@@ -359,6 +449,9 @@ const WORKERS: &[(&str, &[&str])] = &[
     ("book", &["booked"]),
     ("begun anew", &["anew"]),
     ("pay by hand", &["anew"]),
+    ("grace:", &["grace"]),
+    ("hopper:", &["hopper"]),
+    ("lovelace:", &["lovelace"]),
 ];
 
 fn is_of(work: &str, touched: &BTreeSet<String>) -> bool {
@@ -430,7 +523,10 @@ pub(crate) fn damage(cell: &Cell, damage: &Damage) -> Found {
         return Found::Parked;
     }
     drop(sql);
-    let mut mended = world.live(&BTreeSet::new(), Some(golden), true);
+    // A turn whose fiber had another number has ended without it.
+    let renumbered = cell.column.table == "fibers" && cell.column.name == "seq";
+    let ended: BTreeSet<String> = touched.iter().filter(|id| renumbered && CHATS.contains(&id.as_str())).cloned().collect();
+    let mut mended = world.live(&ended, Some(golden), true);
     assert_no_panic();
     for (work, times) in &came.done {
         *mended.done.entry(work.clone()).or_default() += times;
@@ -444,6 +540,9 @@ pub(crate) fn damage(cell: &Cell, damage: &Damage) -> Found {
     // Its result tells for which reason it was handed to its agent.
     for (id, end) in golden.fibers.iter().filter(|(id, _)| *id != "closure of ada") {
         assert_eq!(mended.fibers.get(id), Some(end), "{id} is mended");
+    }
+    for chat in CHATS.iter().filter(|chat| !ended.contains(**chat)) {
+        assert_eq!(mended.chats.get(*chat), golden.chats.get(*chat), "{chat} is mended");
     }
     Found::Mended
 }
@@ -468,6 +567,11 @@ fn compare(golden: &Came, came: &Came, touched: &BTreeSet<String>) {
     for (id, end) in &golden.fibers {
         if !touched.contains(id) {
             assert_eq!(came.fibers.get(id), Some(end), "{id}");
+        }
+    }
+    for (chat, what) in &golden.chats {
+        if !touched.contains(chat) {
+            assert_eq!(came.chats.get(chat), Some(what), "{chat}");
         }
     }
     let works: BTreeSet<&String> = golden.done.keys().chain(came.done.keys()).collect();

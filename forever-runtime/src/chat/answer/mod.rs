@@ -150,10 +150,17 @@ impl Answer {
                 Err(not) => Err(not),
             };
             let attempted = match attempt {
-                Ok(attempt) => attempt.run(cancelled(core, ctx)).await?,
-                Err(Not::Made(attempted)) => attempted,
-                Err(Not::Failed(error)) => return Err(error),
+                Ok(attempt) => attempt.run(cancelled(core, ctx)).await,
+                Err(Not::Made(attempted)) => Ok(attempted),
+                Err(Not::Failed(error)) => Err(error),
             };
+            if let Err(error) = &attempted
+                && error.kind() == ErrorKind::Value
+            {
+                // It will be parked: the process may die while it is, but not with it.
+                core.store.leave_turn(row.seq).await?;
+            }
+            let attempted = attempted?;
             match attempted {
                 Attempted::Over(state) => return Ok(Next::Over(state)),
                 Attempted::Interrupted(interrupted) => {

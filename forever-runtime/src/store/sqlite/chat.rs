@@ -211,7 +211,12 @@ impl ChatStore for Sqlite {
 
 /// What a clean close says of turns that are under way: their process has not died.
 pub(super) fn close(conn: &Connection) -> rusqlite::Result<()> {
-    conn.execute("UPDATE turns SET deaths = max(deaths - 1, 0) WHERE settled_ms IS NULL AND state = 'running'", ()).map(drop)
+    conn.execute(
+        "UPDATE turns SET deaths = max(deaths - 1, 0)
+         WHERE settled_ms IS NULL AND state = 'running' AND fiber IN (SELECT seq FROM fibers WHERE state <> 'parked')",
+        (),
+    )
+    .map(drop)
 }
 
 fn done(changed: usize) -> OfTurn {
@@ -541,7 +546,13 @@ fn append(conn: &Connection, turn: TurnSeq, new: &Chunks) -> rusqlite::Result<()
 }
 
 fn settle(conn: &Connection, turn: TurnSeq, how: &Settle) -> rusqlite::Result<OfTurn> {
-    let Some(row) = by_seq(conn, turn)?.filter(|row| !row.state.is_settled()) else { return Ok(OfTurn::Over) };
+    let Some(row) = by_seq(conn, turn)? else { return Ok(OfTurn::Over) };
+    if row.state.is_settled() {
+        // One that somebody has damaged has no time: others would wait behind it for ever.
+        conn.prepare_cached("UPDATE turns SET settled_ms = ?2 WHERE seq = ?1 AND settled_ms IS NULL")?
+            .execute(params![turn, how.now_ms])?;
+        return Ok(OfTurn::Over);
+    }
     if let Some(data) = &how.message {
         let chat = chat_of(conn, &row.chat)?;
         let message = MessageRow { id: row.message.clone(), role: "assistant", data: data.clone() };
