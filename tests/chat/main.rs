@@ -4,6 +4,7 @@ mod damaged;
 mod killed;
 mod logs;
 mod looped;
+mod recovery;
 mod replay;
 mod scripted;
 mod turns;
