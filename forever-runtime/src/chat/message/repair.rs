@@ -19,7 +19,7 @@ pub enum Repair {
     /// It has failed, for this reason.
     Failed(String),
     /// Its result is known after all.
-    Result(Value),
+    Output(Value),
     /// It is still waited for, and left alone: a client runs it, or a person is asked.
     Wait,
 }
@@ -82,7 +82,7 @@ fn repair_call(part: &mut Part, how: &mut impl FnMut(&Part) -> Repair) -> Option
         let chunk = match how(part) {
             Repair::Interrupted => Chunk::tool_output_error(call, INTERRUPTED),
             Repair::Failed(why) => Chunk::tool_output_error(call, why),
-            Repair::Result(output) => Chunk::tool_output_available(call, output),
+            Repair::Output(output) => Chunk::tool_output_available(call, output),
             Repair::Wait => return None,
         };
         give_result(part, &chunk);

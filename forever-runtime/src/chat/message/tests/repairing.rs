@@ -39,7 +39,7 @@ fn an_interrupted_call_becomes_what_its_program_says() {
     let (part, told) = repaired(call("input-available", json!({})), Repair::Failed("gone".into()));
     assert_eq!(part, call("output-error", json!({ "errorText": "gone" })));
     assert_eq!(told, [Chunk::tool_output_error("c", "gone")]);
-    let (part, told) = repaired(call("input-available", json!({})), Repair::Result(json!([1])));
+    let (part, told) = repaired(call("input-available", json!({})), Repair::Output(json!([1])));
     assert_eq!(part, call("output-available", json!({ "output": [1] })));
     assert_eq!(told, [Chunk::tool_output_available("c", json!([1]))]);
 }
@@ -143,7 +143,7 @@ fn hows() -> impl Fn(&Part) -> Repair {
     // Any rule will do that says the same about the same part.
     |part| match part.tool_state() {
         Some(ToolState::ApprovalRequested) => Repair::Wait,
-        Some(ToolState::InputAvailable) => Repair::Result(json!("x")),
+        Some(ToolState::InputAvailable) => Repair::Output(json!("x")),
         Some(ToolState::ApprovalResponded) => Repair::Failed("y".into()),
         _ => Repair::Interrupted,
     }
