@@ -27,7 +27,7 @@ async fn interrupted(path: &Path, chats: &[&str]) -> Seen {
     seen
 }
 
-fn sql(path: &Path, statement: &str) {
+pub(crate) fn sql(path: &Path, statement: &str) {
     let sql = rusqlite::Connection::open(path).unwrap();
     sql.execute_batch("PRAGMA ignore_check_constraints = ON").unwrap();
     sql.execute_batch(statement).unwrap();
@@ -38,7 +38,7 @@ async fn turn(forever: &Forever, chat: &str) -> TurnHandle {
 }
 
 /// What is said of the fiber of the first turn, which does not go on.
-async fn parked(forever: &Forever, path: &Path) -> FiberError {
+pub(crate) async fn parked(forever: &Forever, path: &Path) -> FiberError {
     let sql = rusqlite::Connection::open(path).unwrap();
     let id: String = sql.query_row("SELECT f.id FROM turns t JOIN fibers f ON f.seq = t.fiber WHERE t.seq = 1", (), |r| r.get(0)).unwrap();
     let fiber = forever.find::<String>(&id).await.unwrap();

@@ -46,7 +46,7 @@ async fn follow(turn: &forever::chat::TurnHandle, from: u64) -> Vec<Entry> {
 }
 
 #[tokio::test]
-async fn whoever_comes_late_or_is_slow_sees_what_was_seen_from_the_start() {
+async fn case_101_102_whoever_comes_late_or_is_slow_sees_what_was_seen_from_the_start() {
     let forever = writes().in_memory().open().await.unwrap();
     let agent = forever.agent::<Writes>("a");
     // More than is kept in memory.

@@ -173,7 +173,7 @@ fn outline(message: &UiMessage) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_loop_with_two_tools_goes_on_exactly_where_it_was() {
+async fn case_128_129_a_loop_with_two_tools_goes_on_exactly_where_it_was() {
     let survived = crash_everywhere(
         |world: &World| {
             let model = Script { seen: world.shared(), says: Arc::new(two_tools) };

@@ -1,10 +1,13 @@
 //! Chat: turns, their logs, and what becomes of them when they are interrupted.
 mod answers;
 mod damaged;
+mod hooked;
 mod killed;
 mod logs;
 mod looped;
 mod recovery;
 mod replay;
+mod reported;
+mod resuming;
 mod scripted;
 mod turns;

@@ -1,153 +1,17 @@
 //! Interruptions: who is asked, what they are told, and when it is over. The numbers are those of the cases in docs/guarantees.md.
-use std::cell::RefCell;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forever::Forever;
 use forever::chat::message::{Chunk, Part, Role, ToolState, UiMessage};
 use forever::chat::model::ToolSpec;
-use forever::chat::{
-    ChatAgent, ChatRecovery, ChatRecoveryOptions, ErrorClass, Exhausted, RecoveryKind, RecoveryPolicy, Turn, TurnHandle, TurnState,
-};
-use forever::testing::VirtualClock;
-use forever::{Agent, AgentHandle, BoxError, Builder, Forever};
+use forever::chat::{ChatRecovery, ChatRecoveryOptions, Exhausted, RecoveryKind, RecoveryPolicy, ToolAnswer, TurnState};
+use forever::testing::{World, crash_everywhere};
 use serde_json::{Value, json};
 
-use crate::scripted::{Passing, Seen, told};
-
-type Answers = dyn Fn(Turn, u32) -> Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>> + Send + Sync;
-type Decides = dyn Fn(&ChatRecovery) -> Result<ChatRecoveryOptions, BoxError> + Send + Sync;
-
-/// An agent whose hooks a test brings along.
-#[derive(Clone)]
-struct Hooks {
-    seen: Seen,
-    /// Given the turn, and how often it was asked before.
-    answers: Arc<Answers>,
-    decides: Arc<Decides>,
-    starts: Arc<dyn Fn(usize) -> Result<(), BoxError> + Send + Sync>,
-}
-
-impl Hooks {
-    fn new<B: Future<Output = Result<(), BoxError>> + Send + 'static>(answers: impl Fn(Turn, u32) -> B + Send + Sync + 'static) -> Self {
-        Hooks {
-            seen: Seen::default(),
-            answers: Arc::new(move |turn, before| Box::pin(answers(turn, before))),
-            decides: Arc::new(|_| Ok(ChatRecoveryOptions::default())),
-            starts: Arc::new(|_| Ok(())),
-        }
-    }
-
-    fn decides(mut self, decides: impl Fn(&ChatRecovery) -> Result<ChatRecoveryOptions, BoxError> + Send + Sync + 'static) -> Self {
-        self.decides = Arc::new(decides);
-        self
-    }
-
-    fn builder(&self) -> Builder {
-        let hooks = self.clone();
-        Forever::builder().turn_batching(1, Duration::ZERO).chat_agent(move |_| Hooked(hooks.clone()))
-    }
-}
-
-struct Hooked(Hooks);
-
-thread_local! {
-    /// The policy of the test; its runtime has one thread.
-    static POLICY: RefCell<RecoveryPolicy> = RefCell::new(RecoveryPolicy::default());
-}
-
-fn policy(policy: RecoveryPolicy) {
-    POLICY.set(policy);
-}
-
-impl Agent for Hooked {
-    const CLASS: &'static str = "hooked";
-    type State = ();
-
-    async fn on_start(&self) -> Result<(), BoxError> {
-        self.0.seen.note("starts");
-        (self.0.starts)(self.0.seen.count("starts"))
-    }
-}
-
-impl ChatAgent for Hooked {
-    async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
-        let before = u32::try_from(self.0.seen.count("asked")).unwrap();
-        self.0.seen.note("asked");
-        (self.0.answers)(turn.clone(), before).await
-    }
-
-    async fn on_chat_recovery(&self, recovery: &ChatRecovery) -> Result<ChatRecoveryOptions, BoxError> {
-        self.0.seen.note(format!("recovers {}", recovery.attempt()));
-        (self.0.decides)(recovery)
-    }
-
-    fn recovery() -> RecoveryPolicy {
-        POLICY.with_borrow(Clone::clone)
-    }
-
-    fn classify_error(&self, error: &BoxError) -> ErrorClass {
-        if error.is::<Passing>() { ErrorClass::Transient(None) } else { ErrorClass::of(error) }
-    }
-}
-
-/// A database that processes come and go over.
-struct Place {
-    folder: tempfile::TempDir,
-    clock: VirtualClock,
-}
-
-impl Place {
-    fn new() -> Self {
-        Place { folder: tempfile::tempdir().unwrap(), clock: VirtualClock::new() }
-    }
-
-    async fn open(&self, hooks: &Hooks) -> (Forever, AgentHandle<Hooked>) {
-        let forever = hooks.builder().sqlite(self.folder.path().join("chat.db")).clock(self.clock.clone()).open().await.unwrap();
-        let agent = forever.agent::<Hooked>("a");
-        (forever, agent)
-    }
-
-    /// Lets time pass until something is so.
-    async fn until(&self, so: impl Fn() -> bool) {
-        while !so() {
-            self.clock.advance(Duration::from_millis(500));
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    }
-
-    /// Lets time pass until the turn has ended.
-    async fn ended(&self, turn: &TurnHandle) -> forever::chat::TurnEnd {
-        let passes = async {
-            loop {
-                self.clock.advance(Duration::from_millis(500));
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        tokio::select! {
-            end = turn.wait() => end.unwrap(),
-            () = passes => unreachable!(),
-        }
-    }
-}
-
-async fn ask(agent: &AgentHandle<Hooked>, body: Value) -> TurnHandle {
-    agent.save_messages([UiMessage::user("u", "hi")]).id("r").body(&body).await.unwrap()
-}
-
-async fn says(turn: &Turn, words: &[&str]) -> Result<(), BoxError> {
-    turn.write(Chunk::text_start("t")).await?;
-    for word in words {
-        turn.write(Chunk::text_delta("t", *word)).await?;
-    }
-    turn.flush().await?;
-    Ok(())
-}
-
-async fn last(agent: &AgentHandle<Hooked>) -> UiMessage {
-    agent.messages().await.unwrap().pop().unwrap()
-}
+use crate::damaged::{parked, sql};
+use crate::hooked::{Hooks, Place, ask, asked, killed, last, policy, rest, says, shown, turn};
+use crate::scripted::{Passing, Scripted, Seen, scripted, told};
 
 #[tokio::test]
 async fn case_63_117_122_the_recovery_knows_everything_that_there_was() {
@@ -298,14 +162,27 @@ async fn a_turn_that_is_not_to_go_on_ends_as_interrupted() {
 }
 
 #[tokio::test]
-async fn case_84_a_turn_that_is_given_up_asks_nobody_any_more() {
+async fn case_79_84_a_turn_that_is_given_up_asks_nobody_any_more() {
     policy(RecoveryPolicy::default().max_attempts(2));
     let place = Place::new();
     let hooks = Hooks::new(|_, _| async { Err(Passing.into()) });
-    let (_forever, agent) = place.open(&hooks).await;
+    let (forever, agent) = place.open(&hooks).await;
     assert_eq!(place.ended(&ask(&agent, json!({})).await).await.state(), TurnState::Error);
     let attempts: Vec<_> = hooks.seen.all().into_iter().filter(|seen| seen.starts_with("recovers")).collect();
     assert_eq!(attempts, ["recovers 1", "recovers 2"]);
+    let seen = hooks.seen.all();
+    forever.close().await.unwrap();
+    let incident = |column: &str| -> String {
+        let database = rusqlite::Connection::open(place.path()).unwrap();
+        database.query_row(&format!("SELECT {column} FROM incidents"), (), |row| row.get(0)).unwrap()
+    };
+    assert_eq!((incident("state").as_str(), incident("reason").as_str()), ("exhausted", "max_attempts_exceeded"));
+    for _ in 0..3 {
+        let (_forever, agent) = place.open(&hooks).await;
+        assert!(turn(&agent).await.wait().await.unwrap().reason().is_some());
+        assert!(agent.wait_until_stable(Duration::from_secs(5)).await.unwrap());
+    }
+    assert_eq!(hooks.seen.all(), seen, "nobody hears of it again");
 }
 
 #[tokio::test]
@@ -335,43 +212,6 @@ async fn case_96_121_a_stream_that_falls_silent_is_gone_on_with() {
     assert!(place.ended(&ask(&agent, json!({})).await).await.is_completed());
     let message = last(&agent).await;
     assert_eq!((message.text().as_str(), message.parts.len()), ("One two", 1), "in the same part");
-}
-
-#[tokio::test]
-async fn case_104_105_106_a_turn_that_its_fiber_has_left_is_settled_and_keeps_no_other_waiting() {
-    let place = Place::new();
-    let hooks = Hooks::new(|turn, _| async move {
-        if turn.body().is_some_and(|body| body["speaks"] == true) {
-            says(&turn, &["partial"]).await?;
-        }
-        std::future::pending().await
-    });
-    for (speaks, messages) in [(true, 2), (false, 1)] {
-        let (forever, agent) = place.open(&hooks).await;
-        let asked = hooks.seen.count("asked");
-        let turn = agent.save_messages([UiMessage::user("u", "hi")]).id(format!("r{speaks}")).body(&json!({ "speaks": speaks }));
-        let turn = turn.await.unwrap();
-        while hooks.seen.count("asked") == asked {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        if speaks {
-            while turn.entries().await.unwrap().len() < 3 {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        }
-        drop((turn, agent, forever));
-        // Somebody ends its fiber behind its back.
-        let database = rusqlite::Connection::open(place.folder.path().join("chat.db")).unwrap();
-        let ended = database.execute("UPDATE fibers SET state = 'failed', finished_ms = 1 WHERE finished_ms IS NULL", ()).unwrap();
-        assert_eq!(ended, 1);
-        drop(database);
-        let (forever, agent) = place.open(&hooks).await;
-        let turn = agent.turn(&format!("r{speaks}")).await.unwrap().unwrap();
-        assert_eq!(turn.wait().await.unwrap().state(), TurnState::Interrupted);
-        assert_eq!(agent.messages().await.unwrap().len(), messages);
-        agent.clear().await.unwrap();
-        forever.close().await.unwrap();
-    }
 }
 
 #[tokio::test]
@@ -440,11 +280,234 @@ async fn a_cancelled_turn_does_not_wait_for_its_next_attempt() {
     let hooks = Hooks::new(|_, _| async { Err(Passing.into()) });
     let (_forever, agent) = place.open(&hooks).await;
     let turn = ask(&agent, json!({})).await;
-    while hooks.seen.count("asked") == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    asked(&hooks, 1).await;
     // No time passes on the clock.
     turn.cancel("enough").await.unwrap();
     assert_eq!(turn.wait().await.unwrap().state(), TurnState::Aborted);
-    place.until(|| true).await;
+}
+
+#[tokio::test]
+async fn case_72_119_a_question_to_the_client_costs_no_attempts_however_many_processes_die() {
+    let place = Place::new();
+    let hooks = Hooks::new(|turn, before| async move {
+        if before == 0 {
+            turn.write(Chunk::tool_input_available("c", "location", json!({}))).await?;
+            turn.flush().await?;
+            std::future::pending::<()>().await;
+        }
+        assert_eq!(turn.message().await.parts[0].get("output"), Some(&json!("here")));
+        says(&turn, &["thanks"]).await
+    });
+    {
+        let (_forever, agent) = place.open(&hooks).await;
+        let location = ToolSpec { name: "location".into(), ..ToolSpec::default() };
+        let turn = agent.save_messages([UiMessage::user("u", "hi")]).id("r").client_tools([location]).await.unwrap();
+        while turn.entries().await.unwrap().len() < 2 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    for _ in 0..12 {
+        let (_forever, agent) = place.open(&hooks).await;
+        assert!(turn(&agent).await.wait().await.unwrap().is_completed());
+        assert!(agent.has_pending_interaction().await.unwrap());
+        place.clock.advance(Duration::from_secs(3600));
+    }
+    let (_forever, agent) = place.open(&hooks).await;
+    assert_eq!((hooks.seen.count("recovers"), hooks.seen.count("asked")), (0, 1));
+    let answered = agent.answer_tool("c", ToolAnswer::Output(json!("here")), true).await.unwrap();
+    assert!(answered.continued.unwrap().wait().await.unwrap().is_completed());
+    assert_eq!(last(&agent).await.text(), "thanks");
+}
+
+#[tokio::test]
+async fn case_75_an_incident_goes_with_its_turn_and_not_before() {
+    let place = Place::new();
+    let hooks = Hooks::new(|turn, before| async move {
+        says(&turn, &["word"]).await?;
+        match before {
+            0 | 2 => Err(Passing.into()),
+            1 => Ok(()),
+            _ => std::future::pending().await,
+        }
+    });
+    let (forever, agent) = place.open(&hooks).await;
+    place.ended(&ask(&agent, json!({})).await).await;
+    let under_way = agent.save_messages([UiMessage::user("v", "and now")]).id("under way").await.unwrap();
+    let passes = async || {
+        place.clock.advance(Duration::from_secs(3600));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    };
+    while hooks.seen.count("asked") < 4 || agent.turn("r").await.unwrap().is_some() {
+        passes().await;
+    }
+    assert_eq!(under_way.status().await.unwrap().state(), TurnState::Running);
+    forever.close().await.unwrap();
+    let database = rusqlite::Connection::open(place.path()).unwrap();
+    for (table, column) in [("turns", "seq"), ("incidents", "turn"), ("turn_requests", "turn")] {
+        let left: Vec<i64> = database
+            .prepare(&format!("SELECT {column} FROM {table}"))
+            .unwrap()
+            .query_map((), |r| r.get(0))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        assert_eq!(left, [2], "{table}");
+    }
+}
+
+#[tokio::test]
+async fn case_76_118_an_interrupted_turn_is_gone_on_with_once_however_many_look_at_it() {
+    let place = Place::new();
+    let hooks = Hooks::new(|turn, before| async move {
+        if before == 0 {
+            says(&turn, &["half "]).await?;
+            std::future::pending::<()>().await;
+        }
+        says(&turn, &["whole"]).await
+    });
+    killed(&place, &hooks, 3).await;
+    let (_forever, agent) = place.open(&hooks).await;
+    let many = (0..20).map(|_| ask(&agent, json!({})));
+    for turn in futures_util::future::join_all(many).await {
+        assert!(!turn.accepted());
+        assert!(turn.wait().await.unwrap().is_completed());
+    }
+    assert_eq!((hooks.seen.count("recovers"), hooks.seen.count("asked")), (1, 2));
+    assert_eq!(last(&agent).await.text(), "half whole");
+}
+
+#[tokio::test]
+async fn case_78_82_a_turn_is_given_up_the_same_wherever_its_process_ends() {
+    let survived = crash_everywhere(
+        |world: &World| scripted(&world.shared::<Seen>()).in_memory().clock(world.clock()),
+        async |forever: Forever| {
+            let agent = forever.agent::<Scripted>("a");
+            let turn = crate::scripted::ask(&agent, "r", json!({ "n": 1, "mode": "always" })).await;
+            assert_eq!(turn.wait().await.unwrap().state(), TurnState::Error);
+            let message = agent.messages().await.unwrap().pop().unwrap();
+            (told(&turn).await, message.text(), message.metadata)
+        },
+    )
+    .crash_randomly(1, 50)
+    .await
+    .unwrap();
+    assert!(survived.outcome.0.starts_with("start|text-start|w0 |error(The answer was interrupted"), "{:?}", survived.outcome);
+}
+
+#[tokio::test]
+async fn case_80_99_a_turn_whose_incident_is_damaged_is_kept_until_it_is_put_right() {
+    let place = Place::new();
+    let hooks = Hooks::new(|turn, before| async move {
+        says(&turn, &["word "]).await?;
+        if before < 2 {
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    });
+    killed(&place, &hooks, 3).await;
+    {
+        let (_forever, agent) = place.open(&hooks).await;
+        asked(&hooks, 2).await;
+        shown(&turn(&agent).await, 4).await;
+    }
+    // What an incident does without: why it is over.
+    sql(&place.path(), "UPDATE incidents SET reason = NULL, attempts = -1");
+    let (forever, agent) = place.open(&hooks).await;
+    assert!(parked(&forever, &place.path()).await.is_parked());
+    assert_eq!(turn(&agent).await.status().await.unwrap().state(), TurnState::Running, "it is not dropped");
+    forever.close().await.unwrap();
+    sql(&place.path(), "UPDATE incidents SET attempts = 1");
+    let (_forever, agent) = place.open(&hooks).await;
+    assert!(turn(&agent).await.wait().await.unwrap().is_completed());
+    assert_eq!(last(&agent).await.text(), "word word word ");
+}
+
+#[tokio::test]
+async fn case_114_what_is_written_again_and_adds_nothing_is_no_progress() {
+    policy(RecoveryPolicy::default().max_attempts(4));
+    let place = Place::new();
+    let hooks = Hooks::new(|turn, before| async move {
+        turn.write(Chunk::start()).await?;
+        if before == 0 {
+            turn.write(Chunk::tool_input_available("c", "look", json!({}))).await?;
+        }
+        // As a stream that is played back.
+        turn.write(Chunk::tool_output_available("c", json!(1))).await?;
+        turn.flush().await?;
+        Err(Passing.into())
+    });
+    let (_forever, agent) = place.open(&hooks).await;
+    let turn = ask(&agent, json!({})).await;
+    assert_eq!(place.ended(&turn).await.state(), TurnState::Error);
+    assert_eq!(hooks.seen.count("asked"), 5, "once, and the four attempts there may be");
+}
+
+#[tokio::test]
+async fn case_116_a_turn_that_had_shown_nothing_is_asked_again_and_its_question_is_there_once() {
+    let place = Place::new();
+    let hooks = Hooks::new(|turn, before| async move {
+        if before == 0 {
+            std::future::pending::<()>().await;
+        }
+        assert_eq!(turn.recovery().unwrap().kind(), RecoveryKind::Retry);
+        assert!(!turn.is_continuation());
+        assert_eq!(turn.messages().len(), 1);
+        says(&turn, &["here"]).await
+    });
+    killed(&place, &hooks, 0).await;
+    let (_forever, agent) = place.open(&hooks).await;
+    assert!(turn(&agent).await.wait().await.unwrap().is_completed());
+    let messages = agent.messages().await.unwrap();
+    assert_eq!(messages.iter().map(UiMessage::text).collect::<Vec<_>>(), ["hi", "here"]);
+}
+
+#[tokio::test]
+async fn case_120_that_a_turn_was_given_up_is_told_to_whoever_comes_later_until_it_is_cleared() {
+    policy(RecoveryPolicy::default().max_attempts(1).terminal_message("over"));
+    let place = Place::new();
+    let hooks = Hooks::new(|turn, before| async move {
+        if before == 0 {
+            says(&turn, &["partial"]).await?;
+        }
+        Err(Passing.into())
+    });
+    let seen = {
+        let (forever, agent) = place.open(&hooks).await;
+        let turn = ask(&agent, json!({})).await;
+        place.ended(&turn).await;
+        let seen = rest(&turn, 0).await;
+        forever.close().await.unwrap();
+        seen
+    };
+    let (_forever, agent) = place.open(&hooks).await;
+    let late = turn(&agent).await;
+    assert_eq!(told(&late).await, "start|text-start|partial|error(over)");
+    for _ in 0..2 {
+        assert_eq!(rest(&late, 0).await, seen);
+        assert_eq!(rest(&late, 2).await, seen[2..]);
+    }
+    agent.clear().await.unwrap();
+    assert_eq!(told(&late).await, "error(over)", "nothing of what it has said");
+    assert!(agent.messages().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn case_123_a_call_that_was_being_written_is_settled_and_the_turn_goes_on() {
+    let place = Place::new();
+    let hooks = Hooks::new(|turn, before| async move {
+        if before == 0 {
+            turn.write(Chunk::tool_input_start("c", "search")).await?;
+            turn.write(Chunk::tool_input_delta("c", "{\"query\": \"hal")).await?;
+            turn.flush().await?;
+            std::future::pending::<()>().await;
+        }
+        says(&turn, &["without it"]).await
+    });
+    killed(&place, &hooks, 3).await;
+    let (_forever, agent) = place.open(&hooks).await;
+    assert!(turn(&agent).await.wait().await.unwrap().is_completed());
+    let message = last(&agent).await;
+    assert_eq!(message.parts[0].tool_state(), Some(ToolState::OutputError));
+    assert_eq!(message.text(), "without it");
+    assert_eq!(hooks.seen.count("asked"), 2);
 }

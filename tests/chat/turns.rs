@@ -123,7 +123,7 @@ async fn the_same_id_or_key_is_the_same_turn() {
 }
 
 #[tokio::test]
-async fn many_submissions_of_one_key_at_once_are_one_turn() {
+async fn case_127_many_submissions_of_one_key_at_once_are_one_turn() {
     let seen = Seen::default();
     let (_forever, agent) = opened(&seen).await;
     let asked = (0..20).map(|n| agent.submit("k", [UiMessage::user(format!("u{n}"), "hi")]).into_future());
@@ -150,6 +150,26 @@ async fn queueing_latest_skips_all_but_the_last_and_keeps_what_was_said() {
     }
     assert_eq!(states, [TurnState::Skipped, TurnState::Skipped, TurnState::Completed]);
     assert_eq!(agent.messages().await.unwrap().iter().filter(|m| m.role == Role::User).count(), 4);
+}
+
+#[tokio::test]
+async fn queueing_merge_answers_everything_that_was_said_in_one_turn() {
+    let seen = Seen::default();
+    let (_forever, agent) = opened(&seen).await;
+    let first = ask(&agent, "r0", json!({ "n": 2, "mode": "hang" })).await;
+    let mut waiting = Vec::new();
+    for n in 1..4 {
+        let asked = agent.save_messages([UiMessage::user(format!("u{n}"), "hi")]).id(format!("r{n}")).queueing(Queueing::Merge);
+        waiting.push(asked.await.unwrap());
+    }
+    first.cancel("go on").await.unwrap();
+    assert!(waiting[2].wait().await.unwrap().is_completed());
+    assert_eq!(waiting[2].status().await.unwrap().origins(), ["u1", "u2", "u3"]);
+    assert_eq!(waiting[0].wait().await.unwrap().state(), TurnState::Skipped);
+    assert_eq!(seen.all(), ["called r0", "called r3"]);
+    // What was answered before is not answered again.
+    let next = agent.save_messages([UiMessage::user("u4", "hi")]).queueing(Queueing::Merge).await.unwrap();
+    assert_eq!(next.status().await.unwrap().origins(), ["u4"]);
 }
 
 #[tokio::test]
@@ -180,7 +200,7 @@ async fn queueing_debounce_waits_for_quiet_and_answers_the_last() {
 }
 
 #[tokio::test]
-async fn a_cleared_chat_is_empty_whatever_was_under_way() {
+async fn case_98_109_a_cleared_chat_is_empty_whatever_was_under_way() {
     let (_forever, agent) = opened(&Seen::default()).await;
     let first = ask(&agent, "r0", json!({ "n": 2, "mode": "hang" })).await;
     let second = ask(&agent, "r1", json!({ "n": 1 })).await;

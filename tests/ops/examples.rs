@@ -86,7 +86,7 @@ fn a_stream_goes_on_behind_its_last_stored_chunk_over_kills() {
 }
 
 #[test]
-fn an_answer_grows_on_over_kills_and_its_table_is_booked_once() {
+fn case_126_kills_in_the_middle_of_words_and_calls_lose_no_chunk_and_double_no_booking() {
     for (arguments, kills) in
         [(&["--kills", "0"] as &[&str], 0), (&["--kills", "6", "--seed", "3"], 6), (&["--kills", "12", "--seed", "5"], 12)]
     {

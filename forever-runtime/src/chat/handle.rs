@@ -187,22 +187,17 @@ impl<A: ChatAgent> AgentHandle<A> {
     /// # Errors
     /// When the store cannot be read, or the runtime is closed.
     pub async fn wait_until_stable(&self, timeout: Duration) -> Result<bool> {
-        let core = self.core()?;
-        let stable = async {
-            loop {
-                let open = self.turns(&[TurnState::Queued, TurnState::Running]).await?;
-                let Some(last) = open.last() else { return Ok::<_, Error>(()) };
-                if let Some(turn) = self.turn(last.id()).await? {
-                    turn.wait().await?;
+        let mut over = self.core()?.clock.sleep(timeout);
+        loop {
+            // Looked at once however short the time is.
+            let open = self.turns(&[TurnState::Queued, TurnState::Running]).await?;
+            let Some(last) = open.last() else { return Ok(!self.has_pending_interaction().await?) };
+            if let Some(turn) = self.turn(last.id()).await? {
+                match race(turn.wait(), &mut over).await {
+                    Some(end) => drop(end?),
+                    None => return Ok(false),
                 }
             }
-        };
-        match race(stable, core.clock.sleep(timeout)).await {
-            Some(stable) => {
-                stable?;
-                Ok(!self.has_pending_interaction().await?)
-            }
-            None => Ok(false),
         }
     }
 }
@@ -486,6 +481,11 @@ impl TurnStatus {
         self.0.key.as_deref()
     }
 
+    /// Whether it adds to an earlier answer.
+    pub fn is_continuation(&self) -> bool {
+        self.0.kind == TurnKind::Continue
+    }
+
     /// Where it stands.
     pub fn state(&self) -> TurnState {
         self.0.state
@@ -511,7 +511,7 @@ impl TurnStatus {
         self.0.settled_ms.map(from_ms)
     }
 
-    /// The ids of the messages that it answers.
+    /// The ids of the messages that it answers; with [`Merge`](Queueing::Merge), those of the turns before it too whose place it takes.
     pub fn origins(&self) -> &[String] {
         &self.0.origins
     }

@@ -108,7 +108,7 @@ impl<'a> Preparing<'a> {
         let Preparing { core, policy, before, .. } = self;
         let deaths = self.row.deaths.saturating_sub(1);
         let facts = Facts { how: before.how, chunks: self.answered.stored, deaths, now_ms: core.now_ms() };
-        let (incident, mut exhausted) = judge(policy, self.incident.as_ref(), facts);
+        let (mut incident, mut exhausted) = judge(policy, self.incident.as_ref(), facts);
         if before.asleep && exhausted.is_some() {
             exhausted = Some(ExhaustedReason::StableTimeout);
         }
@@ -117,6 +117,7 @@ impl<'a> Preparing<'a> {
         if exhausted.is_none() && incident.attempts > 1 && matches!(policy.keeps(&context).await, Ok(false)) {
             exhausted = Some(ExhaustedReason::RecoveryAborted);
         }
+        incident.reason = exhausted.map(|why| why.as_str().to_owned());
         core.store.store_incident(self.row.seq, incident.clone(), core.now_ms()).await?;
         self.incident = Some(incident);
         let Some(reason) = exhausted else { return Ok((self, context)) };

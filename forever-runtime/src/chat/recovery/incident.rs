@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_is_shared_when_a_retry_becomes_a_continuation() {
+    fn case_64_the_budget_is_shared_when_a_retry_becomes_a_continuation() {
         let (first, none) = judge(&policy(), None, at(0, 0));
         assert!(none.is_none() && !first.continues && first.attempts == 1);
         let (second, _) = judge(&policy(), Some(&first), at(MINUTE, 0));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn deaths_soon_after_each_other_are_one_attempt() {
+    fn case_65_deaths_soon_after_each_other_are_one_attempt() {
         let (first, _) = judge(&policy(), None, at(0, 1));
         let (second, _) = judge(&policy(), Some(&first), at(29_999, 1));
         assert_eq!((second.attempts, second.attempt_ms), (1, 0));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_makes_the_next_attempt_the_first() {
+    fn case_66_progress_makes_the_next_attempt_the_first() {
         let mut incident = judge(&policy(), None, at(0, 1)).0;
         for n in 1..=100 {
             let (next, exhausted) = judge(&policy(), Some(&incident), at(n * 10 * MINUTE, 1 + n.cast_unsigned()));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_without_progress_end_at_their_number() {
+    fn case_67_attempts_without_progress_end_at_their_number() {
         let policy = policy();
         let mut incident = judge(&policy, None, at(0, 1)).0;
         for n in 2..=policy.max_attempts {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn time_without_progress_ends_at_its_limit() {
+    fn case_68_time_without_progress_ends_at_its_limit() {
         let first = judge(&policy(), None, at(0, 1)).0;
         assert_eq!(judge(&policy(), Some(&first), at(5 * MINUTE, 1)).1, None);
         assert_eq!(judge(&policy(), Some(&first), at(5 * MINUTE + 1, 1)).1, Some(ExhaustedReason::NoProgressTimeout));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn work_after_the_first_interruption_ends_at_its_limit() {
+    fn case_69_work_after_the_first_interruption_ends_at_its_limit() {
         let first = judge(&policy(), None, at(0, 500)).0;
         assert_eq!(judge(&policy(), Some(&first), at(1, 10_500)).1, None);
         assert_eq!(judge(&policy(), Some(&first), at(1, 10_501)).1, Some(ExhaustedReason::WorkBudgetExceeded));

@@ -274,7 +274,7 @@ impl ChatRecovery {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChatRecoveryOptions {
-    /// Whether the partial answer is kept. The results of tools always are.
+    /// Whether the partial answer is kept. The results of tools always are. Asked of everything that has come, at each interruption.
     pub persist: bool,
     /// Whether the turn goes on. Otherwise it ends as interrupted.
     pub continue_turn: bool,

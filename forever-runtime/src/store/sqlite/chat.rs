@@ -365,6 +365,9 @@ fn accept(conn: &Connection, new: &NewTurn) -> rusqlite::Result<AcceptedTurn> {
             }
         }
     }
+    if new.queueing == Queueing::Merge {
+        origins = [merged(conn, chat)?, origins].concat();
+    }
     if origins.is_empty() {
         origins.extend(last_message(conn, chat, Some("user"))?.map(|(id, _)| id));
     }
@@ -412,6 +415,18 @@ fn accept(conn: &Connection, new: &NewTurn) -> rusqlite::Result<AcceptedTurn> {
     ])?;
     let row = by_seq(conn, turn)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
     Ok(AcceptedTurn::New(Box::new(row), pending))
+}
+
+/// What the turn that waits was to answer, and will be answered by one that comes now in its place.
+fn merged(conn: &Connection, chat: i64) -> rusqlite::Result<Vec<String>> {
+    let origins: Option<String> = conn
+        .prepare_cached(
+            "SELECT origins FROM turns WHERE chat = ?1 AND settled_ms IS NULL AND state = 'queued' AND policy = 'merge' ORDER BY seq DESC LIMIT 1",
+        )?
+        .query_row([chat], |r| r.get(0))
+        .optional()?;
+    // Of one that cannot be read, nothing is known.
+    Ok(origins.and_then(|origins| serde_json::from_str(&origins).ok()).unwrap_or_default())
 }
 
 /// The last message of a chat, or the last one of a role, with its place.
@@ -559,10 +574,9 @@ fn settle(conn: &Connection, turn: TurnSeq, how: &Settle) -> rusqlite::Result<Of
         insert_message(conn, chat, row.place, &message, how.now_ms)?;
     }
     if let Some(state) = how.incident {
-        conn.prepare_cached("UPDATE incidents SET state = ?2, reason = ?3, changed_ms = ?4 WHERE turn = ?1")?.execute(params![
+        conn.prepare_cached("UPDATE incidents SET state = ?2, changed_ms = ?3 WHERE turn = ?1")?.execute(params![
             turn,
             incident_word(state),
-            how.reason,
             how.now_ms
         ])?;
     }

@@ -26,7 +26,7 @@ fn cut_text() -> Value {
 }
 
 #[test]
-fn text_that_was_cut_off_goes_on_in_its_part() {
+fn case_124_text_that_was_cut_off_goes_on_in_its_part() {
     let (added, parts_made) = continued(
         cut_text(),
         json!([
@@ -49,7 +49,7 @@ fn text_that_was_cut_off_goes_on_in_its_part() {
 }
 
 #[test]
-fn text_that_had_ended_is_not_gone_on_with() {
+fn case_124_text_that_had_ended_is_not_gone_on_with() {
     let mut log = cut_text();
     log.as_array_mut().unwrap().push(json!({ "type": "text-end", "id": "1" }));
     let again = json!([
@@ -210,7 +210,7 @@ fn replay(result: Value) -> Value {
 }
 
 #[test]
-fn a_call_that_has_its_result_is_not_made_again() {
+fn case_125_a_call_that_has_its_result_is_not_made_again() {
     let input = json!({ "type": "tool-input-available", "toolCallId": "c", "toolName": "look", "input": { "a": 1 } });
     for result in [
         json!({ "type": "tool-output-available", "toolCallId": "c", "output": 1 }),

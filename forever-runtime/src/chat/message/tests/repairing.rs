@@ -26,7 +26,7 @@ fn repaired(part: Value, how: Repair) -> (Value, Vec<Chunk>) {
 }
 
 #[test]
-fn an_interrupted_call_becomes_an_error_that_says_so() {
+fn case_97_an_interrupted_call_becomes_an_error_that_says_so() {
     for state in ["input-streaming", "input-available", "approval-requested", "approval-responded"] {
         let (part, told) = repaired(call(state, json!({})), Repair::Interrupted);
         assert_eq!(part, call("output-error", json!({ "errorText": INTERRUPTED })), "{state}");
