@@ -207,26 +207,28 @@ async fn case_104_105_106_a_turn_that_its_fiber_has_left_is_settled_and_keeps_no
 async fn case_107_the_log_of_a_turn_under_way_stays_however_long_it_takes() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, _| async move {
-        for n in 0..100 {
-            says(&turn, &[&format!("{n} ")]).await?;
-            turn.write(Chunk::text_end("t")).await?;
+        says(&turn, &["word "]).await?;
+        while turn.body().is_some_and(|body| body["goes on"] == true) {
+            turn.write(Chunk::text_delta("t", "more ")).await?;
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         Ok(())
     });
-    let (_forever, agent) = place.open(&hooks).await;
-    let turn = ask(&agent, json!({})).await;
-    let days = async {
-        loop {
-            place.clock.advance(Duration::from_secs(24 * 3600));
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    let entries = tokio::select! {
-        entries = shown(&turn, 290) => entries,
-        () = days => unreachable!(),
-    };
-    assert_eq!(turn.entries().await.unwrap()[..290], entries);
+    let (forever, agent) = place.open(&hooks).await;
+    let long = ask(&agent, json!({ "goes on": true })).await;
+    let before = shown(&long, 10).await;
+    let short = ask(&forever.agent("b"), json!({})).await;
+    short.wait().await.unwrap();
+    // Until those of a turn that has ended since are gone.
+    while short.entries().await.unwrap().len() > 1 {
+        place.clock.advance(Duration::from_secs(24 * 3600));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let there = long.entries().await.unwrap().len();
+    assert_eq!(shown(&long, there + 10).await[..10], before, "and it goes on");
+    let database = rusqlite::Connection::open(place.path()).unwrap();
+    let stored: i64 = database.query_row("SELECT sum(count) FROM turn_chunks", (), |row| row.get(0)).unwrap();
+    assert!(stored >= i64::try_from(there + 10).unwrap(), "{stored} of {there} and 10 more");
 }
 
 #[tokio::test]
