@@ -58,6 +58,30 @@ async fn what_the_program_throws_is_not_told_to_people() {
 }
 
 #[tokio::test]
+async fn what_cannot_be_asked_is_refused_and_nothing_of_it_is_stored() {
+    let seen = Seen::default();
+    let (forever, agent) = opened(&seen).await;
+    let long = "x".repeat(257);
+    let hi = |id: &str| [UiMessage::user(id, "hi")];
+    let refused = [
+        (agent.save_messages(hi("")).await.unwrap_err(), "the id of a message must not be empty"),
+        (agent.save_messages(hi(&long)).await.unwrap_err(), "the id of a message must not be longer than 256 bytes, and has 257"),
+        (agent.set_messages(hi("")).await.unwrap_err(), "the id of a message must not be empty"),
+        (agent.save_messages(hi("u")).id("").await.unwrap_err(), "failed to ask agent `scripted/a`: the id of a turn must not be empty"),
+        (agent.submit("", hi("u")).await.unwrap_err(), "failed to ask agent `scripted/a`: the key of a turn must not be empty"),
+        (
+            forever.agent::<Scripted>("").save_messages(hi("u")).await.unwrap_err(),
+            "failed to ask agent `scripted/`: its name must not be empty",
+        ),
+    ];
+    for (error, why) in refused {
+        assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Value, why));
+    }
+    assert!(agent.messages().await.unwrap().is_empty());
+    assert!(agent.turns(&[]).await.unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn an_answer_of_nothing_is_an_end_and_its_question_stays() {
     let (_forever, agent) = opened(&Seen::default()).await;
     let turn = ask(&agent, "r1", json!({ "mode": "nothing" })).await;

@@ -522,8 +522,13 @@ impl TurnStatus {
     }
 }
 
+/// Messages of somebody else, as they are stored.
 fn rows(messages: &[UiMessage]) -> Result<Vec<MessageRow>> {
-    messages.iter().map(message_row).collect()
+    let row = |message: &UiMessage| match check_name(&message.id) {
+        Ok(()) => message_row(message),
+        Err(why) => Err(Error::new(ErrorKind::Value, format!("the id of a message {why}"))),
+    };
+    messages.iter().map(row).collect()
 }
 
 /// The chats of a runtime.

@@ -21,8 +21,10 @@ use std::time::Duration;
 use rusqlite::{Connection, params};
 
 pub use open::Durability;
+#[cfg(feature = "testing")]
+pub(crate) use worker::Pages;
+pub(crate) use worker::Witness;
 use worker::{Held, Opened, Scope, Worker};
-pub(crate) use worker::{Pages, Witness};
 
 use super::{
     Accepted, Again, Aside, Asked, Cancelled, End, Ended, FiberRow, Find, Message, NewFiber, NewMessage, NewSnapshot, OpsBehind, RunsAgain,
