@@ -7,6 +7,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::warn;
 
+use super::feed::{ChatEvent, Feeds};
+use super::handle::TurnStatus;
 use super::hooks::ChatClass;
 use super::log::{Logs, TurnEnd};
 use super::tools::Answering;
@@ -37,6 +39,7 @@ pub(crate) struct Chats {
     pub(crate) classes: ChatClasses,
     pub(crate) settings: Settings,
     pub(crate) logs: Logs,
+    pub(super) feeds: Feeds,
     under_way: Mutex<HashMap<TurnSeq, Told>>,
     answering: Mutex<HashMap<AgentId, Answering>>,
     /// Told when a turn begins to be answered, or ends.
@@ -56,6 +59,7 @@ impl Chats {
             classes,
             settings,
             logs: Logs::default(),
+            feeds: Feeds::default(),
             under_way: Mutex::default(),
             answering: Mutex::default(),
             changed: watch::Sender::new(()),
@@ -181,6 +185,7 @@ impl UnderWay {
         if let Some(told) = self.chats.under_way().get_mut(&self.turn) {
             told.turn = Some((chat.clone(), turn.clone()));
         }
+        self.chats.feeds.tell(chat, || ChatEvent::Began(TurnStatus::of(turn.inner().row.clone())));
         self.chats.changed.send_replace(());
     }
 

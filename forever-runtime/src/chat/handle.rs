@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
 use super::answer::{NAME, cancel_fiber, message_row, read_messages};
+use super::feed::{ChatEvent, ChatEvents};
 use super::log::{self, Entry, Follow, Log, TurnEnd};
 use super::message::{Part, Role, ToolState, UiMessage};
 use super::model::ToolSpec;
@@ -105,6 +106,7 @@ impl<A: ChatAgent> AgentHandle<A> {
         let core = self.core()?;
         let messages = rows(&messages.into_iter().collect::<Vec<_>>())?;
         if core.store.replace_messages(self.id().clone(), messages, core.now_ms()).await? {
+            chats(&core)?.feeds.tell(self.id(), || ChatEvent::Replaced);
             return Ok(());
         }
         Err(Error::new(ErrorKind::Busy, format!("the messages of agent `{}` cannot be replaced while a turn is under way", self.id())))
@@ -121,7 +123,17 @@ impl<A: ChatAgent> AgentHandle<A> {
             chats.cleared(&ended);
             cancel_fiber(&core, &ended, "the chat was cleared").await;
         }
+        chats.feeds.tell(self.id(), || ChatEvent::Cleared);
         Ok(())
+    }
+
+    /// Listens to what happens in the chat from now on.
+    ///
+    /// # Errors
+    /// When no class is registered for chat, or the runtime is gone.
+    pub fn chat_events(&self) -> Result<ChatEvents> {
+        let core = self.core()?;
+        Ok(chats(&core)?.feeds.listen(self.link().clone(), self.id()))
     }
 
     /// Ends a turn. What there is of its answer is kept. One that has ended stays as it is; says whether there is one of this id.
@@ -330,7 +342,11 @@ async fn accept(core: &Arc<Core>, new: chat::NewTurn) -> Result<AcceptedTurn> {
     let of_task = Arc::clone(core);
     core.start(async move {
         let accepted = of_task.store.accept_turn(new).await;
-        if let Ok(AcceptedTurn::New(_, fiber)) = &accepted {
+        if let Ok(AcceptedTurn::New(row, fiber)) = &accepted {
+            // First told, then begun.
+            if let Ok(chats) = chats(&of_task) {
+                chats.feeds.tell(&row.chat, || ChatEvent::Accepted(TurnStatus::of((**row).clone())));
+            }
             waking::start(&of_task, vec![fiber.clone()]);
         }
         // Nobody waits any more, which is no harm.
@@ -467,7 +483,7 @@ impl TurnHandle {
 pub struct TurnStatus(TurnRow);
 
 impl TurnStatus {
-    fn of(row: TurnRow) -> Self {
+    pub(super) fn of(row: TurnRow) -> Self {
         TurnStatus(row)
     }
 

@@ -7,6 +7,7 @@
 mod agent_loop;
 mod answer;
 mod chats;
+mod feed;
 mod handle;
 mod hooks;
 mod log;
@@ -22,6 +23,7 @@ use std::future::Future;
 use std::time::Duration;
 
 pub use agent_loop::{AgentLoop, Tool, UnknownCall};
+pub use feed::{ChatEvent, ChatEvents};
 pub use handle::{NewTurn, Queueing, TurnHandle, TurnStatus};
 pub use log::{Entry, Follow, StoredChunk, TurnEnd};
 pub use recovery::{ChatRecovery, ChatRecoveryOptions, Exhausted, ExhaustedReason, RecoveryKind, RecoveryPolicy};

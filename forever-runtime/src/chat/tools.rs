@@ -4,6 +4,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::answer::{message_row, read_messages};
+use super::feed::ChatEvent;
 use super::handle::{NewTurn, TurnHandle, chats};
 use super::message::{Chunk, Part, ToolState, UiMessage};
 use super::{ChatAgent, Turn};
@@ -111,9 +112,11 @@ impl<A: ChatAgent> AgentHandle<A> {
         if wanted && !is_open(&message) {
             // Both at once: an answer whose turn does not follow would never be looked at.
             let continued = self.continue_with(&message).await?;
+            chats.feeds.tell(self.id(), || ChatEvent::Updated(message));
             return Ok(ToolAnswered { applied: true, continued: Some(continued) });
         }
         core.store.hold(self.id().clone(), message_row(&message)?, wanted, core.now_ms()).await?;
+        chats.feeds.tell(self.id(), || ChatEvent::Updated(message));
         Ok(ToolAnswered { applied: true, continued: None })
     }
 

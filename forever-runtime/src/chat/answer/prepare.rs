@@ -13,6 +13,7 @@ use super::{Attempted, Interrupted};
 use crate::agent::{Agents, Woken};
 use crate::chat::Chats;
 use crate::chat::chats::UnderWay;
+use crate::chat::feed::ChatEvent;
 use crate::chat::hooks::ChatHooks;
 use crate::chat::message::Continuation;
 use crate::chat::recovery::incident::{Facts, Interruption, judge};
@@ -120,6 +121,7 @@ impl<'a> Preparing<'a> {
         incident.reason = exhausted.map(|why| why.as_str().to_owned());
         core.store.store_incident(self.row.seq, incident.clone(), core.now_ms()).await?;
         self.incident = Some(incident);
+        self.chats.feeds.tell(&self.row.chat, || ChatEvent::Recovering { turn: self.row.id.clone(), recovering: true });
         let Some(reason) = exhausted else { return Ok((self, context)) };
         warn!(turn.id = %self.row.id, %reason, why = before.why, "an interrupted turn is given up");
         let settled = Settled { core, chats: self.chats, row: &self.row, incident: true };

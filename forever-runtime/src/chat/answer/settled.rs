@@ -6,6 +6,7 @@ use tracing::{debug, warn};
 
 use super::answered::{Answered, message_row};
 use crate::chat::Chats;
+use crate::chat::feed::ChatEvent;
 use crate::chat::log::TurnEnd;
 use crate::chat::message::UiMessage;
 use crate::chat::recovery::{ExhaustedReason, RecoveryPolicy};
@@ -59,6 +60,9 @@ impl Settled<'_> {
                     cancel_fiber(core, row, reason.unwrap_or("its turn has ended")).await;
                 }
                 chats.settled(row.seq, TurnEnd::new(state, reason));
+                if self.incident {
+                    chats.feeds.tell(&row.chat, || ChatEvent::Recovering { turn: row.id.clone(), recovering: false });
+                }
                 Ok(state)
             }
             OfTurn::Over => {
