@@ -11,6 +11,8 @@ mod exact;
 mod fiber;
 mod forever;
 mod ide;
+#[cfg(feature = "server")]
+pub mod serve;
 mod store;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -112,6 +112,12 @@ impl<A: Agent> AgentHandle<A> {
         state::save(&self.core()?, &self.id, text).await
     }
 
+    /// The same, of a state that is text already.
+    #[cfg(feature = "server")]
+    pub(crate) async fn set_state_text(&self, text: String) -> Result<()> {
+        state::save(&self.core()?, &self.id, text).await
+    }
+
     /// Sends a value to every connection there is now. It is not stored.
     ///
     /// # Errors

@@ -9,6 +9,10 @@ use super::message::{Part, Repair};
 use super::recovery::{ChatRecovery, ChatRecoveryOptions, RecoveryPolicy};
 use super::{ChatAgent, ErrorClass, Turn};
 use crate::agent::{BoxError, caught};
+#[cfg(feature = "server")]
+use crate::error::{Error, ErrorKind, Result};
+#[cfg(feature = "server")]
+use crate::exact;
 use crate::fiber::frame::BoxFuture;
 
 /// A chat agent in memory.
@@ -47,6 +51,9 @@ pub(crate) trait ChatClass: Send + Sync {
     fn policy(&self) -> RecoveryPolicy;
     /// The hooks of an agent of the class; `None` if it is of another type.
     fn hooks(&self, agent: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ChatHooks>>;
+    /// A state that somebody else has written, as it is stored.
+    #[cfg(feature = "server")]
+    fn state(&self, json: &str) -> Result<String>;
 }
 
 struct Of<A>(PhantomData<fn() -> A>);
@@ -59,6 +66,13 @@ impl<A: ChatAgent> ChatClass for Of<A> {
     fn hooks(&self, agent: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ChatHooks>> {
         let agent: Arc<A> = agent.downcast().ok()?;
         Some(agent)
+    }
+
+    #[cfg(feature = "server")]
+    fn state(&self, json: &str) -> Result<String> {
+        let unreadable = |why: String| Error::new(ErrorKind::Value, format!("the state of an agent of class `{}` {why}", A::CLASS));
+        let state: A::State = serde_json::from_str(json).map_err(|why| unreadable(format!("cannot be read: {why}")))?;
+        exact::to_string(&state).map_err(|why| unreadable(format!("cannot be saved: {why}")))
     }
 }
 
@@ -73,6 +87,11 @@ impl ChatClasses {
 
     pub(crate) fn get(&self, class: &str) -> Option<&Arc<dyn ChatClass>> {
         self.0.get(class)
+    }
+
+    #[cfg(feature = "server")]
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.keys().copied()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

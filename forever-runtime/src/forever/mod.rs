@@ -55,6 +55,11 @@ pub struct Forever {
 }
 
 impl Forever {
+    #[cfg(feature = "server")]
+    pub(crate) fn core(&self) -> Arc<crate::fiber::core::Core> {
+        Arc::clone(&self.owner.core)
+    }
+
     /// A runtime to be opened.
     pub fn builder() -> Builder {
         Builder::new()

@@ -1,0 +1,156 @@
+//! The frames of the WebSocket, as the client's packages write and read them. docs/wire.md has them with their sources.
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::chat::message::UiMessage;
+
+/// What a client sends.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type")]
+pub(super) enum FromClient {
+    #[serde(rename = "cf_agent_use_chat_request")]
+    Ask { id: String, init: Init },
+    #[serde(rename = "cf_agent_chat_request_cancel")]
+    Cancel { id: String },
+    #[serde(rename = "cf_agent_chat_clear")]
+    Clear,
+    #[serde(rename = "cf_agent_chat_messages")]
+    Messages { messages: Vec<UiMessage> },
+    #[serde(rename = "cf_agent_stream_resume_request", rename_all = "camelCase")]
+    ResumeRequest { probe_id: Option<String> },
+    #[serde(rename = "cf_agent_stream_resume_ack")]
+    ResumeAck {
+        id: String,
+        /// Which chunk is wanted first; a field of ours, which other clients leave out.
+        from: Option<u64>,
+    },
+    #[serde(rename = "cf_agent_tool_result", rename_all = "camelCase")]
+    ToolResult {
+        tool_call_id: String,
+        #[serde(default)]
+        output: Value,
+        state: Option<String>,
+        error_text: Option<String>,
+        #[serde(default)]
+        auto_continue: bool,
+    },
+    #[serde(rename = "cf_agent_tool_approval", rename_all = "camelCase")]
+    ToolApproval {
+        tool_call_id: String,
+        approved: bool,
+        #[serde(default)]
+        auto_continue: bool,
+    },
+    #[serde(rename = "cf_agent_state")]
+    State { state: Box<RawValue> },
+    #[serde(rename = "rpc")]
+    Call {
+        id: String,
+        method: String,
+        #[serde(default)]
+        args: Vec<Value>,
+    },
+    #[serde(other)]
+    Unknown,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Init {
+    pub(super) body: Option<String>,
+}
+
+/// The JSON in the body of a request.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Body {
+    #[serde(default)]
+    pub(super) messages: Vec<UiMessage>,
+    pub(super) trigger: Option<String>,
+    #[serde(default)]
+    pub(super) client_tools: Vec<crate::chat::model::ToolSpec>,
+    /// Whatever else the program sends along.
+    #[serde(flatten)]
+    pub(super) other: serde_json::Map<String, Value>,
+}
+
+/// What a client is sent.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type")]
+pub(super) enum ToClient<'a> {
+    #[serde(rename = "cf_agent_identity", rename_all = "camelCase")]
+    Identity { name: &'a str, agent: &'a str, state_follows: bool },
+    #[serde(rename = "cf_agent_state")]
+    State { state: &'a RawValue },
+    #[serde(rename = "cf_agent_state_error")]
+    StateError { error: &'a str },
+    #[serde(rename = "cf_agent_use_chat_response")]
+    Response(Response<'a>),
+    #[serde(rename = "cf_agent_chat_messages")]
+    Messages { messages: &'a [UiMessage] },
+    #[serde(rename = "cf_agent_message_updated")]
+    Updated { message: &'a UiMessage },
+    #[serde(rename = "cf_agent_chat_clear")]
+    Clear,
+    #[serde(rename = "cf_agent_stream_resuming", rename_all = "camelCase")]
+    Resuming {
+        id: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        probe_id: Option<&'a str>,
+    },
+    #[serde(rename = "cf_agent_stream_resume_none", rename_all = "camelCase")]
+    ResumeNone {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        probe_id: Option<&'a str>,
+    },
+    #[serde(rename = "cf_agent_stream_pending", rename_all = "camelCase")]
+    Pending {
+        id: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        probe_id: Option<&'a str>,
+    },
+    #[serde(rename = "cf_agent_chat_recovering")]
+    Recovering { recovering: bool, id: &'a str },
+    #[serde(rename = "rpc")]
+    Called {
+        id: &'a str,
+        success: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<&'a Value>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<&'a str>,
+        done: bool,
+    },
+}
+
+/// A piece of an answer, or its end.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Response<'a> {
+    pub(super) id: &'a str,
+    pub(super) body: Cow<'a, str>,
+    pub(super) done: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(super) error: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(super) continuation: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(super) replay: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(super) replay_complete: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) seq: Option<u64>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub(super) message_ids: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) outcome: Option<&'a str>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
+fn is_false(value: &bool) -> bool {
+    !value
+}

@@ -1,0 +1,213 @@
+//! Requests: connections that are upgraded, the messages of a chat, and logs of turns as server-sent events.
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::{ConnectInfo, FromRequestParts, Path, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use serde_json::json;
+use tracing::{debug, warn};
+
+use super::door::{Asking, Door};
+use super::erased::{self, Erased};
+use super::{Calls, Limits, address, connection};
+use crate::agent::AgentHandle;
+use crate::chat::{Chats, Entry, Follow};
+use crate::error::{Error, ErrorKind, chain};
+use crate::fiber::core::{Core, Link};
+use crate::forever::Forever;
+
+/// What all connections of a server share.
+pub(super) struct Served {
+    pub(super) forever: Forever,
+    door: Door,
+    pub(super) limits: Limits,
+    pub(super) calls: Calls,
+    /// The classes that are served, as they stand in URLs.
+    classes: BTreeMap<String, &'static str>,
+    /// How many connections there are, by class and name.
+    seats: Mutex<HashMap<(&'static str, String), usize>>,
+}
+
+impl Served {
+    pub(super) fn new(forever: Forever, door: Door, limits: Limits, calls: Calls) -> Self {
+        let chats = forever.core().resources.get::<Arc<Chats>>();
+        let names = chats.map(|chats| chats.classes.names().map(|class| (address::kebab(class), class)).collect());
+        Served { forever, door, limits, calls, classes: names.unwrap_or_default(), seats: Mutex::default() }
+    }
+
+    pub(super) fn core(&self) -> Arc<Core> {
+        self.forever.core()
+    }
+}
+
+/// An agent that somebody may talk to.
+pub(super) struct At {
+    pub(super) class: &'static str,
+    /// The class as it stands in the URL.
+    pub(super) segment: String,
+    pub(super) name: String,
+}
+
+impl At {
+    /// The agent; a connection does not keep the runtime open.
+    pub(super) fn agent(&self, core: &Arc<Core>) -> AgentHandle<Erased> {
+        erased::agent(Link::from(core), self.class, &self.name)
+    }
+}
+
+/// Why a request is not answered.
+pub(super) struct Failed(StatusCode, String);
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        (self.0, Json(json!({ "error": self.1 }))).into_response()
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        let status = match error.kind() {
+            ErrorKind::NotFound => return Failed(StatusCode::NOT_FOUND, "not found".to_owned()),
+            ErrorKind::Closed => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        warn!(error = %chain(&error), "a request failed");
+        // What went wrong inside is not for clients.
+        Failed(status, status.canonical_reason().unwrap_or_default().to_lowercase())
+    }
+}
+
+impl FromRequestParts<Arc<Served>> for At {
+    type Rejection = Failed;
+
+    async fn from_request_parts(parts: &mut Parts, served: &Arc<Served>) -> Result<Self, Failed> {
+        let bad = |why: &str| Failed(StatusCode::BAD_REQUEST, why.to_owned());
+        let Ok(Path(path)) = Path::<HashMap<String, String>>::from_request_parts(parts, served).await else {
+            return Err(bad("the path cannot be read"));
+        };
+        let (segment, name) = (path.get("class").cloned().unwrap_or_default(), path.get("name").cloned().unwrap_or_default());
+        let class = served.classes.get(&segment).copied().ok_or_else(|| bad("there is no such class of agents"))?;
+        if !address::is_name(&name) {
+            return Err(bad("no agent has such a name"));
+        }
+        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0);
+        let (uri, headers) = (parts.uri.clone(), parts.headers.clone());
+        let asking = Asking { class: class.to_owned(), name: name.clone(), uri, headers, peer };
+        if let Err(refused) = served.door.lets_in(asking).await {
+            let (status, reason) = refused.parts();
+            return Err(Failed(status, reason));
+        }
+        Ok(At { class, segment, name })
+    }
+}
+
+/// A place among the connections of an agent, until it is dropped.
+pub(super) struct Seat {
+    served: Arc<Served>,
+    at: (&'static str, String),
+}
+
+impl Seat {
+    fn take(served: &Arc<Served>, at: &At) -> Option<Self> {
+        let at = (at.class, at.name.clone());
+        let mut seats = served.seats.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = seats.entry(at.clone()).or_default();
+        if *taken >= served.limits.connections {
+            return None;
+        }
+        *taken += 1;
+        drop(seats);
+        Some(Seat { served: Arc::clone(served), at })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut seats = self.served.seats.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(taken) = seats.get_mut(&self.at) {
+            *taken -= 1;
+            if *taken == 0 {
+                seats.remove(&self.at);
+            }
+        }
+    }
+}
+
+/// A connection, or a request that is none.
+pub(super) async fn agent(
+    State(served): State<Arc<Served>>,
+    at: At,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, Failed> {
+    let Ok(upgrade) = upgrade else {
+        return Err(Failed(StatusCode::UPGRADE_REQUIRED, "this is for WebSockets; `/get-messages` and `/stream/{turn}` are not".to_owned()));
+    };
+    if served.core().is_closing() {
+        return Err(Error::closed().into());
+    }
+    let Some(seat) = Seat::take(&served, &at) else {
+        return Err(Failed(StatusCode::TOO_MANY_REQUESTS, "this agent has as many connections as it may have".to_owned()));
+    };
+    let limit = served.limits.frame;
+    let upgrade = upgrade.max_message_size(limit).max_frame_size(limit);
+    Ok(upgrade.on_upgrade(move |socket| async move {
+        debug!(agent.class = at.class, agent.name = at.name, "a client is connected");
+        connection::run(socket, served, &at).await;
+        drop(seat);
+    }))
+}
+
+/// `GET /agents/{class}/{name}/get-messages`: the conversation.
+pub(super) async fn messages(State(served): State<Arc<Served>>, at: At) -> Result<Response, Failed> {
+    let messages = at.agent(&served.core()).messages().await?;
+    Ok(Json(messages).into_response())
+}
+
+/// `GET /agents/{class}/{name}/stream/{turn}`: the log of a turn as server-sent events. The id of an event is the number of its chunk, and
+/// `Last-Event-ID` says behind which to begin; the last event, `end`, has no id.
+pub(super) async fn stream(
+    State(served): State<Arc<Served>>,
+    at: At,
+    Path(path): Path<HashMap<String, String>>,
+    headers: HeaderMap,
+) -> Result<Response, Failed> {
+    let from = match headers.get("last-event-id") {
+        None => 0,
+        Some(last) => {
+            let last = last.to_str().ok().and_then(|last| last.parse::<u64>().ok());
+            let Some(from) = last.and_then(|last| last.checked_add(1)) else {
+                return Err(Failed(StatusCode::BAD_REQUEST, "`Last-Event-ID` is the number of a chunk".to_owned()));
+            };
+            from
+        }
+    };
+    let turn = path.get("turn").map(String::as_str).unwrap_or_default();
+    let Some(turn) = at.agent(&served.core()).turn(turn).await? else {
+        return Err(Failed(StatusCode::NOT_FOUND, "there is no such turn".to_owned()));
+    };
+    let events = stream::unfold(Some(turn.follow(from).await?), async |follow| Some(event(follow?).await));
+    let heartbeat = KeepAlive::new().interval(Duration::from_secs(15));
+    Ok(Sse::new(events).keep_alive(heartbeat).into_response())
+}
+
+async fn event(mut follow: Follow) -> (Result<Event, Infallible>, Option<Follow>) {
+    match follow.next().await {
+        Ok(Some(Entry::Chunk(number, chunk))) => (Ok(Event::default().id(number.to_string()).data(chunk.json())), Some(follow)),
+        Ok(Some(Entry::End(end))) => {
+            let said = json!({ "state": end.state().as_str(), "reason": end.reason() });
+            (Ok(Event::default().event("end").data(said.to_string())), None)
+        }
+        // The client comes again, with the number of the last chunk that it has.
+        Ok(None) | Err(_) => (Ok(Event::default().comment("the server is going away")), None),
+    }
+}

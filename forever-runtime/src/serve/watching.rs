@@ -1,0 +1,80 @@
+//! The logs that one connection is shown: each from its first chunk, or from a later one, to its end.
+use std::collections::HashMap;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use crate::chat::{Entry, Follow, TurnHandle, TurnStatus};
+use crate::error::Result;
+use crate::fiber::frame::BoxFuture;
+
+/// One log that is shown.
+pub(super) struct Watched {
+    pub(super) status: TurnStatus,
+    follow: Follow,
+    /// Whether what comes was there before it was asked for.
+    pub(super) replays: bool,
+    /// Whether the client sent its question on this connection: it has the messages.
+    pub(super) own: bool,
+    generation: u64,
+}
+
+/// What comes next of a log.
+pub(super) enum Shown {
+    Entry(Entry),
+    /// Everything that was there has been shown.
+    CaughtUp,
+}
+
+type Next = BoxFuture<'static, (Watched, Result<Option<Shown>>)>;
+
+/// The logs that are shown at the moment.
+#[derive(Default)]
+pub(super) struct Watching {
+    /// By the id of their turns, which of the watches counts.
+    current: HashMap<String, u64>,
+    last: u64,
+    next: FuturesUnordered<Next>,
+}
+
+impl Watching {
+    pub(super) fn watches(&self, turn: &str) -> bool {
+        self.current.contains_key(turn)
+    }
+
+    /// Shows a log from a chunk on, in place of an earlier watch of it.
+    pub(super) async fn start(&mut self, turn: &TurnHandle, from: u64, replays: bool, own: bool) -> Result<()> {
+        let (status, follow) = (turn.status().await?, turn.follow(from).await?);
+        self.last += 1;
+        self.current.insert(turn.id().to_owned(), self.last);
+        self.go_on(Watched { status, follow, replays, own, generation: self.last });
+        Ok(())
+    }
+
+    /// Shows it no more.
+    pub(super) fn stop(&mut self, turn: &str) {
+        self.current.remove(turn);
+    }
+
+    /// Goes on with what [`next`](Watching::next) gave.
+    pub(super) fn go_on(&mut self, mut watched: Watched) {
+        self.next.push(Box::pin(async move {
+            let next = if watched.replays {
+                watched.follow.try_next().await.map(|entry| Some(entry.map_or(Shown::CaughtUp, Shown::Entry)))
+            } else {
+                watched.follow.next().await.map(|entry| entry.map(Shown::Entry))
+            };
+            (watched, next)
+        }));
+    }
+
+    /// What comes next of any of them; waits for ever if there is none.
+    pub(super) async fn next(&mut self) -> (Watched, Result<Option<Shown>>) {
+        loop {
+            match self.next.next().await {
+                Some((watched, next)) if self.current.get(watched.status.id()) == Some(&watched.generation) => return (watched, next),
+                Some(_) => {}
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
