@@ -97,15 +97,17 @@ impl ChatAgent for Gathers {
 }
 
 #[tokio::test]
-async fn a_pause_gathers_chunks_and_keeps_nobody_waiting_who_flushes_or_has_no_room() {
+async fn a_pause_gathers_chunks_and_keeps_nobody_waiting_who_flushes_has_no_room_or_closes() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("chat.db");
     let forever = Forever::builder().sqlite(&path).turn_batching(10, Duration::from_secs(3600)).chat_agent(|_| Gathers);
     let forever = forever.open().await.unwrap();
     let turn = forever.agent::<Gathers>("a").save_messages([UiMessage::user("u", "hi")]).await.unwrap();
-    let end = tokio::time::timeout(Duration::from_secs(60), turn.wait()).await.expect("nobody waits for an hour").unwrap();
-    assert!(end.is_completed());
-    forever.close().await.unwrap();
+    let ended = async {
+        assert!(turn.wait().await.unwrap().is_completed());
+        forever.close().deadline(Duration::from_secs(7200)).await.unwrap();
+    };
+    tokio::time::timeout(Duration::from_secs(60), ended).await.expect("nobody waits for an hour");
     let rows = rusqlite::Connection::open(&path).unwrap();
     let mut counts = rows.prepare("SELECT count FROM turn_chunks ORDER BY first").unwrap();
     let counts: Vec<u32> = counts.query_map((), |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();

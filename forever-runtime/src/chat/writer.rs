@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::log::Log;
 use crate::error::{Error, ErrorKind, Result, chain};
-use crate::fiber::core::Core;
+use crate::fiber::core::{Core, race};
 use crate::store::chat::{Chunks, OfTurn, TurnSeq};
 
 /// How chunks are stored.
@@ -176,13 +176,16 @@ impl Writer {
         }
     }
 
-    /// Ready when somebody waits for the next commit.
+    /// Ready when somebody waits for the next commit, or the runtime closes.
     async fn awaited(&self) {
         let mut awaited = self.awaited.subscribe();
-        while !self.waiting().is_awaited() {
-            // The sender is in `self`, so the wait cannot fail.
-            let _ = awaited.changed().await;
-        }
+        let told = async {
+            while !self.waiting().is_awaited() {
+                // The sender is in `self`, so the wait cannot fail.
+                let _ = awaited.changed().await;
+            }
+        };
+        race(told, self.core.closing()).await;
     }
 }
 
