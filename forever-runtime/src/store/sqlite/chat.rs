@@ -212,8 +212,8 @@ impl ChatStore for Sqlite {
 /// What a clean close says of turns that are under way: their process has not died.
 pub(super) fn close(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute(
-        "UPDATE turns SET deaths = max(deaths - 1, 0)
-         WHERE settled_ms IS NULL AND state = 'running' AND fiber IN (SELECT seq FROM fibers WHERE state <> 'parked')",
+        "UPDATE turns INDEXED BY turns_open SET deaths = max(deaths - 1, 0)
+         WHERE settled_ms IS NULL AND state = 'running' AND EXISTS (SELECT 1 FROM fibers WHERE seq = turns.fiber AND state <> 'parked')",
         (),
     )
     .map(drop)
