@@ -4,6 +4,7 @@
 //! log: an answer that is whole there is not asked for again, one that was cut off is gone on with, and a tool call whose result is there is
 //! not made again. A call that was begun and has no result is decided by its operation, and not guessed.
 mod asking;
+mod fitting;
 mod tool;
 
 use std::fmt;
