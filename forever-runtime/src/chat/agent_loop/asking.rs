@@ -3,8 +3,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 
+use super::compaction::Summary;
 use super::fitting::{Fitting, Kept};
-use super::{AgentLoop, Call, Said, Summary, failed, joined};
+use super::{AgentLoop, Call, Said, failed, joined};
 use crate::agent::BoxError;
 use crate::chat::message::{Chunk, INTERRUPTED, Part, Repair, Role, ToolState, UiMessage, repair};
 use crate::chat::model::{Finished, Interrupted, ModelErrorKind, ModelEvent, ModelRequest};
@@ -38,7 +39,7 @@ impl AgentLoop {
 
     async fn ask_in(&self, turn: &Turn, number: u32, summary: Option<&Summary>, op: &Op) -> Result<Said, BoxError> {
         let step = turn.step(number).await;
-        let mut finished = Finished::default();
+        let mut length = None;
         if !step.finished {
             let kept: Option<Kept> = op.stashed()?;
             if kept.is_none() {
@@ -49,10 +50,10 @@ impl AgentLoop {
             // A step that has come to calls is taken for whole, unless the provider has all of it: no model goes on behind calls.
             if kept.is_some() || !left.iter().any(Part::is_tool) {
                 match self.stream(turn, number, left, kept, summary, op).await {
-                    Ok(ended) => finished = ended,
+                    Ok(finished) => length = self.length(finished.input_tokens, &conversation(turn, &step, summary)),
                     Err(error) => match error.downcast_ref::<crate::chat::model::ModelError>() {
                         Some(why) if why.kind() == ModelErrorKind::ContextOverflow && self.compaction.is_some() => {
-                            return Ok(Said { calls: Vec::new(), input_tokens: None, too_long: true });
+                            return Ok(Said { calls: Vec::new(), length: None, too_long: true });
                         }
                         _ => return Err(error),
                     },
@@ -67,7 +68,7 @@ impl AgentLoop {
         let here =
             |part: &Part| asked(part) && !part.tool_name().is_some_and(|name| turn.client_tools().iter().any(|tool| tool.name == name));
         let calls = turn.step(number).await.parts.iter().filter(|part| here(part)).filter_map(|part| Call::of(part, None)).collect();
-        Ok(Said { calls, input_tokens: finished.input_tokens, too_long: false })
+        Ok(Said { calls, length, too_long: false })
     }
 
     /// Writes what the model says to its end.
@@ -128,28 +129,10 @@ impl AgentLoop {
             }
         }
     }
-
-    /// A shorter conversation in place of one that is too long.
-    pub(super) async fn compacted(
-        &self,
-        ctx: &FiberContext,
-        turn: &TurnRef,
-        number: u32,
-        summary: Option<&Summary>,
-        again: bool,
-    ) -> Result<Summary, BoxError> {
-        let Some(compact) = self.compaction.as_ref().filter(|_| !again) else {
-            return Err("the conversation is too long for the model, also after it was made shorter".into());
-        };
-        let turn = joined(ctx, turn).await?;
-        let step = turn.step(number).await;
-        let messages = compact(conversation(&turn, &step, summary)).await?;
-        Ok(Summary { messages, parts: step.before.len() })
-    }
 }
 
 /// What the model is to read: the conversation, or what stands for it, and what the answer has come to before this step.
-fn conversation(turn: &Turn, step: &Step, summary: Option<&Summary>) -> Vec<UiMessage> {
+pub(super) fn conversation(turn: &Turn, step: &Step, summary: Option<&Summary>) -> Vec<UiMessage> {
     let (mut messages, there) = match summary {
         Some(summary) => (summary.messages.clone(), summary.parts),
         None => (turn.messages().to_vec(), 0),
