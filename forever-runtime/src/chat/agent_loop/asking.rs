@@ -107,12 +107,11 @@ impl AgentLoop {
                     op.stash(&Kept::behind(&step.parts, id)).await?;
                 }
                 Some(Ok(ModelEvent::Chunk(chunk))) => {
-                    let fitting = match &mut fitting {
-                        Some(fitting) => fitting,
-                        None => {
-                            let behind = if cut_off { Some(turn.continuation().await) } else { None };
-                            fitting.insert(Fitting::new(behind, same_answer, &step))
-                        }
+                    let fitting = if let Some(fitting) = &mut fitting {
+                        fitting
+                    } else {
+                        let behind = if cut_off { Some(turn.continuation().await) } else { None };
+                        fitting.insert(Fitting::new(behind, same_answer, &step))
                     };
                     for chunk in fitting.next(chunk) {
                         turn.put(chunk).await?;

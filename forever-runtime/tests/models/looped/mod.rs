@@ -31,7 +31,7 @@ async fn round(by: Provider) {
     insta::assert_snapshot!(name(by, "second-request"), body(&asked[1].body));
     insta::assert_snapshot!(name(by, "stored"), body(&serde_json::to_value(&message.parts).expect("it is JSON")));
     let settled = calls(&message);
-    assert_eq!(settled.len() as u32, place.ran("search") + place.ran("now"));
+    assert_eq!(settled.len(), (place.ran("search") + place.ran("now")) as usize);
     assert!(settled.iter().all(|(.., state)| state.is_settled()));
     assert!(log(&ask(&agent).await).await.len() > 10, "the turn is not asked for again");
     assert_eq!(server.asked().len(), 2);
