@@ -182,7 +182,7 @@ pub(crate) fn in_memory(name: Option<&str>) -> Result<Connection> {
 }
 
 /// More than there are different statements, so that none is parsed twice.
-const STATEMENTS: usize = 64;
+const STATEMENTS: usize = 256;
 
 /// Keeps statements as they were parsed: SQLite would parse most of them anew each time they are given other values, to see whether there is a better
 /// plan for those (<https://sqlite.org/queryplanner-ng.html#qpstab>).
