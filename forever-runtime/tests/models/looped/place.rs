@@ -130,7 +130,12 @@ impl Place {
     /// The answer, when the turn has ended well.
     pub(crate) async fn answer<const STALL: u64>(&self, agent: &AgentHandle<Assistant<STALL>>) -> UiMessage {
         let turn = ask(agent).await;
-        let end = if STALL == 0 { self.soon(turn.wait()).await } else { turn.wait().await }.expect("it ends");
+        let end = if STALL == 0 {
+            self.soon(turn.wait()).await
+        } else {
+            tokio::time::timeout(Duration::from_secs(60), turn.wait()).await.expect("it ends soon")
+        };
+        let end = end.expect("it ends");
         assert!(end.is_completed(), "{end:?}");
         agent.messages().await.expect("they are there").pop().expect("there is an answer")
     }

@@ -146,7 +146,9 @@ async fn answer(mut stream: TcpStream, reply: Reply) -> std::io::Result<()> {
 }
 
 async fn write_pieces(stream: &mut TcpStream, pieces: Vec<Vec<u8>>) -> std::io::Result<()> {
-    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n").await?;
+    // Without `close` the next request may be sent by a connection that is just being closed.
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n";
+    stream.write_all(head.as_bytes()).await?;
     for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
         let mut chunk = format!("{:x}\r\n", piece.len()).into_bytes();
         chunk.extend(piece);
