@@ -25,6 +25,8 @@ mod scale;
 mod state;
 #[path = "support/syncs.rs"]
 mod syncs;
+#[path = "support/turns.rs"]
+mod turns;
 #[path = "support/usage.rs"]
 mod usage;
 

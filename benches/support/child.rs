@@ -9,6 +9,7 @@ use forever::{Durability, testing};
 
 use crate::scale::{self, Scale};
 use crate::state::hex;
+use crate::turns::{self, Turns};
 use crate::usage::{Spent, Usage, say, tell};
 
 /// The database of a run, in its folder.
@@ -38,6 +39,7 @@ pub(crate) enum Work {
         power: bool,
     },
     Scale(Scale),
+    Turns(Turns),
 }
 
 /// The state of the fibers: 160 bytes that are different after each step.
@@ -156,6 +158,7 @@ pub(crate) fn run(work: Work, dir: &Path) -> anyhow::Result<()> {
         Work::Fibers { fibers, steps, power, timed } => many(dir, fibers, steps, power, timed),
         Work::Endless { steps, power } => endless(dir, steps, power),
         Work::Scale(scale) => scale::run(scale, dir),
+        Work::Turns(turns) => turns::run(turns, dir),
     }
 }
 

@@ -67,7 +67,7 @@ impl<'a> Children<'a> {
     }
 
     /// Lets a child do its work in a folder of its own.
-    pub(crate) fn measure(&self, work: Work) -> anyhow::Result<Spent> {
+    pub(crate) fn measure<T: serde::de::DeserializeOwned>(&self, work: Work) -> anyhow::Result<T> {
         let dir = tempfile::tempdir_in(self.dir)?;
         self.measure_in(work, dir.path())
     }
@@ -94,10 +94,10 @@ impl<'a> Children<'a> {
 /// What several runs used up for each step.
 pub(crate) struct Sum {
     pub(crate) each_second: f64,
-    syncs: Option<f64>,
-    written: Option<f64>,
-    stored: Option<f64>,
-    latency_us: Option<[f64; 3]>,
+    pub(crate) syncs: Option<f64>,
+    pub(crate) written: Option<f64>,
+    pub(crate) stored: Option<f64>,
+    pub(crate) latency_us: Option<[f64; 3]>,
 }
 
 impl Sum {
@@ -118,13 +118,22 @@ impl Sum {
     }
 
     pub(crate) fn print(&self, name: &str, unit: &str) {
-        let known = |value: Option<f64>, digits: usize| value.map_or("unknown".to_owned(), |value| format!("{value:.digits$}"));
         println!("{name}_{unit}s_per_second={:.0}", self.each_second);
         println!("{name}_fsyncs_per_{unit}={}", known(self.syncs, 4));
         println!("{name}_bytes_written_per_{unit}={}", known(self.written, 0));
         println!("{name}_bytes_to_disk_per_{unit}={}", known(self.stored, 0));
-        for (percentile, us) in ["p50", "p99", "max"].into_iter().zip(self.latency_us.into_iter().flatten()) {
-            println!("{name}_checkpoint_{percentile}_us={us:.0}");
-        }
+        print_us(&format!("{name}_checkpoint"), self.latency_us);
+    }
+}
+
+/// A figure, where it could be counted.
+pub(crate) fn known(value: Option<f64>, digits: usize) -> String {
+    value.map_or("unknown".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+/// How long something took, if that was measured.
+pub(crate) fn print_us(name: &str, taken: Option<[f64; 3]>) {
+    for (percentile, us) in ["p50", "p99", "max"].into_iter().zip(taken.into_iter().flatten()) {
+        println!("{name}_{percentile}_us={us:.0}");
     }
 }

@@ -87,17 +87,22 @@ async fn trivial_fibers(dir: &Path, fibers: u64, at_once: usize, power: bool) ->
     Ok(forever.close().await?)
 }
 
-/// Counts the fibers that are in a step and lets none of them out.
+/// Counts those who have come to it.
 #[derive(Clone, Default)]
-struct Gate(Arc<watch::Sender<u64>>);
+pub(crate) struct Gate(Arc<watch::Sender<u64>>);
 
 impl Gate {
-    async fn stand(&self) -> u64 {
+    pub(crate) fn enter(&self) {
         self.0.send_modify(|inside| *inside += 1);
+    }
+
+    /// Comes to it and stays there.
+    async fn stand(&self) -> u64 {
+        self.enter();
         std::future::pending().await
     }
 
-    async fn has(&self, fibers: u64) -> anyhow::Result<()> {
+    pub(crate) async fn has(&self, fibers: u64) -> anyhow::Result<()> {
         self.0.subscribe().wait_for(|inside| *inside >= fibers).await?;
         Ok(())
     }

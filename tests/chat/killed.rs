@@ -142,11 +142,12 @@ async fn dies_again_and_again(body: serde_json::Value) -> (usize, Vec<String>, V
     let path = place.path().join("chat.db");
     let seen = Seen::default();
     for _ in 0..50 {
+        // It may be called as soon as it is open.
+        let calls = seen.count("ready");
         let of_agent = seen.clone();
         let forever = Forever::builder().sqlite(&path).chat_agent(move |_| Kills { seen: of_agent.clone() }).open().await.unwrap();
         let agent = forever.agent::<Kills>("a");
         let turn = agent.save_messages([UiMessage::user("u", "hi")]).id("r").body(&body).await.unwrap();
-        let calls = seen.count("ready");
         let ended = async {
             while seen.count("ready") == calls {
                 if turn.status().await.unwrap().state().is_settled() {

@@ -71,6 +71,51 @@ async fn case_101_102_whoever_comes_late_or_is_slow_sees_what_was_seen_from_the_
     }
 }
 
+/// Writes in a way that shows how its chunks are gathered.
+struct Gathers;
+
+impl Agent for Gathers {
+    const CLASS: &'static str = "gathers";
+    type State = ();
+}
+
+impl ChatAgent for Gathers {
+    async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
+        turn.write(Chunk::text_start("t")).await?;
+        turn.flush().await?;
+        // Long after the last commit, and one after the other.
+        for n in 0..3 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            turn.write(Chunk::text_delta("t", format!("{n} "))).await?;
+        }
+        turn.flush().await?;
+        for n in 3..100 {
+            turn.write(Chunk::text_delta("t", format!("{n} "))).await?;
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_pause_gathers_chunks_and_keeps_nobody_waiting_who_flushes_has_no_room_or_closes() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("chat.db");
+    let forever = Forever::builder().sqlite(&path).turn_batching(10, Duration::from_secs(3600)).chat_agent(|_| Gathers);
+    let forever = forever.open().await.unwrap();
+    let turn = forever.agent::<Gathers>("a").save_messages([UiMessage::user("u", "hi")]).await.unwrap();
+    let ended = async {
+        assert!(turn.wait().await.unwrap().is_completed());
+        forever.close().deadline(Duration::from_secs(7200)).await.unwrap();
+    };
+    tokio::time::timeout(Duration::from_secs(60), ended).await.expect("nobody waits for an hour");
+    let rows = rusqlite::Connection::open(&path).unwrap();
+    let mut counts = rows.prepare("SELECT count FROM turn_chunks ORDER BY first").unwrap();
+    let counts: Vec<u32> = counts.query_map((), |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!(counts.iter().sum::<u32>(), 2 + 100);
+    assert!(counts.contains(&3), "those that were written within the pause are together: {counts:?}");
+    assert!(counts.iter().all(|count| *count <= 10), "{counts:?}");
+}
+
 #[tokio::test]
 async fn text_of_any_length_is_stored_in_pieces_and_anything_else_too_long_is_refused() {
     let forever = writes().in_memory().open().await.unwrap();

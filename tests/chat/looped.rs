@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 use crate::scripted::Seen;
 
 /// What is said after so many results of tools.
-type Says = dyn Fn(usize, &ModelRequest) -> Vec<Result<ModelEvent, ModelError>> + Send + Sync;
+pub(crate) type Says = dyn Fn(usize, &ModelRequest) -> Vec<Result<ModelEvent, ModelError>> + Send + Sync;
 
 /// Says what its script has for so many results of tools; goes on where it was cut off.
 #[derive(Clone)]
-struct Script {
-    seen: Seen,
-    says: Arc<Says>,
+pub(crate) struct Script {
+    pub(crate) seen: Seen,
+    pub(crate) says: Arc<Says>,
 }
 
 impl ChatModel for Script {
@@ -63,19 +63,19 @@ fn delta(event: &Result<ModelEvent, ModelError>) -> Option<String> {
     }
 }
 
-fn text(words: &[&str]) -> Vec<Result<ModelEvent, ModelError>> {
+pub(crate) fn text(words: &[&str]) -> Vec<Result<ModelEvent, ModelError>> {
     let mut chunks = vec![Chunk::text_start("t")];
     chunks.extend(words.iter().map(|word| Chunk::text_delta("t", *word)));
     chunks.push(Chunk::text_end("t"));
     chunks.into_iter().map(|chunk| Ok(ModelEvent::Chunk(chunk))).collect()
 }
 
-fn call(id: &str, tool: &str, input: Value) -> Vec<Result<ModelEvent, ModelError>> {
+pub(crate) fn call(id: &str, tool: &str, input: Value) -> Vec<Result<ModelEvent, ModelError>> {
     let chunks = [Chunk::tool_input_start(id, tool), Chunk::tool_input_available(id, tool, input)];
     chunks.into_iter().map(|chunk| Ok(ModelEvent::Chunk(chunk))).collect()
 }
 
-fn ends(reason: FinishReason) -> Vec<Result<ModelEvent, ModelError>> {
+pub(crate) fn ends(reason: FinishReason) -> Vec<Result<ModelEvent, ModelError>> {
     vec![Ok(ModelEvent::Finished(Finished::because(reason)))]
 }
 
@@ -114,7 +114,7 @@ fn tools_in_pieces(asked: &Seen) -> impl Fn(usize, &ModelRequest) -> Vec<Result<
     }
 }
 
-struct Assistant;
+pub(crate) struct Assistant;
 
 impl Agent for Assistant {
     const CLASS: &'static str = "assistant";
@@ -131,7 +131,7 @@ impl ChatAgent for Assistant {
     }
 }
 
-fn builder(world: &World, looped: AgentLoop) -> Builder {
+pub(crate) fn builder(world: &World, looped: AgentLoop) -> Builder {
     let builder = Forever::builder().in_memory().clock(world.clock());
     builder.turn_batching(1, Duration::ZERO).agent_loop(looped).chat_agent(|_| Assistant)
 }
@@ -154,7 +154,7 @@ fn weather() -> Tool {
     Tool::new("weather", |input, _| async move { Ok(json!({ "city": input["city"], "sun": true })) }).on_unknown(UnknownCall::Retry)
 }
 
-async fn answered(forever: &Forever) -> (AgentHandle<Assistant>, UiMessage) {
+pub(crate) async fn answered(forever: &Forever) -> (AgentHandle<Assistant>, UiMessage) {
     let agent = forever.agent::<Assistant>("a");
     let turn = agent.save_messages([UiMessage::user("u", "go")]).id("r").await.unwrap();
     let end = turn.wait().await.unwrap();
@@ -163,7 +163,7 @@ async fn answered(forever: &Forever) -> (AgentHandle<Assistant>, UiMessage) {
     (agent, message)
 }
 
-fn outline(message: &UiMessage) -> Vec<String> {
+pub(crate) fn outline(message: &UiMessage) -> Vec<String> {
     let one = |part: &Part| match part.kind() {
         "text" => part.as_text().unwrap_or_default().to_owned(),
         "step-start" => "-".to_owned(),
@@ -238,7 +238,7 @@ struct Charged(Arc<Mutex<u32>>);
 /// The world of the run that is under way.
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
 
-fn plain(looped: AgentLoop) -> Builder {
+pub(crate) fn plain(looped: AgentLoop) -> Builder {
     Forever::builder().in_memory().turn_batching(1, Duration::ZERO).agent_loop(looped).chat_agent(|_| Assistant)
 }
 

@@ -1,5 +1,7 @@
 //! Chat: turns, their logs, and what becomes of them when they are interrupted.
 mod answers;
+mod called_together;
+mod compacted;
 mod damaged;
 mod hooked;
 mod killed;

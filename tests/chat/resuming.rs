@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forever::chat::message::{Chunk, UiMessage};
-use forever::chat::{Entry, TurnState};
+use forever::chat::{Entry, TurnState, TurnStatus};
 use serde_json::json;
 
 use crate::hooked::{Hooks, Place, ask, asked, killed, last, rest, says, shown, turn};
@@ -79,7 +79,7 @@ async fn case_90_91_92_what_is_under_way_is_known_and_each_turn_has_its_own_log(
     let first = ask(&agent, json!({})).await;
     let second = agent.save_messages([UiMessage::user("v", "and then")]).id("other").await.unwrap();
     let listed = agent.turns(&open).await.unwrap();
-    assert_eq!(listed.iter().map(|turn| turn.id()).collect::<Vec<_>>(), ["r", "other"]);
+    assert_eq!(listed.iter().map(TurnStatus::id).collect::<Vec<_>>(), ["r", "other"]);
     second.wait().await.unwrap();
     assert_eq!(told(&first).await, "start|text-start|r|completed");
     assert_eq!(told(&second).await, "start|text-start|other|completed");

@@ -2,6 +2,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -43,12 +44,39 @@ pub(super) struct Inner {
     pub(super) stream: tokio::sync::Mutex<Stream>,
     pub(super) cancelled: watch::Receiver<Option<Arc<str>>>,
     /// Told with each chunk, for the watchdog.
-    pub(super) written: watch::Sender<()>,
+    pub(super) pulse: watch::Sender<Pulse>,
     /// Whether this attempt is the one that may write.
     pub(super) open: watch::Sender<bool>,
     /// Whether a fiber answers, which settles its own tool calls.
     pub(super) runs_fiber: AtomicBool,
     pub(super) hooks: Arc<dyn ChatHooks>,
+}
+
+/// What silence means just now.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Pulse {
+    /// A loop answers, whose tools and pauses take as long as they take.
+    looped: bool,
+    /// It listens to its model.
+    listens: bool,
+    /// How long nothing is expected of it.
+    silence: Duration,
+}
+
+impl Pulse {
+    /// How long nothing may come, if there is a limit.
+    pub(super) fn limit(self, gap: Duration) -> Option<Duration> {
+        (!self.looped || self.listens).then(|| gap.max(self.silence))
+    }
+}
+
+/// A loop listens to its model until this is dropped.
+pub(super) struct Listening<'a>(&'a watch::Sender<Pulse>);
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|pulse| (pulse.listens, pulse.silence) = (false, Duration::ZERO));
+    }
 }
 
 /// What has become of the answer.
@@ -164,7 +192,7 @@ impl Turn {
         if !self.is_open() || stream.error.is_some() || stream.aborted {
             return Err(writer::over());
         }
-        inner.written.send_replace(());
+        self.expects_silence(Duration::ZERO);
         match chunk.kind() {
             "error" => {
                 let text = chunk.get("errorText").and_then(Value::as_str).unwrap_or("An error occurred.");
@@ -224,7 +252,10 @@ impl Turn {
     /// As [`run`](Turn::run).
     pub async fn run_agent_loop(&self) -> Result<(), BoxError> {
         let AgentId { class, name } = self.0.row.chat.clone();
-        self.run(ask_and_call(TurnRef { class, agent: name, turn: self.id().to_owned() })).await?;
+        self.0.pulse.send_modify(|pulse| pulse.looped = true);
+        let answered = self.run(ask_and_call(TurnRef { class, agent: name, turn: self.id().to_owned() })).await;
+        self.0.pulse.send_modify(|pulse| pulse.looped = false);
+        answered?;
         self.put(Chunk::finish()).await?;
         Ok(())
     }
@@ -236,7 +267,7 @@ impl Turn {
         if !self.is_open() {
             return Err(writer::over());
         }
-        inner.written.send_replace(());
+        self.expects_silence(Duration::ZERO);
         if !stream.started {
             let mut start = Chunk::start();
             inner.stamp(&mut start);
@@ -247,6 +278,17 @@ impl Turn {
             inner.put(&mut stream, &piece).await?;
         }
         Ok(())
+    }
+
+    /// A loop begins to listen to its model.
+    pub(super) fn listens(&self) -> Listening<'_> {
+        self.0.pulse.send_modify(|pulse| pulse.listens = true);
+        Listening(&self.0.pulse)
+    }
+
+    /// Something has come, and perhaps nothing more for so long.
+    pub(super) fn expects_silence(&self, silence: Duration) {
+        self.0.pulse.send_modify(|pulse| pulse.silence = silence);
     }
 
     /// What fits a new answer behind what is there.

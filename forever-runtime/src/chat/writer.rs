@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::log::Log;
 use crate::error::{Error, ErrorKind, Result, chain};
-use crate::fiber::core::Core;
+use crate::fiber::core::{Core, race};
 use crate::store::chat::{Chunks, OfTurn, TurnSeq};
 
 /// How chunks are stored.
@@ -16,7 +16,7 @@ pub(crate) struct Batching {
     pub(crate) chunks: usize,
     /// How many bytes may.
     pub(crate) bytes: usize,
-    /// How long after one commit the next one of the same turn comes at the earliest.
+    /// How long after one commit the next one of the same turn comes at the earliest, unless somebody waits for it.
     pub(crate) pause: Duration,
 }
 
@@ -36,6 +36,8 @@ pub(crate) struct Writer {
     waiting: Mutex<Waiting>,
     /// Told when something was stored, or cannot be.
     moved: watch::Sender<()>,
+    /// Told when somebody waits for the next commit.
+    awaited: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +46,10 @@ struct Waiting {
     first: u64,
     chunks: Vec<Arc<str>>,
     bytes: usize,
+    /// Up to which number somebody wants everything stored.
+    wanted: u64,
+    /// Whether somebody waits for room.
+    crowded: bool,
     /// Whether somebody stores.
     storing: bool,
     /// Why nothing can be stored any more.
@@ -53,6 +59,11 @@ struct Waiting {
 impl Waiting {
     fn next(&self) -> u64 {
         self.first + self.chunks.len() as u64
+    }
+
+    /// Whether somebody waits for the next commit.
+    fn is_awaited(&self) -> bool {
+        self.crowded || self.wanted > self.first
     }
 
     fn failure(&self) -> Result<()> {
@@ -67,7 +78,8 @@ impl Writer {
     /// Goes on after `stored` chunks.
     pub(crate) fn new(core: Arc<Core>, turn: TurnSeq, log: Arc<Log>, stored: u64, batching: Batching) -> Arc<Self> {
         let waiting = Mutex::new(Waiting { first: stored, ..Waiting::default() });
-        Arc::new(Writer { core, turn, log, batching, waiting, moved: watch::Sender::new(()) })
+        let (moved, awaited) = (watch::Sender::new(()), watch::Sender::new(()));
+        Arc::new(Writer { core, turn, log, batching, waiting, moved, awaited })
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -92,7 +104,9 @@ impl Writer {
                     }
                     return Ok(());
                 }
+                waiting.crowded = true;
             }
+            self.awaited.send_replace(());
             // The sender is in `self`, so the wait cannot fail.
             let _ = moved.changed().await;
         }
@@ -101,7 +115,12 @@ impl Writer {
     /// Waits until everything that was written is stored.
     pub(crate) async fn flush(&self) -> Result<()> {
         let mut moved = self.moved.subscribe();
-        let until = self.waiting().next();
+        let until = {
+            let mut waiting = self.waiting();
+            waiting.wanted = waiting.next();
+            waiting.wanted
+        };
+        self.awaited.send_replace(());
         loop {
             {
                 let waiting = self.waiting();
@@ -146,13 +165,27 @@ impl Writer {
                 let gone: usize = waiting.chunks.drain(..count).map(|chunk| chunk.len()).sum();
                 waiting.bytes -= gone;
                 waiting.first += count as u64;
+                waiting.crowded = false;
             }
             self.log.publish(first, chunks);
             self.moved.send_replace(());
             if !self.batching.pause.is_zero() {
-                tokio::time::sleep(self.batching.pause).await;
+                // What the time is up for and what somebody waits for is stored alike.
+                let _ = tokio::time::timeout(self.batching.pause, self.awaited()).await;
             }
         }
+    }
+
+    /// Ready when somebody waits for the next commit, or the runtime closes.
+    async fn awaited(&self) {
+        let mut awaited = self.awaited.subscribe();
+        let told = async {
+            while !self.waiting().is_awaited() {
+                // The sender is in `self`, so the wait cannot fail.
+                let _ = awaited.changed().await;
+            }
+        };
+        race(told, self.core.closing()).await;
     }
 }
 

@@ -139,7 +139,8 @@ impl Builder {
     }
 
     /// How the chunks of a turn are stored: at most so many wait to be stored, then whoever writes more waits; and the next commit of the same
-    /// turn comes so long after the last one at the earliest. 256 and 4 ms unless this is called; 1 and none make every chunk a commit.
+    /// turn comes so long after the last one at the earliest, unless somebody waits for it: for room, or in [`flush`](crate::chat::Turn::flush).
+    /// 256 and 4 ms unless this is called; 1 and none make every chunk a commit.
     pub fn turn_batching(mut self, chunks: usize, pause: Duration) -> Self {
         self.chats.batching.chunks = chunks.max(1);
         self.chats.batching.pause = pause;

@@ -4,6 +4,7 @@ mod support;
 
 mod cut;
 mod errors;
+mod looped;
 mod protocols;
 mod recovery;
 mod requests;

@@ -1,4 +1,6 @@
 //! What each recorded answer becomes.
+use forever_runtime::chat::model::FinishReason;
+
 use crate::support::{RECORDED, recorded};
 
 #[test]
@@ -45,5 +47,21 @@ fn nothing_behind_the_end_is_read() {
         // Another answer, a second end, and an error.
         let text = format!("{0}{0}data: this is no JSON\n\n", recorded.text);
         assert_eq!(recorded.read([text.as_bytes()], None), recorded.whole(), "{}", recorded.name);
+    }
+}
+
+#[test]
+fn a_reason_that_is_not_known_is_another_one() {
+    let of_future = |name: &str, known: &str, unknown: &str| {
+        let recorded = recorded(name);
+        assert!(recorded.text.contains(known), "{name}");
+        recorded.read([recorded.text.replace(known, unknown).as_bytes()], None).end.map(|end| end.reason)
+    };
+    for (name, known, unknown) in [
+        ("completions-text", r#""finish_reason":"stop""#, r#""finish_reason":"tired""#),
+        ("anthropic-text", r#""stop_reason":"end_turn""#, r#""stop_reason":"tired""#),
+        ("responses-incomplete", r#""reason":"max_output_tokens""#, r#""reason":"tired""#),
+    ] {
+        assert_eq!(of_future(name, known, unknown), Ok(FinishReason::Other), "{name}");
     }
 }

@@ -218,3 +218,34 @@ proptest! {
         prop_assert!(open.is_empty());
     }
 }
+
+/// As it is after an answer was cut off in its text and the model has thought again before it went on.
+#[test]
+fn thoughts_behind_text_begin_a_message_of_their_own() {
+    let thought = |of: Value| json!({ "type": "reasoning", "text": "Hm.", "state": "done", "providerMetadata": { "anthropic": of } });
+    let said = json!({ "type": "text", "text": "I sea" });
+    let call = json!({ "type": "tool-search", "toolCallId": "c1", "state": "output-available", "input": {}, "output": "found" });
+    let messages = |parts: &[&Value]| {
+        let mut message = UiMessage::new("a1", Role::Assistant);
+        message.parts = parts.iter().map(|part| crate::support::part((*part).clone())).collect();
+        let request = ModelRequest { messages: vec![UiMessage::user("u1", "?"), message], ..ModelRequest::default() };
+        Anthropic::new("m").go_on("On!").body(&request).expect("it can be sent")["messages"].clone()
+    };
+    let (signed, cut) = (thought(json!({ "signature": "s" })), thought(json!({})));
+    let thinking = json!({ "type": "thinking", "thinking": "Hm.", "signature": "s" });
+    let (text, tool) =
+        (|words: &str| json!({ "type": "text", "text": words }), json!({ "type": "tool_use", "id": "c1", "name": "search", "input": {} }));
+    let result = json!({ "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "c1", "content": "found" }] });
+    let user = |words: &str| json!({ "role": "user", "content": [text(words)] });
+    let model = |blocks: &[&Value]| json!({ "role": "assistant", "content": blocks });
+    // A thought that is not whole is not sent, so it is not what a message begins with.
+    for begun in [vec![&said], vec![&cut, &said]] {
+        let parts: Vec<&Value> = begun.into_iter().chain([&signed, &call]).collect();
+        assert_eq!(messages(&parts), json!([user("?"), model(&[&text("I sea")]), user("On!"), model(&[&thinking, &tool]), result]));
+    }
+    assert_eq!(
+        messages(&[&signed, &said, &signed, &call]),
+        json!([user("?"), model(&[&thinking, &text("I sea"), &thinking, &tool]), result])
+    );
+    assert_eq!(messages(&[&said, &call]), json!([user("?"), model(&[&text("I sea"), &tool]), result]));
+}

@@ -270,9 +270,7 @@ impl Life<'_> {
                 tokio::time::sleep(LOOK).await;
             }
         };
-        if tokio::time::timeout(HANGS, ended).await.is_err() {
-            panic!("the chats do not end: {:#?}", self.chats());
-        }
+        assert!(tokio::time::timeout(HANGS, ended).await.is_ok(), "the chats do not end: {:#?}", self.chats());
     }
 
     fn chats(&self) -> BTreeMap<String, String> {

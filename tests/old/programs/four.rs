@@ -12,6 +12,9 @@ use crate::desk::Desk;
 /// For how long `later` waits at least.
 const QUIET: Duration = Duration::from_secs(60 * 60);
 
+/// The agents whose chats there are.
+pub(crate) const CHATS: [&str; 3] = ["grace", "hopper", "lovelace"];
+
 pub(crate) const HOLDS: &[(u32, &str)] = &[(1, "grace: long three"), (2, "grace: long four")];
 
 pub(crate) const SETTLED: &[(u32, &str)] = &[

@@ -1,7 +1,11 @@
 //! One question to the model: asked anew, gone on with, or found answered in the log.
+use std::time::Duration;
+
 use futures_util::StreamExt;
 
-use super::{AgentLoop, Call, Said, Summary, failed, joined};
+use super::compaction::Summary;
+use super::fitting::{Fitting, Kept};
+use super::{AgentLoop, Call, Said, failed, joined};
 use crate::agent::BoxError;
 use crate::chat::message::{Chunk, INTERRUPTED, Part, Repair, Role, ToolState, UiMessage, repair};
 use crate::chat::model::{Finished, Interrupted, ModelErrorKind, ModelEvent, ModelRequest};
@@ -35,22 +39,27 @@ impl AgentLoop {
 
     async fn ask_in(&self, turn: &Turn, number: u32, summary: Option<&Summary>, op: &Op) -> Result<Said, BoxError> {
         let step = turn.step(number).await;
-        let mut finished = Finished::default();
+        let mut length = None;
         if !step.finished {
-            let left = settle_half_calls(turn, &step).await?;
-            // A step that has come to calls is taken for whole: no model goes on behind calls.
-            let has_calls = left.iter().any(Part::is_tool);
-            if !has_calls {
-                match self.stream(turn, &step, left, summary, op).await {
-                    Ok(ended) => finished = ended,
+            let kept: Option<Kept> = op.stashed()?;
+            if kept.is_none() {
+                // Nobody has more of them.
+                settle_half_calls(turn, &step).await?;
+            }
+            let left = left_of(&step, kept.as_ref());
+            // A step that has come to calls is taken for whole, unless the provider has all of it: no model goes on behind calls.
+            if kept.is_some() || !left.iter().any(Part::is_tool) {
+                match self.stream(turn, number, left, kept, summary, op).await {
+                    Ok(finished) => length = self.length(finished.input_tokens, &conversation(turn, &step, summary)),
                     Err(error) => match error.downcast_ref::<crate::chat::model::ModelError>() {
                         Some(why) if why.kind() == ModelErrorKind::ContextOverflow && self.compaction.is_some() => {
-                            return Ok(Said { calls: Vec::new(), input_tokens: None, too_long: true });
+                            return Ok(Said { calls: Vec::new(), length: None, too_long: true });
                         }
                         _ => return Err(error),
                     },
                 }
             }
+            settle_half_calls(turn, &turn.step(number).await).await?;
             turn.put(Chunk::finish_step()).await?;
             turn.flush().await?;
         }
@@ -59,36 +68,56 @@ impl AgentLoop {
         let here =
             |part: &Part| asked(part) && !part.tool_name().is_some_and(|name| turn.client_tools().iter().any(|tool| tool.name == name));
         let calls = turn.step(number).await.parts.iter().filter(|part| here(part)).filter_map(|part| Call::of(part, None)).collect();
-        Ok(Said { calls, input_tokens: finished.input_tokens, too_long: false })
+        Ok(Said { calls, length, too_long: false })
     }
 
     /// Writes what the model says to its end.
-    async fn stream(&self, turn: &Turn, step: &Step, left: Vec<Part>, summary: Option<&Summary>, op: &Op) -> Result<Finished, BoxError> {
+    async fn stream(
+        &self,
+        turn: &Turn,
+        number: u32,
+        left: Vec<Part>,
+        kept: Option<Kept>,
+        summary: Option<&Summary>,
+        op: &Op,
+    ) -> Result<Finished, BoxError> {
+        let mut step = turn.step(number).await;
         if !step.started {
             turn.put(Chunk::start_step()).await?;
+            step = turn.step(number).await;
         }
-        let response: Option<String> = op.stashed()?;
-        let cut_off = step.started && (!left.is_empty() || response.is_some());
+        // As long as the provider has not named another one, it is the answer that it keeps, whose parts begin here.
+        let mut same_answer = kept.as_ref().map(|kept| step.before.len() + 1 + kept.parts);
+        let cut_off = kept.is_some() || !left.is_empty();
         let request = ModelRequest {
             system: self.system.clone(),
-            messages: conversation(turn, step, summary),
+            messages: conversation(turn, &step, summary),
             tools: self.tools.specs().chain(turn.client_tools().iter().cloned()).collect(),
-            interrupted: cut_off.then_some(Interrupted { response, parts: left }),
+            interrupted: cut_off.then_some(Interrupted { response: kept.map(|kept| kept.response), parts: left }),
         };
-        let mut continuation = if cut_off { Some(turn.continuation().await) } else { None };
+        let mut fitting: Option<Fitting> = None;
         let mut answer = self.model.answer(request);
+        let _listening = turn.listens();
         loop {
             let Some(event) = race(answer.next(), turn.closed()).await else { return Err(crate::chat::writer::over().into()) };
+            turn.expects_silence(Duration::ZERO);
             match event {
-                Some(Ok(ModelEvent::Response(id))) => op.stash(&id).await?,
-                Some(Ok(ModelEvent::Chunk(chunk))) => match &mut continuation {
-                    Some(continuation) => {
-                        for chunk in continuation.next(chunk) {
-                            turn.put(chunk).await?;
-                        }
+                Some(Ok(ModelEvent::Response(id))) => {
+                    same_answer = None;
+                    op.stash(&Kept::behind(&step.parts, id)).await?;
+                }
+                Some(Ok(ModelEvent::Chunk(chunk))) => {
+                    let fitting = if let Some(fitting) = &mut fitting {
+                        fitting
+                    } else {
+                        let behind = if cut_off { Some(turn.continuation().await) } else { None };
+                        fitting.insert(Fitting::new(behind, same_answer, &step))
+                    };
+                    for chunk in fitting.next(chunk) {
+                        turn.put(chunk).await?;
                     }
-                    None => turn.put(chunk).await?,
-                },
+                }
+                Some(Ok(ModelEvent::Waiting(silence))) => turn.expects_silence(silence),
                 Some(Ok(ModelEvent::Finished(finished))) => return Ok(finished),
                 Some(Err(error)) => {
                     // What it has said so far is stored, and the next attempt goes on behind it.
@@ -99,28 +128,10 @@ impl AgentLoop {
             }
         }
     }
-
-    /// A shorter conversation in place of one that is too long.
-    pub(super) async fn compacted(
-        &self,
-        ctx: &FiberContext,
-        turn: &TurnRef,
-        number: u32,
-        summary: Option<&Summary>,
-        again: bool,
-    ) -> Result<Summary, BoxError> {
-        let Some(compact) = self.compaction.as_ref().filter(|_| !again) else {
-            return Err("the conversation is too long for the model, also after it was made shorter".into());
-        };
-        let turn = joined(ctx, turn).await?;
-        let step = turn.step(number).await;
-        let messages = compact(conversation(&turn, &step, summary)).await?;
-        Ok(Summary { messages, parts: step.before.len() })
-    }
 }
 
 /// What the model is to read: the conversation, or what stands for it, and what the answer has come to before this step.
-fn conversation(turn: &Turn, step: &Step, summary: Option<&Summary>) -> Vec<UiMessage> {
+pub(super) fn conversation(turn: &Turn, step: &Step, summary: Option<&Summary>) -> Vec<UiMessage> {
     let (mut messages, there) = match summary {
         Some(summary) => (summary.messages.clone(), summary.parts),
         None => (turn.messages().to_vec(), 0),
@@ -132,15 +143,18 @@ fn conversation(turn: &Turn, step: &Step, summary: Option<&Summary>) -> Vec<UiMe
     repair(messages, |_| Repair::Interrupted).messages
 }
 
-/// Settles the calls of a step whose input was cut off; gives what else there is of it.
-async fn settle_half_calls(turn: &Turn, step: &Step) -> crate::Result<Vec<Part>> {
-    let mut left = Vec::new();
-    for part in &step.parts {
-        match (part.tool_call_id(), part.tool_state()) {
-            (Some(call), Some(ToolState::InputStreaming)) => turn.put(Chunk::tool_output_error(call, INTERRUPTED)).await?,
-            (Some(_), Some(ToolState::InputAvailable)) | (None, _) => left.push(part.clone()),
-            (Some(_), _) => {}
-        }
+/// Settles the calls of a step whose input was cut off.
+async fn settle_half_calls(turn: &Turn, step: &Step) -> crate::Result<()> {
+    let half = step.parts.iter().filter(|part| part.tool_state() == Some(ToolState::InputStreaming));
+    for call in half.filter_map(Part::tool_call_id) {
+        turn.put(Chunk::tool_output_error(call, INTERRUPTED)).await?;
     }
-    Ok(left)
+    Ok(())
+}
+
+/// What there is of a step that was cut off: what was said, and the calls that wait to be made.
+fn left_of(step: &Step, kept: Option<&Kept>) -> Vec<Part> {
+    let parts = kept.map_or_else(|| step.parts.clone(), |kept| kept.cut(step.parts.clone()));
+    let left = |part: &Part| part.tool_call_id().is_none() || part.tool_state() == Some(ToolState::InputAvailable);
+    parts.into_iter().filter(left).collect()
 }

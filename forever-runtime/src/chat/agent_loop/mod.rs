@@ -4,6 +4,8 @@
 //! log: an answer that is whole there is not asked for again, one that was cut off is gone on with, and a tool call whose result is there is
 //! not made again. A call that was begun and has no result is decided by its operation, and not guessed.
 mod asking;
+mod compaction;
+mod fitting;
 mod tool;
 
 use std::fmt;
@@ -24,6 +26,7 @@ use crate::error::{Error, ErrorKind};
 use crate::fiber::frame::{BoxFuture, Stopped};
 use crate::fiber::op::unknown::OnUnknown;
 use crate::fiber::{FiberContext, Op, Retry};
+use compaction::{Length, Summary};
 use tool::Tools;
 
 /// A model with tools: a resource, for [`Turn::run_agent_loop`].
@@ -44,9 +47,12 @@ pub struct AgentLoop {
     max_steps: u32,
     retries: u32,
     max_input_tokens: Option<u64>,
+    max_compactions: u32,
+    count: Option<Arc<Count>>,
     compaction: Option<Arc<Compact>>,
 }
 
+type Count = dyn Fn(&[UiMessage]) -> u64 + Send + Sync;
 type Compact = dyn Fn(Vec<UiMessage>) -> BoxFuture<'static, Result<Vec<UiMessage>, BoxError>> + Send + Sync;
 
 impl AgentLoop {
@@ -59,6 +65,8 @@ impl AgentLoop {
             max_steps: 50,
             retries: 5,
             max_input_tokens: None,
+            max_compactions: 1,
+            count: None,
             compaction: None,
         }
     }
@@ -88,7 +96,8 @@ impl AgentLoop {
     }
 
     /// Makes a conversation shorter that has become too long for the model: what it gives is sent to the model in place of the messages, and the
-    /// messages stay as they are. It is called when the model has refused a request as too long, once for each time that it was asked.
+    /// messages stay as they are. It is called when the model has refused a request as too long, once for each answer, and beforehand with
+    /// [`max_input_tokens`](Self::max_input_tokens). When the process dies while it runs, it is called again.
     pub fn compact<F, B>(mut self, compact: F) -> Self
     where
         F: Fn(Vec<UiMessage>) -> B + Send + Sync + 'static,
@@ -98,10 +107,22 @@ impl AgentLoop {
         self
     }
 
-    /// How much the model can read, in tokens: when nine tenths of that were used, the conversation is made shorter before the model is asked
-    /// again, once in a turn.
+    /// How much the model can read, in tokens: with nine tenths of that the conversation is made shorter before the model is asked. What the provider
+    /// says that it has read counts, and what has come since is added as [`count_tokens`](Self::count_tokens) counts it.
     pub fn max_input_tokens(mut self, tokens: u64) -> Self {
         self.max_input_tokens = Some(tokens);
+        self
+    }
+
+    /// How often a conversation is made shorter beforehand in one turn at most; once unless this is called.
+    pub fn max_compactions(mut self, compactions: u32) -> Self {
+        self.max_compactions = compactions;
+        self
+    }
+
+    /// How many tokens messages have, or about how many; one for every four bytes of text unless this is called, and none for files.
+    pub fn count_tokens(mut self, count: impl Fn(&[UiMessage]) -> u64 + Send + Sync + 'static) -> Self {
+        self.count = Some(Arc::new(count));
         self
     }
 
@@ -121,19 +142,10 @@ impl fmt::Debug for AgentLoop {
 struct Said {
     /// What it wants to have done.
     calls: Vec<Call>,
-    /// How many tokens it has read, if it says.
-    input_tokens: Option<u64>,
+    /// How long the conversation was, if it says.
+    length: Option<Length>,
     /// Whether it could not read so much.
     too_long: bool,
-}
-
-/// A conversation that was made shorter.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Summary {
-    /// What stands for it.
-    messages: Vec<UiMessage>,
-    /// How many parts of the answer are in it.
-    parts: usize,
 }
 
 /// Something that the model wants to have done.
@@ -161,7 +173,9 @@ impl Call {
 #[fiber(name = "forever.agent_loop", crate = crate, max_recoveries = 1000)]
 pub(crate) async fn ask_and_call(ctx: &FiberContext, looped: Res<AgentLoop>, turn: TurnRef) -> Result<u32, BoxError> {
     let mut summary: Option<Summary> = None;
-    let mut compacted = false;
+    let mut length: Option<Length> = None;
+    let mut compactions = 0;
+    let mut refused = false;
     let mut steps = 0;
     let mut calls = step!("answers of people", looped.approved(ctx, &turn).await?);
     loop {
@@ -176,17 +190,25 @@ pub(crate) async fn ask_and_call(ctx: &FiberContext, looped: Res<AgentLoop>, tur
         if steps == looped.max_steps {
             return Err(format!("the model was asked {steps} times and still wants to go on").into());
         }
-        let said = step!("model", retry = looped.retry(), |op| looped.ask(ctx, &turn, steps, summary.as_ref(), op).await?);
-        let full = looped.is_full(said.input_tokens) && !compacted && !said.calls.is_empty();
-        if said.too_long || full {
-            let shorter = step!("compact", looped.compacted(ctx, &turn, steps, summary.as_ref(), compacted).await?);
+        let may_compact = !refused && compactions < looped.max_compactions;
+        if may_compact && looped.is_nearly_full(ctx, &turn, steps, summary.as_ref(), length.as_ref()).await? {
+            let shorter = step!("compact beforehand", looped.compacted(ctx, &turn, steps, summary.as_ref()).await?);
             summary = Some(shorter);
-            compacted = true;
+            compactions += 1;
         }
+        let said = step!("model", retry = looped.retry(), |op| looped.ask(ctx, &turn, steps, summary.as_ref(), op).await?);
         if said.too_long {
+            if refused {
+                return Err("the conversation is too long for the model, also after it was made shorter".into());
+            }
+            let shorter = step!("compact", looped.compacted(ctx, &turn, steps, summary.as_ref()).await?);
+            summary = Some(shorter);
+            refused = true;
             calls = Vec::new();
             continue;
         }
+        refused = false;
+        length = said.length;
         steps += 1;
         if said.calls.is_empty() {
             return Ok(steps);
@@ -196,11 +218,6 @@ pub(crate) async fn ask_and_call(ctx: &FiberContext, looped: Res<AgentLoop>, tur
 }
 
 impl AgentLoop {
-    fn is_full(&self, tokens: Option<u64>) -> bool {
-        let limit = self.max_input_tokens.filter(|_| self.compaction.is_some());
-        Option::zip(tokens, limit).is_some_and(|(tokens, limit)| tokens.saturating_mul(10) > limit.saturating_mul(9))
-    }
-
     /// The calls that people were asked about, with their answers.
     async fn approved(&self, ctx: &FiberContext, turn: &TurnRef) -> Result<Vec<Call>, BoxError> {
         let turn = joined(ctx, turn).await?;

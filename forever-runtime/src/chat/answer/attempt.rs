@@ -102,9 +102,18 @@ impl Attempt<'_> {
     async fn hear(&self, fiber_cancelled: impl Future<Output = ()>) -> Heard {
         let silent = async {
             let Some(gap) = self.policy.stall_timeout else { return std::future::pending().await };
-            let mut written = self.turn.inner().written.subscribe();
-            while race(written.changed(), self.core.clock.sleep(gap)).await.is_some() {}
-            gap
+            let mut pulse = self.turn.inner().pulse.subscribe();
+            loop {
+                let limit = pulse.borrow_and_update().limit(gap);
+                let heard = pulse.changed();
+                let silent = match limit {
+                    Some(limit) => race(heard, self.core.clock.sleep(limit)).await.is_none(),
+                    None => heard.await.is_err(),
+                };
+                if silent {
+                    return gap;
+                }
+            }
         };
         let stop = async {
             let fiber_cancelled = async {

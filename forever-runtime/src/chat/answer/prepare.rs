@@ -182,7 +182,7 @@ impl<'a> Preparing<'a> {
             writer,
             stream: tokio::sync::Mutex::new(stream),
             cancelled: under_way.asked.clone(),
-            written: watch::Sender::new(()),
+            pulse: watch::Sender::default(),
             open: watch::Sender::new(true),
             runs_fiber: AtomicBool::new(false),
             hooks: Arc::clone(&hooks),

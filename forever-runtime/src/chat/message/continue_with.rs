@@ -34,6 +34,8 @@ pub struct Continuation {
     left: Option<Left>,
     started: bool,
     reasoning_apart: bool,
+    /// What comes is the rest of the answer whose parts begin there.
+    same_answer: Option<usize>,
     calls: BTreeMap<String, Call>,
     /// What is open in the log.
     open: BTreeSet<(Prose, String)>,
@@ -98,6 +100,7 @@ impl Continuation {
             left: Some(left),
             started: answer.is_started(),
             reasoning_apart: false,
+            same_answer: None,
             calls: calls.collect(),
             open,
             names: BTreeMap::new(),
@@ -107,6 +110,13 @@ impl Continuation {
     /// Reasoning that was cut off does not go on in its part: for providers that sign a piece of reasoning, and take it back only whole.
     pub fn reasoning_apart(mut self) -> Self {
         self.reasoning_apart = true;
+        self
+    }
+
+    /// What comes is the rest of the very answer that was cut off, whose first new part is at `from`: there text and reasoning go on in the part that
+    /// has their id, and begin one of their own otherwise.
+    pub(in crate::chat) fn same_answer(mut self, from: usize) -> Self {
+        self.same_answer = Some(from);
         self
     }
 
@@ -152,7 +162,7 @@ impl Continuation {
 
     fn begin(&mut self, prose: Prose, mut chunk: Chunk, out: &mut Vec<Chunk>) {
         let Some(id) = chunk.str("id").map(str::to_owned) else { return out.push(chunk) };
-        let Some(at) = self.to_go_on_with(prose) else {
+        let Some(at) = self.to_go_on_with(prose, &id) else {
             self.decide(None, false, out);
             let name = self.free_name(prose, &id);
             chunk.set("id", name.as_str());
@@ -190,10 +200,14 @@ impl Continuation {
     }
 
     /// Which part that is left goes on when text or reasoning begins.
-    fn to_go_on_with(&self, prose: Prose) -> Option<usize> {
+    fn to_go_on_with(&self, prose: Prose, id: &str) -> Option<usize> {
         let left = self.left.as_ref()?;
-        let apart = prose == Prose::Reasoning && self.reasoning_apart;
-        left.last.filter(|&last| left.open[last].prose == prose && !apart)
+        let goes_on = |open: &OpenPart| match (self.same_answer, prose) {
+            (Some(from), _) if open.at >= from => open.id == id,
+            (_, Prose::Reasoning) => !self.reasoning_apart,
+            (_, Prose::Text) => true,
+        };
+        left.last.filter(|&last| left.open[last].prose == prose && goes_on(&left.open[last]))
     }
 
     /// The first content of the attempt: ends what was left open, but for what is gone on with, whose name is given.

@@ -85,7 +85,11 @@ pub struct ToolSpec {
 pub struct Interrupted {
     /// Under which id the provider may have stored it: the last [`ModelEvent::Response`].
     pub response: Option<String>,
-    /// What had come of it: text and reasoning, and tool calls whose input had come whole. What follows is added to it.
+    /// What had come of it: text and reasoning, and tool calls whose input had come whole. What follows is added to it. Text that is in two parts, one
+    /// behind the other, is one text: an answer that was cut off before went on in it.
+    ///
+    /// With calls there has to be a `response` as well: then the rest of that answer is wanted if there is one, and no other. What comes before a new
+    /// [`ModelEvent::Response`] is taken for that rest.
     pub parts: Vec<Part>,
 }
 
@@ -97,6 +101,8 @@ pub enum ModelEvent {
     Response(String),
     /// A piece of the answer: text, reasoning, tool calls, sources, files; not the beginning or end of a message or step.
     Chunk(Chunk),
+    /// Nothing may come for so long, which is no stall: the provider is asked for an answer that it keeps. Holds until the next event.
+    Waiting(Duration),
     /// The answer is whole.
     Finished(Finished),
 }

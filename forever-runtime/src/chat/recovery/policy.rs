@@ -102,7 +102,8 @@ impl RecoveryPolicy {
         self
     }
 
-    /// How long a stream may be silent before it counts as interrupted; without a limit unless this is called.
+    /// How long a stream may be silent before it counts as interrupted; without a limit unless this is called. Of an
+    /// [`AgentLoop`](crate::chat::AgentLoop) it is the model's stream: its tools, and its pauses before a model is asked again, take as long as they take.
     pub fn stall_timeout(mut self, gap: Duration) -> Self {
         self.stall_timeout = Some(gap);
         self

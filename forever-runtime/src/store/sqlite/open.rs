@@ -163,7 +163,7 @@ pub(crate) fn reader(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
     conn.busy_timeout(BUSY_TIMEOUT).map_err(sqlite)?;
-    conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    keep_statements(&conn).map_err(sqlite)?;
     Ok(conn)
 }
 
@@ -182,10 +182,17 @@ pub(crate) fn in_memory(name: Option<&str>) -> Result<Connection> {
 }
 
 /// More than there are different statements, so that none is parsed twice.
-const STATEMENTS: usize = 64;
+const STATEMENTS: usize = 256;
+
+/// Keeps statements as they were parsed: SQLite would parse most of them anew each time they are given other values, to see whether there is a better
+/// plan for those (<https://sqlite.org/queryplanner-ng.html#qpstab>).
+fn keep_statements(conn: &Connection) -> rusqlite::Result<()> {
+    conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
+}
 
 fn prepare(conn: &mut Connection) -> rusqlite::Result<()> {
-    conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    keep_statements(conn)?;
     conn.pragma_update(None, "foreign_keys", true)?;
     conn.pragma_update(None, "temp_store", "memory")?;
     let version = conn.pragma_query_value(None, "user_version", |r| r.get(0))?;

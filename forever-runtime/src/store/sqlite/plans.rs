@@ -5,17 +5,17 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use rusqlite::Connection;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
+use rusqlite::{Connection, StatementStatus};
 
 use super::worker::{Held, Worker};
 use super::{Sqlite, open, opened};
 use crate::store::conformance::conforms;
 use crate::store::{FiberState, Store, Which};
 
-/// The statements that were run.
+/// The statements that were run, and those of them that SQLite has parsed again meanwhile.
 #[derive(Clone, Default)]
-struct Seen(Arc<Mutex<BTreeSet<String>>>);
+struct Seen(Arc<Mutex<BTreeSet<String>>>, Arc<Mutex<BTreeSet<String>>>);
 
 impl Seen {
     /// A store of which every statement is taken down.
@@ -23,12 +23,14 @@ impl Seen {
         let seen = self.clone();
         let writer = Worker::start("traced", None, move || {
             let mut conn = open::in_memory(None)?;
-            let take_down = move |event: TraceEvent<'_>| {
-                if let TraceEvent::Stmt(statement, _) = event {
-                    seen.0.lock().unwrap().insert(statement.sql().into_owned());
+            let take_down = move |event: TraceEvent<'_>| match event {
+                TraceEvent::Stmt(statement, _) => drop(seen.0.lock().unwrap().insert(statement.sql().into_owned())),
+                TraceEvent::Profile(statement, _) if statement.get_status(StatementStatus::RePrepare) > 0 => {
+                    seen.1.lock().unwrap().insert(statement.sql().into_owned());
                 }
+                _ => {}
             };
-            conn.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(take_down)).unwrap();
+            conn.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT | TraceEventCodes::SQLITE_TRACE_PROFILE, Some(take_down)).unwrap();
             Ok(Held { conn, log: None, kept: () })
         });
         Sqlite { reader: None, writer: opened(writer.unwrap()).await.unwrap() }
@@ -83,6 +85,14 @@ async fn every_statement_uses_an_index() {
     }
     let slow: Vec<_> = statements.iter().filter_map(|sql| slow(&conn, sql)).collect();
     assert!(slow.is_empty(), "{}", slow.join("\n\n"));
+}
+
+#[tokio::test]
+async fn no_statement_is_parsed_again_for_other_values() {
+    let seen = Seen::default();
+    conforms(|| seen.store()).await;
+    let again = seen.1.lock().unwrap();
+    assert!(again.is_empty(), "{again:#?}");
 }
 
 #[tokio::test]

@@ -24,6 +24,9 @@ use crate::store::{OpRecord, OpState, Seq, Transacted, Work};
 ///
 /// Everything may be read, Forever's tables too. What may not be done: to begin, end or nest transactions, to attach databases, to change
 /// settings by `PRAGMA`, and to change Forever's tables or what belongs to them. A transaction in which that was tried is taken back.
+///
+/// SQLite plans a statement once, whatever values it is given ([QPSG](https://sqlite.org/queryplanner-ng.html#qpstab)): an index serves
+/// `LIKE 'a%'`, and not `LIKE ?1`.
 pub struct Tx<'a>(&'a Connection);
 
 impl Deref for Tx<'_> {

@@ -91,6 +91,8 @@ impl Told {
     /// If the answer does not end as it should: with one end, last. Waits a minute at most, so that a stream without an end is no endless test.
     pub(crate) async fn by(stream: ModelStream) -> Self {
         let mut all: Vec<Result<ModelEvent, ModelError>> = stream.collect().await;
+        // Nothing is told by it.
+        all.retain(|event| !matches!(event, Ok(ModelEvent::Waiting(_))));
         let end = match all.pop().expect("an answer has an end") {
             Ok(ModelEvent::Finished(finished)) => Ok(finished),
             Ok(other) => panic!("an answer ends with {other:?}"),

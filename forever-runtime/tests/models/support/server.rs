@@ -49,15 +49,23 @@ pub(crate) struct Server {
 impl Server {
     /// Gives these answers in turn.
     pub(crate) async fn with(replies: Vec<Reply>) -> Self {
+        let mut replies = replies.into_iter();
+        Server::by(move |_| replies.next()).await
+    }
+
+    /// Gives the answer to each request that this finds; after `None` nobody is answered any more.
+    pub(crate) async fn by(mut reply: impl FnMut(&Request) -> Option<Reply> + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let url = format!("http://{}/v1", listener.local_addr().expect("it is bound"));
         let asked = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&asked);
         tokio::spawn(async move {
-            for reply in replies {
-                let Ok((mut stream, _)) = listener.accept().await else { return };
-                let request = read_request(&mut stream).await;
+            while let Ok((mut stream, _)) = listener.accept().await {
+                // Who asks may have gone.
+                let Some(request) = read_request(&mut stream).await else { continue };
+                let reply = reply(&request);
                 kept.lock().expect("nobody panics with it").push(request);
+                let Some(reply) = reply else { return };
                 // The other side may have gone.
                 let _ = answer(stream, reply).await;
             }
@@ -80,13 +88,13 @@ impl Server {
     }
 }
 
-async fn read_request(stream: &mut TcpStream) -> Request {
+async fn read_request(stream: &mut TcpStream) -> Option<Request> {
     let mut bytes = Vec::new();
     let head = loop {
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
             break end;
         }
-        assert!(stream.read_buf(&mut bytes).await.expect("the request can be read") > 0, "the request ends in its head");
+        stream.read_buf(&mut bytes).await.ok().filter(|read| *read > 0)?;
     };
     let text = String::from_utf8(bytes[..head].to_vec()).expect("a head is text");
     let (line, headers) = text.split_once("\r\n").expect("there are headers");
@@ -94,10 +102,10 @@ async fn read_request(stream: &mut TcpStream) -> Request {
         headers.lines().filter_map(|line| line.split_once(": ")).map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect();
     let length = headers.iter().find(|(name, _)| name == "content-length").map_or(0, |(_, value)| value.parse().expect("a number"));
     while bytes.len() < head + 4 + length {
-        assert!(stream.read_buf(&mut bytes).await.expect("the request can be read") > 0, "the request ends in its body");
+        stream.read_buf(&mut bytes).await.ok().filter(|read| *read > 0)?;
     }
     let body = serde_json::from_slice(&bytes[head + 4..]).unwrap_or(Value::Null);
-    Request { line: line.trim_end_matches(" HTTP/1.1").to_owned(), headers, body }
+    Some(Request { line: line.trim_end_matches(" HTTP/1.1").to_owned(), headers, body })
 }
 
 async fn answer(mut stream: TcpStream, reply: Reply) -> std::io::Result<()> {
@@ -138,7 +146,9 @@ async fn answer(mut stream: TcpStream, reply: Reply) -> std::io::Result<()> {
 }
 
 async fn write_pieces(stream: &mut TcpStream, pieces: Vec<Vec<u8>>) -> std::io::Result<()> {
-    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n").await?;
+    // Without `close` the next request may be sent by a connection that is just being closed.
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n";
+    stream.write_all(head.as_bytes()).await?;
     for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
         let mut chunk = format!("{:x}\r\n", piece.len()).into_bytes();
         chunk.extend(piece);

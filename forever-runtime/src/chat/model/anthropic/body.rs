@@ -1,7 +1,7 @@
 //! From a conversation to `messages`.
 //!
 //! What the API insists on: a person speaks first, roles take turns, results of tools stand at the beginning of the message after their calls,
-//! text is not empty, an input is an object, and ids of calls are made of letters, digits, `_` and `-`.
+//! text is not empty, thoughts come before calls, an input is an object, and ids of calls are made of letters, digits, `_` and `-`.
 use serde_json::{Value, json};
 
 use super::super::super::message::Part;
@@ -15,7 +15,14 @@ pub(super) fn body(model: &str, max_tokens: u32, system: Option<&str>, request: 
         match said {
             Said::System(text) => told.push(text),
             Said::User(parts) => messages.add("user", user(&parts)?),
-            Said::Model(parts) => messages.add("assistant", assistant(&parts)),
+            Said::Model(pieces) => {
+                let (said, went_on) = pieces.split_at(went_on(&pieces));
+                if !went_on.is_empty() {
+                    messages.add("assistant", assistant(said));
+                    messages.add("user", vec![text(go_on)]);
+                }
+                messages.add("assistant", assistant(if went_on.is_empty() { said } else { went_on }));
+            }
             Said::Tools(outcomes) => messages.add("user", outcomes.iter().map(result).collect()),
             Said::GoOn(words) => messages.add("user", vec![text(words)]),
         }
@@ -76,6 +83,14 @@ fn file(file: &File<'_>) -> Result<Value, ModelError> {
         },
         _ => Err(file.refused()),
     }
+}
+
+/// Where the model went on after it was cut off, if it has thought before it did: a message that calls tools has to begin with its thoughts.
+fn went_on(pieces: &[Piece<'_>]) -> usize {
+    let is_thought = |piece: &Piece<'_>| matches!(piece, Piece::Reasoning(part) if thinking(part).is_some());
+    let begins = pieces.iter().position(|piece| is_thought(piece) || matches!(piece, Piece::Text(_) | Piece::Call(_)));
+    let only_text = |at: &usize| !pieces[..*at].iter().any(|piece| matches!(piece, Piece::Call(_)));
+    pieces.iter().position(is_thought).filter(|at| Some(*at) != begins).filter(only_text).unwrap_or(pieces.len())
 }
 
 fn assistant(pieces: &[Piece<'_>]) -> Vec<Value> {

@@ -8,12 +8,14 @@ mod stream;
 use std::time::Duration;
 
 use futures_core::Stream;
+use futures_util::stream::unfold;
+use futures_util::{StreamExt, TryStreamExt};
 use serde_json::Value;
 
 use super::super::http::{Endpoint, Refused, settings};
 use super::super::read::{asked, given, read};
 use super::super::said::waits_for_tools;
-use super::super::{ChatModel, FinishReason, Finished, Interrupted, ModelError, ModelEvent, ModelRequest, ModelStream};
+use super::super::{ChatModel, FinishReason, Finished, ModelError, ModelEvent, ModelRequest, ModelStream};
 use super::BASE_URL;
 use stored::Stored;
 use stream::Responses;
@@ -89,50 +91,59 @@ impl OpenAiResponses {
     }
 
     async fn ask(self, request: ModelRequest) -> Result<ModelStream, ModelError> {
-        if let Some(interrupted) = &request.interrupted {
-            if let Some(events) = self.fetch(interrupted).await? {
-                return Ok(given(events));
-            }
-            if waits_for_tools(&request) {
-                return Ok(given(vec![ModelEvent::Finished(Finished::because(FinishReason::ToolCalls))]));
-            }
+        if waits_for_tools(&request) {
+            return Ok(given(vec![ModelEvent::Finished(Finished::because(FinishReason::ToolCalls))]));
         }
         let body = self.body(&request)?;
         let response = self.endpoint.ask("responses", &body).await?;
         Ok(Self::read(self.endpoint.bytes(response)))
     }
+}
 
-    /// The rest of the stored answer, if there is one that is complete, or will be soon.
+/// Looks at a stored answer, one after the other, until it is as whole as it will be.
+struct Looks {
+    model: OpenAiResponses,
+    request: ModelRequest,
+    path: String,
+    /// How long before the next one.
+    next: Duration,
+    pause: Duration,
+    /// How long there are to be any.
+    left: Duration,
+}
+
+impl Looks {
+    /// Gives what the answer goes on with, and the looks that follow if it is not the last of it.
     ///
     /// # Errors
     /// If the provider cannot be reached all that time, or lets nobody in: asking it anew would fail as well.
-    async fn fetch(&self, interrupted: &Interrupted) -> Result<Option<Vec<ModelEvent>>, ModelError> {
-        let Some(id) = interrupted.response.as_deref().filter(|id| is_id(id)) else { return Ok(None) };
-        let path = format!("responses/{id}");
-        let (mut left, mut pause) = (self.fetch_for, FIRST_PAUSE);
-        loop {
-            let looked = self.endpoint.get(&path, LOOK).await;
-            let mut unreached = None;
-            match looked {
-                Ok(json) => match Stored::of(&json) {
-                    Stored::Complete(end) => return Ok(Some(stored::rest(&json, end, &interrupted.parts))),
-                    Stored::Lost => return Ok(None),
-                    Stored::Written => {}
-                },
-                Err(Refused { error, .. }) if error.kind().is_transient() => unreached = Some(error),
-                // The provider has no such answer, or keeps none.
-                Err(Refused { status: Some(status), .. }) if !matches!(status, 401 | 403) => return Ok(None),
-                Err(refused) => return Err(refused.error),
-            }
-            if left.is_zero() {
-                return unreached.map_or(Ok(None), Err);
-            }
-            let asked_for = unreached.as_ref().and_then(ModelError::wait).unwrap_or_default();
-            let now = pause.max(asked_for).min(left);
-            tokio::time::sleep(now).await;
-            left -= now;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+    async fn look(mut self) -> (Result<ModelStream, ModelError>, Option<Self>) {
+        tokio::time::sleep(self.next).await;
+        self.left -= self.next;
+        let shown = self.request.interrupted.as_ref().map_or(&[][..], |interrupted| &interrupted.parts);
+        let mut unreached = None;
+        match self.model.endpoint.get(&self.path, LOOK).await {
+            Ok(json) => match Stored::of(&json) {
+                Stored::Complete(end) => return (Ok(given(stored::rest(&json, end, shown))), None),
+                Stored::Lost => return (Ok(self.anew()), None),
+                Stored::Written => {}
+            },
+            Err(Refused { error, .. }) if error.kind().is_transient() => unreached = Some(error),
+            // The provider has no such answer, or keeps none.
+            Err(Refused { status: Some(status), .. }) if !matches!(status, 401 | 403) => return (Ok(self.anew()), None),
+            Err(refused) => return (Err(refused.error), None),
         }
+        if self.left.is_zero() {
+            return (unreached.map_or_else(|| Ok(self.anew()), Err), None);
+        }
+        let asked_for = unreached.as_ref().and_then(ModelError::wait).unwrap_or_default();
+        self.next = self.pause.max(asked_for).min(self.left);
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        (Ok(given(vec![ModelEvent::Waiting(self.next + LOOK)])), Some(self))
+    }
+
+    fn anew(self) -> ModelStream {
+        Box::pin(given(vec![ModelEvent::Waiting(Duration::ZERO)]).chain(asked(self.model.ask(self.request))))
     }
 }
 
@@ -143,6 +154,11 @@ fn is_id(id: &str) -> bool {
 
 impl ChatModel for OpenAiResponses {
     fn answer(&self, request: ModelRequest) -> ModelStream {
-        asked(self.clone().ask(request))
+        let id = request.interrupted.as_ref().and_then(|interrupted| interrupted.response.as_deref()).filter(|id| is_id(id));
+        let Some(path) = id.map(|id| format!("responses/{id}")) else { return asked(self.clone().ask(request)) };
+        let model = self.clone();
+        let looks = Looks { left: model.fetch_for, model, request, path, next: Duration::ZERO, pause: FIRST_PAUSE };
+        let all = unfold(Some(looks), |looks| async move { Some(looks?.look().await) });
+        Box::pin(given(vec![ModelEvent::Waiting(LOOK)]).chain(all.try_flatten()))
     }
 }

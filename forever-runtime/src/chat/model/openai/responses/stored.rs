@@ -68,13 +68,17 @@ fn message(item: &Value, id: &str, shown: &mut Shown<'_>, answer: &mut Answer) {
 }
 
 fn reasoning(item: &Value, id: &str, shown: &mut Shown<'_>, answer: &mut Answer) {
-    let texts = list(item, "summary").chain(list(item, "content")).filter_map(|piece| piece["text"].as_str());
-    for (index, text) in texts.enumerate() {
-        answer.more(Kind::Reasoning, &format!("{id}-{index}"), shown.reasoning.pass(id, text), Some(of(id)));
+    let named = |field: &'static str, name: &'static str| {
+        list(item, field).enumerate().filter_map(move |(index, piece)| Some((format!("{id}-{name}{index}"), piece["text"].as_str()?)))
+    };
+    let mut last = format!("{id}-0");
+    for (name, text) in named("summary", "").chain(named("content", "text-")) {
+        answer.more(Kind::Reasoning, &name, shown.reasoning.pass(id, text), Some(of(id)));
+        last = name;
     }
     match encrypted(item) {
         Some(metadata) if !shown.encrypted.contains(&id) => {
-            answer.begin_any(Kind::Reasoning, &format!("{id}-0"), Some(of(id)));
+            answer.begin_any(Kind::Reasoning, &last, Some(of(id)));
             answer.close(Some(metadata));
         }
         _ => answer.close(None),

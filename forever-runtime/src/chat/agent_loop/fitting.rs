@@ -1,0 +1,132 @@
+//! What the model says, as it goes into the log of the turn: behind what was cut off, and each call under an id of its own.
+use std::collections::{HashMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::chat::message::{Chunk, Continuation, Part, ToolState};
+use crate::chat::turn::Step;
+
+/// Under which id the provider keeps an answer, and what there was of the step before it: an answer that was asked for anew goes on in the text of the
+/// one before, and only what is behind that is its own.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Kept {
+    pub(super) response: String,
+    pub(super) parts: usize,
+    /// How long the last of them was.
+    length: usize,
+    /// What was known of that one.
+    metadata: Option<Value>,
+}
+
+impl Kept {
+    /// `parts` are those of the step.
+    pub(super) fn behind(parts: &[Part], response: String) -> Self {
+        let last = parts.last();
+        let length = last.and_then(Part::as_text).map_or(0, str::len);
+        Kept { response, parts: parts.len(), length, metadata: last.and_then(|part| part.get("providerMetadata")).cloned() }
+    }
+
+    /// The parts of the step with the text that is in two answers cut in two.
+    pub(super) fn cut(&self, parts: Vec<Part>) -> Vec<Part> {
+        let Some(at) = self.parts.checked_sub(1) else { return parts };
+        let mut all = Vec::with_capacity(parts.len() + 1);
+        for (place, part) in parts.into_iter().enumerate() {
+            let cut = part.as_text().filter(|_| place == at).and_then(|text| text.split_at_checked(self.length));
+            if let Some((before, behind)) = cut.filter(|(before, behind)| !before.is_empty() && !behind.is_empty()) {
+                let mut first = Part::text(before);
+                if let Some(metadata) = &self.metadata {
+                    first.set("providerMetadata", metadata.clone());
+                }
+                let mut second = part.clone();
+                second.set("text", behind);
+                all.extend([first, second]);
+            } else {
+                all.push(part);
+            }
+        }
+        all
+    }
+}
+
+/// Fits what comes to what is there.
+pub(super) struct Fitting {
+    /// If an answer was cut off.
+    continuation: Option<Continuation>,
+    ids: Ids,
+}
+
+impl Fitting {
+    /// `same_answer` is where the parts begin of the answer that was cut off, if what comes is the rest of it.
+    pub(super) fn new(continuation: Option<Continuation>, same_answer: Option<usize>, step: &Step) -> Self {
+        // Thoughts that were cut off are of no use to a model that is asked anew: it thinks again, and signs what it thinks.
+        let continuation = continuation.map(Continuation::reasoning_apart).map(|it| match same_answer {
+            Some(from) => it.same_answer(from),
+            None => it,
+        });
+        Fitting { continuation, ids: Ids::beside(step) }
+    }
+
+    pub(super) fn next(&mut self, chunk: Chunk) -> Vec<Chunk> {
+        let chunk = self.ids.own(chunk);
+        match &mut self.continuation {
+            Some(continuation) => continuation.next(chunk),
+            None => vec![chunk],
+        }
+    }
+}
+
+/// The ids of calls: some servers count them anew in every answer, or have one for all, and a message tells its calls apart by them.
+#[derive(Default)]
+struct Ids {
+    taken: HashSet<String>,
+    /// What the calls of this answer are called in the message.
+    names: HashMap<String, Name>,
+}
+
+struct Name {
+    own: String,
+    /// Whether its input has come.
+    given: bool,
+}
+
+impl Ids {
+    fn beside(step: &Step) -> Self {
+        // A call whose input was cut off is written again, if the model makes it again.
+        let whole = step.parts.iter().filter(|part| part.tool_state() != Some(ToolState::InputStreaming));
+        let taken = step.before.iter().chain(whole).filter_map(Part::tool_call_id).map(str::to_owned);
+        Ids { taken: taken.collect(), names: HashMap::new() }
+    }
+
+    /// The chunk with the id of its call as it is in the message.
+    fn own(&mut self, mut chunk: Chunk) -> Chunk {
+        let Some(id) = chunk.get("toolCallId").and_then(Value::as_str).map(str::to_owned) else { return chunk };
+        let (begins, gives) = match chunk.kind() {
+            "tool-input-start" => (true, false),
+            "tool-input-available" | "tool-input-error" => (false, true),
+            _ => (false, false),
+        };
+        let known = self.names.get(&id).is_some_and(|name| !(begins && name.given));
+        if !known && (begins || gives) {
+            let own = self.free(&id);
+            self.names.insert(id.clone(), Name { own, given: false });
+        }
+        if let Some(name) = self.names.get_mut(&id) {
+            name.given |= gives;
+            if name.own != id {
+                chunk.set("toolCallId", name.own.as_str());
+            }
+        }
+        chunk
+    }
+
+    fn free(&mut self, id: &str) -> String {
+        let mut name = id.to_owned();
+        let mut count = 1;
+        while !self.taken.insert(name.clone()) {
+            count += 1;
+            name = format!("{id}-{count}");
+        }
+        name
+    }
+}

@@ -1,0 +1,59 @@
+//! The messages of a chat, by their places.
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::fiber::owner::AgentId;
+use crate::store::chat::MessageRow;
+
+pub(super) fn find_chat(conn: &Connection, chat: &AgentId) -> rusqlite::Result<Option<i64>> {
+    conn.prepare_cached("SELECT seq FROM chats WHERE class = ?1 AND agent = ?2")?
+        .query_row(params![chat.class, chat.name], |r| r.get(0))
+        .optional()
+}
+
+pub(super) fn chat_of(conn: &Connection, chat: &AgentId) -> rusqlite::Result<i64> {
+    if let Some(seq) = find_chat(conn, chat)? {
+        return Ok(seq);
+    }
+    conn.prepare_cached("INSERT INTO chats (class, agent) VALUES (?1, ?2)")?.execute(params![chat.class, chat.name])?;
+    Ok(conn.last_insert_rowid())
+}
+
+pub(super) fn message_row(row: &Row<'_>) -> rusqlite::Result<MessageRow> {
+    let role = match row.get_ref("role")?.as_str()? {
+        "user" => "user",
+        "system" => "system",
+        _ => "assistant",
+    };
+    Ok(MessageRow { id: row.get("id")?, role, data: row.get("data")? })
+}
+
+pub(super) fn insert_message(conn: &Connection, chat: i64, place: i64, message: &MessageRow, now_ms: i64) -> rusqlite::Result<()> {
+    conn.prepare_cached(
+        "INSERT INTO chat_messages (chat, place, id, role, data, changed_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+         ON CONFLICT (chat, id) DO UPDATE SET role = ?4, data = ?5, changed_ms = ?6",
+    )?
+    .execute(params![chat, place, message.id, message.role, message.data, now_ms])
+    .map(drop)
+}
+
+pub(super) fn replace(conn: &Connection, chat: i64, message: &MessageRow, now_ms: i64) -> rusqlite::Result<bool> {
+    conn.prepare_cached("UPDATE chat_messages SET role = ?3, data = ?4, changed_ms = ?5 WHERE chat = ?1 AND id = ?2")?
+        .execute(params![chat, message.id, message.role, message.data, now_ms])
+        .map(|replaced| replaced == 1)
+}
+
+/// The first place behind everything that is there or will be.
+pub(super) fn next_place(conn: &Connection, chat: i64) -> rusqlite::Result<i64> {
+    conn.prepare_cached(
+        "SELECT 1 + max(coalesce((SELECT max(place) FROM chat_messages WHERE chat = ?1), 0),
+                        coalesce((SELECT max(place) FROM turns WHERE chat = ?1 AND settled_ms IS NULL), 0))",
+    )?
+    .query_row([chat], |r| r.get(0))
+}
+
+/// The last message of a chat, or the last one of a role, with its place.
+pub(super) fn last_message(conn: &Connection, chat: i64, role: Option<&str>) -> rusqlite::Result<Option<(String, i64)>> {
+    conn.prepare_cached("SELECT id, place FROM chat_messages WHERE chat = ?1 AND role = coalesce(?2, role) ORDER BY place DESC LIMIT 1")?
+        .query_row(params![chat, role], |r| Ok((r.get(0)?, r.get(1)?)))
+        .optional()
+}
