@@ -55,11 +55,6 @@ pub struct Forever {
 }
 
 impl Forever {
-    #[cfg(feature = "server")]
-    pub(crate) fn core(&self) -> Arc<crate::fiber::core::Core> {
-        Arc::clone(&self.owner.core)
-    }
-
     /// A runtime to be opened.
     pub fn builder() -> Builder {
         Builder::new()
@@ -271,7 +266,7 @@ impl Forever {
         Link::Owner(Arc::clone(&self.owner))
     }
 
-    #[cfg(feature = "testing")]
+    #[cfg(any(feature = "server", feature = "testing"))]
     pub(crate) fn core(&self) -> &Arc<crate::fiber::core::Core> {
         &self.owner.core
     }

@@ -61,6 +61,9 @@ struct Session<'a> {
     calls: FuturesUnordered<Called>,
     /// The state that this client has set, which it is not sent.
     own_state: Option<String>,
+    /// How often it has cleared the chat, and replaced its messages, which it is not told.
+    own_clears: u32,
+    own_replacements: u32,
     rate: Rate,
     /// When something was heard of the client.
     heard: Instant,
@@ -89,6 +92,8 @@ pub(super) async fn run(socket: WebSocket, served: Arc<Served>, at: &At) {
         own: HashSet::new(),
         calls: FuturesUnordered::new(),
         own_state: None,
+        own_clears: 0,
+        own_replacements: 0,
         rate: Rate::new(served.limits.rate),
         heard: Instant::now(),
     };
@@ -234,10 +239,20 @@ impl Session<'_> {
                 self.agent.cancel(&id, "it was cancelled").await?;
                 Ok(())
             }
-            FromClient::Clear => Ok(self.agent.clear().await?),
+            FromClient::Clear => {
+                self.own_clears += 1;
+                Ok(self.agent.clear().await?)
+            }
             FromClient::Messages { messages } => match self.agent.set_messages(messages).await {
-                Err(error) if !matches!(error.kind(), ErrorKind::Busy | ErrorKind::Value) => Err(error.into()),
-                _ => Ok(()),
+                Ok(()) => {
+                    self.own_replacements += 1;
+                    Ok(())
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::Busy | ErrorKind::Value) => {
+                    debug!(error = %chain(&error), "messages were not replaced");
+                    Ok(())
+                }
+                Err(error) => Err(error.into()),
             },
             FromClient::ResumeRequest { probe_id } => self.resume(probe_id.as_deref()).await,
             FromClient::ResumeAck { id, from } => self.acknowledged(&id, from.unwrap_or(0)).await,
@@ -369,7 +384,15 @@ impl Session<'_> {
             }
             ChatEvent::Recovering { turn, recovering } => self.send(&ToClient::Recovering { recovering, id: &turn }).await,
             ChatEvent::Updated(message) => self.send(&ToClient::Updated { message: &message }).await,
+            ChatEvent::Replaced if self.own_replacements > 0 => {
+                self.own_replacements -= 1;
+                Ok(())
+            }
             ChatEvent::Replaced => self.transcript().await,
+            ChatEvent::Cleared if self.own_clears > 0 => {
+                self.own_clears -= 1;
+                Ok(())
+            }
             ChatEvent::Cleared => self.send(&ToClient::Clear).await,
             ChatEvent::Missed(_) => Err(Over::Close(close::TRY_AGAIN, "too slow")),
         }
@@ -425,7 +448,9 @@ impl Session<'_> {
     /// The end of a turn; its message comes first.
     async fn ended(&mut self, watched: &Watched, end: &TurnEnd) -> std::result::Result<(), Over> {
         let status = &watched.status;
-        let (id, message_ids, continuation) = (status.id(), status.origins(), status.is_continuation());
+        let (id, continuation) = (status.id(), status.is_continuation());
+        // One that adds to an answer answers nobody anew.
+        let message_ids = if continuation { &[] } else { status.origins() };
         let own = watched.own;
         self.own.remove(id);
         if !own && end.state() != TurnState::Skipped {
@@ -486,7 +511,7 @@ impl Session<'_> {
     async fn call(&mut self, id: String, method: &str, args: Vec<Value>) -> std::result::Result<(), Over> {
         let Some(call) = self.served.calls.get(&(self.at.class, method.to_owned())) else {
             let error = format!("Method {method} does not exist");
-            let refused = ToClient::Called { id: &id, success: false, result: None, error: Some(&error), done: true };
+            let refused = ToClient::Called { id: &id, success: false, result: None, error: Some(&error), done: None };
             return self.send(&refused).await;
         };
         let called = call(&self.served.forever, &self.at.name, args);
@@ -503,7 +528,7 @@ impl Session<'_> {
 
     async fn called(&mut self, id: &str, result: std::result::Result<Value, String>) -> std::result::Result<(), Over> {
         let (success, error) = (result.is_ok(), result.as_ref().err().map(String::as_str));
-        self.send(&ToClient::Called { id, success, result: result.as_ref().ok(), error, done: true }).await
+        self.send(&ToClient::Called { id, success, result: result.as_ref().ok(), error, done: success.then_some(true) }).await
     }
 }
 

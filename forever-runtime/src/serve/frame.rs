@@ -123,7 +123,8 @@ pub(super) enum ToClient<'a> {
         result: Option<&'a Value>,
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<&'a str>,
-        done: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        done: Option<bool>,
     },
 }
 

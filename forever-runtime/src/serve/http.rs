@@ -46,7 +46,7 @@ impl Served {
     }
 
     pub(super) fn core(&self) -> Arc<Core> {
-        self.forever.core()
+        Arc::clone(self.forever.core())
     }
 }
 

@@ -156,7 +156,7 @@ impl Server {
     /// # Errors
     /// When the listener fails.
     pub async fn listen(self, listener: TcpListener) -> Result<()> {
-        let core = self.forever.core();
+        let core = Arc::clone(self.forever.core());
         let service = self.router().into_make_service_with_connect_info::<SocketAddr>();
         let closing = async move { core.closing().await };
         axum::serve(listener, service)
