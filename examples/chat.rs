@@ -62,7 +62,7 @@ impl Agent for Scripted {
 impl ChatAgent for Scripted {
     async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
         let body = turn.body().cloned().unwrap_or_default();
-        let (words, delay) = (body["n"].as_u64().unwrap_or(1), body["delay"].as_u64().unwrap_or(0));
+        let (words, delay) = (body["n"].as_u64().unwrap_or(1), body["delay"].as_u64().unwrap_or(10));
         let mode = body["mode"].as_str().unwrap_or("ok");
         // What an interrupted attempt has said is not said again.
         let said = turn.text().split_inclusive(' ').count() as u64;

@@ -159,11 +159,12 @@ impl Session<'_> {
             }
         };
         let parts: [Pin<Box<dyn Future<Output = Next> + Send + '_>>; 7] = [
-            Box::pin(async { Next::Log(Box::new(watching.next().await)) }),
-            Box::pin(async { Next::Frame(socket.recv().await) }),
+            // In this order, if several are ready: what has happened is told before what is asked next is answered.
             Box::pin(async { Next::Event(events.recv().await) }),
             Box::pin(async { Next::Pushed(connection.recv().await) }),
             Box::pin(called),
+            Box::pin(async { Next::Frame(socket.recv().await) }),
+            Box::pin(async { Next::Log(Box::new(watching.next().await)) }),
             Box::pin(async {
                 ping.tick().await;
                 Next::Ping
@@ -200,12 +201,21 @@ impl Session<'_> {
     /// Turns that were there before the client was.
     async fn offer_what_is_under_way(&mut self) -> std::result::Result<(), Over> {
         for turn in self.agent.turns(&[TurnState::Queued, TurnState::Running]).await? {
-            self.offered.insert(turn.id().to_owned());
+            self.offer(turn.id()).await?;
             if turn.state() == TurnState::Running {
                 self.send(&ToClient::Resuming { id: turn.id(), probe_id: None }).await?;
             } else {
                 self.send(&ToClient::Pending { id: turn.id(), probe_id: None }).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// From now on nothing of a turn is shown but its end, until the client asks for it.
+    async fn offer(&mut self, turn: &str) -> std::result::Result<(), Over> {
+        if let Some(turn) = self.agent.turn(turn).await? {
+            self.watching.offer(&turn).await?;
+            self.offered.insert(turn.id().to_owned());
         }
         Ok(())
     }
@@ -298,8 +308,7 @@ impl Session<'_> {
             }
             // Sent again: it may be under way since.
             Ok(turn) => {
-                self.watching.stop(turn.id());
-                self.offered.insert(id.to_owned());
+                self.offer(turn.id()).await?;
                 self.send(&ToClient::Resuming { id, probe_id: None }).await
             }
             Err(error) if error.is_closed() => Err(error.into()),
@@ -315,12 +324,11 @@ impl Session<'_> {
     async fn answer(&mut self, call: &str, answer: ToolAnswer, auto_continue: bool) -> std::result::Result<(), Over> {
         match self.agent.answer_tool(call, answer, auto_continue).await {
             Ok(answered) => {
-                if let Some(turn) = answered.continued {
+                match answered.continued {
                     // The client asks for it by itself.
-                    self.watching.stop(turn.id());
-                    self.offered.insert(turn.id().to_owned());
+                    Some(turn) => self.offer(turn.id()).await,
+                    None => Ok(()),
                 }
-                Ok(())
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error.into()),
@@ -331,9 +339,8 @@ impl Session<'_> {
     async fn resume(&mut self, probe_id: Option<&str>) -> std::result::Result<(), Over> {
         let open = self.agent.turns(&[TurnState::Queued, TurnState::Running]).await?;
         if let Some(turn) = open.iter().find(|turn| turn.state() == TurnState::Running).or(open.first()) {
-            self.watching.stop(turn.id());
-            self.offered.insert(turn.id().to_owned());
             let id = turn.id();
+            self.offer(id).await?;
             return if turn.state() == TurnState::Running {
                 self.send(&ToClient::Resuming { id, probe_id }).await
             } else {
@@ -360,7 +367,7 @@ impl Session<'_> {
             // Its message is in the conversation.
             state => {
                 let outcome = (state != TurnState::Completed).then(|| state.as_str());
-                let message_ids = status.origins();
+                let message_ids = origins(&status);
                 let ended = Response { id, done: true, replay: true, message_ids, outcome, ..Response::default() };
                 self.send(&ToClient::Response(ended)).await
             }
@@ -373,7 +380,10 @@ impl Session<'_> {
                 if self.own.contains(turn.id()) {
                     return Ok(());
                 }
-                self.transcript().await?;
+                // One that goes on with an answer brings nothing new; what it goes on with was told by itself.
+                if !turn.is_continuation() {
+                    self.transcript().await?;
+                }
                 self.show(&turn).await
             }
             ChatEvent::Began(turn) => {
@@ -449,11 +459,11 @@ impl Session<'_> {
     async fn ended(&mut self, watched: &Watched, end: &TurnEnd) -> std::result::Result<(), Over> {
         let status = &watched.status;
         let (id, continuation) = (status.id(), status.is_continuation());
-        // One that adds to an answer answers nobody anew.
-        let message_ids = if continuation { &[] } else { status.origins() };
+        let message_ids = origins(status);
         let own = watched.own;
         self.own.remove(id);
-        if !own && end.state() != TurnState::Skipped {
+        self.offered.remove(id);
+        if !own && !watched.replays && end.state() != TurnState::Skipped {
             self.transcript().await?;
         }
         let ended = Response { id, done: true, message_ids, continuation, ..Response::default() };
@@ -493,10 +503,10 @@ impl Session<'_> {
         }
     }
 
-    async fn set_state(&mut self, state: &RawValue) -> std::result::Result<(), Over> {
+    async fn set_state(&mut self, state: &Value) -> std::result::Result<(), Over> {
         let core = self.served.core();
         let chats = core.resources.get::<Arc<Chats>>().ok_or_else(Error::closed)?;
-        let text = match chats.classes.get(self.at.class).ok_or_else(Error::closed)?.state(state.get()) {
+        let text = match chats.classes.get(self.at.class).ok_or_else(Error::closed)?.state(&state.to_string()) {
             Ok(text) => text,
             Err(why) => {
                 debug!(error = %chain(&why), "a state was refused");
@@ -530,6 +540,11 @@ impl Session<'_> {
         let (success, error) = (result.is_ok(), result.as_ref().err().map(String::as_str));
         self.send(&ToClient::Called { id, success, result: result.as_ref().ok(), error, done: success.then_some(true) }).await
     }
+}
+
+/// The messages that a turn answers; one that adds to an answer answers nobody anew.
+fn origins(status: &TurnStatus) -> &[String] {
+    if status.is_continuation() { &[] } else { status.origins() }
 }
 
 /// How many frames a client may still send.

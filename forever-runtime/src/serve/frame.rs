@@ -45,7 +45,7 @@ pub(super) enum FromClient {
         auto_continue: bool,
     },
     #[serde(rename = "cf_agent_state")]
-    State { state: Box<RawValue> },
+    State { state: Value },
     #[serde(rename = "rpc")]
     Call {
         id: String,

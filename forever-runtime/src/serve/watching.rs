@@ -7,6 +7,9 @@ use crate::chat::{Entry, Follow, TurnHandle, TurnStatus};
 use crate::error::Result;
 use crate::fiber::frame::BoxFuture;
 
+/// No log has so many chunks.
+const BEHIND_ALL: u64 = u64::MAX >> 1;
+
 /// One log that is shown.
 pub(super) struct Watched {
     pub(super) status: TurnStatus,
@@ -39,6 +42,11 @@ pub(super) struct Watching {
 impl Watching {
     pub(super) fn watches(&self, turn: &str) -> bool {
         self.current.contains_key(turn)
+    }
+
+    /// Waits for the end of a turn that is offered.
+    pub(super) async fn offer(&mut self, turn: &TurnHandle) -> Result<()> {
+        self.start(turn, BEHIND_ALL, false, false).await
     }
 
     /// Shows a log from a chunk on, in place of an earlier watch of it.
