@@ -22,7 +22,7 @@ use anyhow::Context;
 use axum::response::Html;
 use axum::routing::get;
 use forever::chat::message::{Chunk, ToolState};
-use forever::chat::{ChatAgent, Turn};
+use forever::chat::{ChatAgent, RecoveryPolicy, Turn};
 use forever::prelude::*;
 use forever::serve::Server;
 use serde::{Deserialize, Serialize};
@@ -97,6 +97,11 @@ impl ChatAgent for Scripted {
         }
         turn.write(Chunk::finish()).await?;
         Ok(())
+    }
+
+    fn recovery() -> RecoveryPolicy {
+        // It is there to be killed.
+        RecoveryPolicy::default().max_deaths(1000)
     }
 
     fn client_error_text(&self, error: &BoxError) -> String {

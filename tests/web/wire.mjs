@@ -71,6 +71,8 @@ function comparable(frames) {
   for (const frame of frames.map(plain)) {
     // There are no MCP servers here.
     if (frame.type === "cf_agent_mcp_servers") continue;
+    // What a client that comes again has missed.
+    if (frame.connect) continue;
     // How much of a log is a replay is a matter of moments.
     if (frame.replayComplete) continue;
     if (frame.type === "cf_agent_use_chat_response" && frame.seq !== undefined) delete frame.replay;

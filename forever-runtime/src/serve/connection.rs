@@ -131,6 +131,9 @@ impl Session<'_> {
         if let Some(first) = first {
             self.pushed(first).await?;
         }
+        if self.offered.is_empty() {
+            self.catch_up().await?;
+        }
         let mut ping = tokio::time::interval(self.served.limits.ping);
         ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -209,6 +212,12 @@ impl Session<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What a client may have missed that was there before, and comes again when it is over.
+    async fn catch_up(&mut self) -> std::result::Result<(), Over> {
+        let messages = self.agent.messages().await?;
+        if messages.is_empty() { Ok(()) } else { self.send(&ToClient::Messages { messages: &messages, connect: true }).await }
     }
 
     /// From now on nothing of a turn is shown but its end, until the client asks for it.
@@ -340,6 +349,10 @@ impl Session<'_> {
         let open = self.agent.turns(&[TurnState::Queued, TurnState::Running]).await?;
         if let Some(turn) = open.iter().find(|turn| turn.state() == TurnState::Running).or(open.first()) {
             let id = turn.id();
+            if self.own.contains(id) && !self.offered.contains(id) {
+                // It is shown on this connection as it comes.
+                return self.send(&ToClient::ResumeNone { reason: Some("idle"), probe_id }).await;
+            }
             self.offer(id).await?;
             return if turn.state() == TurnState::Running {
                 self.send(&ToClient::Resuming { id, probe_id }).await
@@ -421,7 +434,7 @@ impl Session<'_> {
 
     async fn transcript(&mut self) -> std::result::Result<(), Over> {
         let messages = self.agent.messages().await?;
-        self.send(&ToClient::Messages { messages: &messages }).await
+        self.send(&ToClient::Messages { messages: &messages, connect: false }).await
     }
 
     async fn log(&mut self, (mut watched, shown): (Watched, Result<Option<Shown>>)) -> std::result::Result<(), Over> {

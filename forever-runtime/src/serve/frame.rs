@@ -89,7 +89,11 @@ pub(super) enum ToClient<'a> {
     #[serde(rename = "cf_agent_use_chat_response")]
     Response(Response<'a>),
     #[serde(rename = "cf_agent_chat_messages")]
-    Messages { messages: &'a [UiMessage] },
+    Messages {
+        messages: &'a [UiMessage],
+        #[serde(skip_serializing_if = "is_false")]
+        connect: bool,
+    },
     #[serde(rename = "cf_agent_message_updated")]
     Updated { message: &'a UiMessage },
     #[serde(rename = "cf_agent_chat_clear")]
