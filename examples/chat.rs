@@ -15,10 +15,12 @@
 mod args;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use axum::extract::Path as UrlPath;
+use axum::http::{HeaderName, StatusCode, header};
 use axum::response::Html;
 use axum::routing::get;
 use forever::chat::message::{Chunk, ToolState};
@@ -119,6 +121,29 @@ async fn approved(turn: &Turn) -> Vec<String> {
     message.parts.iter().filter(yes).filter_map(|part| part.tool_call_id()).map(str::to_owned).collect()
 }
 
+/// What `npm run build` has made.
+const BUILT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/chat/web/dist");
+
+/// The React page, if it was built, else the plain one.
+async fn page() -> Html<String> {
+    let built = tokio::task::spawn_blocking(|| std::fs::read_to_string(Path::new(BUILT).join("index.html")));
+    Html(built.await.ok().and_then(Result::ok).unwrap_or_else(|| include_str!("chat/plain.html").to_owned()))
+}
+
+async fn asset(UrlPath(file): UrlPath<String>) -> Result<([(HeaderName, &'static str); 1], Vec<u8>), StatusCode> {
+    let kind = match file.rsplit_once('.') {
+        Some((_, "js")) => "text/javascript",
+        Some((_, "css")) => "text/css",
+        _ => return Err(StatusCode::NOT_FOUND),
+    };
+    if file.contains(['/', '\\']) {
+        return Err(StatusCode::NOT_FOUND);
+    }
+    let read = tokio::task::spawn_blocking(move || std::fs::read(Path::new(BUILT).join("assets").join(file)));
+    let bytes = read.await.ok().and_then(Result::ok).ok_or(StatusCode::NOT_FOUND)?;
+    Ok(([(header::CONTENT_TYPE, kind)], bytes))
+}
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let mut args = Args::of_program(USAGE);
@@ -129,7 +154,7 @@ async fn main() -> anyhow::Result<()> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let listener = tokio::net::TcpListener::bind(address).await.with_context(|| format!("{address} cannot be used"))?;
     println!("http://{}", listener.local_addr()?);
-    let router = Server::new(&forever).router().route("/", get(async || Html(include_str!("chat/plain.html"))));
+    let router = Server::new(&forever).router().route("/", get(page)).route("/assets/{file}", get(asset));
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service).await?;
     Ok(())

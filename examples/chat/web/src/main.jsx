@@ -1,0 +1,90 @@
+// The hooks of the published packages, as they are: nothing on this page knows what the server is written in.
+import { useAgentChat } from "@cloudflare/ai-chat/react";
+import { useAgent } from "agents/react";
+import { Suspense, useEffect, useState } from "react";
+import { createRoot } from "react-dom/client";
+
+/** What the scripted model is asked to do, by the button that asks for it. */
+const asks = {
+  "Send": { n: 40, delay: 100 },
+  "Fail": { n: 5, delay: 100, mode: "error" },
+  "Ask the page": { n: 2, delay: 100, mode: "tool" },
+  "Ask me": { n: 2, delay: 100, mode: "approval" },
+};
+
+function Chat() {
+  const [recovering, setRecovering] = useState(false);
+  const [connected, setConnected] = useState(false);
+  const [words, setWords] = useState("");
+  const agent = useAgent({
+    agent: "ChatAgent",
+    name: new URLSearchParams(location.search).get("chat") ?? "page",
+    host: location.host,
+    onOpen: () => setConnected(true),
+    onClose: () => setConnected(false),
+    onMessage: ({ data }) => {
+      const frame = JSON.parse(data);
+      if (frame.type === "cf_agent_chat_recovering") setRecovering(frame.recovering);
+    },
+  });
+  const { messages, sendMessage, status, error, stop, clearHistory, addToolApprovalResponse } = useAgentChat({
+    agent,
+    onToolCall: ({ toolCall, addToolOutput }) => addToolOutput({ toolCallId: toolCall.toolCallId, output: { language: navigator.language } }),
+  });
+  useEffect(() => window.scrollTo(0, document.body.scrollHeight), [messages]);
+  const busy = status === "submitted" || status === "streaming";
+  const ask = (body) => {
+    sendMessage({ text: words || "Tell me something." }, { body });
+    setWords("");
+  };
+  const note = !connected ? "Not connected; trying again." : recovering ? "The server was gone; the answer goes on." : busy ? "Answering." : "";
+  return (
+    <>
+      <div className="messages" aria-live="polite">
+        {messages.map((message) => (
+          <div key={message.id} className={`message ${message.role}`}>
+            {message.parts.map((part, at) => (
+              <Part key={at} part={part} answer={(approved) => addToolApprovalResponse({ id: part.approval.id, approved })} />
+            ))}
+            {message.metadata?.forever?.outcome === "error" && <div className="error">{message.metadata.forever.reason}</div>}
+          </div>
+        ))}
+      </div>
+      <div className={`note ${error ? "error" : ""}`} role="status">{error ? error.message : note}</div>
+      <form onSubmit={(event) => (event.preventDefault(), ask(asks.Send))}>
+        <input aria-label="Message" placeholder="Say something" value={words} onChange={(event) => setWords(event.target.value)} />
+        <button>Send</button>
+      </form>
+      <div className="choices">
+        {Object.keys(asks).slice(1).map((name) => (
+          <button key={name} type="button" className="plain" onClick={() => ask(asks[name])}>{name}</button>
+        ))}
+        <button type="button" className="plain" onClick={stop} disabled={!busy}>Stop</button>
+        <button type="button" className="plain" onClick={clearHistory}>Clear</button>
+      </div>
+    </>
+  );
+}
+
+function Part({ part, answer }) {
+  if (part.type === "text") return <span>{part.text}</span>;
+  if (!part.type.startsWith("tool-")) return null;
+  return (
+    <div className="tool">
+      {part.type.slice("tool-".length)} {JSON.stringify(part.input)}
+      {part.state === "approval-requested" ? (
+        <div>
+          <button type="button" className="plain" onClick={() => answer(true)}>Yes</button> <button type="button" className="plain" onClick={() => answer(false)}>No</button>
+        </div>
+      ) : (
+        <> · {part.output ? JSON.stringify(part.output) : part.errorText ?? part.state}</>
+      )}
+    </div>
+  );
+}
+
+createRoot(document.getElementById("page")).render(
+  <Suspense fallback={<p className="note">Loading.</p>}>
+    <Chat />
+  </Suspense>,
+);
