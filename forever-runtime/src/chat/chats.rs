@@ -106,6 +106,12 @@ impl Chats {
         turns.filter(|(of, _)| of == chat).map(|(_, turn)| turn.clone()).next()
     }
 
+    /// The turn of a chat that is gone on with after an interruption.
+    #[cfg(feature = "server")]
+    pub(crate) fn recovering(&self, chat: &AgentId) -> Option<String> {
+        self.turn_of(chat).filter(|turn| turn.recovery().is_some()).map(|turn| turn.id().to_owned())
+    }
+
     /// Held while an answer of a chat is read and written.
     pub(super) fn answering(&self, chat: &AgentId) -> Answering {
         let mut answering = self.answering.lock().unwrap_or_else(PoisonError::into_inner);

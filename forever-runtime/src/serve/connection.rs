@@ -203,6 +203,7 @@ impl Session<'_> {
 
     /// Turns that were there before the client was.
     async fn offer_what_is_under_way(&mut self) -> std::result::Result<(), Over> {
+        let recovering = self.chats()?.recovering(self.agent.id());
         for turn in self.agent.turns(&[TurnState::Queued, TurnState::Running]).await? {
             self.offer(turn.id()).await?;
             if turn.state() == TurnState::Running {
@@ -211,7 +212,14 @@ impl Session<'_> {
                 self.send(&ToClient::Pending { id: turn.id(), probe_id: None }).await?;
             }
         }
-        Ok(())
+        match recovering {
+            Some(id) => self.send(&ToClient::Recovering { recovering: true, id: &id }).await,
+            None => Ok(()),
+        }
+    }
+
+    fn chats(&self) -> Result<Arc<Chats>> {
+        self.served.core().resources.get::<Arc<Chats>>().map(|chats| Arc::clone(&chats)).ok_or_else(Error::closed)
     }
 
     /// What a client may have missed that was there before, and comes again when it is over.
@@ -517,8 +525,7 @@ impl Session<'_> {
     }
 
     async fn set_state(&mut self, state: &Value) -> std::result::Result<(), Over> {
-        let core = self.served.core();
-        let chats = core.resources.get::<Arc<Chats>>().ok_or_else(Error::closed)?;
+        let chats = self.chats()?;
         let text = match chats.classes.get(self.at.class).ok_or_else(Error::closed)?.state(&state.to_string()) {
             Ok(text) => text,
             Err(why) => {

@@ -50,7 +50,8 @@ function Chat() {
           </div>
         ))}
       </div>
-      <div className={`note ${error ? "error" : ""}`} role="status">{error ? error.message : note}</div>
+      {/* That the connection was lost is an error of the stream too, and mends itself. */}
+      <div className={`note ${!note && error ? "error" : ""}`} role="status">{note || error?.message}</div>
       <form onSubmit={(event) => (event.preventDefault(), ask(asks.Send))}>
         <input aria-label="Message" placeholder="Say something" value={words} onChange={(event) => setWords(event.target.value)} />
         <button>Send</button>
