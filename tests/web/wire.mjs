@@ -76,6 +76,8 @@ function comparable(frames) {
     // How much of a log is a replay is a matter of moments.
     if (frame.replayComplete) continue;
     if (frame.type === "cf_agent_use_chat_response" && frame.seq !== undefined) delete frame.replay;
+    // A message that says how its turn ended takes the place of what a client has made of the chunks.
+    if (frame.type === "cf_agent_chat_messages" && seen.at(-1)?.outcome === "error") continue;
     if (frame.type === "cf_agent_chat_messages") {
       // Shown once, when it is stored, and whole; there it comes twice, first as the client has sent it.
       if (seen.at(-1)?.type === frame.type) seen.pop();

@@ -496,7 +496,9 @@ impl Session<'_> {
                 }
                 let error = Response { id, body: text.into(), error: true, message_ids, continuation, ..Response::default() };
                 self.send(&ToClient::Response(error)).await?;
-                self.send(&ToClient::Response(Response { outcome: Some("error"), ..ended })).await
+                self.send(&ToClient::Response(Response { outcome: Some("error"), ..ended })).await?;
+                // Clients keep the message that they have made of the chunks, which does not say what became of it.
+                if own { Ok(()) } else { self.transcript().await }
             }
             TurnState::Aborted | TurnState::Skipped => {
                 self.send(&ToClient::Response(Response { outcome: Some(end.state().as_str()), ..ended })).await
