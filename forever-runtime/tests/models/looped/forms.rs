@@ -27,7 +27,8 @@ fn responses(body: &Value) {
             Some("function_call") => assert!(known.insert(call) && open.insert(call), "{call} is called twice: {body:#}"),
             Some("function_call_output") => assert!(open.remove(call), "{call} has a result and no call: {body:#}"),
             Some("reasoning") => assert!(item["encrypted_content"].is_string(), "{body:#}"),
-            _ => assert!(open.is_empty(), "something is said before there are results: {body:#}"),
+            // Results need not follow their calls at once.
+            _ => {}
         }
     }
     assert!(open.is_empty(), "a call has no result: {body:#}");
