@@ -129,9 +129,14 @@ impl Place {
 
     /// Lets time pass until the turn has ended.
     pub(crate) async fn ended(&self, turn: &TurnHandle) -> TurnEnd {
+        self.ended_after(turn, Duration::from_millis(500)).await
+    }
+
+    /// The same, so much time at once.
+    pub(crate) async fn ended_after(&self, turn: &TurnHandle, step: Duration) -> TurnEnd {
         let passes = async {
             loop {
-                self.clock.advance(Duration::from_millis(500));
+                self.clock.advance(step);
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };

@@ -4,33 +4,30 @@ use std::time::Duration;
 use forever::chat::message::{ToolState, UiMessage};
 use forever::chat::model::ToolSpec;
 use forever::chat::{ChatAgent, Entry, Exhausted, ExhaustedReason, RecoveryPolicy, Turn, TurnState};
-use forever::testing::{World, crash_everywhere};
+use forever::testing::crash_everywhere;
 use forever::{Agent, BoxError, Forever};
 use serde_json::json;
 
-use crate::scripted::{Scripted, Seen, ask, scripted, told};
+use crate::scripted::{Scripted, Seen, ask, in_world, told};
 
 #[tokio::test]
 async fn a_turn_goes_on_in_the_same_message_wherever_its_process_ends() {
-    let survived = crash_everywhere(
-        |world: &World| scripted(&world.shared::<Seen>()).in_memory().clock(world.clock()),
-        async |forever: Forever| {
-            let agent = forever.agent::<Scripted>("a");
-            let turn = ask(&agent, "r1", json!({ "n": 3 })).await;
-            let mut follow = turn.follow(0).await.unwrap();
-            let mut shown = Vec::new();
-            loop {
-                match follow.next().await.unwrap() {
-                    Some(Entry::Chunk(number, chunk)) => shown.push((number, chunk.json().to_owned())),
-                    Some(Entry::End(end)) => break assert!(end.is_completed()),
-                    _ => unreachable!(),
-                }
+    let survived = crash_everywhere(in_world, async |forever: Forever| {
+        let agent = forever.agent::<Scripted>("a");
+        let turn = ask(&agent, "r1", json!({ "n": 3 })).await;
+        let mut follow = turn.follow(0).await.unwrap();
+        let mut shown = Vec::new();
+        loop {
+            match follow.next().await.unwrap() {
+                Some(Entry::Chunk(number, chunk)) => shown.push((number, chunk.json().to_owned())),
+                Some(Entry::End(end)) => break assert!(end.is_completed()),
+                _ => unreachable!(),
             }
-            assert!(shown.iter().map(|(n, _)| *n).eq(0..shown.len() as u64));
-            let messages = agent.messages().await.unwrap();
-            (told(&turn).await, messages.iter().map(UiMessage::text).collect::<Vec<_>>())
-        },
-    )
+        }
+        assert!(shown.iter().map(|(n, _)| *n).eq(0..shown.len() as u64));
+        let messages = agent.messages().await.unwrap();
+        (told(&turn).await, messages.iter().map(UiMessage::text).collect::<Vec<_>>())
+    })
     .crash_randomly(1, 50)
     .await
     .unwrap();
@@ -41,16 +38,13 @@ async fn a_turn_goes_on_in_the_same_message_wherever_its_process_ends() {
 #[tokio::test]
 async fn every_kind_of_end_is_the_same_wherever_the_process_ends() {
     for mode in ["error", "throw", "nothing"] {
-        let survived = crash_everywhere(
-            |world: &World| scripted(&world.shared::<Seen>()).in_memory().clock(world.clock()),
-            async |forever: Forever| {
-                let agent = forever.agent::<Scripted>("a");
-                let turn = ask(&agent, "r1", json!({ "n": 2, "mode": mode })).await;
-                turn.wait().await.unwrap();
-                let messages = agent.messages().await.unwrap();
-                (told(&turn).await, messages.iter().map(|m| (m.text(), m.metadata.clone())).collect::<Vec<_>>())
-            },
-        )
+        let survived = crash_everywhere(in_world, async |forever: Forever| {
+            let agent = forever.agent::<Scripted>("a");
+            let turn = ask(&agent, "r1", json!({ "n": 2, "mode": mode })).await;
+            turn.wait().await.unwrap();
+            let messages = agent.messages().await.unwrap();
+            (told(&turn).await, messages.iter().map(|m| (m.text(), m.metadata.clone())).collect::<Vec<_>>())
+        })
         .crash_randomly(1, 30)
         .await
         .unwrap();
@@ -60,20 +54,17 @@ async fn every_kind_of_end_is_the_same_wherever_the_process_ends() {
 
 #[tokio::test]
 async fn a_call_of_a_clients_tool_is_asked_once_wherever_the_process_ends() {
-    let survived = crash_everywhere(
-        |world: &World| scripted(&world.shared::<Seen>()).in_memory().clock(world.clock()),
-        async |forever: Forever| {
-            let agent = forever.agent::<Scripted>("a");
-            let tool = ToolSpec { name: "getLocation".into(), ..ToolSpec::default() };
-            let asked = agent.save_messages([UiMessage::user("u", "hi")]).id("r").body(&json!({ "n": 1, "mode": "tool" }));
-            let turn = asked.client_tools([tool]).await.unwrap();
-            assert!(turn.wait().await.unwrap().is_completed());
-            let message = agent.messages().await.unwrap().pop().unwrap();
-            let waits = message.parts.iter().filter(|part| part.tool_state() == Some(ToolState::InputAvailable)).count();
-            let half = message.parts.iter().filter(|part| part.tool_state() == Some(ToolState::InputStreaming)).count();
-            (message.text(), waits, half, agent.has_pending_interaction().await.unwrap())
-        },
-    )
+    let survived = crash_everywhere(in_world, async |forever: Forever| {
+        let agent = forever.agent::<Scripted>("a");
+        let tool = ToolSpec { name: "getLocation".into(), ..ToolSpec::default() };
+        let asked = agent.save_messages([UiMessage::user("u", "hi")]).id("r").body(&json!({ "n": 1, "mode": "tool" }));
+        let turn = asked.client_tools([tool]).await.unwrap();
+        assert!(turn.wait().await.unwrap().is_completed());
+        let message = agent.messages().await.unwrap().pop().unwrap();
+        let waits = message.parts.iter().filter(|part| part.tool_state() == Some(ToolState::InputAvailable)).count();
+        let half = message.parts.iter().filter(|part| part.tool_state() == Some(ToolState::InputStreaming)).count();
+        (message.text(), waits, half, agent.has_pending_interaction().await.unwrap())
+    })
     .crash_randomly(1, 50)
     .await
     .unwrap();
@@ -82,20 +73,17 @@ async fn a_call_of_a_clients_tool_is_asked_once_wherever_the_process_ends() {
 
 #[tokio::test]
 async fn turns_that_wait_are_answered_in_order_wherever_the_process_ends() {
-    let survived = crash_everywhere(
-        |world: &World| scripted(&world.shared::<Seen>()).in_memory().clock(world.clock()),
-        async |forever: Forever| {
-            let agent = forever.agent::<Scripted>("a");
-            let mut turns = Vec::new();
-            for n in 0..3 {
-                turns.push(ask(&agent, &format!("r{n}"), json!({ "n": 1 })).await);
-            }
-            for turn in &turns {
-                assert!(turn.wait().await.unwrap().is_completed());
-            }
-            agent.messages().await.unwrap().iter().map(UiMessage::text).collect::<Vec<_>>()
-        },
-    )
+    let survived = crash_everywhere(in_world, async |forever: Forever| {
+        let agent = forever.agent::<Scripted>("a");
+        let mut turns = Vec::new();
+        for n in 0..3 {
+            turns.push(ask(&agent, &format!("r{n}"), json!({ "n": 1 })).await);
+        }
+        for turn in &turns {
+            assert!(turn.wait().await.unwrap().is_completed());
+        }
+        agent.messages().await.unwrap().iter().map(UiMessage::text).collect::<Vec<_>>()
+    })
     .crash_randomly(1, 50)
     .await
     .unwrap();

@@ -6,12 +6,12 @@ use forever::Forever;
 use forever::chat::message::{Chunk, Part, Role, ToolState, UiMessage};
 use forever::chat::model::ToolSpec;
 use forever::chat::{ChatRecovery, ChatRecoveryOptions, Exhausted, RecoveryKind, RecoveryPolicy, ToolAnswer, TurnState};
-use forever::testing::{World, crash_everywhere};
+use forever::testing::crash_everywhere;
 use serde_json::{Value, json};
 
 use crate::damaged::{parked, sql};
 use crate::hooked::{Hooks, Place, ask, asked, killed, last, policy, rest, says, shown, turn};
-use crate::scripted::{Passing, Scripted, Seen, scripted, told};
+use crate::scripted::{Passing, Scripted, Seen, in_world, told};
 
 #[tokio::test]
 async fn case_63_117_122_the_recovery_knows_everything_that_there_was() {
@@ -43,11 +43,8 @@ async fn case_63_117_122_the_recovery_knows_everything_that_there_was() {
     let location = ToolSpec { name: "location".into(), ..ToolSpec::default() };
     let asked = agent.save_messages([UiMessage::user("u", "hi")]).id("r").body(&json!({ "model": "m" })).client_tools([location]);
     let turn = asked.await.unwrap();
-    let mut follow = turn.follow(0).await.unwrap();
-    for _ in 0..5 {
-        follow.next().await.unwrap();
-    }
-    drop((follow, turn, agent, forever));
+    shown(&turn, 5).await;
+    drop((turn, agent, forever));
     let (_forever, agent) = place.open(&hooks).await;
     let turn = agent.turn("r").await.unwrap().unwrap();
     let end = turn.wait().await.unwrap();
@@ -223,16 +220,7 @@ async fn case_113_a_turn_that_comes_further_is_not_ended_by_time_or_attempts() {
     });
     let (_forever, agent) = place.open(&hooks).await;
     let turn = ask(&agent, json!({})).await;
-    let hours = async {
-        loop {
-            place.clock.advance(Duration::from_secs(600));
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::select! {
-        end = turn.wait() => assert!(end.unwrap().is_completed()),
-        () = hours => unreachable!(),
-    }
+    assert!(place.ended_after(&turn, Duration::from_secs(600)).await.is_completed());
     assert_eq!(last(&agent).await.text().matches("word").count(), 41);
 }
 
@@ -302,9 +290,7 @@ async fn case_72_119_a_question_to_the_client_costs_no_attempts_however_many_pro
         let (_forever, agent) = place.open(&hooks).await;
         let location = ToolSpec { name: "location".into(), ..ToolSpec::default() };
         let turn = agent.save_messages([UiMessage::user("u", "hi")]).id("r").client_tools([location]).await.unwrap();
-        while turn.entries().await.unwrap().len() < 2 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        shown(&turn, 2).await;
     }
     for _ in 0..12 {
         let (_forever, agent) = place.open(&hooks).await;
@@ -378,16 +364,13 @@ async fn case_76_118_an_interrupted_turn_is_gone_on_with_once_however_many_look_
 
 #[tokio::test]
 async fn case_78_82_a_turn_is_given_up_the_same_wherever_its_process_ends() {
-    let survived = crash_everywhere(
-        |world: &World| scripted(&world.shared::<Seen>()).in_memory().clock(world.clock()),
-        async |forever: Forever| {
-            let agent = forever.agent::<Scripted>("a");
-            let turn = crate::scripted::ask(&agent, "r", json!({ "n": 1, "mode": "always" })).await;
-            assert_eq!(turn.wait().await.unwrap().state(), TurnState::Error);
-            let message = agent.messages().await.unwrap().pop().unwrap();
-            (told(&turn).await, message.text(), message.metadata)
-        },
-    )
+    let survived = crash_everywhere(in_world, async |forever: Forever| {
+        let agent = forever.agent::<Scripted>("a");
+        let turn = crate::scripted::ask(&agent, "r", json!({ "n": 1, "mode": "always" })).await;
+        assert_eq!(turn.wait().await.unwrap().state(), TurnState::Error);
+        let message = agent.messages().await.unwrap().pop().unwrap();
+        (told(&turn).await, message.text(), message.metadata)
+    })
     .crash_randomly(1, 50)
     .await
     .unwrap();

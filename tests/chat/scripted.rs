@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::{ChatAgent, ChatRecovery, ChatRecoveryOptions, Entry, ErrorClass, RecoveryPolicy, Turn, TurnHandle};
+use forever::testing::World;
 use forever::{Agent, AgentHandle, BoxError, Builder, Forever};
 use serde_json::{Value, json};
 
@@ -112,6 +113,11 @@ impl ChatAgent for Scripted {
 pub(crate) fn scripted(seen: &Seen) -> Builder {
     let seen = seen.clone();
     Forever::builder().turn_batching(1, Duration::ZERO).chat_agent(move |_| Scripted { seen: seen.clone() })
+}
+
+/// The same in a world whose processes end; what was seen stays.
+pub(crate) fn in_world(world: &World) -> Builder {
+    scripted(&world.shared::<Seen>()).in_memory().clock(world.clock())
 }
 
 pub(crate) async fn ask(agent: &AgentHandle<Scripted>, id: &str, body: Value) -> TurnHandle {
