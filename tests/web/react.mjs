@@ -139,6 +139,43 @@ const cases = {
     await until("paid", () => state("tool-pay") === "output-available" && one.chat.status === "ready", [one]);
     return [one];
   },
+  async "an approval is given in another tab than the one that asked"(server, name) {
+    const [one, two] = [new Tab(server.host, name), new Tab(server.host, name)];
+    await ready(one);
+    await ready(two);
+    one.say("pay", { n: 1, mode: "approval" });
+    const state = (tab) => tab.chat.messages.at(-1)?.parts.find((part) => part.type === "tool-pay")?.state;
+    await until("asks", () => state(two) === "approval-requested" && two.chat.status === "ready" && one.chat.status === "ready", [one, two]);
+    if (process.env.TRACE) two.agent.addEventListener("message", (m) => console.log("<-", m.data.slice(0, 300)));
+    two.chat.addToolApprovalResponse({ id: "ap1", approved: true });
+    await until("paid", () => [one, two].every((tab) => state(tab) === "output-available" && tab.chat.status === "ready" && tab.last === "assistant: w0 w0 "), [one, two]);
+    assert.equal(two.chat.error, undefined);
+    assert.deepEqual(two.texts, one.texts);
+    return [one, two];
+  },
+  async "what follows an approval grows on the same message, through a lost connection and a kill"(server, name) {
+    const tabs = [new Tab(server.host, name), new Tab(server.host, name)];
+    for (const tab of tabs) await ready(tab);
+    const n = 30;
+    tabs[0].say("pay", { n, delay: 20, mode: "approval" });
+    const state = (tab) => tab.chat.messages.at(-1)?.parts.find((part) => part.type === "tool-pay")?.state;
+    await until("asks", () => tabs.every((tab) => state(tab) === "approval-requested" && tab.chat.status === "ready"), tabs);
+    const whole = `assistant: ${words(n)}${words(n)}`;
+    tabs[1].chat.addToolApprovalResponse({ id: "ap1", approved: true });
+    const grows = async (at, seen) => {
+      await until(`w${at}`, () => seen.every((tab) => tab.last.length >= `assistant: ${words(n)}${words(at)}`.length), seen);
+      for (const tab of tabs) assert(tab.texts.length === 2 && whole.startsWith(tab.last), JSON.stringify(tab.texts));
+    };
+    await grows(3, tabs);
+    tabs[1].agent.reconnect();
+    await grows(13, tabs);
+    await server.kill();
+    Object.assign(server, await server.again());
+    await grows(20, tabs);
+    await until("paid", () => tabs.every((tab) => state(tab) === "output-available" && tab.last === whole && tab.chat.status === "ready"), tabs);
+    for (const tab of tabs) assert.equal(tab.chat.error, undefined);
+    return tabs;
+  },
   async "twenty random kills and lost connections, and every tab has the same in the end"(server, name) {
     const seed = Number(process.env.SEED ?? Date.now() % 100_000);
     console.log(`seed=${seed}`);

@@ -207,7 +207,7 @@ impl Session<'_> {
         for turn in self.agent.turns(&[TurnState::Queued, TurnState::Running]).await? {
             self.offer(turn.id()).await?;
             if turn.state() == TurnState::Running {
-                self.send(&ToClient::Resuming { id: turn.id(), probe_id: None }).await?;
+                self.resuming(&turn, None).await?;
             } else {
                 self.send(&ToClient::Pending { id: turn.id(), probe_id: None }).await?;
             }
@@ -363,16 +363,29 @@ impl Session<'_> {
             }
             self.offer(id).await?;
             return if turn.state() == TurnState::Running {
-                self.send(&ToClient::Resuming { id, probe_id }).await
+                self.resuming(turn, probe_id).await
             } else {
                 self.send(&ToClient::Pending { id, probe_id }).await
             };
         }
         // An error stands until something else is asked.
         if let Some(last) = self.agent.turns(&[]).await?.pop().filter(|last| last.state() == TurnState::Error) {
-            return self.send(&ToClient::Resuming { id: last.id(), probe_id }).await;
+            return self.resuming(&last, probe_id).await;
         }
         self.send(&ToClient::ResumeNone { reason: Some("idle"), probe_id }).await
+    }
+
+    /// A turn that is under way can be had.
+    ///
+    /// Whoever asks is told first, of one that adds to an answer, that there is nothing for them: what asks is the stream of a new message
+    /// (`ai` from 6.0.250 on), in which there is nothing to add to. So it is their page that takes it, as that of every other client does.
+    async fn resuming(&mut self, turn: &TurnStatus, probe_id: Option<&str>) -> std::result::Result<(), Over> {
+        let id = turn.id();
+        if turn.is_continuation() {
+            self.send(&ToClient::ResumeNone { reason: Some("continuation-owned"), probe_id }).await?;
+            return self.send(&ToClient::Resuming { id, probe_id: None }).await;
+        }
+        self.send(&ToClient::Resuming { id, probe_id }).await
     }
 
     /// The client wants the log of a turn.
@@ -384,12 +397,14 @@ impl Session<'_> {
         };
         let status = turn.status().await?;
         match status.state() {
-            TurnState::Queued | TurnState::Running | TurnState::Error => Ok(self.watching.start(&turn, from, true, self.own.contains(id)).await?),
+            TurnState::Queued | TurnState::Running | TurnState::Error => {
+                Ok(self.watching.start(&turn, from, true, self.own.contains(id)).await?)
+            }
             // Its message is in the conversation.
             state => {
                 let outcome = (state != TurnState::Completed).then(|| state.as_str());
-                let message_ids = origins(&status);
-                let ended = Response { id, done: true, replay: true, message_ids, outcome, ..Response::default() };
+                let (message_ids, continuation) = (origins(&status), status.is_continuation());
+                let ended = Response { id, done: true, replay: true, message_ids, continuation, outcome, ..Response::default() };
                 self.send(&ToClient::Response(ended)).await
             }
         }
@@ -409,9 +424,10 @@ impl Session<'_> {
             }
             ChatEvent::Began(turn) => {
                 if self.offered.contains(turn.id()) {
-                    return self.send(&ToClient::Resuming { id: turn.id(), probe_id: None }).await;
+                    self.resuming(&turn, None).await
+                } else {
+                    self.show(&turn).await
                 }
-                self.show(&turn).await
             }
             ChatEvent::Recovering { turn, recovering } => self.send(&ToClient::Recovering { recovering, id: &turn }).await,
             ChatEvent::Updated(message) => self.send(&ToClient::Updated { message: &message }).await,
@@ -460,6 +476,7 @@ impl Session<'_> {
                 let body = chunk.json().into();
                 let piece = Response { id, body, continuation, replay, seq: Some(number), ..Response::default() };
                 self.send(&ToClient::Response(piece)).await?;
+                watched.begun = true;
                 self.watching.go_on(watched);
             }
             Shown::CaughtUp => {
@@ -483,9 +500,14 @@ impl Session<'_> {
         let message_ids = origins(status);
         let own = watched.own;
         self.own.remove(id);
-        self.offered.remove(id);
+        let offered = self.offered.remove(id);
         if !own && !watched.replays && end.state() != TurnState::Skipped {
             self.transcript().await?;
+        }
+        if offered && continuation {
+            // The client is about to ask for it, and would otherwise take the end for that of another, empty message.
+            let first = Response { id, body: r#"{"type":"start"}"#.into(), continuation, replay: true, ..Response::default() };
+            self.send(&ToClient::Response(first)).await?;
         }
         let ended = Response { id, done: true, message_ids, continuation, ..Response::default() };
         match end.state() {

@@ -125,7 +125,8 @@ mod tests {
     #[tokio::test]
     async fn only_the_same_machine_comes_in_unless_somebody_says_so() {
         let (closed, open) = (Door::default(), Door { anonymous: true, ..Door::default() });
-        for (peer, let_in) in [("127.0.0.1:1", 200), ("[::1]:1", 200), ("[::ffff:127.0.0.1]:1", 200), ("10.0.0.1:1", 403), ("unknown", 403)] {
+        for (peer, let_in) in [("127.0.0.1:1", 200), ("[::1]:1", 200), ("[::ffff:127.0.0.1]:1", 200), ("10.0.0.1:1", 403), ("unknown", 403)]
+        {
             assert_eq!(status(&closed, asking(peer, &[])).await, let_in, "{peer}");
             assert_eq!(status(&open, asking(peer, &[])).await, 200);
         }

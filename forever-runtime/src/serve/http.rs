@@ -150,7 +150,10 @@ pub(super) async fn agent(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Failed> {
     let Ok(upgrade) = upgrade else {
-        return Err(Failed(StatusCode::UPGRADE_REQUIRED, "this is for WebSockets; `/get-messages` and `/stream/{turn}` are not".to_owned()));
+        return Err(Failed(
+            StatusCode::UPGRADE_REQUIRED,
+            "this is for WebSockets; `/get-messages` and `/stream/{turn}` are not".to_owned(),
+        ));
     };
     if served.core().is_closing() {
         return Err(Error::closed().into());

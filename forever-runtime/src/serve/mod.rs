@@ -62,13 +62,7 @@ pub(crate) struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits {
-            frame: 4 << 20,
-            connections: 256,
-            rate: (50, 200),
-            send: Duration::from_secs(20),
-            ping: Duration::from_secs(25),
-        }
+        Limits { frame: 4 << 20, connections: 256, rate: (50, 200), send: Duration::from_secs(20), ping: Duration::from_secs(25) }
     }
 }
 
