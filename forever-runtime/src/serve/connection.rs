@@ -403,8 +403,8 @@ impl Session<'_> {
             // Its message is in the conversation.
             state => {
                 let outcome = (state != TurnState::Completed).then(|| state.as_str());
-                let (message_ids, continuation) = (origins(&status), status.is_continuation());
-                let ended = Response { id, done: true, replay: true, message_ids, continuation, outcome, ..Response::default() };
+                let message_ids = origins(&status);
+                let ended = Response { id, done: true, replay: true, message_ids, outcome, ..Response::default() };
                 self.send(&ToClient::Response(ended)).await
             }
         }
