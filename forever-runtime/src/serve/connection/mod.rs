@@ -76,7 +76,7 @@ struct Session<'a> {
 /// Something that a connection has to do with.
 enum Next {
     Frame(Option<std::result::Result<Message, axum::Error>>),
-    Event(Result<Option<ChatEvent>>),
+    Event(Box<Result<Option<ChatEvent>>>),
     Pushed(Option<Pushed>),
     Log(Box<(Watched, Result<Option<Shown>>)>),
     Called(String, std::result::Result<Value, String>),
@@ -151,7 +151,7 @@ impl Session<'_> {
         loop {
             match self.next(&mut events, &mut connection, &mut ping).await {
                 Next::Frame(frame) => self.frame(frame).await?,
-                Next::Event(event) => match event? {
+                Next::Event(event) => match (*event)? {
                     Some(event) => self.event(event).await?,
                     None => return Err(Over::Close(close::RESTART, "the server restarts")),
                 },
@@ -175,7 +175,7 @@ impl Session<'_> {
         };
         let parts: [Pin<Box<dyn Future<Output = Next> + Send + '_>>; 7] = [
             // In this order, if several are ready: what has happened is told before what is asked next is answered.
-            Box::pin(async { Next::Event(events.recv().await) }),
+            Box::pin(async { Next::Event(Box::new(events.recv().await)) }),
             Box::pin(async { Next::Pushed(connection.recv().await) }),
             Box::pin(called),
             Box::pin(async { Next::Frame(socket.recv().await) }),
