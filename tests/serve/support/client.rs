@@ -1,9 +1,12 @@
 //! A client over a WebSocket that remembers everything that it was sent.
 use std::net::SocketAddr;
 
+use futures_util::stream::SplitSink;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
@@ -17,8 +20,11 @@ pub(crate) const PENDING: &str = "cf_agent_stream_pending";
 pub(crate) const NONE: &str = "cf_agent_stream_resume_none";
 pub(crate) const MESSAGES: &str = "cf_agent_chat_messages";
 
+/// It takes what it is sent whether or not a test looks, and so it answers pings and farewells.
 pub(crate) struct Client {
-    socket: WebSocketStream<TcpStream>,
+    sends: SplitSink<WebSocketStream<TcpStream>, Message>,
+    received: mpsc::UnboundedReceiver<Message>,
+    receiving: AbortHandle,
     /// All frames that were received, in order.
     pub(crate) seen: Vec<Value>,
     /// With which code the server has closed, if it has; 0 if it is gone without.
@@ -45,7 +51,16 @@ impl Client {
             request.headers_mut().insert(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
         }
         match soon("a connection is upgraded", tokio_tungstenite::client_async(request, socket)).await {
-            Ok((socket, _)) => Ok(Client { socket, seen: Vec::new(), code: None, settled: 0 }),
+            Ok((socket, _)) => {
+                let (sends, mut receives) = socket.split();
+                let (tell, received) = mpsc::unbounded_channel();
+                let receiving = tokio::spawn(async move {
+                    while let Some(Ok(message)) = receives.next().await {
+                        let _ = tell.send(message);
+                    }
+                });
+                Ok(Client { sends, received, receiving: receiving.abort_handle(), seen: Vec::new(), code: None, settled: 0 })
+            }
             Err(Error::Http(answer)) => {
                 let body = answer.body().clone().unwrap_or_default();
                 Err((answer.status().as_u16(), String::from_utf8(body).unwrap()))
@@ -61,7 +76,7 @@ impl Client {
 
     pub(crate) async fn put(&mut self, message: Message) {
         // One that the server has closed is noticed when it is read from.
-        let _ = soon("the server takes a frame", self.socket.send(message)).await;
+        let _ = soon("the server takes a frame", self.sends.send(message)).await;
     }
 
     /// Asks, with this body beside the message.
@@ -80,15 +95,15 @@ impl Client {
 
     async fn receive(&mut self) -> Option<Value> {
         loop {
-            match self.socket.next().await {
-                Some(Ok(Message::Text(text))) => {
+            match self.received.recv().await {
+                Some(Message::Text(text)) => {
                     let frame: Value = serde_json::from_str(&text).unwrap();
                     self.seen.push(frame.clone());
                     return Some(frame);
                 }
-                Some(Ok(Message::Close(close))) => self.code = Some(close.map_or(1005, |close| close.code.into())),
-                Some(Ok(_)) => {}
-                Some(Err(_)) | None => {
+                Some(Message::Close(close)) => self.code = Some(close.map_or(1005, |close| close.code.into())),
+                Some(_) => {}
+                None => {
                     self.code.get_or_insert(0);
                     return None;
                 }
@@ -132,13 +147,19 @@ impl Client {
     }
 
     pub(crate) async fn leave(mut self) {
-        let _ = self.socket.close(None).await;
+        let _ = self.sends.send(Message::Close(None)).await;
         while self.next().await.is_some() {}
     }
 
     /// The words of an answer as it was received, and the numbers of the chunks that had some.
     pub(crate) fn heard(&self, id: &str) -> (String, Vec<u64>) {
         heard(&self.seen, id)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.receiving.abort();
     }
 }
 
