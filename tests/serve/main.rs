@@ -2,6 +2,7 @@
 //!
 //! Every wait is for something that has to happen, and fails after `support::PATIENCE`; none is for time to pass.
 mod calls;
+mod events;
 mod handshake;
 mod state;
 mod support;

@@ -2,6 +2,7 @@
 //! (`client`), of requests (`request`), and of bytes that no library would send (`raw`).
 pub(crate) mod client;
 pub(crate) mod dice;
+pub(crate) mod events;
 pub(crate) mod panics;
 pub(crate) mod place;
 pub(crate) mod raw;

@@ -73,6 +73,21 @@ impl Up {
         client
     }
 
+    /// Whether there is room for a client.
+    pub(crate) async fn has_room(&self, agent: &str) -> bool {
+        match Client::try_connect(self.address, &format!("/agents/chat-agent/{agent}"), &[]).await {
+            Ok(mut client) => {
+                client.settled().await;
+                client.leave().await;
+                true
+            }
+            Err((status, said)) => {
+                assert!(matches!(status, 429 | 503), "{status} {said}");
+                false
+            }
+        }
+    }
+
     pub(crate) async fn get(&self, path: &str) -> Answered {
         request(self.address, &format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address)).await
     }
