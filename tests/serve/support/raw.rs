@@ -96,9 +96,13 @@ impl Raw {
         self.received_all().await;
     }
 
-    /// Receives until the server closes.
+    /// Receives until the server closes, and answers its farewell.
     pub(crate) async fn received_all(&mut self) {
-        let _ = soon("the server closes", self.socket.read_to_end(&mut self.received)).await;
+        while soon("the server closes", self.socket.read_buf(&mut self.received)).await.is_ok_and(|read| read > 0) {
+            if self.code().is_some() {
+                let _ = self.socket.shutdown().await;
+            }
+        }
     }
 
     /// Receives until a text has come.
