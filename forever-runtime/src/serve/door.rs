@@ -110,21 +110,28 @@ impl Door {
             return Ok(());
         }
         // A page of a development server on the same machine.
-        let local = |authority: &str| {
-            let name = authority.rsplit_once(':').map_or(authority, |(name, _)| name);
-            name == "localhost" || name.trim_matches(['[', ']']).parse().is_ok_and(is_loopback)
-        };
-        if local(authority) && is_local(asking) && host.is_some_and(local) {
+        if names_this_machine(authority) && is_local(asking) && host.is_some_and(names_this_machine) {
             return Ok(());
         }
         Err(refused())
     }
 }
 
-/// Whether it comes from the same machine.
+/// Whether it comes from the same machine, and means it. A page of somebody else whose name has come to point here is asked for by that name.
 fn is_local(asking: &Asking) -> bool {
     let forwarded = FORWARDED.iter().any(|name| asking.headers.contains_key(*name));
-    !forwarded && asking.peer.is_some_and(|peer| is_loopback(peer.ip()))
+    let mut hosts = asking.headers.get_all(header::HOST).iter();
+    let meant = hosts.all(|host| host.to_str().is_ok_and(names_this_machine));
+    !forwarded && meant && asking.peer.is_some_and(|peer| is_loopback(peer.ip()))
+}
+
+/// Whether a name, with its port if it has one, means this machine to everybody.
+fn names_this_machine(authority: &str) -> bool {
+    let name = match authority.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
+        _ => authority,
+    };
+    name.eq_ignore_ascii_case("localhost") || name.trim_matches(['[', ']']).parse().is_ok_and(is_loopback)
 }
 
 pub(super) fn is_loopback(address: IpAddr) -> bool {
