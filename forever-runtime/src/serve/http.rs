@@ -17,7 +17,7 @@ use futures_util::stream;
 use serde_json::json;
 use tracing::{debug, warn};
 
-use super::door::{Asking, Door};
+use super::door::{Asking, Door, Refused};
 use super::erased::{self, Erased};
 use super::room::{Full, Rooms};
 use super::{Calls, Limits, address, connection};
@@ -30,7 +30,7 @@ use crate::forever::Forever;
 /// What all connections of a server share.
 pub(super) struct Served {
     pub(super) forever: Forever,
-    door: Door,
+    pub(super) door: Door,
     pub(super) limits: Limits,
     pub(super) calls: Calls,
     /// The classes that are served, as they stand in URLs.
@@ -76,6 +76,13 @@ impl IntoResponse for Failed {
     }
 }
 
+impl From<Refused> for Failed {
+    fn from(refused: Refused) -> Self {
+        let (status, reason) = refused.parts();
+        Failed(status, reason)
+    }
+}
+
 impl From<Full> for Failed {
     fn from(full: Full) -> Self {
         match full {
@@ -116,8 +123,7 @@ impl FromRequestParts<Arc<Served>> for At {
         let (uri, headers) = (parts.uri.clone(), parts.headers.clone());
         let asking = Asking { class: class.to_owned(), name: name.clone(), uri, headers, peer };
         if let Err(refused) = served.door.lets_in(asking).await {
-            let (status, reason) = refused.parts();
-            return Err(Failed(status, reason));
+            return Err(refused.into());
         }
         Ok(At { class, segment, name })
     }
