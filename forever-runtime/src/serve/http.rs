@@ -10,7 +10,7 @@ use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{ConnectInfo, FromRequestParts, Path, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
@@ -137,8 +137,13 @@ const WRITE: usize = 16 << 10;
 pub(super) async fn agent(
     State(served): State<Arc<Served>>,
     at: At,
+    uri: Uri,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Failed> {
+    // Another protocol that the npm package can be told to speak.
+    if uri.query().is_some_and(|query| query.split('&').any(|pair| pair.starts_with("__agents_transport="))) {
+        return Err(Failed(StatusCode::BAD_REQUEST, "only the JSON transport is spoken here".to_owned()));
+    }
     let Ok(upgrade) = upgrade else {
         return Err(Failed(
             StatusCode::UPGRADE_REQUIRED,
