@@ -154,7 +154,11 @@ async fn main() -> anyhow::Result<()> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let listener = tokio::net::TcpListener::bind(address).await.with_context(|| format!("{address} cannot be used"))?;
     println!("http://{}", listener.local_addr()?);
-    let router = Server::new(&forever).router().route("/", get(page)).route("/assets/{file}", get(asset));
+    let server = Server::new(&forever).callable::<Scripted, _, _>("words", |chat, _| async move {
+        let said = chat.messages().await?;
+        Ok(json!(said.iter().map(|message| message.text().split_whitespace().count()).sum::<usize>()))
+    });
+    let router = server.router().route("/", get(page)).route("/assets/{file}", get(asset));
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service).await?;
     Ok(())
