@@ -6,7 +6,7 @@ import { createRequire } from "node:module";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { JSDOM } from "jsdom";
-import WebSocket from "ws";
+import { WebSocket } from "undici";
 import { lines } from "./until.mjs";
 
 const dom = new JSDOM("<!doctype html>", { url: "http://localhost/", pretendToBeVisual: true });

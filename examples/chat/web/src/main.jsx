@@ -4,12 +4,16 @@ import { useAgent } from "agents/react";
 import { Suspense, useEffect, useState } from "react";
 import { createRoot } from "react-dom/client";
 
-/** What the scripted model is asked to do, by the button that asks for it. */
+/** `?chat=` is the name of the chat, `?delay=` how long the scripted model takes for a word, in ms. */
+const query = new URLSearchParams(location.search);
+const delay = Number(query.get("delay") ?? 100);
+
+/** What the model is asked to do, by the button that asks for it. */
 const asks = {
-  "Send": { n: 40, delay: 100 },
-  "Fail": { n: 5, delay: 100, mode: "error" },
-  "Ask the page": { n: 2, delay: 100, mode: "tool" },
-  "Ask me": { n: 2, delay: 100, mode: "approval" },
+  "Send": { n: 40, delay },
+  "Fail": { n: 5, delay, mode: "error" },
+  "Ask the page": { n: 2, delay, mode: "tool" },
+  "Ask me": { n: 2, delay, mode: "approval" },
 };
 
 function Chat() {
@@ -18,7 +22,7 @@ function Chat() {
   const [words, setWords] = useState("");
   const agent = useAgent({
     agent: "ChatAgent",
-    name: new URLSearchParams(location.search).get("chat") ?? "page",
+    name: query.get("chat") ?? "page",
     host: location.host,
     onOpen: () => setConnected(true),
     onClose: () => setConnected(false),
