@@ -1,13 +1,18 @@
 // The published React hooks, unchanged, against the example server: what a person would see in each tab, without a browser.
 //
 //   npm ci && node react.mjs [part of a case's name]
-//   HOOKS=older/agents-0.3 node react.mjs     with the packages of that folder
+//   node older.mjs     the same with older packages
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { inTime, run } from "./support/cases.mjs";
 import { Line } from "./support/line.mjs";
 import { Tab } from "./support/tab.mjs";
 import { dice, lines, until as wait, words } from "./support/until.mjs";
+
+const older = process.env.HOOKS !== undefined;
+
+/** What older packages cannot do, whatever the server: they pass over an error that is played back, do not say that an approval is to be gone on with, and break off what is played back when it has more than fifty chunks. */
+const beyondOlder = ["an error that came while", "an approval", "a call that is approved", "twenty random kills"];
 
 /** Waits, and says what the tabs see if it does not come. */
 const until = (what, tabs, so) => wait(what, so, () => tabs.map((tab) => [tab.chat?.status, tab.chat?.error?.message, tab.lines]));
@@ -26,7 +31,7 @@ async function askedToPay(tab, all) {
   await until("asks", all, () => all.every((one) => one.state("pay") === "approval-requested" && one.ready));
 }
 
-run({
+const cases = {
   async "an answer streams, and a second tab sees the same"(on) {
     const { server, slow } = on;
     const [one, two] = await open(on, server.host, server.host);
@@ -61,7 +66,7 @@ run({
     await server.again();
     await until("whole", tabs, () => tabs.every((tab) => tab.last === `assistant: ${words(20)}`));
     for (const tab of tabs) assert.equal(tab.chat.messages.length, 2);
-    assert.deepEqual(tabs.map((tab) => tab.chat.messages.at(-1).id), ids);
+    if (!older) assert.deepEqual(tabs.map((tab) => tab.chat.messages.at(-1).id), ids);
   },
 
   async "an error that came while nobody was there is seen by who comes"(on) {
@@ -148,10 +153,10 @@ run({
     const tabs = await open(on, server.host, server.host);
     await askedToPay(tabs[0], tabs);
     tabs[1].chat.addToolApprovalResponse({ id: "ap1", approved: true });
-    await until("paid", tabs, () => tabs.every((tab) => tab.state("pay") === "output-available" && tab.ready));
-    for (const tab of tabs) {
-      assert.equal(tab.chat.error, undefined);
-      assert.deepEqual(tab.lines, ["user: pay", "assistant: w0 w0 "]);
-    }
+    await until("one message in both", tabs, () => tabs.every((tab) => tab.ready && !tab.chat.error && tab.lines.join("|") === "user: pay|assistant: w0 w0 "));
+    for (const tab of tabs) assert.equal(tab.state("pay"), "output-available");
   },
-});
+};
+
+const within = (sentence) => !older || !beyondOlder.some((beginning) => sentence.startsWith(beginning));
+run(Object.fromEntries(Object.entries(cases).filter(([sentence]) => within(sentence))));

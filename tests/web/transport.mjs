@@ -10,11 +10,14 @@ import { inTime, run } from "./support/cases.mjs";
 import { Line } from "./support/line.mjs";
 import { text, until, words } from "./support/until.mjs";
 
+/** How long a client waits before it comes again; by itself up to five seconds. */
+const soon = { minReconnectionDelay: 20, maxReconnectionDelay: 200 };
+
 /** A client of a chat, with the transport that hears of what can be resumed. */
 class Chat {
   constructor({ name, after }, host, options = {}) {
     this.states = [];
-    this.client = new AgentClient({ agent: "ChatAgent", name, host, WebSocket, onStateUpdate: (state, by) => this.states.push([by, state]) });
+    this.client = new AgentClient({ agent: "ChatAgent", name, host, WebSocket, ...soon, onStateUpdate: (state, by) => this.states.push([by, state]) });
     this.transport = new WebSocketChatTransport({ agent: this.client, ...options });
     this.frames = [];
     this.client.addEventListener("message", ({ data }) => {

@@ -34,6 +34,8 @@ export class Tab {
       const agent = useAgent({ agent: "ChatAgent", name, host });
       const chat = useAgentChat({
         agent,
+        // Older ones have to be told.
+        autoContinueAfterToolResult: true,
         onToolCall: ({ toolCall, addToolOutput }) => {
           if (toolCall.toolName === "getLocation") addToolOutput({ toolCallId: toolCall.toolCallId, output: here });
         },
