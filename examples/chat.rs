@@ -1,36 +1,47 @@
 //! A chat that is served: to the React page in `examples/chat/web`, or, without npm, to a plain page.
 //!
 //! ```text
-//! cargo run --example chat --features server
-//! cargo run --example chat --features server -- --port 8787 --database chat.db
+//! cargo run --example chat
+//! cargo run --example chat -- --port 8787 --database chat.db
 //! ```
 //!
-//! Open the address that it prints. Kill the program in the middle of an answer and start it again: the same message grows on.
+//! Open the address that it prints. Kill the program in the middle of an answer and start it again: the same message grows on. With npm,
+//! `npm ci && npm run build` in `examples/chat/web` makes the React page.
 //!
 //! What answers follows a script. It takes from the request `n` (how many words), `delay` (ms between them) and `mode`: `ok`, `error` (an error in the
-//! stream), `throw` (an error of the program), `tool` (asks the page where it is), `approval` (asks the person whether it may pay).
+//! stream), `throw` (an error of the program), `tool` (asks the page where it is), `approval` (asks the person whether it may pay). A model takes its
+//! place with
+//!
+//! ```text
+//! ANTHROPIC_MODEL=.. ANTHROPIC_API_KEY=.. cargo run --example chat
+//! OPENAI_MODEL=.. OPENAI_API_KEY=.. OPENAI_BASE_URL=https://api.openai.com/v1 cargo run --example chat
+//! ```
+//!
+//! and has a tool for the time, and one that pays, for which the person is asked.
 #![forbid(unsafe_code)]
 
 #[path = "support/args.rs"]
 mod args;
+#[path = "chat/modelled.rs"]
+mod modelled;
+#[path = "chat/scripted.rs"]
+mod scripted;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Context;
+use axum::Router;
 use axum::extract::Path as UrlPath;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::Html;
 use axum::routing::get;
-use forever::chat::message::{Chunk, ToolState};
-use forever::chat::{ChatAgent, RecoveryPolicy, Turn};
 use forever::prelude::*;
 use forever::serve::Server;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use args::Args;
+use modelled::Modelled;
+use scripted::Scripted;
 
 const USAGE: &str = "\
 Serves a chat.
@@ -38,88 +49,6 @@ Serves a chat.
 usage: chat [--port N] [--database PATH]
   --port N         where, on this machine (8787)
   --database PATH  what is kept (chat.db)";
-
-/// Answers by a script.
-struct Scripted {
-    me: AgentHandle<Scripted>,
-}
-
-#[derive(Serialize, Deserialize, Default)]
-struct Shared {
-    hello: String,
-}
-
-impl Agent for Scripted {
-    const CLASS: &'static str = "ChatAgent";
-    type State = Shared;
-
-    async fn on_start(&self) -> Result<(), BoxError> {
-        if self.me.state().await?.hello.is_empty() {
-            self.me.set_state(&Shared { hello: "state".to_owned() }).await?;
-        }
-        Ok(())
-    }
-}
-
-impl ChatAgent for Scripted {
-    async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
-        let body = turn.body().cloned().unwrap_or_default();
-        let (words, delay) = (body["n"].as_u64().unwrap_or(1), body["delay"].as_u64().unwrap_or(10));
-        let mode = body["mode"].as_str().unwrap_or("ok");
-        // What an interrupted attempt has said is not said again.
-        let said = turn.text().split_inclusive(' ').count() as u64;
-        turn.write(Chunk::start()).await?;
-        turn.write(Chunk::text_start("t1")).await?;
-        for word in said..words {
-            turn.write(Chunk::text_delta("t1", format!("w{word} "))).await?;
-            tokio::time::sleep(Duration::from_millis(delay)).await;
-        }
-        for call in approved(turn).await {
-            turn.write(Chunk::tool_output_available(call, json!({ "paid": true }))).await?;
-        }
-        match mode {
-            "error" => {
-                turn.write(Chunk::error("provider said no")).await?;
-                return Ok(());
-            }
-            "throw" => return Err("boom".into()),
-            _ => turn.write(Chunk::text_end("t1")).await?,
-        }
-        match mode {
-            "tool" if !turn.is_continuation() => {
-                turn.write(Chunk::tool_input_start("call1", "getLocation")).await?;
-                turn.write(Chunk::tool_input_available("call1", "getLocation", json!({ "a": 1 }))).await?;
-            }
-            "approval" if !turn.is_continuation() => {
-                turn.write(Chunk::tool_input_start("call2", "pay")).await?;
-                turn.write(Chunk::tool_input_available("call2", "pay", json!({ "amt": 5 }))).await?;
-                turn.write(Chunk::tool_approval_request("call2", "ap1")).await?;
-            }
-            _ => {}
-        }
-        turn.write(Chunk::finish()).await?;
-        Ok(())
-    }
-
-    fn recovery() -> RecoveryPolicy {
-        // It is there to be killed.
-        RecoveryPolicy::default().max_deaths(1000)
-    }
-
-    fn client_error_text(&self, error: &BoxError) -> String {
-        error.to_string()
-    }
-}
-
-/// The calls of the answer to which a person has said yes, and that have no result yet.
-async fn approved(turn: &Turn) -> Vec<String> {
-    let message = turn.message().await;
-    let yes = |part: &&forever::chat::message::Part| {
-        let answered = part.tool_state() == Some(ToolState::ApprovalResponded);
-        answered && part.get("approval").is_some_and(|approval| approval["approved"] == Value::Bool(true))
-    };
-    message.parts.iter().filter(yes).filter_map(|part| part.tool_call_id()).map(str::to_owned).collect()
-}
 
 /// What `npm run build` has made.
 const BUILT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/chat/web/dist");
@@ -150,16 +79,31 @@ async fn main() -> anyhow::Result<()> {
     let port: u16 = args.value("--port", "a number from 0 to 65535", |_| true).unwrap_or(8787);
     let database: PathBuf = args.value("--database", "a path", |_| true).unwrap_or_else(|| PathBuf::from("chat.db"));
     args.finish();
-    let forever = Forever::builder().sqlite(database).chat_agent(|me| Scripted { me }).open().await?;
+    let builder = Forever::builder().sqlite(database);
+    let builder = match modelled::from_env()? {
+        Some(answers) => builder.agent_loop(answers).chat_agent(|_| Modelled),
+        None => builder.chat_agent(|me| Scripted { me }),
+    };
+    let forever = builder.open().await?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let listener = tokio::net::TcpListener::bind(address).await.with_context(|| format!("{address} cannot be used"))?;
     println!("http://{}", listener.local_addr()?);
     let server = Server::new(&forever).callable::<Scripted, _, _>("words", |chat, _| async move {
         let said = chat.messages().await?;
-        Ok(json!(said.iter().map(|message| message.text().split_whitespace().count()).sum::<usize>()))
+        Ok(said.iter().map(|message| message.text().split_whitespace().count()).sum::<usize>().into())
     });
-    let router = server.router().route("/", get(page)).route("/assets/{file}", get(asset));
-    let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, service).await?;
+    let pages = Router::new().route("/", get(page)).route("/assets/{file}", get(asset));
+    // Until Ctrl-C: clients are told to come again, and what is being answered goes on at the next start.
+    let closing = forever.clone();
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok()
+            && let Err(error) = closing.close().await
+        {
+            eprintln!("{error}");
+        }
+    });
+    server.merge(pages).listen(listener).await?;
+    // It has been begun, and is waited for.
+    forever.close().await?;
     Ok(())
 }

@@ -257,6 +257,9 @@ async fn a_continued_turn_adds_to_the_same_message() {
     assert_eq!(messages.len(), 2);
     assert_eq!(messages[1].parts.len(), 2, "a part that was done is not gone on with");
     assert_eq!(messages[1].text(), "w0 w0 w1 ");
+    // Asked with nothing of its own, it is asked as what it continues was.
+    agent.continue_last_turn().await.unwrap().wait().await.unwrap();
+    assert_eq!(agent.messages().await.unwrap()[1].text(), "w0 w0 w1 w0 w1 ");
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ import { dice, lines, until as wait, words } from "./support/until.mjs";
 const older = process.env.HOOKS !== undefined;
 
 /** What older packages cannot do, whatever the server: they pass over an error that is played back, do not say that an approval is to be gone on with, and break off what is played back when it has more than fifty chunks. */
-const beyondOlder = ["an error that came while", "an approval", "a call that is approved", "twenty random kills"];
+const beyondOlder = ["an error that came while", "an approval", "a call that is approved", "what follows an approval", "twenty random kills"];
 
 /** Waits, and says what the tabs see if it does not come. */
 const until = (what, tabs, so) => wait(what, so, () => tabs.map((tab) => [tab.chat?.status, tab.chat?.error?.message, tab.lines]));
@@ -26,8 +26,8 @@ async function open({ name, after }, ...hosts) {
 }
 
 /** A call of a tool that pays, for which a person is asked. */
-async function askedToPay(tab, all) {
-  tab.say("pay", { n: 1, mode: "approval" });
+async function askedToPay(tab, all, body = { n: 1 }) {
+  tab.say("pay", { ...body, mode: "approval" });
   await until("asks", all, () => all.every((one) => one.state("pay") === "approval-requested" && one.ready));
 }
 
@@ -129,6 +129,29 @@ const cases = {
     one.chat.addToolApprovalResponse({ id: "ap1", approved: false });
     await until("refused", [one], () => ["output-denied", "output-error", "approval-responded"].includes(one.state("pay")) && one.last === "assistant: w0 w0 " && one.ready);
     assert.equal(one.chat.messages.length, 2);
+  },
+
+  async "what follows an approval grows on the same message, through a lost connection and a kill"(on) {
+    const { server, slow } = on;
+    const tabs = await open(on, server.host, server.host);
+    const n = 30;
+    await askedToPay(tabs[0], tabs, { n, delay: 20 * slow });
+    const whole = `assistant: ${words(n)}${words(n)}`;
+    tabs[1].chat.addToolApprovalResponse({ id: "ap1", approved: true });
+    const grows = async (to) => {
+      await until(`${to} words more`, tabs, () => tabs.every((tab) => tab.last.length >= `assistant: ${words(n)}${words(to)}`.length));
+      for (const tab of tabs) assert(tab.lines.length === 2 && whole.startsWith(tab.last), JSON.stringify(tab.lines));
+      inTime(tabs.every((tab) => tab.last !== whole));
+    };
+    await grows(3);
+    tabs[1].agent.reconnect();
+    await grows(13);
+    await server.restart();
+    await until("paid", tabs, () => tabs.every((tab) => tab.state("pay") === "output-available" && tab.last === whole && tab.ready));
+    for (const tab of tabs) {
+      assert.equal(tab.chat.error, undefined);
+      assert.equal(tab.lines.length, 2);
+    }
   },
 
   async "twenty random kills and lost connections, and every tab has the same in the end"(on) {

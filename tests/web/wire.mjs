@@ -97,6 +97,9 @@ function comparable(frames) {
     if (frame.type === "cf_agent_mcp_servers") continue;
     // What a client that comes again has missed.
     if (frame.connect) continue;
+    // So that the page of a client takes what adds to an answer, and not the stream that has asked.
+    if (frame.reason === "continuation-owned") continue;
+    if (frame.continuation && frame.replay && frame.body && frame.seq === undefined) continue;
     // How much of a log is a replay is a matter of moments.
     if (frame.replayComplete) continue;
     // So is whether a turn that is asked for waits or runs; what counts is that it is offered, and to whom asked.

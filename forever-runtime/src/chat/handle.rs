@@ -68,8 +68,8 @@ impl<A: ChatAgent> AgentHandle<A> {
         self.save_messages(messages).key(key)
     }
 
-    /// Asks for more of the last answer: what is written is added to the same message. An error of kind [`NotFound`](ErrorKind::NotFound) if the
-    /// last message is not the assistant's.
+    /// Asks for more of the last answer: what is written is added to the same message. Its body and its client's tools are those of the turn that
+    /// gave the answer, unless it has its own. An error of kind [`NotFound`](ErrorKind::NotFound) if the last message is not the assistant's.
     pub fn continue_last_turn(&self) -> NewTurn {
         self.ask(TurnKind::Continue, Vec::new())
     }

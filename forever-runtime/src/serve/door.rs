@@ -24,7 +24,7 @@ pub struct Asking {
     pub peer: Option<SocketAddr>,
 }
 
-/// Somebody is not let in.
+/// Somebody is not let in, or a call is not made for them. They are told why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
     status: StatusCode,
@@ -45,7 +45,19 @@ impl Refused {
     pub(super) fn parts(self) -> (StatusCode, String) {
         (self.status, self.reason)
     }
+
+    pub(super) fn reason(&self) -> &str {
+        &self.reason
+    }
 }
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "refused: {}", self.reason)
+    }
+}
+
+impl std::error::Error for Refused {}
 
 type Authorize = dyn Fn(Asking) -> BoxFuture<'static, Result<(), Refused>> + Send + Sync;
 
@@ -63,13 +75,21 @@ impl fmt::Debug for Door {
     }
 }
 
+/// What a proxy adds to a request of somebody else: that the proxy is on the same machine says nothing of them.
+const FORWARDED: [&str; 3] = ["forwarded", "x-forwarded-for", "x-real-ip"];
+
 impl Door {
+    /// Whether somebody has said who comes in.
+    pub(super) fn is_decided(&self) -> bool {
+        self.anonymous || self.authorize.is_some()
+    }
+
     pub(super) async fn lets_in(&self, asking: Asking) -> Result<(), Refused> {
         self.origin(&asking)?;
         if let Some(authorize) = &self.authorize {
             return authorize(asking).await;
         }
-        if self.anonymous || asking.peer.is_some_and(|peer| is_loopback(peer.ip())) {
+        if self.anonymous || is_local(&asking) {
             return Ok(());
         }
         warn!(peer = ?asking.peer, "a client was refused: say `.authorize(..)` or `.allow_anonymous()` to serve other machines");
@@ -94,14 +114,20 @@ impl Door {
             let name = authority.rsplit_once(':').map_or(authority, |(name, _)| name);
             name == "localhost" || name.trim_matches(['[', ']']).parse().is_ok_and(is_loopback)
         };
-        if local(authority) && asking.peer.is_some_and(|peer| is_loopback(peer.ip())) && host.is_some_and(local) {
+        if local(authority) && is_local(asking) && host.is_some_and(local) {
             return Ok(());
         }
         Err(refused())
     }
 }
 
-fn is_loopback(address: IpAddr) -> bool {
+/// Whether it comes from the same machine.
+fn is_local(asking: &Asking) -> bool {
+    let forwarded = FORWARDED.iter().any(|name| asking.headers.contains_key(*name));
+    !forwarded && asking.peer.is_some_and(|peer| is_loopback(peer.ip()))
+}
+
+pub(super) fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
@@ -125,9 +151,13 @@ mod tests {
     #[tokio::test]
     async fn only_the_same_machine_comes_in_unless_somebody_says_so() {
         let (closed, open) = (Door::default(), Door { anonymous: true, ..Door::default() });
-        for (peer, let_in) in [("127.0.0.1:1", 200), ("[::1]:1", 200), ("[::ffff:127.0.0.1]:1", 200), ("10.0.0.1:1", 403), ("unknown", 403)] {
+        for (peer, let_in) in [("127.0.0.1:1", 200), ("[::1]:1", 200), ("[::ffff:127.0.0.1]:1", 200), ("10.0.0.1:1", 403), ("unknown", 403)]
+        {
             assert_eq!(status(&closed, asking(peer, &[])).await, let_in, "{peer}");
             assert_eq!(status(&open, asking(peer, &[])).await, 200);
+        }
+        for header in FORWARDED {
+            assert_eq!(status(&closed, asking("127.0.0.1:1", &[(header, "127.0.0.1")])).await, 403, "{header}");
         }
     }
 

@@ -2,7 +2,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -19,6 +19,7 @@ use tracing::{debug, warn};
 
 use super::door::{Asking, Door};
 use super::erased::{self, Erased};
+use super::room::{Full, Rooms};
 use super::{Calls, Limits, address, connection};
 use crate::agent::AgentHandle;
 use crate::chat::{Chats, Entry, Follow};
@@ -34,15 +35,16 @@ pub(super) struct Served {
     pub(super) calls: Calls,
     /// The classes that are served, as they stand in URLs.
     classes: BTreeMap<String, &'static str>,
-    /// How many connections there are, by class and name.
-    seats: Mutex<HashMap<(&'static str, String), usize>>,
+    /// How much room there is for connections.
+    pub(super) rooms: Arc<Rooms>,
 }
 
 impl Served {
     pub(super) fn new(forever: Forever, door: Door, limits: Limits, calls: Calls) -> Self {
         let chats = forever.core().resources.get::<Arc<Chats>>();
         let names = chats.map(|chats| chats.classes.names().map(|class| (address::kebab(class), class)).collect());
-        Served { forever, door, limits, calls, classes: names.unwrap_or_default(), seats: Mutex::default() }
+        let rooms = Arc::new(Rooms::new(limits.clone()));
+        Served { forever, door, limits, calls, classes: names.unwrap_or_default(), rooms }
     }
 
     pub(super) fn core(&self) -> Arc<Core> {
@@ -71,6 +73,16 @@ pub(super) struct Failed(StatusCode, String);
 impl IntoResponse for Failed {
     fn into_response(self) -> Response {
         (self.0, Json(json!({ "error": self.1 }))).into_response()
+    }
+}
+
+impl From<Full> for Failed {
+    fn from(full: Full) -> Self {
+        match full {
+            Full::Agent => Failed(StatusCode::TOO_MANY_REQUESTS, "this agent has as many connections as it may have".to_owned()),
+            Full::Asked => Failed(StatusCode::TOO_MANY_REQUESTS, "this agent is asked too much".to_owned()),
+            Full::Server => Failed(StatusCode::SERVICE_UNAVAILABLE, "there are as many connections as there may be".to_owned()),
+        }
     }
 }
 
@@ -111,38 +123,6 @@ impl FromRequestParts<Arc<Served>> for At {
     }
 }
 
-/// A place among the connections of an agent, until it is dropped.
-pub(super) struct Seat {
-    served: Arc<Served>,
-    at: (&'static str, String),
-}
-
-impl Seat {
-    fn take(served: &Arc<Served>, at: &At) -> Option<Self> {
-        let at = (at.class, at.name.clone());
-        let mut seats = served.seats.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = seats.entry(at.clone()).or_default();
-        if *taken >= served.limits.connections {
-            return None;
-        }
-        *taken += 1;
-        drop(seats);
-        Some(Seat { served: Arc::clone(served), at })
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let mut seats = self.served.seats.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(taken) = seats.get_mut(&self.at) {
-            *taken -= 1;
-            if *taken == 0 {
-                seats.remove(&self.at);
-            }
-        }
-    }
-}
-
 /// A connection, or a request that is none.
 pub(super) async fn agent(
     State(served): State<Arc<Served>>,
@@ -150,25 +130,28 @@ pub(super) async fn agent(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Failed> {
     let Ok(upgrade) = upgrade else {
-        return Err(Failed(StatusCode::UPGRADE_REQUIRED, "this is for WebSockets; `/get-messages` and `/stream/{turn}` are not".to_owned()));
+        return Err(Failed(
+            StatusCode::UPGRADE_REQUIRED,
+            "this is for WebSockets; `/get-messages` and `/stream/{turn}` are not".to_owned(),
+        ));
     };
     if served.core().is_closing() {
         return Err(Error::closed().into());
     }
-    let Some(seat) = Seat::take(&served, &at) else {
-        return Err(Failed(StatusCode::TOO_MANY_REQUESTS, "this agent has as many connections as it may have".to_owned()));
-    };
-    let limit = served.limits.frame;
+    let place = served.rooms.enter(&at)?;
+    // Frames that are a little too long are read, so that their sender can be told.
+    let limit = served.limits.frame.saturating_mul(2);
     let upgrade = upgrade.max_message_size(limit).max_frame_size(limit);
     Ok(upgrade.on_upgrade(move |socket| async move {
         debug!(agent.class = at.class, agent.name = at.name, "a client is connected");
         connection::run(socket, served, &at).await;
-        drop(seat);
+        drop(place);
     }))
 }
 
 /// `GET /agents/{class}/{name}/get-messages`: the conversation.
 pub(super) async fn messages(State(served): State<Arc<Served>>, at: At) -> Result<Response, Failed> {
+    served.rooms.ask(&at)?;
     let messages = at.agent(&served.core()).messages().await?;
     Ok(Json(messages).into_response())
 }
@@ -191,11 +174,16 @@ pub(super) async fn stream(
             from
         }
     };
+    let place = served.rooms.enter(&at)?;
     let turn = path.get("turn").map(String::as_str).unwrap_or_default();
     let Some(turn) = at.agent(&served.core()).turn(turn).await? else {
         return Err(Failed(StatusCode::NOT_FOUND, "there is no such turn".to_owned()));
     };
-    let events = stream::unfold(Some(turn.follow(from).await?), async |follow| Some(event(follow?).await));
+    let events = stream::unfold(Some((turn.follow(from).await?, place)), async |shown| {
+        let (follow, place) = shown?;
+        let (event, follow) = event(follow).await;
+        Some((event, follow.map(|follow| (follow, place))))
+    });
     let heartbeat = KeepAlive::new().interval(Duration::from_secs(15));
     Ok(Sse::new(events).keep_alive(heartbeat).into_response())
 }

@@ -10,12 +10,14 @@ mod door;
 mod erased;
 mod frame;
 mod http;
+mod listen;
+mod rate;
+mod room;
 mod watching;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +34,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::frame::BoxFuture;
 use crate::forever::Forever;
 use door::Door;
+use http::Served;
+use rate::Limit;
 
 /// What may come in and how much of it. [`router`](Server::router) makes the routes, [`listen`](Server::listen) serves them.
 ///
@@ -43,21 +47,28 @@ pub struct Server {
     door: Door,
     limits: Limits,
     calls: Calls,
+    others: Router,
 }
 
-/// How much is taken from one client.
+/// How much is taken from clients.
 #[derive(Debug, Clone)]
-pub(crate) struct Limits {
+struct Limits {
     /// The longest frame, in bytes.
-    pub(crate) frame: usize,
+    frame: usize,
     /// How many connections one agent may have.
-    pub(crate) connections: usize,
-    /// How many frames a connection may send in a second, and how many at once.
-    pub(crate) rate: (u32, u32),
+    connections: usize,
+    /// How many there may be in all.
+    connections_in_all: usize,
+    /// How many frames one connection may send.
+    rate: Limit,
+    /// How much one agent may be asked: frames, connections and requests.
+    agent_rate: Limit,
     /// How long a client may take to take a frame.
-    pub(crate) send: Duration,
+    send: Duration,
     /// How often it is looked whether a client is still there.
-    pub(crate) ping: Duration,
+    ping: Duration,
+    /// How long the head of a request may take.
+    head: Duration,
 }
 
 impl Default for Limits {
@@ -65,9 +76,12 @@ impl Default for Limits {
         Limits {
             frame: 4 << 20,
             connections: 256,
-            rate: (50, 200),
+            connections_in_all: 10_000,
+            rate: Limit { each_second: 50, at_once: 200 },
+            agent_rate: Limit { each_second: 500, at_once: 2_000 },
             send: Duration::from_secs(20),
             ping: Duration::from_secs(25),
+            head: Duration::from_secs(10),
         }
     }
 }
@@ -85,7 +99,8 @@ pub fn router(forever: &Forever) -> Router {
 impl Server {
     /// Serves the agents of a runtime.
     pub fn new(forever: &Forever) -> Self {
-        Server { forever: forever.clone(), door: Door::default(), limits: Limits::default(), calls: Calls::new() }
+        let (door, limits, calls) = (Door::default(), Limits::default(), Calls::new());
+        Server { forever: forever.clone(), door, limits, calls, others: Router::new() }
     }
 
     /// Lets everybody in.
@@ -110,25 +125,65 @@ impl Server {
         self
     }
 
-    /// The longest frame or body that is taken, in bytes; 4 MiB unless this is called. A longer one ends the connection.
+    /// The longest frame that is taken, in bytes; 4 MiB unless this is called. A longer one ends the connection with code 1009.
     pub fn max_frame(mut self, bytes: usize) -> Self {
         self.limits.frame = bytes;
         self
     }
 
-    /// How many connections one agent may have; 256 unless this is called.
+    /// How many connections one agent may have, WebSockets and event streams together; 256 unless this is called. More are refused with 429.
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.limits.connections = connections;
         self
     }
 
-    /// How many frames a connection may send in a second, and how many at once; 50 and 200 unless this is called. One that sends more is closed.
-    pub fn max_rate(mut self, each_second: u32, at_once: u32) -> Self {
-        self.limits.rate = (each_second, at_once);
+    /// How many connections there may be in all; 10 000 unless this is called. More are refused with 503.
+    pub fn max_connections_in_all(mut self, connections: usize) -> Self {
+        self.limits.connections_in_all = connections;
         self
     }
 
-    /// Lets clients call `name` of agents of this class, as `agent.call(name, args)`.
+    /// How many frames one connection may send in a second, and how many at once; 50 and 200 unless this is called. One that sends more is
+    /// closed with code 1008, after which the clients of the npm packages do not come again.
+    pub fn max_rate(mut self, each_second: u32, at_once: u32) -> Self {
+        self.limits.rate = Limit { each_second, at_once };
+        self
+    }
+
+    /// How many frames, connections and requests one agent takes from all its clients in a second, and how many at once; 500 and 2 000 unless
+    /// this is called. What is more is answered with 429, and a connection that sends more is closed with code 1013: it may come again.
+    pub fn max_agent_rate(mut self, each_second: u32, at_once: u32) -> Self {
+        self.limits.agent_rate = Limit { each_second, at_once };
+        self
+    }
+
+    /// How long a client may take to take a frame; 20 s unless this is called. One that takes longer is closed with code 1013, and asks for the
+    /// rest when it comes again. Nothing is kept for it meanwhile.
+    pub fn send_timeout(mut self, time: Duration) -> Self {
+        self.limits.send = time;
+        self
+    }
+
+    /// How often a client is asked whether it is there; every 25 s unless this is called. One of which nothing is heard three times is gone.
+    pub fn ping_interval(mut self, time: Duration) -> Self {
+        self.limits.ping = time.max(Duration::from_millis(1));
+        self
+    }
+
+    /// How long the head of a request may take, with [`listen`](Server::listen); 10 s unless this is called.
+    pub fn header_timeout(mut self, time: Duration) -> Self {
+        self.limits.head = time;
+        self
+    }
+
+    /// Serves other routes beside the agents, such as a page. They are not asked about at the door.
+    pub fn merge(mut self, routes: Router) -> Self {
+        self.others = self.others.merge(routes);
+        self
+    }
+
+    /// Lets clients call `name` of agents of this class, as `agent.call(name, args)`. They are told of an error that is a [`Refused`] why; of any
+    /// other, only that there was one.
     pub fn callable<A, F, B>(mut self, name: impl Into<String>, call: F) -> Self
     where
         A: ChatAgent,
@@ -143,26 +198,34 @@ impl Server {
     /// The routes. What serves them has to say who asks: `into_make_service_with_connect_info::<SocketAddr>()`; clients of which nobody knows where they are
     /// count as not on the same machine.
     pub fn router(self) -> Router {
-        let served = Arc::new(http::Served::new(self.forever, self.door, self.limits, self.calls));
-        Router::new()
+        self.served().1
+    }
+
+    fn served(self) -> (Arc<Served>, Router) {
+        let served = Arc::new(Served::new(self.forever, self.door, self.limits, self.calls));
+        let router = Router::new()
             .route("/agents/{class}/{name}", get(http::agent))
             .route("/agents/{class}/{name}/get-messages", get(http::messages))
             .route("/agents/{class}/{name}/stream/{turn}", get(http::stream))
-            .with_state(served)
+            .with_state(Arc::clone(&served));
+        (served, router.merge(self.others))
     }
 
-    /// Serves them until the runtime closes.
+    /// Serves them until the runtime closes. Clients are told to come again (code 1012), and waited for.
     ///
     /// # Errors
-    /// When the listener fails.
+    /// Kind [`Value`](ErrorKind::Value) if other machines reach the listener and nobody has said who may come in; kind
+    /// [`Store`](ErrorKind::Store) if it has no address.
     pub async fn listen(self, listener: TcpListener) -> Result<()> {
-        let core = Arc::clone(self.forever.core());
-        let service = self.router().into_make_service_with_connect_info::<SocketAddr>();
-        let closing = async move { core.closing().await };
-        axum::serve(listener, service)
-            .with_graceful_shutdown(closing)
-            .await
-            .map_err(|why| Error::new(ErrorKind::Store, "failed to serve").because(why))
+        let address = listener.local_addr().map_err(|why| Error::new(ErrorKind::Store, "failed to listen").because(why))?;
+        if !self.door.is_decided() && !door::is_loopback(address.ip()) {
+            let why = format!("other machines reach {address}: say who may come in, with `.authorize(..)` or `.allow_anonymous()`");
+            return Err(Error::new(ErrorKind::Value, why));
+        }
+        let (core, head) = (Arc::clone(self.forever.core()), self.limits.head);
+        let (served, router) = self.served();
+        listen::serve(listener, router, &core, &served.rooms, head).await;
+        Ok(())
     }
 }
 

@@ -18,6 +18,8 @@ pub(super) struct Watched {
     pub(super) replays: bool,
     /// Whether the client sent its question on this connection: it has the messages.
     pub(super) own: bool,
+    /// Whether a chunk of it has been shown.
+    pub(super) begun: bool,
     generation: u64,
 }
 
@@ -54,7 +56,7 @@ impl Watching {
         let (status, follow) = (turn.status().await?, turn.follow(from).await?);
         self.last += 1;
         self.current.insert(turn.id().to_owned(), self.last);
-        self.go_on(Watched { status, follow, replays, own, generation: self.last });
+        self.go_on(Watched { status, follow, replays, own, begun: false, generation: self.last });
         Ok(())
     }
 
@@ -66,7 +68,9 @@ impl Watching {
     /// Goes on with what [`next`](Watching::next) gave.
     pub(super) fn go_on(&mut self, mut watched: Watched) {
         self.next.push(Box::pin(async move {
-            let next = if watched.replays {
+            // A replayed first chunk is what makes a client add to its last message, so that one is waited for.
+            let awaited = watched.status.is_continuation() && !watched.begun;
+            let next = if watched.replays && !awaited {
                 watched.follow.try_next().await.map(|entry| Some(entry.map_or(Shown::CaughtUp, Shown::Entry)))
             } else {
                 watched.follow.next().await.map(|entry| entry.map(Shown::Entry))

@@ -222,11 +222,14 @@ pub(super) async fn lets_others_take_the_place_of_a_turn(store: &impl Store) {
 pub(super) async fn continues_and_asks_again(store: &impl Store) {
     let more = |id: &str| NewTurn { kind: TurnKind::Continue, messages: Vec::new(), ..new("a", id) };
     assert!(matches!(store.accept_turn(more("0")).await.unwrap(), AcceptedTurn::NothingToContinue));
-    let first = accept(store, new("a", "1")).await;
+    let asked = NewTurn { body: Some("1".into()), tools: Some("[]".into()), metadata: Some("2".into()), ..new("a", "1") };
+    let first = accept(store, asked).await;
     begin(store, &first).await;
-    // What is under way is what will be continued.
-    let next = accept(store, more("2")).await;
+    // What is under way is what will be continued, with what it was asked with.
+    let next = accept(store, NewTurn { body: None, ..more("2") }).await;
     assert_eq!((next.message.as_str(), next.place), ("a-1", first.place));
+    let request = store.turn_request(next.seq).await.unwrap();
+    assert_eq!((request.body.as_deref(), request.tools.as_deref(), request.metadata), (Some("1"), Some("[]"), None));
     store.settle_turn(first.seq, ends(TurnState::Completed, Some("\"answer\""))).await.unwrap();
     begin(store, &next).await;
     store.settle_turn(next.seq, ends(TurnState::Completed, Some("\"longer\""))).await.unwrap();

@@ -112,12 +112,15 @@ pub(super) fn accept(conn: &Connection, new: &NewTurn) -> rusqlite::Result<Accep
     if origins.is_empty() {
         origins.extend(last_message(conn, chat, Some("user"))?.map(|(id, _)| id));
     }
+    let (mut body, mut tools) = (new.body.clone(), new.tools.clone());
     let (message, place) = match new.kind {
         TurnKind::Answer => (new.message.clone(), next_place(conn, chat)?),
-        TurnKind::Continue => match to_continue(conn, chat)? {
-            Some(there) => there,
-            None => return Ok(AcceptedTurn::NothingToContinue),
-        },
+        TurnKind::Continue => {
+            let Some((message, place)) = to_continue(conn, chat)? else { return Ok(AcceptedTurn::NothingToContinue) };
+            let (of_body, of_tools) = asked_with(conn, chat, &message)?;
+            (body, tools) = (body.or(of_body), tools.or(of_tools));
+            (message, place)
+        }
     };
     // Whatever was to be continued is, or is not wanted any more.
     conn.prepare_cached("UPDATE chats SET held = NULL WHERE seq = ?1 AND held IS NOT NULL")?.execute([chat])?;
@@ -150,8 +153,8 @@ pub(super) fn accept(conn: &Connection, new: &NewTurn) -> rusqlite::Result<Accep
     let turn = conn.last_insert_rowid();
     conn.prepare_cached("INSERT INTO turn_requests (turn, body, tools, metadata) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
         turn,
-        new.body,
-        new.tools,
+        body,
+        tools,
         new.metadata
     ])?;
     let row = by_seq(conn, turn)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
@@ -181,6 +184,18 @@ fn to_continue(conn: &Connection, chat: i64) -> rusqlite::Result<Option<(String,
     }
     let last = last_message(conn, chat, None)?;
     Ok(last.filter(|last| matches!(last_message(conn, chat, Some("assistant")), Ok(Some(there)) if there == *last)))
+}
+
+/// What the last turn that wrote a message was asked with: its body and its client's tools.
+fn asked_with(conn: &Connection, chat: i64, message: &str) -> rusqlite::Result<(Option<String>, Option<String>)> {
+    let asked = conn
+        .prepare_cached(
+            "SELECT r.body, r.tools FROM turns t JOIN turn_requests r ON r.turn = t.seq
+             WHERE t.chat = ?1 AND t.message = ?2 ORDER BY t.seq DESC LIMIT 1",
+        )?
+        .query_row(params![chat, message], |r| Ok((r.get(0)?, r.get(1)?)))
+        .optional()?;
+    Ok(asked.unwrap_or_default())
 }
 
 pub(super) fn begin(conn: &Connection, turn: TurnSeq, now_ms: i64) -> rusqlite::Result<MayBegin> {

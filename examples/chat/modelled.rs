@@ -1,0 +1,81 @@
+//! What answers with a model: Anthropic's, OpenAI's, or whatever speaks chat completions, by environment.
+use std::env;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use forever::chat::model::{Anthropic, OpenAiCompatible};
+use forever::chat::{AgentLoop, ChatAgent, RecoveryPolicy, Tool, Turn, UnknownCall};
+use forever::prelude::*;
+use serde_json::{Value, json};
+
+/// Answers with the loop of model and tools.
+pub(crate) struct Modelled;
+
+impl Agent for Modelled {
+    const CLASS: &'static str = "ChatAgent";
+    type State = Value;
+}
+
+impl ChatAgent for Modelled {
+    async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
+        turn.run_agent_loop().await
+    }
+
+    fn recovery() -> RecoveryPolicy {
+        // It is there to be killed.
+        RecoveryPolicy::default().max_deaths(1000)
+    }
+
+    fn client_error_text(&self, error: &BoxError) -> String {
+        // Whoever runs an example is whoever looks at it.
+        error.to_string()
+    }
+}
+
+/// The model that the environment names, with two tools; none if it names none.
+pub(crate) fn from_env() -> anyhow::Result<Option<AgentLoop>> {
+    let answers = if let Ok(model) = env::var("ANTHROPIC_MODEL") {
+        let key = env::var("ANTHROPIC_API_KEY").context("ANTHROPIC_API_KEY is not set")?;
+        let model = Anthropic::new(model).api_key(&key);
+        AgentLoop::new(match env::var("ANTHROPIC_BASE_URL") {
+            Ok(url) => model.base_url(url),
+            Err(_) => model,
+        })
+    } else if let Ok(model) = env::var("OPENAI_MODEL") {
+        let mut model = OpenAiCompatible::new(model);
+        // A server on the same machine wants none.
+        if let Ok(key) = env::var("OPENAI_API_KEY") {
+            model = model.api_key(&key);
+        }
+        if let Ok(url) = env::var("OPENAI_BASE_URL") {
+            model = model.base_url(url);
+        }
+        AgentLoop::new(model)
+    } else {
+        return Ok(None);
+    };
+    Ok(Some(answers.system("You are brief. Before anything is paid, call `pay`: the person is asked by it.").tool(time()).tool(pay())))
+}
+
+/// Reads, so it may be called again.
+fn time() -> Tool {
+    Tool::new("time", |_: Value, _| async {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).map_err(BoxError::from)?;
+        Ok(json!({ "secondsSince1970": since.as_secs() }))
+    })
+    .description("What time it is.")
+    .parameters(json!({ "type": "object", "properties": {} }))
+    .on_unknown(UnknownCall::Retry)
+}
+
+/// Must not be called twice, and not without the person.
+fn pay() -> Tool {
+    Tool::new("pay", |input: Value, op: Op| async move { Ok(json!({ "paid": input["cents"], "receipt": op.id() })) })
+        .description("Pays somebody.")
+        .parameters(json!({
+            "type": "object",
+            "properties": { "to": { "type": "string" }, "cents": { "type": "integer" } },
+            "required": ["to", "cents"],
+        }))
+        .needs_approval(|_| true)
+}

@@ -1,0 +1,218 @@
+//! What a client asks is carried out.
+use std::collections::HashSet;
+
+use serde_json::Value;
+use tracing::{debug, warn};
+
+use super::super::door::Refused;
+use super::super::frame::{Body, FromClient, Response, ToClient};
+use super::{Over, Session, origins};
+use crate::agent::BoxError;
+use crate::chat::message::Role;
+use crate::chat::{ToolAnswer, TurnState, TurnStatus};
+use crate::error::{Error, ErrorKind, chain};
+
+/// How many calls a client may wait for.
+const CALLS: usize = 64;
+
+impl Session<'_> {
+    pub(super) async fn asked(&mut self, frame: FromClient) -> std::result::Result<(), Over> {
+        match frame {
+            FromClient::Ask { id, init } => match init.body.as_deref().map(serde_json::from_str::<Body>) {
+                Some(Ok(body)) => self.ask(&id, body).await,
+                _ => Ok(()),
+            },
+            FromClient::Cancel { id } => {
+                self.agent.cancel(&id, "it was cancelled").await?;
+                Ok(())
+            }
+            FromClient::Clear => {
+                self.own_clears += 1;
+                Ok(self.agent.clear().await?)
+            }
+            FromClient::Messages { messages } => match self.agent.set_messages(messages).await {
+                Ok(()) => {
+                    self.own_replacements += 1;
+                    Ok(())
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::Busy | ErrorKind::Value) => {
+                    debug!(error = %chain(&error), "messages were not replaced");
+                    Ok(())
+                }
+                Err(error) => Err(error.into()),
+            },
+            FromClient::ResumeRequest { probe_id } => self.resume(probe_id.as_deref()).await,
+            FromClient::ResumeAck { id, from } => self.acknowledged(&id, from.unwrap_or(0)).await,
+            FromClient::ToolResult { tool_call_id, output, state, error_text, auto_continue } => {
+                let answer = if state.as_deref() == Some("output-error") {
+                    ToolAnswer::Error(error_text.unwrap_or_else(|| "the tool has failed".to_owned()))
+                } else {
+                    ToolAnswer::Output(output)
+                };
+                self.answer(&tool_call_id, answer, auto_continue).await
+            }
+            FromClient::ToolApproval { tool_call_id, approved, auto_continue } => {
+                let answer = if approved { ToolAnswer::Approved } else { ToolAnswer::Refused };
+                self.answer(&tool_call_id, answer, auto_continue).await
+            }
+            FromClient::State { state } => self.set_state(&state).await,
+            FromClient::Call { id, method, args } => self.call(id, &method, args).await,
+            FromClient::Unknown => Ok(()),
+        }
+    }
+
+    /// A question: a turn of the client's own.
+    async fn ask(&mut self, id: &str, body: Body) -> std::result::Result<(), Over> {
+        let Body { messages, trigger, client_tools, other } = body;
+        let last = messages.last().map(|message| message.id.clone());
+        // Answers are the server's; what a client says of them does not count.
+        let mut said = Vec::new();
+        let there: HashSet<String> = self.agent.messages().await?.into_iter().map(|message| message.id).collect();
+        for message in messages {
+            if message.role == Role::User || !there.contains(&message.id) {
+                said.push(message);
+            }
+        }
+        let mut new = self.agent.save_messages(said).id(id).body(&other).client_tools(client_tools);
+        if let (Some("regenerate-message"), Some(last)) = (trigger.as_deref(), last) {
+            new = new.after(last);
+        }
+        self.own.insert(id.to_owned());
+        match new.await {
+            Ok(turn) if turn.accepted() => {
+                self.watching.start(&turn, 0, false, true).await?;
+                Ok(())
+            }
+            // Sent again: it may be under way since.
+            Ok(turn) => {
+                self.offer(turn.id()).await?;
+                self.send(&ToClient::Resuming { id, probe_id: None }).await
+            }
+            Err(error) if error.is_closed() => Err(error.into()),
+            Err(error) => {
+                debug!(error = %chain(&error), "a question was refused");
+                let body = if error.kind() == ErrorKind::Busy { "Another answer is being given." } else { "The question was refused." };
+                let refused = Response { id, body: body.into(), done: true, error: true, outcome: Some("error"), ..Response::default() };
+                self.send(&ToClient::Response(refused)).await
+            }
+        }
+    }
+
+    async fn answer(&mut self, call: &str, answer: ToolAnswer, auto_continue: bool) -> std::result::Result<(), Over> {
+        match self.agent.answer_tool(call, answer, auto_continue).await {
+            Ok(answered) => {
+                match answered.continued {
+                    // The client asks for it by itself.
+                    Some(turn) => self.offer(turn.id()).await,
+                    None => Ok(()),
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether there is something to be resumed.
+    async fn resume(&mut self, probe_id: Option<&str>) -> std::result::Result<(), Over> {
+        let open = self.agent.turns(&[TurnState::Queued, TurnState::Running]).await?;
+        if let Some(turn) = open.iter().find(|turn| turn.state() == TurnState::Running).or(open.first()) {
+            let id = turn.id();
+            if self.own.contains(id) && !self.offered.contains(id) {
+                // It is shown on this connection as it comes.
+                return self.send(&ToClient::ResumeNone { reason: Some("idle"), probe_id }).await;
+            }
+            self.offer(id).await?;
+            return if turn.state() == TurnState::Running {
+                self.resuming(turn, probe_id).await
+            } else {
+                self.send(&ToClient::Pending { id, probe_id }).await
+            };
+        }
+        // An error stands until something else is asked.
+        if let Some(last) = self.agent.turns(&[]).await?.pop().filter(|last| last.state() == TurnState::Error) {
+            return self.resuming(&last, probe_id).await;
+        }
+        self.send(&ToClient::ResumeNone { reason: Some("idle"), probe_id }).await
+    }
+
+    /// A turn that is under way can be had.
+    ///
+    /// Whoever asks is told first, of one that adds to an answer, that there is nothing for them: what asks is the stream of a new message
+    /// (`ai` from 6.0.250 on), in which there is nothing to add to. So it is their page that takes it, as that of every other client does.
+    pub(super) async fn resuming(&mut self, turn: &TurnStatus, probe_id: Option<&str>) -> std::result::Result<(), Over> {
+        let id = turn.id();
+        if turn.is_continuation() {
+            self.send(&ToClient::ResumeNone { reason: Some("continuation-owned"), probe_id }).await?;
+            return self.send(&ToClient::Resuming { id, probe_id: None }).await;
+        }
+        self.send(&ToClient::Resuming { id, probe_id }).await
+    }
+
+    /// The client wants the log of a turn.
+    async fn acknowledged(&mut self, id: &str, from: u64) -> std::result::Result<(), Over> {
+        let turn = self.agent.turn(id).await?;
+        self.offered.remove(id);
+        let Some(turn) = turn else {
+            return self.send(&ToClient::Response(Response { id, done: true, replay: true, ..Response::default() })).await;
+        };
+        let status = turn.status().await?;
+        match status.state() {
+            TurnState::Queued | TurnState::Running | TurnState::Error => {
+                Ok(self.watching.start(&turn, from, true, self.own.contains(id)).await?)
+            }
+            // Its message is in the conversation.
+            state => {
+                let outcome = (state != TurnState::Completed).then(|| state.as_str());
+                let message_ids = origins(&status);
+                let ended = Response { id, done: true, replay: true, message_ids, outcome, ..Response::default() };
+                self.send(&ToClient::Response(ended)).await
+            }
+        }
+    }
+
+    async fn set_state(&mut self, state: &Value) -> std::result::Result<(), Over> {
+        let chats = self.chats()?;
+        let text = match chats.classes.get(self.at.class).ok_or_else(Error::closed)?.state(&state.to_string()) {
+            Ok(text) => text,
+            Err(why) => {
+                debug!(error = %chain(&why), "a state was refused");
+                return self.send(&ToClient::StateError { error: "the state was refused" }).await;
+            }
+        };
+        self.own_state = Some(text.clone());
+        self.agent.set_state_text(text).await?;
+        Ok(())
+    }
+
+    async fn call(&mut self, id: String, method: &str, args: Vec<Value>) -> std::result::Result<(), Over> {
+        let Some(call) = self.served.calls.get(&(self.at.class, method.to_owned())) else {
+            let error = format!("Method {method} does not exist");
+            let refused = ToClient::Called { id: &id, success: false, result: None, error: Some(&error), done: None };
+            return self.send(&refused).await;
+        };
+        if self.calls.len() >= CALLS {
+            let error = Some("too many calls at once");
+            return self.send(&ToClient::Called { id: &id, success: false, result: None, error, done: None }).await;
+        }
+        let called = call(&self.served.forever, &self.at.name, args);
+        let name = (self.at.class, method.to_owned());
+        self.calls.push(Box::pin(async move {
+            let result = called.await.map_err(|why| {
+                warn!(agent.class = name.0, call = name.1, error = %chain(&*why), "a call of a client failed");
+                told(&why)
+            });
+            (id, result)
+        }));
+        Ok(())
+    }
+
+    pub(super) async fn called(&mut self, id: &str, result: std::result::Result<Value, String>) -> std::result::Result<(), Over> {
+        let (success, error) = (result.is_ok(), result.as_ref().err().map(String::as_str));
+        self.send(&ToClient::Called { id, success, result: result.as_ref().ok(), error, done: success.then_some(true) }).await
+    }
+}
+
+/// What a client is told of a call that has failed.
+fn told(error: &BoxError) -> String {
+    error.downcast_ref::<Refused>().map_or("the call failed", Refused::reason).to_owned()
+}

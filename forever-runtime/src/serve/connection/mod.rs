@@ -1,0 +1,248 @@
+//! One connection: what its client sends is carried out, and what happens in the chat is shown to it.
+//!
+//! A log is shown on a connection in one of two ways. A turn that is accepted while the client is there is shown as it comes. One that was there
+//! before is offered (`resuming`, or `pending` before it begins), and shown from its first chunk, marked as a replay, when the client says
+//! `resume_ack`. Both read the same log, so there is nothing to be kept in step.
+mod asked;
+mod shown;
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
+use futures_util::future::select_all;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use serde_json::Value;
+use tokio::time::{Instant, timeout};
+use tracing::{debug, warn};
+
+use super::erased::Erased;
+use super::frame::{FromClient, ToClient};
+use super::http::{At, Served};
+use super::rate::Rate;
+use super::watching::{Shown, Watched, Watching};
+use crate::agent::{AgentHandle, Connection, Pushed};
+use crate::chat::{ChatEvent, ChatEvents, Chats, TurnStatus};
+use crate::error::{Error, ErrorKind, Result, chain};
+
+/// Codes with which a connection is closed (RFC 6455, section 7.4.1, and its registry). After 1008 clients do not come again.
+mod close {
+    pub(super) const POLICY: u16 = 1008;
+    pub(super) const TOO_LONG: u16 = 1009;
+    pub(super) const RESTART: u16 = 1012;
+    pub(super) const TRY_AGAIN: u16 = 1013;
+}
+
+/// Why a connection ends.
+enum Over {
+    /// The client is gone.
+    Gone,
+    /// It is closed, with a code and a reason.
+    Close(u16, &'static str),
+    Failed(Error),
+}
+
+impl From<Error> for Over {
+    fn from(error: Error) -> Self {
+        if error.is_closed() { Over::Close(close::RESTART, "the server restarts") } else { Over::Failed(error) }
+    }
+}
+
+type Called = Pin<Box<dyn Future<Output = (String, std::result::Result<Value, String>)> + Send>>;
+
+struct Session<'a> {
+    socket: WebSocket,
+    served: &'a Served,
+    at: &'a At,
+    agent: AgentHandle<Erased>,
+    watching: Watching,
+    /// Turns that are offered, and not shown until the client says so.
+    offered: HashSet<String>,
+    /// Turns that this client has asked for.
+    own: HashSet<String>,
+    calls: FuturesUnordered<Called>,
+    /// The state that this client has set, which it is not sent.
+    own_state: Option<String>,
+    /// How often it has cleared the chat, and replaced its messages, which it is not told.
+    own_clears: u32,
+    own_replacements: u32,
+    rate: Rate,
+    /// When something was heard of the client.
+    heard: Instant,
+}
+
+/// Something that a connection has to do with.
+enum Next {
+    Frame(Option<std::result::Result<Message, axum::Error>>),
+    Event(Result<Option<ChatEvent>>),
+    Pushed(Option<Pushed>),
+    Log(Box<(Watched, Result<Option<Shown>>)>),
+    Called(String, std::result::Result<Value, String>),
+    Ping,
+    Closing,
+}
+
+/// Serves a connection to its end.
+pub(super) async fn run(socket: WebSocket, served: Arc<Served>, at: &At) {
+    let mut session = Session {
+        socket,
+        served: &served,
+        at,
+        agent: at.agent(&served.core()),
+        watching: Watching::default(),
+        offered: HashSet::new(),
+        own: HashSet::new(),
+        calls: FuturesUnordered::new(),
+        own_state: None,
+        own_clears: 0,
+        own_replacements: 0,
+        rate: Rate::new(served.limits.rate),
+        heard: Instant::now(),
+    };
+    let over = session.serve().await;
+    let (code, reason) = match over {
+        Over::Gone => return,
+        Over::Close(code, reason) => (code, reason),
+        Over::Failed(error) => {
+            warn!(agent.class = at.class, agent.name = at.name, error = %chain(&error), "a connection failed");
+            (close::TRY_AGAIN, "try again")
+        }
+    };
+    debug!(agent.class = at.class, agent.name = at.name, code, reason, "a connection is closed");
+    let farewell = async {
+        let frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
+        if session.socket.send(Message::Close(Some(frame))).await.is_ok() {
+            // Until the client has answered: a socket that is dropped with something unread takes back what was sent.
+            while let Some(Ok(_)) = session.socket.recv().await {}
+        }
+    };
+    if timeout(served.limits.send, farewell).await.is_err() {
+        debug!(agent.class = at.class, agent.name = at.name, "a client was not told that its connection is closed");
+    }
+}
+
+impl Session<'_> {
+    async fn serve(&mut self) -> Over {
+        match self.try_serve().await {
+            Ok(never) => match never {},
+            Err(over) => over,
+        }
+    }
+
+    async fn try_serve(&mut self) -> std::result::Result<std::convert::Infallible, Over> {
+        // First listened to, then looked at: what comes in between is seen twice, and not missed.
+        let mut events = self.agent.chat_events()?;
+        self.offer_what_is_under_way().await?;
+        let mut connection = self.agent.connect().await?;
+        let first = connection.try_recv();
+        let state_follows = matches!(first, Some(Pushed::State(_)));
+        let (at, name) = (self.at, &self.at.name);
+        self.send(&ToClient::Identity { name, agent: &at.segment, state_follows }).await?;
+        if let Some(first) = first {
+            self.pushed(first).await?;
+        }
+        if self.offered.is_empty() {
+            self.catch_up().await?;
+        }
+        let mut ping = tokio::time::interval(self.served.limits.ping);
+        ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            match self.next(&mut events, &mut connection, &mut ping).await {
+                Next::Frame(frame) => self.frame(frame).await?,
+                Next::Event(event) => match event? {
+                    Some(event) => self.event(event).await?,
+                    None => return Err(Over::Close(close::RESTART, "the server restarts")),
+                },
+                Next::Pushed(Some(pushed)) => self.pushed(pushed).await?,
+                Next::Pushed(None) | Next::Closing => return Err(Over::Close(close::RESTART, "the server restarts")),
+                Next::Log(log) => self.log(*log).await?,
+                Next::Called(id, result) => self.called(&id, result).await?,
+                Next::Ping => self.ping().await?,
+            }
+        }
+    }
+
+    async fn next(&mut self, events: &mut ChatEvents, connection: &mut Connection, ping: &mut tokio::time::Interval) -> Next {
+        let core = self.served.core();
+        let Session { socket, watching, calls, .. } = self;
+        let called = async {
+            match calls.next().await {
+                Some((id, result)) => Next::Called(id, result),
+                None => std::future::pending().await,
+            }
+        };
+        let parts: [Pin<Box<dyn Future<Output = Next> + Send + '_>>; 7] = [
+            // In this order, if several are ready: what has happened is told before what is asked next is answered.
+            Box::pin(async { Next::Event(events.recv().await) }),
+            Box::pin(async { Next::Pushed(connection.recv().await) }),
+            Box::pin(called),
+            Box::pin(async { Next::Frame(socket.recv().await) }),
+            Box::pin(async { Next::Log(Box::new(watching.next().await)) }),
+            Box::pin(async {
+                ping.tick().await;
+                Next::Ping
+            }),
+            Box::pin(async {
+                core.closing().await;
+                Next::Closing
+            }),
+        ];
+        select_all(parts).await.0
+    }
+
+    async fn send(&mut self, frame: &ToClient<'_>) -> std::result::Result<(), Over> {
+        let text = serde_json::to_string(frame)
+            .map_err(|why| Over::Failed(Error::new(ErrorKind::Value, "a frame cannot be written").because(why)))?;
+        self.put(Message::Text(text.into())).await
+    }
+
+    async fn put(&mut self, message: Message) -> std::result::Result<(), Over> {
+        match timeout(self.served.limits.send, self.socket.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(Over::Gone),
+            // What it has not taken it asks for when it comes again.
+            Err(_) => Err(Over::Close(close::TRY_AGAIN, "too slow")),
+        }
+    }
+
+    async fn ping(&mut self) -> std::result::Result<(), Over> {
+        if self.heard.elapsed() > self.served.limits.ping * 3 {
+            return Err(Over::Gone);
+        }
+        self.put(Message::Ping(axum::body::Bytes::new())).await
+    }
+
+    fn chats(&self) -> Result<Arc<Chats>> {
+        self.served.core().resources.get::<Arc<Chats>>().map(|chats| Arc::clone(&chats)).ok_or_else(Error::closed)
+    }
+
+    async fn frame(&mut self, frame: Option<std::result::Result<Message, axum::Error>>) -> std::result::Result<(), Over> {
+        let Some(Ok(message)) = frame else { return Err(Over::Gone) };
+        self.heard = Instant::now();
+        if !self.rate.takes_one() {
+            return Err(Over::Close(close::POLICY, "too many frames"));
+        }
+        if self.served.rooms.ask(self.at).is_err() {
+            return Err(Over::Close(close::TRY_AGAIN, "the agent is asked too much"));
+        }
+        match message {
+            Message::Text(text) if text.len() > self.served.limits.frame => Err(Over::Close(close::TOO_LONG, "a frame is too long")),
+            Message::Text(text) => match serde_json::from_str::<FromClient>(&text) {
+                Ok(frame) => self.asked(frame).await,
+                Err(why) => {
+                    debug!(%why, "a frame was not understood");
+                    Ok(())
+                }
+            },
+            Message::Close(_) => Err(Over::Gone),
+            Message::Binary(_) | Message::Ping(_) | Message::Pong(_) => Ok(()),
+        }
+    }
+}
+
+/// The messages that a turn answers; one that adds to an answer answers nobody anew.
+fn origins(status: &TurnStatus) -> &[String] {
+    if status.is_continuation() { &[] } else { status.origins() }
+}

@@ -1,0 +1,182 @@
+//! What happens in a chat is shown to a client.
+use axum::extract::ws::Message;
+use serde_json::value::RawValue;
+
+use super::super::frame::{Response, ToClient};
+use super::super::watching::{Shown, Watched};
+use super::{Over, Session, close, origins};
+use crate::agent::Pushed;
+use crate::chat::{ChatEvent, Entry, TurnEnd, TurnState, TurnStatus};
+use crate::error::{Error, ErrorKind, Result};
+
+impl Session<'_> {
+    /// Turns that were there before the client was.
+    pub(super) async fn offer_what_is_under_way(&mut self) -> std::result::Result<(), Over> {
+        let recovering = self.chats()?.recovering(self.agent.id());
+        for turn in self.agent.turns(&[TurnState::Queued, TurnState::Running]).await? {
+            self.offer(turn.id()).await?;
+            if turn.state() == TurnState::Running {
+                self.resuming(&turn, None).await?;
+            } else {
+                self.send(&ToClient::Pending { id: turn.id(), probe_id: None }).await?;
+            }
+        }
+        match recovering {
+            Some(id) => self.send(&ToClient::Recovering { recovering: true, id: &id }).await,
+            None => Ok(()),
+        }
+    }
+
+    /// What a client may have missed that was there before, and comes again when it is over.
+    pub(super) async fn catch_up(&mut self) -> std::result::Result<(), Over> {
+        let messages = self.agent.messages().await?;
+        if messages.is_empty() { Ok(()) } else { self.send(&ToClient::Messages { messages: &messages, connect: true }).await }
+    }
+
+    /// From now on nothing of a turn is shown but its end, until the client asks for it.
+    pub(super) async fn offer(&mut self, turn: &str) -> std::result::Result<(), Over> {
+        if let Some(turn) = self.agent.turn(turn).await? {
+            self.watching.offer(&turn).await?;
+            self.offered.insert(turn.id().to_owned());
+        }
+        Ok(())
+    }
+
+    pub(super) async fn event(&mut self, event: ChatEvent) -> std::result::Result<(), Over> {
+        match event {
+            ChatEvent::Accepted(turn) => {
+                if self.own.contains(turn.id()) {
+                    return Ok(());
+                }
+                // One that goes on with an answer brings nothing new; what it goes on with was told by itself.
+                if !turn.is_continuation() {
+                    self.transcript().await?;
+                }
+                self.show(&turn).await
+            }
+            ChatEvent::Began(turn) => {
+                if self.offered.contains(turn.id()) {
+                    self.resuming(&turn, None).await
+                } else {
+                    self.show(&turn).await
+                }
+            }
+            ChatEvent::Recovering { turn, recovering } => self.send(&ToClient::Recovering { recovering, id: &turn }).await,
+            ChatEvent::Updated(message) => self.send(&ToClient::Updated { message: &message }).await,
+            ChatEvent::Replaced if self.own_replacements > 0 => {
+                self.own_replacements -= 1;
+                Ok(())
+            }
+            ChatEvent::Replaced => self.transcript().await,
+            ChatEvent::Cleared if self.own_clears > 0 => {
+                self.own_clears -= 1;
+                Ok(())
+            }
+            ChatEvent::Cleared => self.send(&ToClient::Clear).await,
+            ChatEvent::Missed(_) => Err(Over::Close(close::TRY_AGAIN, "too slow")),
+        }
+    }
+
+    /// Shows a turn as it comes, unless it is shown or offered.
+    async fn show(&mut self, turn: &TurnStatus) -> std::result::Result<(), Over> {
+        if self.watching.watches(turn.id()) || self.offered.contains(turn.id()) {
+            return Ok(());
+        }
+        if let Some(turn) = self.agent.turn(turn.id()).await? {
+            self.watching.start(&turn, 0, false, false).await?;
+        }
+        Ok(())
+    }
+
+    async fn transcript(&mut self) -> std::result::Result<(), Over> {
+        let messages = self.agent.messages().await?;
+        self.send(&ToClient::Messages { messages: &messages, connect: false }).await
+    }
+
+    pub(super) async fn log(&mut self, (mut watched, shown): (Watched, Result<Option<Shown>>)) -> std::result::Result<(), Over> {
+        let shown = match shown {
+            Ok(Some(shown)) => shown,
+            Ok(None) => return Ok(()),
+            // Deleted since, with what it had to say.
+            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let status = &watched.status;
+        let (id, continuation, replay) = (status.id(), status.is_continuation(), watched.replays);
+        match shown {
+            Shown::Entry(Entry::Chunk(number, chunk)) => {
+                let body = chunk.json().into();
+                let piece = Response { id, body, continuation, replay, seq: Some(number), ..Response::default() };
+                self.send(&ToClient::Response(piece)).await?;
+                watched.begun = true;
+                self.watching.go_on(watched);
+            }
+            Shown::CaughtUp => {
+                let caught_up = Response { id, continuation, replay: true, replay_complete: true, ..Response::default() };
+                self.send(&ToClient::Response(caught_up)).await?;
+                watched.replays = false;
+                self.watching.go_on(watched);
+            }
+            Shown::Entry(Entry::End(end)) => {
+                self.watching.stop(id);
+                self.ended(&watched, &end).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of a turn; its message comes first.
+    async fn ended(&mut self, watched: &Watched, end: &TurnEnd) -> std::result::Result<(), Over> {
+        let status = &watched.status;
+        let (id, continuation) = (status.id(), status.is_continuation());
+        let message_ids = origins(status);
+        let own = watched.own;
+        self.own.remove(id);
+        let offered = self.offered.remove(id);
+        if !own && !watched.replays && end.state() != TurnState::Skipped {
+            self.transcript().await?;
+        }
+        if offered && continuation {
+            // The client is about to ask for it, and would otherwise take the end for that of another, empty message.
+            let first = Response { id, body: r#"{"type":"start"}"#.into(), continuation, replay: true, ..Response::default() };
+            self.send(&ToClient::Response(first)).await?;
+        }
+        let ended = Response { id, done: true, message_ids, continuation, ..Response::default() };
+        match end.state() {
+            TurnState::Error | TurnState::Interrupted => {
+                let text = end.reason().unwrap_or("An error occurred.");
+                if watched.replays {
+                    return self.send(&ToClient::Response(Response { body: text.into(), error: true, ..ended })).await;
+                }
+                let error = Response { id, body: text.into(), error: true, message_ids, continuation, ..Response::default() };
+                self.send(&ToClient::Response(error)).await?;
+                self.send(&ToClient::Response(Response { outcome: Some("error"), ..ended })).await?;
+                // Clients keep the message that they have made of the chunks, which does not say what became of it.
+                if own { Ok(()) } else { self.transcript().await }
+            }
+            TurnState::Aborted | TurnState::Skipped => {
+                self.send(&ToClient::Response(Response { outcome: Some(end.state().as_str()), ..ended })).await
+            }
+            _ => {
+                // Nothing was said.
+                let body = end.reason().map_or("", |_| "No response was generated by the agent.");
+                self.send(&ToClient::Response(Response { body: body.into(), replay: watched.replays, ..ended })).await
+            }
+        }
+    }
+
+    pub(super) async fn pushed(&mut self, pushed: Pushed) -> std::result::Result<(), Over> {
+        match pushed {
+            Pushed::State(state) => {
+                if self.own_state.take_if(|own| own == state.json()).is_some() {
+                    return Ok(());
+                }
+                let raw: &RawValue = serde_json::from_str(state.json())
+                    .map_err(|why| Over::Failed(Error::new(ErrorKind::Value, "a state is no JSON").because(why)))?;
+                self.send(&ToClient::State { state: raw }).await
+            }
+            Pushed::Broadcast(message) => self.put(Message::Text(message.json().into())).await,
+            Pushed::Missed(_) => Err(Over::Close(close::TRY_AGAIN, "too slow")),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! How much somebody may still send: so much at once, and so much more each second.
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// So many in a second, and so many at once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limit {
+    pub(super) each_second: u32,
+    pub(super) at_once: u32,
+}
+
+/// What is left of a limit.
+#[derive(Debug)]
+pub(super) struct Rate {
+    limit: Limit,
+    left: f64,
+    since: Instant,
+}
+
+impl Rate {
+    pub(super) fn new(limit: Limit) -> Self {
+        Rate { limit, left: f64::from(limit.at_once.max(1)), since: Instant::now() }
+    }
+
+    /// Takes one, if there is one.
+    pub(super) fn takes_one(&mut self) -> bool {
+        self.fill();
+        if self.left < 1.0 {
+            return false;
+        }
+        self.left -= 1.0;
+        true
+    }
+
+    /// Whether nothing was taken for so long that it is as new.
+    pub(super) fn is_full(&mut self) -> bool {
+        self.fill();
+        self.left >= f64::from(self.limit.at_once)
+    }
+
+    fn fill(&mut self) {
+        let now = Instant::now();
+        let passed: Duration = now.duration_since(self.since);
+        self.since = now;
+        let most = f64::from(self.limit.at_once.max(1));
+        self.left = (self.left + passed.as_secs_f64() * f64::from(self.limit.each_second)).min(most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_at_once_and_so_many_each_second() {
+        let mut rate = Rate::new(Limit { each_second: 2, at_once: 3 });
+        assert!(rate.is_full());
+        assert!((0..3).all(|_| rate.takes_one()));
+        assert!(!rate.takes_one());
+        tokio::time::advance(Duration::from_millis(499)).await;
+        assert!(!rate.takes_one());
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(rate.takes_one() && !rate.takes_one());
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert!(rate.is_full());
+        assert_eq!((0..9).filter(|_| rate.takes_one()).count(), 3, "no more than at once");
+    }
+}
