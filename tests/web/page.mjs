@@ -129,7 +129,7 @@ const cases = {
   async "a tool that the page answers, and the answer goes on in the same message"(on) {
     const { browser, tabs } = await open(on, on.server.host);
     await say(tabs[0], "where am I?", "Ask the page");
-    await until("goes on", async () => (await last(tabs[0])).endsWith(`}${words(1)}`) && (await idle(tabs[0])));
+    await until("goes on", async () => (await last(tabs[0])).endsWith(`}${words(2)}`) && (await idle(tabs[0])));
     assert.match(await last(tabs[0]), /getLocation.*"language":/);
     assert.equal((await shown(tabs[0])).length, 2);
     browser.quiet();
@@ -140,8 +140,8 @@ const cases = {
       const { browser, tabs } = await open({ ...on, name: `${on.name}-${button}` }, on.server.host);
       await say(tabs[0], "pay", "Ask me");
       await tabs[0].getByRole("button", { name: button, exact: true }).click();
-      await tabs[0].locator(".tool").getByText(outcome).waitFor();
-      await until("goes on", async () => (await last(tabs[0])).endsWith(`${outcome}${words(1)}`) && (await idle(tabs[0])));
+      await tabs[0].locator(".tool", { hasText: outcome }).waitFor();
+      await until("goes on", async () => (await last(tabs[0])).endsWith(`${outcome}${words(2)}`) && (await idle(tabs[0])));
       assert.equal((await shown(tabs[0])).length, 2);
       browser.quiet();
     }
@@ -154,8 +154,9 @@ const cases = {
     const { browser, tabs } = await open(on, on.server.host, ...cuts.map((line) => line.host));
     for (let round = 0; round < 20; round += 1) {
       if (round % 7 === 0) {
-        await see("idle", tabs, idle);
+        await see("idle", tabs, async (page) => (await idle(page)) && !(await page.getByText("Not connected").isVisible()));
         await say(tabs[next(3)], `round ${round}`);
+        await see("the question", tabs, async (page) => (await shown(page)).includes(`round ${round}`));
       }
       await sleep(next(400));
       const line = cuts[next(2)];
@@ -177,8 +178,8 @@ const cases = {
     const { browser, tabs } = await open(on, on.server.host, on.server.host);
     await say(tabs[0], "pay", "Ask me");
     await tabs[1].getByRole("button", { name: "Yes" }).click();
-    for (const page of tabs) await page.locator(".tool").getByText('{"paid":true}').waitFor();
-    await see("goes on", tabs, async (page) => (await last(page)).endsWith(`{"paid":true}${words(1)}`) && (await idle(page)));
+    for (const page of tabs) await page.locator(".tool", { hasText: `{"paid":true}` }).waitFor();
+    await see("goes on", tabs, async (page) => (await last(page)).endsWith(`{"paid":true}${words(2)}`) && (await idle(page)));
     for (const page of tabs) assert.equal((await shown(page)).length, 2);
     browser.quiet();
   },

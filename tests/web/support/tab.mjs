@@ -27,11 +27,14 @@ const { useAgentChat } = await take(split ? "@cloudflare/ai-chat/react" : "agent
 /** What the page says of where it is, when the model asks. */
 const here = { city: "X" };
 
+/** How long a tab waits before it comes again, in ms; by itself up to five seconds. */
+const soon = { minReconnectionDelay: 20, maxReconnectionDelay: 200 };
+
 export class Tab {
   constructor(host, name) {
     const tab = this;
     function Chat() {
-      const agent = useAgent({ agent: "ChatAgent", name, host });
+      const agent = useAgent({ agent: "ChatAgent", name, host, ...soon });
       const chat = useAgentChat({
         agent,
         // Older ones have to be told.

@@ -82,7 +82,7 @@ function Part({ part, answer }) {
           <button type="button" className="plain" onClick={() => answer(true)}>Yes</button> <button type="button" className="plain" onClick={() => answer(false)}>No</button>
         </div>
       ) : (
-        <> · {part.output ? JSON.stringify(part.output) : part.errorText ?? part.state}</>
+        <> · {part.approval?.approved === false ? "refused" : part.output ? JSON.stringify(part.output) : part.errorText ?? part.state}</>
       )}
     </div>
   );
