@@ -23,7 +23,7 @@ export async function take(folder) {
 async function tour(folder, look, options) {
   const server = await Server.start();
   const browser = await Browser.start(options);
-  const page = await browser.open(`http://${server.host}/`);
+  const page = await browser.open(`http://${server.host}/?delay=300`);
   const picture = (what) => page.screenshot({ path: join(folder, `${look}-${what}.png`) });
   const ask = async (words, button) => {
     await page.getByLabel("Message").fill(words);
@@ -59,8 +59,8 @@ async function tour(folder, look, options) {
 /** The picture of the README: the server was gone in the middle of an answer, which goes on. */
 async function readme(folder) {
   const server = await Server.start();
-  const browser = await Browser.start({ viewport: { width: 440, height: 330 }, deviceScaleFactor: 2 });
-  const page = await browser.open(`http://${server.host}/`);
+  const browser = await Browser.start({ viewport: { width: 440, height: 320 }, deviceScaleFactor: 2 });
+  const page = await browser.open(`http://${server.host}/?delay=300`);
   await page.getByLabel("Message").fill("Tell me something long.");
   await page.getByRole("button", { name: "Send" }).click();
   await page.getByText("w11 ").waitFor();
