@@ -7,6 +7,7 @@ use std::time::Instant;
 use forever::prelude::*;
 use forever::{Durability, testing};
 
+use crate::numbers::percentiles;
 use crate::scale::{self, Scale};
 use crate::state::hex;
 use crate::turns::{self, Turns};
@@ -126,12 +127,6 @@ impl Latency {
     fn percentiles_us(&self) -> [f64; 3] {
         percentiles(self.taken.iter().map(|taken| f64::from(taken.load(Ordering::Relaxed)) / 1e3).collect())
     }
-}
-
-/// The 50th and 99th of a hundred, and the greatest.
-pub(crate) fn percentiles(mut values: Vec<f64>) -> [f64; 3] {
-    values.sort_by(f64::total_cmp);
-    [50, 99, 100].map(|percent| values.get((values.len() * percent / 100).min(values.len().saturating_sub(1))).copied().unwrap_or(f64::NAN))
 }
 
 fn place(number: u64) -> usize {

@@ -20,3 +20,9 @@ pub(crate) fn print_load(when: &str) {
 pub(crate) fn float(count: u64) -> f64 {
     count as f64
 }
+
+/// The 50th and 99th of a hundred, and the greatest.
+pub(crate) fn percentiles(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_by(f64::total_cmp);
+    [50, 99, 100].map(|percent| values.get((values.len() * percent / 100).min(values.len().saturating_sub(1))).copied().unwrap_or(f64::NAN))
+}

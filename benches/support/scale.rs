@@ -9,8 +9,8 @@ use forever::prelude::*;
 use forever::{Builder, Clock, Log, Retention, SystemClock};
 use tokio::sync::{Semaphore, watch};
 
-use crate::child::{DATABASE, Probe, durability, payload, percentiles, work};
-use crate::numbers::{float, ms};
+use crate::child::{DATABASE, Probe, durability, payload, work};
+use crate::numbers::{float, ms, percentiles};
 use crate::usage::{Usage, say, tell};
 
 #[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]

@@ -13,8 +13,8 @@ use forever::{Agent, BoxError, Forever};
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
 
-use crate::child::{DATABASE, durability, percentiles};
-use crate::numbers::float;
+use crate::child::{DATABASE, durability};
+use crate::numbers::{float, percentiles};
 use crate::scale::Gate;
 use crate::usage::{Spent, Usage, tell};
 

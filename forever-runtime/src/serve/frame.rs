@@ -135,6 +135,7 @@ pub(super) enum ToClient<'a> {
 /// A piece of an answer, or its end.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "it is the clients' frame")]
 pub(super) struct Response<'a> {
     pub(super) id: &'a str,
     pub(super) body: Cow<'a, str>,

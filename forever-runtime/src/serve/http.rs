@@ -123,6 +123,10 @@ impl FromRequestParts<Arc<Served>> for At {
     }
 }
 
+/// What is kept for each connection to read into, and how much is written at once, in bytes: what clients say is short, and there are many.
+const READ: usize = 8 << 10;
+const WRITE: usize = 16 << 10;
+
 /// A connection, or a request that is none.
 pub(super) async fn agent(
     State(served): State<Arc<Served>>,
@@ -141,7 +145,7 @@ pub(super) async fn agent(
     let place = served.rooms.enter(&at)?;
     // Frames that are a little too long are read, so that their sender can be told.
     let limit = served.limits.frame.saturating_mul(2);
-    let upgrade = upgrade.max_message_size(limit).max_frame_size(limit);
+    let upgrade = upgrade.max_message_size(limit).max_frame_size(limit).read_buffer_size(READ).write_buffer_size(WRITE);
     Ok(upgrade.on_upgrade(move |socket| async move {
         debug!(agent.class = at.class, agent.name = at.name, "a client is connected");
         connection::run(socket, served, &at).await;

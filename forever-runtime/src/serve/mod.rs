@@ -131,7 +131,7 @@ impl Server {
         self
     }
 
-    /// How many connections one agent may have, WebSockets and event streams together; 256 unless this is called. More are refused with 429.
+    /// How many connections one agent may have, `WebSocket`s and event streams together; 256 unless this is called. More are refused with 429.
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.limits.connections = connections;
         self

@@ -1,44 +1,49 @@
 //! The logs that one connection is shown: each from its first chunk, or from a later one, to its end.
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::stream::{self, BoxStream, SelectAll, StreamExt};
 
-use crate::chat::{Entry, Follow, TurnHandle, TurnStatus};
-use crate::error::Result;
-use crate::fiber::frame::BoxFuture;
+use crate::chat::{Entry, Follow, StoredChunk, TurnEnd, TurnHandle, TurnStatus};
+use crate::error::{Error, Result};
 
 /// No log has so many chunks.
 const BEHIND_ALL: u64 = u64::MAX >> 1;
 
+/// What comes of a log at once: at most so many entries, and no more when they have so many bytes.
+const BATCH: (usize, usize) = (64, 256 << 10);
+
 /// One log that is shown.
 pub(super) struct Watched {
     pub(super) status: TurnStatus,
-    follow: Follow,
-    /// Whether what comes was there before it was asked for.
-    pub(super) replays: bool,
     /// Whether the client sent its question on this connection: it has the messages.
     pub(super) own: bool,
-    /// Whether a chunk of it has been shown.
-    pub(super) begun: bool,
-    generation: u64,
+    stopped: AtomicBool,
 }
 
 /// What comes next of a log.
 pub(super) enum Shown {
-    Entry(Entry),
+    /// A chunk, with its number, and whether it was there before it was asked for.
+    Chunk { number: u64, chunk: StoredChunk, replay: bool },
     /// Everything that was there has been shown.
     CaughtUp,
+    /// The end, and whether it was there before it was asked for.
+    End { end: TurnEnd, replay: bool },
+    /// It cannot be read any further.
+    Failed(Error),
 }
 
-type Next = BoxFuture<'static, (Watched, Result<Option<Shown>>)>;
+/// News of one log.
+type News = (Arc<Watched>, Vec<Shown>);
 
 /// The logs that are shown at the moment.
 #[derive(Default)]
 pub(super) struct Watching {
     /// By the id of their turns, which of the watches counts.
-    current: HashMap<String, u64>,
-    last: u64,
-    next: FuturesUnordered<Next>,
+    current: HashMap<String, Arc<Watched>>,
+    news: SelectAll<BoxStream<'static, News>>,
 }
 
 impl Watching {
@@ -54,39 +59,88 @@ impl Watching {
     /// Shows a log from a chunk on, in place of an earlier watch of it.
     pub(super) async fn start(&mut self, turn: &TurnHandle, from: u64, replays: bool, own: bool) -> Result<()> {
         let (status, follow) = (turn.status().await?, turn.follow(from).await?);
-        self.last += 1;
-        self.current.insert(turn.id().to_owned(), self.last);
-        self.go_on(Watched { status, follow, replays, own, begun: false, generation: self.last });
+        self.stop(turn.id());
+        let watched = Arc::new(Watched { status, own, stopped: AtomicBool::new(false) });
+        self.current.insert(turn.id().to_owned(), Arc::clone(&watched));
+        let reader = Reader { watched, follow, replays, begun: false, over: false };
+        self.news.push(stream::unfold(reader, Reader::read).boxed());
         Ok(())
     }
 
     /// Shows it no more.
     pub(super) fn stop(&mut self, turn: &str) {
-        self.current.remove(turn);
+        if let Some(watched) = self.current.remove(turn) {
+            watched.stopped.store(true, Ordering::Relaxed);
+        }
     }
 
-    /// Goes on with what [`next`](Watching::next) gave.
-    pub(super) fn go_on(&mut self, mut watched: Watched) {
-        self.next.push(Box::pin(async move {
-            // A replayed first chunk is what makes a client add to its last message, so that one is waited for.
-            let awaited = watched.status.is_continuation() && !watched.begun;
-            let next = if watched.replays && !awaited {
-                watched.follow.try_next().await.map(|entry| Some(entry.map_or(Shown::CaughtUp, Shown::Entry)))
-            } else {
-                watched.follow.next().await.map(|entry| entry.map(Shown::Entry))
-            };
-            (watched, next)
-        }));
-    }
-
-    /// What comes next of any of them; waits for ever if there is none.
-    pub(super) async fn next(&mut self) -> (Watched, Result<Option<Shown>>) {
+    /// What comes next of any of them.
+    pub(super) fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<News> {
         loop {
-            match self.next.next().await {
-                Some((watched, next)) if self.current.get(watched.status.id()) == Some(&watched.generation) => return (watched, next),
-                Some(_) => {}
-                None => std::future::pending().await,
+            match self.news.poll_next_unpin(context) {
+                Poll::Ready(Some((watched, _))) if watched.stopped.load(Ordering::Relaxed) => {}
+                Poll::Ready(Some(news)) => return Poll::Ready(news),
+                // There is none, or nothing of any.
+                Poll::Ready(None) | Poll::Pending => return Poll::Pending,
             }
         }
+    }
+}
+
+/// Reads one log.
+struct Reader {
+    watched: Arc<Watched>,
+    follow: Follow,
+    /// Whether what comes was there before it was asked for.
+    replays: bool,
+    /// Whether a chunk of it has been read.
+    begun: bool,
+    over: bool,
+}
+
+impl Reader {
+    /// Waits for something, and takes what else is there.
+    async fn read(mut self) -> Option<(News, Self)> {
+        let (mut shown, mut bytes) = (Vec::new(), 0);
+        while !self.over && shown.len() < BATCH.0 && bytes < BATCH.1 {
+            if self.watched.stopped.load(Ordering::Relaxed) {
+                return None;
+            }
+            let waits = shown.is_empty() && !self.tells_what_is_there();
+            let entry = if waits { self.follow.next().await } else { self.follow.try_next().await };
+            let replay = self.replays;
+            match entry {
+                Ok(Some(Entry::Chunk(number, chunk))) => {
+                    self.begun = true;
+                    bytes += chunk.json().len();
+                    shown.push(Shown::Chunk { number, chunk, replay });
+                }
+                Ok(Some(Entry::End(end))) => {
+                    self.over = true;
+                    shown.push(Shown::End { end, replay });
+                }
+                Ok(None) if self.tells_what_is_there() => {
+                    self.replays = false;
+                    shown.push(Shown::CaughtUp);
+                }
+                Ok(None) => {
+                    // Behind the end, if it was waited for.
+                    self.over = waits;
+                    break;
+                }
+                Err(error) => {
+                    self.over = true;
+                    shown.push(Shown::Failed(error));
+                }
+            }
+        }
+        (!shown.is_empty()).then(|| ((Arc::clone(&self.watched), shown), self))
+    }
+
+    /// Whether the client is to hear when it has all that was there before it asked.
+    ///
+    /// Not yet if the turn adds to an answer and nothing was shown: a replayed first chunk is what makes a client add to its last message.
+    fn tells_what_is_there(&self) -> bool {
+        self.replays && (self.begun || !self.watched.status.is_continuation())
     }
 }

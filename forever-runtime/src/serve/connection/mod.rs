@@ -7,15 +7,17 @@ mod asked;
 mod shown;
 
 use std::collections::HashSet;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
-use futures_util::future::select_all;
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::SinkExt;
+use futures_util::stream::{self, BoxStream, FuturesUnordered, SelectAll, StreamExt};
 use serde_json::Value;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tracing::{debug, warn};
 
 use super::erased::Erased;
@@ -26,6 +28,7 @@ use super::watching::{Shown, Watched, Watching};
 use crate::agent::{AgentHandle, Connection, Pushed};
 use crate::chat::{ChatEvent, ChatEvents, Chats, TurnStatus};
 use crate::error::{Error, ErrorKind, Result, chain};
+use crate::fiber::core::Core;
 
 /// Codes with which a connection is closed (RFC 6455, section 7.4.1, and its registry). After 1008 clients do not come again.
 mod close {
@@ -71,17 +74,41 @@ struct Session<'a> {
     rate: Rate,
     /// When something was heard of the client.
     heard: Instant,
+    /// How many frames may not have left yet.
+    waiting: u32,
 }
+
+/// How many frames may wait until nothing else is there to be sent.
+const WAITING: u32 = 64;
 
 /// Something that a connection has to do with.
 enum Next {
     Frame(Option<std::result::Result<Message, axum::Error>>),
-    Event(Result<Option<ChatEvent>>),
+    Event(Box<Result<Option<ChatEvent>>>),
     Pushed(Option<Pushed>),
-    Log(Box<(Watched, Result<Option<Shown>>)>),
+    Log(Arc<Watched>, Vec<Shown>),
     Called(String, std::result::Result<Value, String>),
     Ping,
     Closing,
+}
+
+/// What happens at the agent, and in time.
+type Happens = SelectAll<BoxStream<'static, Next>>;
+
+fn happens(events: ChatEvents, connection: Connection, core: Arc<Core>, every: Duration) -> Happens {
+    let events = stream::unfold(events, async |mut events| Some((Next::Event(Box::new(events.recv().await)), events)));
+    let pushed = stream::unfold(connection, async |mut connection| Some((Next::Pushed(connection.recv().await), connection)));
+    let mut pings = interval(every);
+    pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let pings = stream::unfold(pings, async |mut pings| {
+        pings.tick().await;
+        Some((Next::Ping, pings))
+    });
+    let closing = stream::once(async move {
+        core.closing().await;
+        Next::Closing
+    });
+    [events.boxed(), pushed.boxed(), pings.boxed(), closing.boxed()].into_iter().collect()
 }
 
 /// Serves a connection to its end.
@@ -100,6 +127,7 @@ pub(super) async fn run(socket: WebSocket, served: Arc<Served>, at: &At) {
         own_replacements: 0,
         rate: Rate::new(served.limits.rate),
         heard: Instant::now(),
+        waiting: 0,
     };
     let over = session.serve().await;
     let (code, reason) = match over {
@@ -133,7 +161,7 @@ impl Session<'_> {
 
     async fn try_serve(&mut self) -> std::result::Result<std::convert::Infallible, Over> {
         // First listened to, then looked at: what comes in between is seen twice, and not missed.
-        let mut events = self.agent.chat_events()?;
+        let events = self.agent.chat_events()?;
         self.offer_what_is_under_way().await?;
         let mut connection = self.agent.connect().await?;
         let first = connection.try_recv();
@@ -146,50 +174,47 @@ impl Session<'_> {
         if self.offered.is_empty() {
             self.catch_up().await?;
         }
-        let mut ping = tokio::time::interval(self.served.limits.ping);
-        ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut happens = happens(events, connection, self.served.core(), self.served.limits.ping);
         loop {
-            match self.next(&mut events, &mut connection, &mut ping).await {
+            match self.next(&mut happens).await? {
                 Next::Frame(frame) => self.frame(frame).await?,
-                Next::Event(event) => match event? {
+                Next::Event(event) => match (*event)? {
                     Some(event) => self.event(event).await?,
                     None => return Err(Over::Close(close::RESTART, "the server restarts")),
                 },
                 Next::Pushed(Some(pushed)) => self.pushed(pushed).await?,
                 Next::Pushed(None) | Next::Closing => return Err(Over::Close(close::RESTART, "the server restarts")),
-                Next::Log(log) => self.log(*log).await?,
+                Next::Log(watched, shown) => self.log(&watched, shown).await?,
                 Next::Called(id, result) => self.called(&id, result).await?,
                 Next::Ping => self.ping().await?,
             }
         }
     }
 
-    async fn next(&mut self, events: &mut ChatEvents, connection: &mut Connection, ping: &mut tokio::time::Interval) -> Next {
-        let core = self.served.core();
-        let Session { socket, watching, calls, .. } = self;
-        let called = async {
-            match calls.next().await {
-                Some((id, result)) => Next::Called(id, result),
-                None => std::future::pending().await,
-            }
-        };
-        let parts: [Pin<Box<dyn Future<Output = Next> + Send + '_>>; 7] = [
-            // In this order, if several are ready: what has happened is told before what is asked next is answered.
-            Box::pin(async { Next::Event(events.recv().await) }),
-            Box::pin(async { Next::Pushed(connection.recv().await) }),
-            Box::pin(called),
-            Box::pin(async { Next::Frame(socket.recv().await) }),
-            Box::pin(async { Next::Log(Box::new(watching.next().await)) }),
-            Box::pin(async {
-                ping.tick().await;
-                Next::Ping
-            }),
-            Box::pin(async {
-                core.closing().await;
-                Next::Closing
-            }),
-        ];
-        select_all(parts).await.0
+    /// What is to be done next. What was sent leaves when there is nothing else to be sent with it.
+    async fn next(&mut self, happens: &mut Happens) -> std::result::Result<Next, Over> {
+        let there = poll_fn(|context| Poll::Ready(self.poll_next(happens, context))).await;
+        if there.is_pending() || self.waiting >= WAITING {
+            self.flush().await?;
+        }
+        match there {
+            Poll::Ready(next) => Ok(next),
+            Poll::Pending => Ok(poll_fn(|context| self.poll_next(happens, context)).await),
+        }
+    }
+
+    /// In this order, if there are several: what has happened is told before what is asked next is answered.
+    fn poll_next(&mut self, happens: &mut Happens, context: &mut Context<'_>) -> Poll<Next> {
+        if let Poll::Ready(Some(next)) = happens.poll_next_unpin(context) {
+            return Poll::Ready(next);
+        }
+        if let Poll::Ready(Some((id, result))) = self.calls.poll_next_unpin(context) {
+            return Poll::Ready(Next::Called(id, result));
+        }
+        if let Poll::Ready(frame) = self.socket.poll_next_unpin(context) {
+            return Poll::Ready(Next::Frame(frame));
+        }
+        self.watching.poll_news(context).map(|(watched, shown)| Next::Log(watched, shown))
     }
 
     async fn send(&mut self, frame: &ToClient<'_>) -> std::result::Result<(), Over> {
@@ -198,13 +223,18 @@ impl Session<'_> {
         self.put(Message::Text(text.into())).await
     }
 
+    /// Sends it with what comes next, or when nothing does.
     async fn put(&mut self, message: Message) -> std::result::Result<(), Over> {
-        match timeout(self.served.limits.send, self.socket.send(message)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(Over::Gone),
-            // What it has not taken it asks for when it comes again.
-            Err(_) => Err(Over::Close(close::TRY_AGAIN, "too slow")),
+        self.waiting += 1;
+        in_time(self.served.limits.send, self.socket.feed(message)).await
+    }
+
+    async fn flush(&mut self) -> std::result::Result<(), Over> {
+        if self.waiting == 0 {
+            return Ok(());
         }
+        self.waiting = 0;
+        in_time(self.served.limits.send, self.socket.flush()).await
     }
 
     async fn ping(&mut self) -> std::result::Result<(), Over> {
@@ -245,4 +275,14 @@ impl Session<'_> {
 /// The messages that a turn answers; one that adds to an answer answers nobody anew.
 fn origins(status: &TurnStatus) -> &[String] {
     if status.is_continuation() { &[] } else { status.origins() }
+}
+
+/// The client takes what it is sent, in time.
+async fn in_time(limit: Duration, sent: impl Future<Output = std::result::Result<(), axum::Error>>) -> std::result::Result<(), Over> {
+    match timeout(limit, sent).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(Over::Gone),
+        // What it has not taken it asks for when it comes again.
+        Err(_) => Err(Over::Close(close::TRY_AGAIN, "too slow")),
+    }
 }

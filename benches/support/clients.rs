@@ -1,0 +1,138 @@
+//! The clients: each is shown the answer of its agent, and looks at every frame.
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use futures_util::{SinkExt, StreamExt};
+use serde::Deserialize;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::numbers::float;
+use crate::served::{CLASS, Child, Pace, delta, now_us};
+
+/// Whoever waits longer than this for a frame waits for one that was lost.
+const LOST: Duration = Duration::from_secs(60);
+
+/// What all clients were shown.
+#[derive(Default)]
+pub(crate) struct Shown {
+    pub(crate) frames: u64,
+    pub(crate) lost: u64,
+    pub(crate) out_of_place: u64,
+    /// From the first question to the last frame.
+    pub(crate) seconds: f64,
+    /// How long each chunk took from who wrote it.
+    pub(crate) taken_us: Vec<f64>,
+}
+
+/// So many clients of so many agents; the first of each agent asks.
+#[tokio::main]
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+pub(crate) async fn run(server: &mut Child, agents: u64, clients: u64, pace: Pace) -> anyhow::Result<Shown> {
+    let (go, gone) = watch::channel(false);
+    let mut all = JoinSet::new();
+    let mut connected = Vec::new();
+    for agent in 0..agents {
+        for client in 0..clients {
+            connected.push((connect(server.address, agent).await?, agent, client == 0));
+        }
+    }
+    for (socket, agent, asks) in connected {
+        all.spawn(show(socket, agent, asks, pace, gone.clone()));
+    }
+    server.begin()?;
+    let begun = Instant::now();
+    go.send_replace(true);
+    let mut shown = Shown::default();
+    while let Some(one) = all.join_next().await {
+        let one = one??;
+        shown.frames += one.frames;
+        shown.lost += one.lost;
+        shown.out_of_place += one.out_of_place;
+        shown.taken_us.extend(one.taken_us);
+    }
+    shown.seconds = begun.elapsed().as_secs_f64();
+    ensure!(shown.lost == 0 && shown.out_of_place == 0, "{} chunks were lost and {} out of their place", shown.lost, shown.out_of_place);
+    Ok(shown)
+}
+
+type Socket = WebSocketStream<TcpStream>;
+
+async fn connect(server: SocketAddr, agent: u64) -> anyhow::Result<Socket> {
+    let stream = TcpStream::connect(server).await?;
+    stream.set_nodelay(true)?;
+    let (mut socket, _) = tokio_tungstenite::client_async(format!("ws://{server}/agents/{CLASS}/{agent}"), stream).await?;
+    // It listens when it has said who it is.
+    socket.next().await.context("the connection was closed")??;
+    Ok(socket)
+}
+
+#[derive(Deserialize)]
+struct Frame {
+    #[serde(default)]
+    id: String,
+    #[serde(default)]
+    body: String,
+    #[serde(default)]
+    done: bool,
+    #[serde(default)]
+    error: bool,
+    seq: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Text {
+    #[serde(default)]
+    delta: String,
+}
+
+async fn show(mut socket: Socket, agent: u64, asks: bool, pace: Pace, mut go: watch::Receiver<bool>) -> anyhow::Result<Shown> {
+    go.wait_for(|go| *go).await?;
+    if asks {
+        let message = serde_json::json!({ "id": "u", "role": "user", "parts": [{ "type": "text", "text": "go on" }] });
+        let body = serde_json::json!({ "messages": [message], "trigger": "submit-message", "agent": agent }).to_string();
+        let question =
+            serde_json::json!({ "type": "cf_agent_use_chat_request", "id": "question", "init": { "method": "POST", "body": body } });
+        socket.send(Message::text(question.to_string())).await?;
+    }
+    let mut shown = Shown::default();
+    let mut expected = 0;
+    loop {
+        let message = timeout(LOST, socket.next()).await.with_context(|| format!("agent {agent}: chunk {expected} was lost"))?;
+        let text = match message.context("the connection was closed")?? {
+            Message::Text(text) => text,
+            Message::Close(why) => bail!("agent {agent}: closed: {why:?}"),
+            _ => continue,
+        };
+        let frame: Frame = serde_json::from_str(&text)?;
+        ensure!(!frame.error, "agent {agent}: {}", frame.body);
+        if frame.id != "question" {
+            continue;
+        }
+        if frame.done {
+            break;
+        }
+        let now = now_us();
+        let seq = frame.seq.context("a chunk has a number")?;
+        shown.frames += 1;
+        // Before the texts there are `start` and `text-start`, behind them `text-end` and `finish`.
+        if seq < expected {
+            shown.out_of_place += 1;
+        }
+        shown.lost += seq.saturating_sub(expected);
+        expected = seq + 1;
+        if (2..pace.chunks() + 2).contains(&seq) {
+            let text: Text = serde_json::from_str(&frame.body)?;
+            let written: u64 = text.delta.rsplit(' ').next().unwrap_or_default().parse().unwrap_or(u64::MAX);
+            ensure!(text.delta == delta(agent, seq - 2, written), "agent {agent}: chunk {seq} is `{}`", text.delta);
+            shown.taken_us.push(float(now.saturating_sub(written)));
+        }
+    }
+    shown.lost += (pace.chunks() + 4).saturating_sub(expected);
+    Ok(shown)
+}
