@@ -23,7 +23,9 @@ class Chat {
     this.client.addEventListener("message", ({ data }) => {
       const frame = JSON.parse(data);
       this.frames.push(frame);
-      if (frame.type === "cf_agent_stream_resuming") this.transport.handleStreamResuming(frame);
+      // What goes on by itself is not asked for by the transport, but by whoever shows it: the hook does the same.
+      const shown = frame.type === "cf_agent_stream_resuming" && this.transport.handleStreamResuming(frame);
+      if (frame.type === "cf_agent_stream_resuming" && !shown && this.continues) this.client.send(JSON.stringify({ type: "cf_agent_stream_resume_ack", id: frame.id }));
       if (frame.type === "cf_agent_stream_resume_none") this.transport.handleStreamResumeNone(frame);
       if (frame.type === "cf_agent_stream_pending") this.transport.handleStreamPending();
     });
@@ -33,6 +35,20 @@ class Chat {
   say(words, body, abortSignal) {
     const message = { id: crypto.randomUUID(), role: "user", parts: [{ type: "text", text: words }] };
     return this.transport.sendMessages({ trigger: "submit-message", chatId: "chat", messages: [message], body, abortSignal });
+  }
+
+  /** Answers a call, and what is added to the message then. */
+  async goneOnWith(answer) {
+    this.continues = true;
+    this.client.send(JSON.stringify({ ...answer, autoContinue: true }));
+    this.transport.expectToolContinuation();
+    const read = reading(await this.resume());
+    assert.equal(await read.over, undefined);
+    const added = () => this.frames.filter((frame) => frame.continuation);
+    await until("its end", () => added().some((frame) => frame.done));
+    // Each chunk once, whether it was read from the stream or beside it.
+    const chunks = new Map(added().filter((frame) => frame.seq !== undefined).map((frame) => [frame.seq, JSON.parse(frame.body)]));
+    return deltas({ chunks: [...chunks.values()] });
   }
 
   resume() {
@@ -201,10 +217,8 @@ run({
   async "a tool's result that the client gives is gone on with"(on) {
     const [one] = await pair(on);
     await reading(await one.say("where", { n: 1, mode: "tool" })).over;
-    one.client.send(JSON.stringify({ type: "cf_agent_tool_result", toolCallId: "call1", toolName: "getLocation", output: { city: "X" }, autoContinue: true }));
-    one.transport.expectToolContinuation();
-    const goes = reading(await one.resume());
-    assert.equal(await goes.over, undefined);
+    const result = { type: "cf_agent_tool_result", toolCallId: "call1", toolName: "getLocation", output: { city: "X" } };
+    assert.equal(await one.goneOnWith(result), "w0 ");
     const [, answer] = await on.server.messages(on.name);
     assert.deepEqual([text(answer), answer.parts.find((part) => part.type === "tool-getLocation").output], ["w0 w0 ", { city: "X" }]);
   },
@@ -212,10 +226,7 @@ run({
   async "an approval that the client gives is gone on with"(on) {
     const [one] = await pair(on);
     await reading(await one.say("pay", { n: 1, mode: "approval" })).over;
-    one.client.send(JSON.stringify({ type: "cf_agent_tool_approval", toolCallId: "call2", approved: true, autoContinue: true }));
-    one.transport.expectToolContinuation();
-    const goes = reading(await one.resume());
-    assert.equal(await goes.over, undefined);
+    assert.equal(await one.goneOnWith({ type: "cf_agent_tool_approval", toolCallId: "call2", approved: true }), "w0 ");
     const [, answer] = await on.server.messages(on.name);
     assert.deepEqual(answer.parts.find((part) => part.type === "tool-pay").output, { paid: true });
   },
