@@ -88,6 +88,10 @@ async fn main() -> anyhow::Result<()> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let listener = tokio::net::TcpListener::bind(address).await.with_context(|| format!("{address} cannot be used"))?;
     println!("http://{}", listener.local_addr()?);
+    let server = Server::new(&forever).callable::<Scripted, _, _>("words", |chat, _| async move {
+        let said = chat.messages().await?;
+        Ok(said.iter().map(|message| message.text().split_whitespace().count()).sum::<usize>().into())
+    });
     let pages = Router::new().route("/", get(page)).route("/assets/{file}", get(asset));
     // Until Ctrl-C: clients are told to come again, and what is being answered goes on at the next start.
     let closing = forever.clone();
@@ -98,7 +102,7 @@ async fn main() -> anyhow::Result<()> {
             eprintln!("{error}");
         }
     });
-    Server::new(&forever).merge(pages).listen(listener).await?;
+    server.merge(pages).listen(listener).await?;
     // It has been begun, and is waited for.
     forever.close().await?;
     Ok(())

@@ -1,39 +1,35 @@
-// The plain page of the example, in a browser: what a person without npm sees.
+// The plain page of the example, in Chromium: what a person without npm sees.
 //
-//   npm ci && node plain.mjs [folder for screenshots]
+//   npm ci && node plain.mjs
 import assert from "node:assert/strict";
-import { mkdtempSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { chromium } from "playwright-core";
-import { Server } from "./server.mjs";
+import { Browser } from "./support/browser.mjs";
+import { inTime, run } from "./support/cases.mjs";
+import { until, words } from "./support/until.mjs";
 
-const pictures = process.argv[2];
-const flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
-const browser = await chromium.launchPersistentContext(mkdtempSync(join(tmpdir(), "forever-browser-")), { executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: flags });
-const server = await Server.start();
-const words = (n) => Array.from({ length: n }, (_, at) => `w${at} `).join("");
-try {
-  const [wide, narrow] = [await browser.newPage(), await browser.newPage()];
-  await narrow.setViewportSize({ width: 360, height: 640 });
-  for (const page of [wide, narrow]) await page.goto(`http://${server.host}/`);
-  await wide.getByLabel("Message").fill("Tell me something long.");
-  await wide.getByRole("button", { name: "Send" }).click();
-  await narrow.getByText("w3 ").waitFor();
-  if (pictures) await narrow.screenshot({ path: join(pictures, "narrow.png") });
-  await server.kill();
-  await wide.getByText("Not connected").waitFor();
-  if (pictures) await wide.screenshot({ path: join(pictures, "gone.png") });
-  Object.assign(server, await server.again());
-  await wide.getByText("w8 ").waitFor();
-  if (pictures) await wide.screenshot({ path: join(pictures, "again.png") });
-  for (const page of [wide, narrow]) {
-    await page.getByText(words(30).trim()).waitFor();
-    assert.deepEqual(await page.locator(".message").allTextContents(), ["Tell me something long.", words(30)]);
-  }
-  if (pictures) await wide.screenshot({ path: join(pictures, "whole.png") });
-  console.log("ok");
-} finally {
-  await browser.close();
-  await server.kill();
-}
+const html = readFileSync(join(import.meta.dirname, "../../examples/chat/plain.html"), "utf8");
+
+run({
+  async "an answer goes on in every tab when the server was killed in the middle of it"(on) {
+    const browser = await Browser.start();
+    on.after(() => browser.end());
+    // The server has this page at this address as long as the other is not built.
+    const address = `http://${on.server.host}/`;
+    await browser.context.route(address, (route) => route.fulfill({ contentType: "text/html", body: html }));
+    const pages = [await browser.open(address), await browser.open(address)];
+    await pages[0].getByLabel("Message").fill("Tell me something long.");
+    await pages[0].getByRole("button", { name: "Send" }).click();
+    for (const page of pages) await page.getByText("w3 ").waitFor();
+    await on.server.kill();
+    await pages[0].getByText("Not connected").waitFor();
+    const shown = (page) => page.locator(".message").allTextContents();
+    for (const page of pages) inTime((await shown(page))[1] !== words(30));
+    await on.server.again();
+    for (const page of pages) {
+      await until("the whole answer", async () => (await shown(page))[1] === words(30));
+      assert.deepEqual(await shown(page), ["Tell me something long.", words(30)]);
+    }
+    browser.quiet({ away: true });
+  },
+});

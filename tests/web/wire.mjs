@@ -1,14 +1,14 @@
 // Performs the recorded sessions against the example server, and compares what each client receives, frame by frame.
 //
-//   npm ci && node wire.mjs
+//   npm ci && node wire.mjs [part of a case's name]
 //
-// What is left out of the comparison stands in `leftOut` and `plain`, each with its row in docs/wire.md.
+// What is left out of the comparison stands in `comparable` and `plain`, each with its row in docs/wire.md.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import WebSocket from "ws";
-import { Server } from "./server.mjs";
+import { inTime, run } from "./support/cases.mjs";
+import { text, until, words } from "./support/until.mjs";
 
 /** The recording by section, and in each by client what was sent and received. */
 function recorded(file) {
@@ -33,15 +33,36 @@ class Client {
   constructor(host, agent) {
     this.frames = [];
     this.socket = new WebSocket(`ws://${host}/agents/chat-agent/${agent}?_pk=${crypto.randomUUID()}`);
+    this.reached = 0;
     this.socket.on("message", (data) => {
       const frame = JSON.parse(data);
-      this.frames.push(frame);
-      this.heard?.(frame);
+      if (frame.id === "reached") this.reached += 1;
+      else this.frames.push(frame);
     });
     this.opened = new Promise((resolve, reject) => this.socket.on("open", resolve).on("error", reject));
   }
   send(frame) {
     this.socket.send(JSON.stringify(frame));
+  }
+  has(so) {
+    return this.frames.some(so);
+  }
+  /** When such a frame comes, at once. */
+  async hears(so) {
+    await new Promise((resolve) => {
+      const look = () => (this.has(so) ? resolve() : this.socket.once("message", look));
+      look();
+    });
+  }
+  /** Nothing was shown of an answer before it was over. */
+  get cameLate() {
+    return this.frames.find((frame) => frame.type === "cf_agent_use_chat_response")?.done === true;
+  }
+  /** Everything that the server had sent by now is here: it answers behind it. */
+  async reach() {
+    const before = this.reached;
+    this.send({ type: "rpc", id: "reached", method: "words", args: [] });
+    await until("the answer to a call", () => this.reached > before);
   }
   close() {
     this.socket.close();
@@ -66,6 +87,9 @@ function plain(frame) {
   });
 }
 
+/** Says that there is a log to be asked for. */
+const offers = (frame) => frame.type === "cf_agent_stream_pending" || frame.type === "cf_agent_stream_resuming";
+
 function comparable(frames) {
   const seen = [];
   for (const frame of frames.map(plain)) {
@@ -78,6 +102,12 @@ function comparable(frames) {
     if (frame.continuation && frame.replay && frame.body && frame.seq === undefined) continue;
     // How much of a log is a replay is a matter of moments.
     if (frame.replayComplete) continue;
+    // So is whether a turn that is asked for waits or runs; what counts is that it is offered, and to whom asked.
+    if (offers(frame)) {
+      const before = seen.at(-1)?.type === "offered" && seen.at(-1).id === frame.id ? seen.pop().asked : [];
+      seen.push({ type: "offered", id: frame.id, asked: frame.probeId ? [...before, frame.probeId] : before });
+      continue;
+    }
     if (frame.type === "cf_agent_use_chat_response" && frame.seq !== undefined) delete frame.replay;
     // A message that says how its turn ended takes the place of what a client has made of the chunks.
     if (frame.type === "cf_agent_chat_messages" && seen.at(-1)?.outcome === "error") continue;
@@ -91,131 +121,136 @@ function comparable(frames) {
   return seen;
 }
 
-const quiet = 400;
-
-/** Until nothing has come for a while. */
-async function settled(clients) {
-  const count = () => Object.values(clients).reduce((sum, client) => sum + client.frames.length, 0);
-  for (let before = -1; before !== count(); ) {
-    before = count();
-    await sleep(quiet);
-  }
-}
-
-let differences = 0;
-
 /** Of turns that wait for each other, those of each by themselves: when a question arrives is a matter of moments. */
-const byTurn = (frames) => Map.groupBy ? Object.fromEntries(Map.groupBy(frames, (frame) => frame.id ?? "")) : frames.reduce((all, frame) => ({ ...all, [frame.id ?? ""]: [...(all[frame.id ?? ""] ?? []), frame] }), {});
-
-function compare(name, section, clients) {
-  for (const [client, expected] of section.received) {
-    const all = (frames) => (name === "E" ? byTurn(comparable(frames.filter((frame) => frame.type !== "cf_agent_chat_messages"))) : comparable(frames));
-    const got = all(clients[client].frames);
-    try {
-      assert.deepEqual(got, all(expected));
-      console.log(`same ${name} [${client}] ${clients[client].frames.length} frames`);
-    } catch (error) {
-      differences += 1;
-      console.log(`DIFFERENT ${name} [${client}]\n${error.message}`);
-    }
-  }
-  for (const client of Object.values(clients)) client.frames = [];
+function byTurn(frames) {
+  const turns = {};
+  for (const frame of frames) (turns[frame.id ?? ""] ??= []).push(frame);
+  return turns;
 }
 
-async function session(host, file, perform) {
-  const sections = recorded(file);
-  const clients = {};
-  const agent = `wire-${crypto.randomUUID()}`;
-  const join = async (name) => {
-    clients[name] = new Client(host, agent);
-    await clients[name].opened;
-  };
-  const leave = (name) => {
-    clients[name].close();
-    delete clients[name];
-  };
-  /** Performs a section: sends what was sent, `before` each frame. */
-  const section = async (name, before = async () => {}) => {
-    const recording = sections.get(name);
+class Session {
+  constructor({ server, name, slow }, file) {
+    Object.assign(this, { server, slow, agent: `${file === "chat.txt" ? "wire" : "tool"}-${name}`, sections: recorded(file), clients: {} });
+  }
+
+  async join(name) {
+    const client = new Client(this.server.host, this.agent);
+    this.clients[name] = client;
+    await client.opened;
+    await until("the state", () => client.has((frame) => frame.type === "cf_agent_state"));
+    await client.reach();
+    return client;
+  }
+
+  leave(name) {
+    this.clients[name].close();
+    delete this.clients[name];
+  }
+
+  /**
+   * Performs a section: sends what was sent, each when `before` is through, and compares what comes with what came; unless the moment that it is
+   * about was `missed`.
+   */
+  async section(name, before = async () => {}, missed = () => false) {
+    const { clients } = this;
+    const recording = this.sections.get(name);
     for (const [at, [client, frame]] of recording.sent.entries()) {
       await before(at, client, frame);
       // The id of a continuation is the server's.
       if (frame.type === "cf_agent_stream_resume_ack" && !given.test(frame.id)) {
-        frame.id = clients[client].frames.findLast((there) => there.type === "cf_agent_stream_resuming").id;
+        frame.id = clients[client].frames.findLast(offers).id;
       }
-      clients[client].send(frame);
+      clients[client].send(this.slower(frame));
     }
-    await settled(clients);
-    compare(name, recording, clients);
-  };
-  await perform({ clients, agent, join, leave, section });
-  for (const client of Object.values(clients)) client.close();
+    const all = (frames) => (name === "E" ? byTurn(comparable(frames.filter((frame) => frame.type !== "cf_agent_chat_messages"))) : comparable(frames));
+    const expected = Object.fromEntries([...recording.received].map(([client, frames]) => [client, all(frames)]));
+    const got = () => Object.fromEntries(Object.keys(expected).map((client) => [client, all(clients[client].frames)]));
+    // More than was recorded is a difference too: in this section, or as the beginning of the next.
+    await until(`what was recorded in ${name}`, () => same(got(), expected) || missed()).catch(() => {});
+    inTime(!missed());
+    for (const client of Object.values(clients)) await client.reach?.();
+    assert.deepEqual(got(), expected, `section ${name}`);
+    for (const client of Object.values(clients)) client.frames = [];
+  }
+
+  /** The same question, answered more slowly. */
+  slower(frame) {
+    if (frame.type !== "cf_agent_use_chat_request" || this.slow === 1) return frame;
+    const body = JSON.parse(frame.init.body);
+    return { ...frame, init: { ...frame.init, body: JSON.stringify({ ...body, delay: (body.delay ?? 10) * this.slow }) } };
+  }
+
+  /** Nothing comes behind the last section. */
+  async end() {
+    for (const client of Object.values(this.clients)) {
+      await client.reach();
+      client.close();
+      assert.deepEqual(comparable(client.frames), []);
+    }
+  }
 }
 
-const until = async (so) => {
-  for (let n = 0; !so(); n += 1) {
-    assert(n < 1000, "it does not come");
-    await sleep(10);
+function same(one, other) {
+  try {
+    assert.deepEqual(one, other);
+    return true;
+  } catch {
+    return false;
   }
-};
+}
 
-const server = await Server.start();
-try {
-  await session(server.host, "chat.txt", async ({ clients, agent, join, leave, section }) => {
-    const here = () => settled(clients);
-    await join("A");
-    await here();
+run({
+  async "a chat: questions, observers, a lost connection, errors, a cancelled answer, a queue, state, calls, clearing"(on) {
+    const session = new Session(on, "chat.txt");
+    const { clients } = session;
+    const section = (...how) => session.section(...how);
+    await session.join("A");
     await section("A");
-    await join("B");
-    await here();
+    await session.join("B");
     await section("B");
     await section("B2");
-    const messages = await (await fetch(`http://${server.host}/agents/chat-agent/${agent}/get-messages`)).json();
-    assert.deepEqual(messages.map((message) => message.parts.map((part) => part.text).join("")), ["hi", "w0 w1 "]);
+    assert.deepEqual((await on.server.messages(session.agent)).map(text), ["hi", words(2)]);
     // A goes in the middle of the stream, and comes again as A2.
-    let a;
     await section("C", async (at, client) => {
       if (client !== "A2" || clients.A2) return;
-      await until(() => clients.B.frames.some((frame) => frame.seq === 5));
-      a = clients.A;
-      a.close();
-      delete clients.A;
-      await join("A2");
-      await until(() => clients.A2.frames.some((frame) => frame.type === "cf_agent_state"));
-      clients.A = { frames: a.frames.filter((frame) => !(frame.seq > 4)), close() {} };
-    });
+      await until("w3", () => clients.B.has((frame) => frame.seq === 5) && clients.A.has((frame) => frame.seq === 4));
+      const { frames } = clients.A;
+      session.leave("A");
+      await session.join("A2");
+      inTime(!clients.B.has((frame) => frame.done));
+      clients.A = { frames: frames.filter((frame) => !(frame.seq > 4)) };
+    }, () => clients.A2?.cameLate || clients.A2?.has((frame) => frame.type === "cf_agent_stream_resume_none"));
     delete clients.A;
     await section("D");
-    await join("C");
-    await here();
+    await session.join("C");
     await section("D2");
     await section("D3");
     await section("F", async (at) => {
-      if (at === 1) await until(() => clients.A2.frames.some((frame) => frame.seq === 5));
-    });
-    await section("E");
-    await section("S");
-    await section("P");
-    await section("H");
-    leave("B");
-  });
-  await session(server.host, "tools.txt", async ({ clients, join, section }) => {
-    await join("A");
-    await join("B");
-    await settled(clients);
-    const resumed = async (at, client, frame) => {
-      if (frame.type === "cf_agent_stream_resume_ack") await until(() => clients[client].frames.some((there) => there.type === "cf_agent_stream_resuming"));
+      if (at === 1) await until("w3", () => clients.A2.has((frame) => frame.seq === 5));
+    }, () => clients.A2.has((frame) => frame.seq === 6));
+    for (const name of ["E", "S", "P", "H"]) await section(name);
+    await session.end();
+  },
+
+  async "tools: one that the client answers, one that a person approves, an answer that comes twice"(on) {
+    const session = new Session(on, "tools.txt");
+    const { clients } = session;
+    await session.join("A");
+    await session.join("B");
+    const offered = async (at, client, frame) => {
+      if (frame.type !== "cf_agent_stream_resume_ack") return;
+      await clients[client].hears(offers);
     };
-    await section("before");
-    await section("T1");
-    // The recorded client had said so when the answer had ended.
-    await section("T2", async (at, client, frame) => {
-      if (frame.type === "cf_agent_stream_resume_ack") await until(() => clients[client].frames.some((there) => there.done));
-    });
-    for (const name of ["T3", "T4", "T5"]) await section(name, resumed);
-  });
-} finally {
-  await server.kill();
-}
-console.log(`different=${differences}`);
-process.exitCode = differences === 0 ? 0 : 1;
+    // The recorded client had said that it wants the log when the answer had ended.
+    const ended = async (at, client, frame) => {
+      if (frame.type === "cf_agent_stream_resume_ack") await clients[client].hears((there) => there.done);
+    };
+    await session.section("before");
+    await session.section("T1");
+    await session.section("T2", ended);
+    await session.section("T3");
+    await session.section("T4", offered, () => clients.A.cameLate);
+    await session.section("T5");
+    await session.end();
+  },
+});

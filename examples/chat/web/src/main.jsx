@@ -4,12 +4,16 @@ import { useAgent } from "agents/react";
 import { Suspense, useEffect, useState } from "react";
 import { createRoot } from "react-dom/client";
 
-/** What the scripted model is asked to do, by the button that asks for it. */
+/** `?chat=` is the name of the chat, `?delay=` how long the scripted model takes for a word, in ms. */
+const query = new URLSearchParams(location.search);
+const delay = Number(query.get("delay") ?? 100);
+
+/** What the model is asked to do, by the button that asks for it. */
 const asks = {
-  "Send": { n: 40, delay: 100 },
-  "Fail": { n: 5, delay: 100, mode: "error" },
-  "Ask the page": { n: 2, delay: 100, mode: "tool" },
-  "Ask me": { n: 2, delay: 100, mode: "approval" },
+  "Send": { n: 40, delay },
+  "Fail": { n: 5, delay, mode: "error" },
+  "Ask the page": { n: 2, delay, mode: "tool" },
+  "Ask me": { n: 2, delay, mode: "approval" },
 };
 
 function Chat() {
@@ -18,7 +22,7 @@ function Chat() {
   const [words, setWords] = useState("");
   const agent = useAgent({
     agent: "ChatAgent",
-    name: new URLSearchParams(location.search).get("chat") ?? "page",
+    name: query.get("chat") ?? "page",
     host: location.host,
     onOpen: () => setConnected(true),
     onClose: () => setConnected(false),
@@ -31,7 +35,11 @@ function Chat() {
     agent,
     onToolCall: ({ toolCall, addToolOutput }) => addToolOutput({ toolCallId: toolCall.toolCallId, output: { language: navigator.language } }),
   });
-  useEffect(() => window.scrollTo(0, document.body.scrollHeight), [messages]);
+  useEffect(() => {
+    // Who reads further up is left there, unless they say something.
+    const below = document.body.scrollHeight - window.innerHeight - window.scrollY;
+    if (below < 200 || messages.at(-1)?.role === "user") window.scrollTo(0, document.body.scrollHeight);
+  }, [messages]);
   const busy = status === "submitted" || status === "streaming";
   const ask = (body) => {
     sendMessage({ text: words || "Tell me something." }, { body });
@@ -50,19 +58,21 @@ function Chat() {
           </div>
         ))}
       </div>
-      {/* That the connection was lost is an error of the stream too, and mends itself. */}
-      <div className={`note ${!note && error ? "error" : ""}`} role="status">{note || error?.message}</div>
-      <form onSubmit={(event) => (event.preventDefault(), ask(asks.Send))}>
-        <input aria-label="Message" placeholder="Say something" value={words} onChange={(event) => setWords(event.target.value)} />
-        <button>Send</button>
-      </form>
-      <div className="choices">
-        {Object.keys(asks).slice(1).map((name) => (
-          <button key={name} type="button" className="plain" onClick={() => ask(asks[name])}>{name}</button>
-        ))}
-        <button type="button" className="plain" onClick={stop} disabled={!busy}>Stop</button>
-        <button type="button" className="plain" onClick={clearHistory}>Clear</button>
-      </div>
+      <footer>
+        {/* That the connection was lost is an error of the stream too, and mends itself. */}
+        <div className={`note ${!note && error ? "error" : ""}`} role="status">{note || error?.message}</div>
+        <form onSubmit={(event) => (event.preventDefault(), ask(asks.Send))}>
+          <input aria-label="Message" placeholder="Say something" value={words} onChange={(event) => setWords(event.target.value)} />
+          <button>Send</button>
+        </form>
+        <div className="choices">
+          {Object.keys(asks).slice(1).map((name) => (
+            <button key={name} type="button" className="plain" onClick={() => ask(asks[name])}>{name}</button>
+          ))}
+          <button type="button" className="plain" onClick={stop} disabled={!busy}>Stop</button>
+          <button type="button" className="plain" onClick={clearHistory}>Clear</button>
+        </div>
+      </footer>
     </>
   );
 }
@@ -74,11 +84,12 @@ function Part({ part, answer }) {
     <div className="tool">
       {part.type.slice("tool-".length)} {JSON.stringify(part.input)}
       {part.state === "approval-requested" ? (
-        <div>
-          <button type="button" className="plain" onClick={() => answer(true)}>Yes</button> <button type="button" className="plain" onClick={() => answer(false)}>No</button>
+        <div className="choices">
+          <button type="button" onClick={() => answer(true)}>Yes</button>
+          <button type="button" className="plain" onClick={() => answer(false)}>No</button>
         </div>
       ) : (
-        <> · {part.output ? JSON.stringify(part.output) : part.errorText ?? part.state}</>
+        <> · {part.approval?.approved === false ? "refused" : part.output ? JSON.stringify(part.output) : part.errorText ?? part.state}</>
       )}
     </div>
   );

@@ -1,0 +1,33 @@
+// Runs every file of tests, each for as long as its bound lets it, and ends with 1 if a case of any has failed.
+//
+//   npm test
+import { spawn } from "node:child_process";
+import { join } from "node:path";
+
+/** Files, and for how many seconds each may run. */
+const files = [["wire.mjs", 180], ["transport.mjs", 180], ["react.mjs", 240], ["older.mjs", 240], ["plain.mjs", 120], ["page.mjs", 300]];
+
+function perform(file, seconds) {
+  return new Promise((resolve) => {
+    // A group of its own, so that its browser and its servers end with it.
+    const child = spawn(process.execPath, [join(import.meta.dirname, file)], { stdio: ["ignore", "inherit", "inherit"], detached: true });
+    const bound = setTimeout(() => {
+      console.log(`FAILED ${file} was not through after ${seconds} s`);
+      process.kill(-child.pid, "SIGKILL");
+    }, seconds * 1000);
+    child.once("exit", (code) => {
+      clearTimeout(bound);
+      resolve(code === 0);
+    });
+  });
+}
+
+const failed = [];
+for (const [file, seconds] of files) {
+  const begun = Date.now();
+  console.log(`\n${file}`);
+  if (!(await perform(file, seconds))) failed.push(file);
+  console.log(`-- took ${Math.round((Date.now() - begun) / 1000)} s`);
+}
+console.log(failed.length === 0 ? "\nall is well" : `\nfailed: ${failed.join(", ")}`);
+process.exitCode = failed.length === 0 ? 0 : 1;
