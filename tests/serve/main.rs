@@ -4,8 +4,10 @@
 mod calls;
 mod door;
 mod events;
+mod frames;
 mod handshake;
 mod limits;
-
+mod shutdown;
+mod slow;
 mod state;
 mod support;
