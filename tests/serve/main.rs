@@ -7,6 +7,7 @@ mod events;
 mod frames;
 mod handshake;
 mod limits;
+mod paths;
 mod shutdown;
 mod slow;
 mod state;
