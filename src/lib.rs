@@ -64,6 +64,7 @@
 //!   write that it makes. Not for production builds.
 //! - `openai`: models behind OpenAI's Responses API, and behind whatever speaks chat completions. `anthropic`: models behind Anthropic's
 //!   Messages API. See [`chat::model`].
+//! - `server`: the module `serve`, agents over HTTP and WebSocket. In the repository: `docs/wire.md`.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -98,6 +99,11 @@ struct Idempotency;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/chat.md")]
 struct Chat;
+
+/// And of what explains serving it.
+#[cfg(all(doctest, feature = "server"))]
+#[doc = include_str!("../docs/wire.md")]
+struct Wire;
 
 /// And that of how to try an agent.
 #[cfg(doctest)]

@@ -233,3 +233,12 @@ async fn another_page_beside_the_agents_is_served_without_being_asked_about() {
     up.agent("ada").set_state(&Shared::default()).await.unwrap();
     up.down().await;
 }
+
+#[tokio::test]
+async fn another_protocol_of_the_package_is_refused_before_it_is_spoken() {
+    let place = Place::new();
+    let up = place.up().await;
+    let path = format!("{HERE}?_pk=1&__agents_transport=capnweb");
+    assert_eq!(Client::try_connect(up.address, &path, &[]).await.err().map(|(status, _)| status), Some(400));
+    up.down().await;
+}

@@ -2,6 +2,7 @@
 //!
 //! Every wait is for something that has to happen, and fails after `support::PATIENCE`; none is for time to pass.
 mod calls;
+mod cors;
 mod door;
 mod events;
 mod frames;

@@ -10,14 +10,14 @@ use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{ConnectInfo, FromRequestParts, Path, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde_json::json;
 use tracing::{debug, warn};
 
-use super::door::{Asking, Door};
+use super::door::{Asking, Door, Refused};
 use super::erased::{self, Erased};
 use super::room::{Full, Rooms};
 use super::{Calls, Limits, address, connection};
@@ -30,7 +30,7 @@ use crate::forever::Forever;
 /// What all connections of a server share.
 pub(super) struct Served {
     pub(super) forever: Forever,
-    door: Door,
+    pub(super) door: Door,
     pub(super) limits: Limits,
     pub(super) calls: Calls,
     /// The classes that are served, as they stand in URLs.
@@ -76,6 +76,13 @@ impl IntoResponse for Failed {
     }
 }
 
+impl From<Refused> for Failed {
+    fn from(refused: Refused) -> Self {
+        let (status, reason) = refused.parts();
+        Failed(status, reason)
+    }
+}
+
 impl From<Full> for Failed {
     fn from(full: Full) -> Self {
         match full {
@@ -116,19 +123,27 @@ impl FromRequestParts<Arc<Served>> for At {
         let (uri, headers) = (parts.uri.clone(), parts.headers.clone());
         let asking = Asking { class: class.to_owned(), name: name.clone(), uri, headers, peer };
         if let Err(refused) = served.door.lets_in(asking).await {
-            let (status, reason) = refused.parts();
-            return Err(Failed(status, reason));
+            return Err(refused.into());
         }
         Ok(At { class, segment, name })
     }
 }
 
+/// What is kept for each connection to read into, and how much is written at once, in bytes: what clients say is short, and there are many.
+const READ: usize = 8 << 10;
+const WRITE: usize = 16 << 10;
+
 /// A connection, or a request that is none.
 pub(super) async fn agent(
     State(served): State<Arc<Served>>,
     at: At,
+    uri: Uri,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Failed> {
+    // Another protocol that the npm package can be told to speak.
+    if uri.query().is_some_and(|query| query.split('&').any(|pair| pair.starts_with("__agents_transport="))) {
+        return Err(Failed(StatusCode::BAD_REQUEST, "only the JSON transport is spoken here".to_owned()));
+    }
     let Ok(upgrade) = upgrade else {
         return Err(Failed(
             StatusCode::UPGRADE_REQUIRED,
@@ -141,7 +156,7 @@ pub(super) async fn agent(
     let place = served.rooms.enter(&at)?;
     // Frames that are a little too long are read, so that their sender can be told.
     let limit = served.limits.frame.saturating_mul(2);
-    let upgrade = upgrade.max_message_size(limit).max_frame_size(limit);
+    let upgrade = upgrade.max_message_size(limit).max_frame_size(limit).read_buffer_size(READ).write_buffer_size(WRITE);
     Ok(upgrade.on_upgrade(move |socket| async move {
         debug!(agent.class = at.class, agent.name = at.name, "a client is connected");
         connection::run(socket, served, &at).await;

@@ -64,12 +64,11 @@ fn serve_one(socket: TcpStream, peer: SocketAddr, router: &Router, core: &Arc<Co
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(head).max_buf_size(HEAD);
         let mut connection = pin!(http.serve_connection(TokioIo::new(socket), service).with_upgrades());
-        let over = match race(connection.as_mut(), core.closing()).await {
-            Some(over) => over,
-            None => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
+        let over = if let Some(over) = race(connection.as_mut(), core.closing()).await {
+            over
+        } else {
+            connection.as_mut().graceful_shutdown();
+            connection.await
         };
         if let Err(why) = over {
             debug!(%why, %peer, "a connection has ended");
