@@ -15,17 +15,6 @@ async fn refused(up: &Up, agent: &str) -> (u16, String) {
     Client::try_connect(up.address, &format!("/agents/chat-agent/{agent}"), &[]).await.err().unwrap()
 }
 
-/// Waits until a client has a place.
-async fn let_in(up: &Up, agent: &str) -> Client {
-    let mut client = None;
-    until("a place is given back", async || {
-        client = Client::try_connect(up.address, &format!("/agents/chat-agent/{agent}"), &[]).await.ok();
-        client.is_some()
-    })
-    .await;
-    client.unwrap()
-}
-
 #[tokio::test]
 async fn an_agent_has_so_many_connections_and_no_more() {
     let place = Place::new();
@@ -37,11 +26,11 @@ async fn an_agent_has_so_many_connections_and_no_more() {
     assert_eq!(up.get("/agents/chat-agent/ada/get-messages").await.status, 200);
     up.settled("bob").await.leave().await;
     one.leave().await;
-    let three = let_in(&up, "ada").await;
+    let three = up.let_in("ada").await;
     assert_eq!(refused(&up, "ada").await.0, 429);
     // One that goes without a word gives its place back too.
     drop(two);
-    let _four = let_in(&up, "ada").await;
+    let _four = up.let_in("ada").await;
     assert_eq!(refused(&up, "ada").await.0, 429);
     drop(three);
     up.down().await;
@@ -61,11 +50,11 @@ async fn there_are_so_many_connections_in_all_event_streams_among_them() {
     assert_eq!(Events::of(up.address, "ada", "r1", None).await.status, 503);
     assert_eq!(up.get("/agents/chat-agent/ada/get-messages").await.status, 200);
     drop(events);
-    let bob = let_in(&up, "bob").await;
+    let bob = up.let_in("bob").await;
     assert_eq!(refused(&up, "cyd").await.0, 503);
     bob.leave().await;
     one.leave().await;
-    let _both = (let_in(&up, "cyd").await, let_in(&up, "dan").await);
+    let _both = (up.let_in("cyd").await, up.let_in("dan").await);
     up.down().await;
 }
 
@@ -244,7 +233,7 @@ async fn who_is_silent_for_too_long_is_gone() {
     let mut silent = Raw::upgraded(up.address, "/agents/chat-agent/ada").await;
     silent.received_all().await;
     assert!(silent.received.windows(2).any(|two| two == [FIN | PING, 0]), "it was asked");
-    let _next = let_in(&up, "ada").await;
+    let _next = up.let_in("ada").await;
     there.ask("r1", json!({})).await;
     there.done("r1").await;
     assert_eq!(types(&there.seen[..1]), ["cf_agent_identity"]);

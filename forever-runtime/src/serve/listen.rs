@@ -22,6 +22,9 @@ use crate::fiber::core::{Core, race};
 /// How long clients have at the end to hear of it.
 const GOODBYE: Duration = Duration::from_secs(5);
 
+/// How long the head of a request may be, in bytes.
+const HEAD: usize = 64 << 10;
+
 /// How long is waited when there is nothing left to take a connection with, such as descriptors of files.
 const OUT_OF_ALL: Duration = Duration::from_millis(200);
 
@@ -59,7 +62,7 @@ fn serve_one(socket: TcpStream, peer: SocketAddr, router: &Router, core: &Arc<Co
     let core = Arc::clone(core);
     tokio::spawn(async move {
         let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(head);
+        http.timer(TokioTimer::new()).header_read_timeout(head).max_buf_size(HEAD);
         let mut connection = pin!(http.serve_connection(TokioIo::new(socket), service).with_upgrades());
         let over = if let Some(over) = race(connection.as_mut(), core.closing()).await {
             over

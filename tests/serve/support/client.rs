@@ -10,6 +10,7 @@ use tokio::task::AbortHandle;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::soon;
@@ -50,7 +51,8 @@ impl Client {
             let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
             request.headers_mut().insert(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
         }
-        match soon("a connection is upgraded", tokio_tungstenite::client_async(request, socket)).await {
+        let any_length = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
+        match soon("a connection is upgraded", tokio_tungstenite::client_async_with_config(request, socket, Some(any_length))).await {
             Ok((socket, _)) => {
                 let (sends, mut receives) = socket.split();
                 let (tell, received) = mpsc::unbounded_channel();
@@ -114,7 +116,7 @@ impl Client {
     /// Reads until a frame is the one that is waited for.
     pub(crate) async fn until(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
         loop {
-            let Some(frame) = self.next().await else { panic!("closed with {:?} after {:#?}", self.code, self.seen) };
+            let Some(frame) = self.next().await else { panic!("closed with {:?} after {:?}", self.code, types(&self.seen)) };
             if is_it(&frame) {
                 return frame;
             }

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use super::client::Client;
 use super::request::{Answered, request};
 use super::scripted::{Gates, Scripted};
-use super::{panics, soon};
+use super::{panics, soon, until};
 
 pub(crate) struct Place {
     folder: tempfile::TempDir,
@@ -71,6 +71,17 @@ impl Up {
         let mut client = self.client(agent).await;
         client.settled().await;
         client
+    }
+
+    /// A client, as soon as it has a place.
+    pub(crate) async fn let_in(&self, agent: &str) -> Client {
+        let mut client = None;
+        until("a place is given back", async || {
+            client = Client::try_connect(self.address, &format!("/agents/chat-agent/{agent}"), &[]).await.ok();
+            client.is_some()
+        })
+        .await;
+        client.unwrap()
     }
 
     /// Whether there is room for a client.

@@ -57,7 +57,12 @@ impl Raw {
 
     /// What was said instead.
     pub(crate) async fn try_upgraded(address: SocketAddr, path: &str) -> Result<Self, String> {
-        let mut socket = TcpStream::connect(address).await.unwrap();
+        Self::over(TcpStream::connect(address).await.unwrap(), path).await
+    }
+
+    /// Over a socket that there is.
+    pub(crate) async fn over(mut socket: TcpStream, path: &str) -> Result<Self, String> {
+        let address = socket.peer_addr().unwrap();
         socket.write_all(upgrade(address, path).as_bytes()).await.map_err(|why| why.to_string())?;
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {

@@ -74,11 +74,11 @@ impl ChatAgent for Scripted {
             }
             match what.as_str() {
                 "say" => turn.write(Chunk::text_delta("t", text)).await?,
-                // So many pieces of so many bytes, each with its number.
+                // So many pieces of so many spaces, each with its number.
                 "many" => {
                     let (pieces, bytes) = (with[0].as_u64().unwrap_or(0), usize::try_from(with[1].as_u64().unwrap_or(0))?);
                     for piece in 0..pieces {
-                        turn.write(Chunk::text_delta("t", format!("{piece:>bytes$} "))).await?;
+                        turn.write(Chunk::text_delta("t", format!("{}{piece} ", " ".repeat(bytes)))).await?;
                     }
                 }
                 "wait" => {

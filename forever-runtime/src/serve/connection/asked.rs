@@ -77,7 +77,7 @@ impl Session<'_> {
         if let (Some("regenerate-message"), Some(last)) = (trigger.as_deref(), last) {
             new = new.after(last);
         }
-        self.own.insert(id.to_owned());
+        let asked_first = self.own.insert(id.to_owned());
         match new.await {
             Ok(turn) if turn.accepted() => {
                 self.watching.start(&turn, 0, false, true).await?;
@@ -90,6 +90,9 @@ impl Session<'_> {
             }
             Err(error) if error.is_closed() => Err(error.into()),
             Err(error) => {
+                if asked_first {
+                    self.own.remove(id);
+                }
                 debug!(error = %chain(&error), "a question was refused");
                 let body = if error.kind() == ErrorKind::Busy { "Another answer is being given." } else { "The question was refused." };
                 let refused = Response { id, body: body.into(), done: true, error: true, outcome: Some("error"), ..Response::default() };
