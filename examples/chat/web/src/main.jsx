@@ -31,7 +31,7 @@ function Chat() {
       if (frame.type === "cf_agent_chat_recovering") setRecovering(frame.recovering);
     },
   });
-  const { messages, sendMessage, status, error, stop, clearHistory, addToolApprovalResponse } = useAgentChat({
+  const { messages, sendMessage, status, isStreaming, error, stop, clearHistory, addToolApprovalResponse } = useAgentChat({
     agent,
     onToolCall: ({ toolCall, addToolOutput }) => addToolOutput({ toolCallId: toolCall.toolCallId, output: { language: navigator.language } }),
   });
@@ -40,7 +40,7 @@ function Chat() {
     const below = document.body.scrollHeight - window.innerHeight - window.scrollY;
     if (below < 200 || messages.at(-1)?.role === "user") window.scrollTo(0, document.body.scrollHeight);
   }, [messages]);
-  const busy = status === "submitted" || status === "streaming";
+  const busy = status === "submitted" || isStreaming;
   const ask = (body) => {
     sendMessage({ text: words || "Tell me something." }, { body });
     setWords("");
