@@ -58,6 +58,7 @@ pub(crate) fn from_env() -> anyhow::Result<Option<AgentLoop>> {
 }
 
 /// Reads, so it may be called again.
+#[expect(clippy::disallowed_methods, reason = "people ask for the time that it is, and not for the one that fibers have")]
 fn time() -> Tool {
     Tool::new("time", |_: Value, _| async {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).map_err(BoxError::from)?;
