@@ -100,6 +100,11 @@ struct Idempotency;
 #[doc = include_str!("../docs/chat.md")]
 struct Chat;
 
+/// And of what explains serving it.
+#[cfg(all(doctest, feature = "server"))]
+#[doc = include_str!("../docs/wire.md")]
+struct Wire;
+
 /// And that of how to try an agent.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/reliability.md")]

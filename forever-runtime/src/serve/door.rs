@@ -75,6 +75,17 @@ impl fmt::Debug for Door {
     }
 }
 
+/// The page from which somebody asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Page {
+    /// None, or one of the server's own.
+    Own,
+    /// One that was named.
+    Named,
+    /// One of all.
+    Any,
+}
+
 /// What a proxy adds to a request of somebody else: that the proxy is on the same machine says nothing of them.
 const FORWARDED: [&str; 3] = ["forwarded", "x-forwarded-for", "x-real-ip"];
 
@@ -85,11 +96,11 @@ impl Door {
     }
 
     pub(super) async fn lets_in(&self, asking: Asking) -> Result<(), Refused> {
-        self.origin(&asking)?;
+        self.page(&asking.headers, asking.peer)?;
         if let Some(authorize) = &self.authorize {
             return authorize(asking).await;
         }
-        if self.anonymous || is_local(&asking) {
+        if self.anonymous || is_local(&asking.headers, asking.peer) {
             return Ok(());
         }
         warn!(peer = ?asking.peer, "a client was refused: say `.authorize(..)` or `.allow_anonymous()` to serve other machines");
@@ -97,34 +108,39 @@ impl Door {
     }
 
     /// Pages of others are not let in: a browser that shows them sends cookies and reaches the local machine.
-    fn origin(&self, asking: &Asking) -> Result<(), Refused> {
-        let Some(origin) = asking.headers.get(header::ORIGIN) else { return Ok(()) };
+    pub(super) fn page(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> Result<Page, Refused> {
+        let Some(origin) = headers.get(header::ORIGIN) else { return Ok(Page::Own) };
         let refused = || Refused::forbidden("pages of this origin are not let in");
         let origin = origin.to_str().map_err(|_| refused())?;
-        if self.origins.iter().any(|allowed| allowed == "*" || allowed == origin) {
-            return Ok(());
-        }
         let authority = origin.split_once("://").map_or(origin, |(_, authority)| authority);
-        let host = asking.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         if host == Some(authority) {
-            return Ok(());
+            return Ok(Page::Own);
         }
-        // A page of a development server on the same machine.
-        let local = |authority: &str| {
-            let name = authority.rsplit_once(':').map_or(authority, |(name, _)| name);
-            name == "localhost" || name.trim_matches(['[', ']']).parse().is_ok_and(is_loopback)
-        };
-        if local(authority) && is_local(asking) && host.is_some_and(local) {
-            return Ok(());
+        // Of a development server on the same machine, too.
+        let local = names_this_machine(authority) && is_local(headers, peer) && host.is_some_and(names_this_machine);
+        if local || self.origins.iter().any(|allowed| allowed == origin) {
+            return Ok(Page::Named);
         }
-        Err(refused())
+        if self.origins.iter().any(|allowed| allowed == "*") { Ok(Page::Any) } else { Err(refused()) }
     }
 }
 
-/// Whether it comes from the same machine.
-fn is_local(asking: &Asking) -> bool {
-    let forwarded = FORWARDED.iter().any(|name| asking.headers.contains_key(*name));
-    !forwarded && asking.peer.is_some_and(|peer| is_loopback(peer.ip()))
+/// Whether it comes from the same machine, and means it. A page of somebody else whose name has come to point here is asked for by that name.
+fn is_local(headers: &HeaderMap, peer: Option<SocketAddr>) -> bool {
+    let forwarded = FORWARDED.iter().any(|name| headers.contains_key(*name));
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let meant = hosts.all(|host| host.to_str().is_ok_and(names_this_machine));
+    !forwarded && meant && peer.is_some_and(|peer| is_loopback(peer.ip()))
+}
+
+/// Whether a name, with its port if it has one, means this machine to everybody.
+fn names_this_machine(authority: &str) -> bool {
+    let name = match authority.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
+        _ => authority,
+    };
+    name.eq_ignore_ascii_case("localhost") || name.trim_matches(['[', ']']).parse().is_ok_and(is_loopback)
 }
 
 pub(super) fn is_loopback(address: IpAddr) -> bool {

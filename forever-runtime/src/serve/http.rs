@@ -10,14 +10,14 @@ use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{ConnectInfo, FromRequestParts, Path, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde_json::json;
 use tracing::{debug, warn};
 
-use super::door::{Asking, Door};
+use super::door::{Asking, Door, Refused};
 use super::erased::{self, Erased};
 use super::room::{Full, Rooms};
 use super::{Calls, Limits, address, connection};
@@ -30,7 +30,7 @@ use crate::forever::Forever;
 /// What all connections of a server share.
 pub(super) struct Served {
     pub(super) forever: Forever,
-    door: Door,
+    pub(super) door: Door,
     pub(super) limits: Limits,
     pub(super) calls: Calls,
     /// The classes that are served, as they stand in URLs.
@@ -76,6 +76,13 @@ impl IntoResponse for Failed {
     }
 }
 
+impl From<Refused> for Failed {
+    fn from(refused: Refused) -> Self {
+        let (status, reason) = refused.parts();
+        Failed(status, reason)
+    }
+}
+
 impl From<Full> for Failed {
     fn from(full: Full) -> Self {
         match full {
@@ -108,7 +115,7 @@ impl FromRequestParts<Arc<Served>> for At {
             return Err(bad("the path cannot be read"));
         };
         let (segment, name) = (path.get("class").cloned().unwrap_or_default(), path.get("name").cloned().unwrap_or_default());
-        let class = served.classes.get(&segment).copied().ok_or_else(|| bad("there is no such class of agents"))?;
+        let class = served.classes.get(&segment).copied().ok_or_else(|| bad("there is no such class of agents; `ChatAgent` is `chat-agent` here"))?;
         if !address::is_name(&name) {
             return Err(bad("no agent has such a name"));
         }
@@ -116,8 +123,7 @@ impl FromRequestParts<Arc<Served>> for At {
         let (uri, headers) = (parts.uri.clone(), parts.headers.clone());
         let asking = Asking { class: class.to_owned(), name: name.clone(), uri, headers, peer };
         if let Err(refused) = served.door.lets_in(asking).await {
-            let (status, reason) = refused.parts();
-            return Err(Failed(status, reason));
+            return Err(refused.into());
         }
         Ok(At { class, segment, name })
     }
@@ -131,8 +137,13 @@ const WRITE: usize = 16 << 10;
 pub(super) async fn agent(
     State(served): State<Arc<Served>>,
     at: At,
+    uri: Uri,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Failed> {
+    // Another protocol that the npm package can be told to speak.
+    if uri.query().is_some_and(|query| query.split('&').any(|pair| pair.starts_with("__agents_transport="))) {
+        return Err(Failed(StatusCode::BAD_REQUEST, "only the JSON transport is spoken here".to_owned()));
+    }
     let Ok(upgrade) = upgrade else {
         return Err(Failed(
             StatusCode::UPGRADE_REQUIRED,

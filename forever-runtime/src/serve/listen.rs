@@ -4,15 +4,16 @@
 //! that were upgraded.
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::{Extension, Router, extract::ConnectInfo};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use super::room::Rooms;
@@ -26,10 +27,11 @@ const OUT_OF_ALL: Duration = Duration::from_millis(200);
 
 /// Serves `router` until the runtime closes and all connections have ended.
 pub(super) async fn serve(listener: TcpListener, router: Router, core: &Arc<Core>, rooms: &Rooms, head: Duration) {
-    let connections = GracefulShutdown::new();
+    // Each connection has one end of it until it is over.
+    let connections = watch::Sender::new(());
     while let Some(taken) = race(listener.accept(), core.closing()).await {
         match taken {
-            Ok((socket, peer)) => serve_one(socket, peer, &router, &connections, head),
+            Ok((socket, peer)) => serve_one(socket, peer, &router, core, connections.subscribe(), head),
             // It was gone before it was taken.
             Err(why) if is_of_one(&why) => debug!(%why, "a connection was not taken"),
             Err(why) => {
@@ -40,7 +42,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router, core: &Arc<Core
     }
     drop(listener);
     let all = async {
-        connections.shutdown().await;
+        connections.closed().await;
         rooms.are_empty().await;
     };
     if tokio::time::timeout(GOODBYE, all).await.is_err() {
@@ -48,19 +50,27 @@ pub(super) async fn serve(listener: TcpListener, router: Router, core: &Arc<Core
     }
 }
 
-fn serve_one(socket: TcpStream, peer: SocketAddr, router: &Router, connections: &GracefulShutdown, head: Duration) {
+fn serve_one(socket: TcpStream, peer: SocketAddr, router: &Router, core: &Arc<Core>, open: watch::Receiver<()>, head: Duration) {
     // Chunks are small, and are not to wait for each other.
     if let Err(why) = socket.set_nodelay(true) {
         debug!(%why, "the chunks of a connection may wait for each other");
     }
     let service = TowerToHyperService::new(router.clone().layer(Extension(ConnectInfo(peer))));
-    let mut http = Builder::new(TokioExecutor::new()).http1_only();
-    http.http1().timer(TokioTimer::new()).header_read_timeout(head);
-    let connection = connections.watch(http.serve_connection_with_upgrades(TokioIo::new(socket), service).into_owned());
+    let core = Arc::clone(core);
     tokio::spawn(async move {
-        if let Err(why) = connection.await {
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(head);
+        let mut connection = pin!(http.serve_connection(TokioIo::new(socket), service).with_upgrades());
+        let over = if let Some(over) = race(connection.as_mut(), core.closing()).await {
+            over
+        } else {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        };
+        if let Err(why) = over {
             debug!(%why, %peer, "a connection has ended");
         }
+        drop(open);
     });
 }
 

@@ -6,6 +6,7 @@
 //! which docs/wire.md is the reference.
 mod address;
 mod connection;
+mod cors;
 mod door;
 mod erased;
 mod frame;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -207,6 +209,7 @@ impl Server {
             .route("/agents/{class}/{name}", get(http::agent))
             .route("/agents/{class}/{name}/get-messages", get(http::messages))
             .route("/agents/{class}/{name}/stream/{turn}", get(http::stream))
+            .layer(from_fn_with_state(Arc::clone(&served), cors::tell))
             .with_state(Arc::clone(&served));
         (served, router.merge(self.others))
     }

@@ -1,0 +1,60 @@
+//! What browsers are told of answers to pages of other origins (<https://fetch.spec.whatwg.org/#http-cors-protocol>): the pages that the door lets
+//! in may read them.
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::door::Page;
+use super::http::{Failed, Served};
+
+/// For how long a browser may remember what it was told, in seconds; none remembers longer than a day.
+const REMEMBERED: HeaderValue = HeaderValue::from_static("86400");
+
+/// Says so in every answer, and answers browsers that ask before they ask.
+pub(super) async fn tell(State(served): State<Arc<Served>>, request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let Some(origin) = headers.get(header::ORIGIN).cloned() else { return next.run(request).await };
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0);
+    let page = served.door.page(headers, peer);
+    let asks_first = request.method() == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let page = match page {
+        Ok(page) => page,
+        Err(refused) if asks_first => return Failed::from(refused).into_response(),
+        // The door says so.
+        Err(_) => return next.run(request).await,
+    };
+    let mut answer = if asks_first {
+        let wanted = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
+        let may = [(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET")), (header::ACCESS_CONTROL_MAX_AGE, REMEMBERED)];
+        let wanted = wanted.map(|wanted| (header::ACCESS_CONTROL_ALLOW_HEADERS, wanted));
+        let mut answer = StatusCode::NO_CONTENT.into_response();
+        answer.headers_mut().extend(may.into_iter().chain(wanted));
+        answer
+    } else {
+        next.run(request).await
+    };
+    answer.headers_mut().extend(of_page(page, origin));
+    vary(answer.headers_mut());
+    answer
+}
+
+fn of_page(page: Page, origin: HeaderValue) -> Vec<(HeaderName, HeaderValue)> {
+    match page {
+        Page::Own => Vec::new(),
+        Page::Named => vec![
+            (header::ACCESS_CONTROL_ALLOW_ORIGIN, origin),
+            (header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true")),
+        ],
+        // Whoever lets in all pages does not let them use what a person's browser knows.
+        Page::Any => vec![(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"))],
+    }
+}
+
+/// The same address is answered otherwise for others.
+fn vary(headers: &mut HeaderMap) {
+    headers.append(header::VARY, HeaderValue::from_static("origin"));
+}

@@ -1,0 +1,11 @@
+//! Agents as they are served: over real sockets, to clients that behave, to slow ones, and to hostile ones.
+//!
+//! Every wait is for something that has to happen, and fails after `support::PATIENCE`; none is for time to pass.
+mod calls;
+mod cors;
+mod door;
+mod events;
+mod handshake;
+mod limits;
+mod state;
+mod support;

@@ -1,0 +1,100 @@
+//! A database, and the servers that come and go over it.
+use std::net::{Ipv4Addr, SocketAddr};
+
+use forever::serve::Server;
+use forever::{AgentHandle, Builder, Forever, Result};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use super::client::Client;
+use super::request::{Answered, request};
+use super::scripted::{Gates, Scripted};
+use super::{panics, soon};
+
+pub(crate) struct Place {
+    folder: tempfile::TempDir,
+    pub(crate) gates: Gates,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        panics::watch();
+        Place { folder: tempfile::tempdir().unwrap(), gates: Gates::new() }
+    }
+
+    pub(crate) fn path(&self) -> std::path::PathBuf {
+        self.folder.path().join("chat.db")
+    }
+
+    pub(crate) fn builder(&self) -> Builder {
+        let gates = self.gates.clone();
+        Forever::builder().sqlite(self.path()).chat_agent(move |_| Scripted { gates: gates.clone() })
+    }
+
+    /// Serves at a free port.
+    pub(crate) async fn up(&self) -> Up {
+        self.up_with(|server| server).await
+    }
+
+    pub(crate) async fn up_with(&self, with: impl FnOnce(Server) -> Server) -> Up {
+        self.up_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), with).await
+    }
+
+    pub(crate) async fn up_at(&self, address: SocketAddr, with: impl FnOnce(Server) -> Server) -> Up {
+        let forever = self.builder().open().await.unwrap();
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(with(Server::new(&forever)).listen(listener));
+        Up { forever, address, serving }
+    }
+}
+
+/// A server that serves.
+pub(crate) struct Up {
+    pub(crate) forever: Forever,
+    pub(crate) address: SocketAddr,
+    pub(crate) serving: JoinHandle<Result<()>>,
+}
+
+impl Up {
+    pub(crate) fn agent(&self, name: &str) -> AgentHandle<Scripted> {
+        self.forever.agent(name)
+    }
+
+    /// A client of an agent.
+    pub(crate) async fn client(&self, agent: &str) -> Client {
+        Client::connect(self.address, agent).await
+    }
+
+    /// One that has been told what there is.
+    pub(crate) async fn settled(&self, agent: &str) -> Client {
+        let mut client = self.client(agent).await;
+        client.settled().await;
+        client
+    }
+
+    /// Whether there is room for a client.
+    pub(crate) async fn has_room(&self, agent: &str) -> bool {
+        match Client::try_connect(self.address, &format!("/agents/chat-agent/{agent}"), &[]).await {
+            Ok(mut client) => {
+                client.settled().await;
+                client.leave().await;
+                true
+            }
+            Err((status, said)) => {
+                assert!(matches!(status, 429 | 503), "{status} {said}");
+                false
+            }
+        }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answered {
+        request(self.address, &format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address)).await
+    }
+
+    /// Ends as a program does that is asked to.
+    pub(crate) async fn down(self) {
+        soon("the runtime closes", async { self.forever.close().await }).await.unwrap();
+        soon("`listen` returns", self.serving).await.unwrap().unwrap();
+    }
+}
