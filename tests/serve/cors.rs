@@ -6,7 +6,7 @@ const MESSAGES: &str = "/agents/chat-agent/ada/get-messages";
 
 /// The status, and the headers that browsers look at.
 async fn asked(up: &Up, method: &str, headers: &[(&str, &str)]) -> (u16, Vec<String>) {
-    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let headers: String = headers.iter().flat_map(|(name, value)| [*name, ": ", *value, "\r\n"]).collect();
     let text = format!("{method} {MESSAGES} HTTP/1.1\r\nHost: {}\r\n{headers}Connection: close\r\n\r\n", up.address);
     let answered = request(up.address, text).await;
     let of_browsers = |line: &&str| line.starts_with("access-control") || line.starts_with("vary");

@@ -15,7 +15,7 @@ use crate::support::soon;
 const HERE: &str = "/agents/chat-agent/ada";
 
 async fn status(up: &Up, path: &str, headers: &[(&str, &str)]) -> u16 {
-    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let headers: String = headers.iter().flat_map(|(name, value)| [*name, ": ", *value, "\r\n"]).collect();
     let host = if headers.to_lowercase().contains("host: ") { String::new() } else { format!("Host: {}\r\n", up.address) };
     request(up.address, format!("GET {path} HTTP/1.1\r\n{host}{headers}Connection: close\r\n\r\n")).await.status
 }
@@ -40,7 +40,7 @@ async fn who_is_not_let_in_is_told_why_and_no_agent_is_made_for_them() {
     let place = Place::new();
     let up = place
         .up_with(|server| {
-            server.authorize(async |asking: Asking| match asking.headers.get("authorization").map(|token| token.as_bytes()) {
+            server.authorize(async |asking: Asking| match asking.headers.get("authorization").map(axum::http::HeaderValue::as_bytes) {
                 None => Err(Refused::unauthorized("who are you?")),
                 Some(b"Bearer good") => Ok(()),
                 Some(_) => Err(Refused::forbidden("not you")),
@@ -89,14 +89,13 @@ async fn who_decides_is_told_who_asks_for_what() {
     status(&up, "/agents/chat-agent/c/get-messages", &[]).await;
     // What cannot be an agent is not asked about.
     assert_eq!(status(&up, "/agents/nobody/c/get-messages", &[]).await, 400);
-    let seen = seen.lock().unwrap();
+    let seen = std::mem::take(&mut *seen.lock().unwrap());
     assert_eq!(seen.len(), 3);
     assert_eq!((seen[0].class.as_str(), seen[0].name.as_str(), seen[0].uri.to_string().as_str()), ("ChatAgent", "a b", path));
     assert_eq!(seen[0].headers["x-of-mine"], "yes");
     assert!(seen[0].peer.unwrap().ip().is_loopback());
     assert_eq!((seen[1].name.as_str(), seen[1].uri.path(), seen[1].uri.query()), ("c", "/agents/chat-agent/c/stream/t", Some("q")));
     assert_eq!(seen[2].uri.path(), "/agents/chat-agent/c/get-messages");
-    drop(seen);
     up.down().await;
 }
 

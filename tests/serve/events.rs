@@ -100,7 +100,9 @@ async fn a_log_is_whole_over_connections_that_are_lost_and_servers_that_come_and
                 up = place.up().await;
             }
             _ => {
-                gates.iter().for_each(|gate| place.gates.open(gate));
+                for gate in gates {
+                    place.gates.open(gate);
+                }
                 seen.extend(events.all().await);
             }
         }

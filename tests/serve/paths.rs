@@ -195,7 +195,7 @@ async fn upgrades_that_are_not_right_upgrade_nothing() {
         heads.push(right.iter().map(|header| if header.0 == name { (name, value) } else { *header }).collect());
     }
     for head in heads {
-        let head: String = head.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let head: String = head.iter().flat_map(|(name, value)| [*name, ": ", *value, "\r\n"]).collect();
         let mut text = format!("GET /agents/chat-agent/nobody HTTP/1.1\r\nHost: {host}\r\n{head}");
         if !head.contains("Connection") {
             text += "Connection: close\r\n";

@@ -17,10 +17,10 @@ fn counts(client: &Client) -> Vec<u64> {
 async fn a_state_that_a_client_sets_reaches_the_agent_and_the_others_and_not_itself() {
     let place = Place::new();
     let up = place.up().await;
-    let (mut sets, mut sees) = (up.settled("ada").await, up.settled("ada").await);
+    let (mut sets, mut other) = (up.settled("ada").await, up.settled("ada").await);
     let mut elsewhere = up.settled("bob").await;
     sets.send(state(7)).await;
-    assert_eq!(sees.of_type("cf_agent_state").await, state(7));
+    assert_eq!(other.of_type("cf_agent_state").await, state(7));
     assert!(sets.settled().await.is_empty(), "its own");
     assert!(elsewhere.settled().await.is_empty());
     assert_eq!(up.agent("ada").state().await.unwrap().count, 7);
@@ -35,15 +35,15 @@ async fn a_state_that_a_client_sets_reaches_the_agent_and_the_others_and_not_its
 async fn a_state_that_cannot_be_one_is_refused_and_changes_nothing() {
     let place = Place::new();
     let up = place.up().await;
-    let (mut sets, mut sees) = (up.settled("ada").await, up.settled("ada").await);
+    let (mut sets, mut other) = (up.settled("ada").await, up.settled("ada").await);
     sets.send(state(1)).await;
-    sees.of_type("cf_agent_state").await;
+    other.of_type("cf_agent_state").await;
     for bad in [json!(null), json!(["seven"]), json!({ "count": "seven" }), json!({ "count": -1 }), json!({}), json!({ "count": 1e300 })] {
         sets.send(json!({ "type": "cf_agent_state", "state": bad })).await;
         let refused = sets.next().await.unwrap();
         assert_eq!(refused, json!({ "type": "cf_agent_state_error", "error": "the state was refused" }), "{bad}");
     }
-    assert!(sees.settled().await.is_empty());
+    assert!(other.settled().await.is_empty());
     assert_eq!(up.agent("ada").state().await.unwrap().count, 1);
     up.down().await;
 }
@@ -68,15 +68,15 @@ async fn what_the_server_sets_reaches_all_in_the_order_in_which_it_was_set() {
 async fn all_who_set_it_end_with_the_same_state() {
     let place = Place::new();
     let up = place.up().await;
-    let (mut one, mut two, mut sees) = (up.settled("ada").await, up.settled("ada").await, up.settled("ada").await);
+    let (mut one, mut two, mut other) = (up.settled("ada").await, up.settled("ada").await, up.settled("ada").await);
     for count in 0..10 {
         one.send(state(100 + count)).await;
         two.send(state(200 + count)).await;
     }
     one.settled().await;
     two.settled().await;
-    sees.settled().await;
-    let order = counts(&sees);
+    other.settled().await;
+    let order = counts(&other);
     assert_eq!(order.len(), 20);
     assert_eq!(order.iter().filter(|count| **count < 200).copied().collect::<Vec<_>>(), (100..110).collect::<Vec<_>>());
     assert_eq!(order.iter().filter(|count| **count >= 200).copied().collect::<Vec<_>>(), (200..210).collect::<Vec<_>>());

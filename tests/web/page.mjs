@@ -118,6 +118,7 @@ const cases = {
     await begun(tabs, "w3 ");
     await tabs[0].getByRole("button", { name: "Stop" }).click();
     await see("stopped", tabs, idle);
+    await until("stored", async () => (await on.server.messages(on.name)).length === 2);
     const said = text((await on.server.messages(on.name)).at(-1));
     inTime(said !== words(40));
     await settled([tabs[1]], ["hello", said]);

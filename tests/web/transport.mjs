@@ -202,11 +202,13 @@ run({
   },
 
   async "an error of the model, and one of the program, reach the reader"(on) {
-    const [one, two] = await pair(on);
+    const [one] = await pair(on);
     for (const [mode, said] of [["error", "provider said no"], ["throw", "boom"]]) {
       const read = reading(await one.say(mode, { n: 2, mode }));
       assert.equal((await read.over).message, said);
       // And whoever comes behind it.
+      const two = new Chat(on, on.server.host);
+      await two.client.ready;
       const late = reading(await two.resume());
       await late.over;
       assert.deepEqual(late.chunks.at(-1), { type: "error", errorText: said });

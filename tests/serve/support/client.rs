@@ -55,13 +55,13 @@ impl Client {
         match soon("a connection is upgraded", tokio_tungstenite::client_async_with_config(request, socket, Some(any_length))).await {
             Ok((socket, _)) => {
                 let (sends, mut receives) = socket.split();
-                let (tell, received) = mpsc::unbounded_channel();
+                let (tell, told) = mpsc::unbounded_channel();
                 let receiving = tokio::spawn(async move {
                     while let Some(Ok(message)) = receives.next().await {
                         let _ = tell.send(message);
                     }
                 });
-                Ok(Client { sends, received, receiving: receiving.abort_handle(), seen: Vec::new(), code: None, settled: 0 })
+                Ok(Client { sends, received: told, receiving: receiving.abort_handle(), seen: Vec::new(), code: None, settled: 0 })
             }
             Err(Error::Http(answer)) => {
                 let body = answer.body().clone().unwrap_or_default();

@@ -21,11 +21,11 @@ pub(crate) fn frame(first: u8, payload: &[u8], masked: bool, claims: Option<u64>
     match length {
         0..=125 => bytes.push(mask | u8::try_from(length).unwrap()),
         126..=0xffff => {
-            bytes.push(mask | 126);
+            bytes.push(mask | 0x7e);
             bytes.extend(u16::try_from(length).unwrap().to_be_bytes());
         }
         _ => {
-            bytes.push(mask | 127);
+            bytes.push(mask | 0x7f);
             bytes.extend(length.to_be_bytes());
         }
     }

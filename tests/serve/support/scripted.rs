@@ -2,7 +2,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use forever::chat::message::Chunk;
+use forever::chat::message::{Chunk, ToolState};
 use forever::chat::{ChatAgent, RecoveryPolicy, Turn};
 use forever::{Agent, BoxError};
 use serde::{Deserialize, Serialize};
@@ -60,7 +60,7 @@ impl Agent for Scripted {
 impl ChatAgent for Scripted {
     async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
         let body = turn.body().cloned().unwrap_or_default();
-        let settled = turn.message().await.parts.iter().any(|part| part.tool_state().is_some_and(|state| state.is_settled()));
+        let settled = turn.message().await.parts.iter().any(|part| part.tool_state().is_some_and(ToolState::is_settled));
         let script = if settled { &body["then"] } else { &body["script"] };
         let steps = script.as_array().cloned().unwrap_or_else(|| vec![json!({ "say": "w0 " }), json!({ "say": "w1 " })]);
         let done = turn.stashed::<usize>()?.unwrap_or(0);
