@@ -115,7 +115,11 @@ impl FromRequestParts<Arc<Served>> for At {
             return Err(bad("the path cannot be read"));
         };
         let (segment, name) = (path.get("class").cloned().unwrap_or_default(), path.get("name").cloned().unwrap_or_default());
-        let class = served.classes.get(&segment).copied().ok_or_else(|| bad("there is no such class of agents; `ChatAgent` is `chat-agent` here"))?;
+        let class = served
+            .classes
+            .get(&segment)
+            .copied()
+            .ok_or_else(|| bad("there is no such class of agents; `ChatAgent` is `chat-agent` here"))?;
         if !address::is_name(&name) {
             return Err(bad("no agent has such a name"));
         }
