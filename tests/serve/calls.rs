@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use forever::serve::Server;
+use forever::serve::{Refused, Server};
 use forever::{Agent, AgentHandle};
 use serde_json::{Value, json};
 
@@ -40,6 +40,7 @@ fn callables(server: Server, gates: Gates, under: Under) -> Server {
             Ok(json!({ "of": agent.name(), "sum": numbers.iter().sum::<u64>() }))
         })
         .callable("fail", async |_: AgentHandle<Scripted>, _| Err("a secret of the program at /etc/secret".into()))
+        .callable("refuse", async |_: AgentHandle<Scripted>, _| Err(Refused::forbidden("not on Sundays").into()))
         .callable("slow", move |_: AgentHandle<Scripted>, args| {
             let (gates, way) = (gates.clone(), under.way());
             async move {
@@ -89,6 +90,9 @@ async fn why_a_call_failed_stays_inside() {
         call(&mut client, "c2", "sum", args.clone()).await;
         assert_eq!(called(&mut client, "c2").await["error"], "the call failed", "{args}");
     }
+    // Unless it is meant for clients.
+    call(&mut client, "r", "refuse", json!([])).await;
+    assert_eq!(called(&mut client, "r").await, json!({ "type": "rpc", "id": "r", "success": false, "error": "not on Sundays" }));
     call(&mut client, "c3", "nope", json!([])).await;
     let unknown = json!({ "type": "rpc", "id": "c3", "success": false, "error": "Method nope does not exist" });
     assert_eq!(called(&mut client, "c3").await, unknown);

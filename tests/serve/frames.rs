@@ -124,8 +124,8 @@ async fn still_served(up: &Up, steady: &mut Client, seed: u64) {
 
 #[tokio::test]
 async fn no_frame_harms_another_client_or_tells_of_another_agent() {
-    let (first, cases) = (number("FOREVER_FRAMES_SEED", 1), number("FOREVER_FRAMES_CASES", 150));
-    let place = Place::new();
+    let (first, cases) = (number("FOREVER_FRAMES_SEED", 1), number("FOREVER_FRAMES_CASES", 1_000));
+    let place = Place::in_memory();
     // As many places as there are clients at the same time, the hostile one among them.
     let up = place
         .up_with(|server| {

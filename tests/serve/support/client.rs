@@ -46,6 +46,7 @@ impl Client {
 
     /// Over a socket that there is.
     pub(crate) async fn over(socket: TcpStream, path: &str, headers: &[(&str, &str)]) -> Result<Self, (u16, String)> {
+        socket.set_nodelay(true).unwrap();
         let mut request = format!("ws://{}{path}", socket.peer_addr().unwrap()).into_client_request().unwrap();
         for (name, value) in headers {
             let name = HeaderName::from_bytes(name.as_bytes()).unwrap();

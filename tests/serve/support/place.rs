@@ -13,13 +13,19 @@ use super::{panics, soon, until};
 
 pub(crate) struct Place {
     folder: tempfile::TempDir,
+    in_memory: bool,
     pub(crate) gates: Gates,
 }
 
 impl Place {
     pub(crate) fn new() -> Self {
         panics::watch();
-        Place { folder: tempfile::tempdir().unwrap(), gates: Gates::new() }
+        Place { folder: tempfile::tempdir().unwrap(), in_memory: false, gates: Gates::new() }
+    }
+
+    /// One without a file, for many answers and one server.
+    pub(crate) fn in_memory() -> Self {
+        Place { in_memory: true, ..Place::new() }
     }
 
     pub(crate) fn path(&self) -> std::path::PathBuf {
@@ -28,7 +34,8 @@ impl Place {
 
     pub(crate) fn builder(&self) -> Builder {
         let gates = self.gates.clone();
-        Forever::builder().sqlite(self.path()).chat_agent(move |_| Scripted { gates: gates.clone() })
+        let builder = Forever::builder().chat_agent(move |_| Scripted { gates: gates.clone() });
+        if self.in_memory { builder.in_memory() } else { builder.sqlite(self.path()) }
     }
 
     /// Serves at a free port.

@@ -62,6 +62,7 @@ impl Raw {
 
     /// Over a socket that there is.
     pub(crate) async fn over(mut socket: TcpStream, path: &str) -> Result<Self, String> {
+        socket.set_nodelay(true).unwrap();
         let address = socket.peer_addr().unwrap();
         socket.write_all(upgrade(address, path).as_bytes()).await.map_err(|why| why.to_string())?;
         let mut head = Vec::new();
