@@ -92,7 +92,7 @@ const cases = {
     await until("stored", async () => (await on.server.messages(on.name)).at(-1).metadata?.forever?.outcome === "error");
     const page = await browser.open(`http://${on.server.host}/?chat=${on.name}`);
     await page.getByRole("status").getByText("provider said no").waitFor();
-    await settled([page], ["fail", words(5)]);
+    await settled([page], ["fail", `${words(5)}provider said no`]);
     browser.quiet();
   },
 
@@ -108,7 +108,7 @@ const cases = {
     await until("stored", async () => (await on.server.messages(on.name)).at(-1).metadata?.forever?.outcome === "error");
     line.mend();
     await tabs[0].getByRole("status").getByText("provider said no").waitFor();
-    await settled(tabs, ["fail", words(5)]);
+    await settled(tabs, ["fail", `${words(5)}provider said no`]);
     browser.quiet({ away: true });
   },
 

@@ -57,7 +57,7 @@ export class Tab {
     return this.lines.at(-1) ?? "";
   }
   get ready() {
-    return this.chat?.status === "ready";
+    return this.chat?.status === "ready" && !this.chat.isServerStreaming;
   }
   /** The state of the last call of a tool. */
   state(tool) {

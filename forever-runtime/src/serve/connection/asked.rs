@@ -153,16 +153,22 @@ impl Session<'_> {
 
     /// The client wants the log of a turn.
     async fn acknowledged(&mut self, id: &str, from: u64) -> std::result::Result<(), Over> {
-        let turn = self.agent.turn(id).await?;
-        self.offered.remove(id);
-        let Some(turn) = turn else {
+        let Some(turn) = self.agent.turn(id).await? else {
             return self.send(&ToClient::Response(Response { id, done: true, replay: true, ..Response::default() })).await;
         };
         let status = turn.status().await?;
         match status.state() {
             TurnState::Queued | TurnState::Running | TurnState::Error => {
+                // The client puts what comes behind what it has, and may have been away when the question was asked. What adds to an answer has
+                // its place.
+                if !status.is_continuation() {
+                    self.catch_up().await?;
+                }
+                self.offered.remove(id);
                 Ok(self.watching.start(&turn, from, true, self.own.contains(id)).await?)
             }
+            // It has just ended, and that is about to be told.
+            _ if self.offered.contains(id) => Ok(()),
             // Its message is in the conversation.
             state => {
                 let outcome = (state != TurnState::Completed).then(|| state.as_str());

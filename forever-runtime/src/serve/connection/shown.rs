@@ -140,7 +140,8 @@ impl Session<'_> {
             TurnState::Error | TurnState::Interrupted => {
                 let text = end.reason().unwrap_or("An error occurred.");
                 if replay {
-                    return self.send(&ToClient::Response(Response { body: text.into(), error: true, ..ended })).await;
+                    self.send(&ToClient::Response(Response { body: text.into(), error: true, ..ended })).await?;
+                    return self.catch_up().await;
                 }
                 let error = Response { id, body: text.into(), error: true, message_ids, continuation, ..Response::default() };
                 self.send(&ToClient::Response(error)).await?;
