@@ -5,6 +5,7 @@ use tokio::net::TcpStream;
 use crate::support::client::{Client, RESUMING, heard};
 use crate::support::events::Events;
 use crate::support::place::{Place, Up};
+use crate::support::raw::Raw;
 use crate::support::{soon, until};
 
 fn script(gate: &str) -> Value {
@@ -70,6 +71,23 @@ async fn clients_are_told_to_come_again_and_have_the_whole_answer_in_the_next_pr
         assert_eq!((messages.len(), messages[1].text().as_str()), (2, "w0 w1 w2 w3 "));
     }
     up.down().await;
+}
+
+#[tokio::test]
+async fn a_client_that_was_told_is_waited_for() {
+    let place = Place::new();
+    let up = place.up().await;
+    let mut client = Raw::upgraded(up.address, "/agents/chat-agent/ada").await;
+    client.received_until("cf_agent_identity").await;
+    let closing = tokio::spawn(up.forever.close().into_future());
+    assert_eq!(client.told_to_go().await, 1012);
+    soon("the runtime closes", closing).await.unwrap().unwrap();
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!up.serving.is_finished(), "it has not answered yet");
+    client.received_all().await;
+    soon("`listen` returns", up.serving).await.unwrap().unwrap();
 }
 
 #[tokio::test]

@@ -104,10 +104,24 @@ impl Raw {
 
     /// Receives until the server closes, and answers its farewell.
     pub(crate) async fn received_all(&mut self) {
-        while soon("the server closes", self.socket.read_buf(&mut self.received)).await.is_ok_and(|read| read > 0) {
-            if self.code().is_some() {
-                let _ = self.socket.shutdown().await;
+        soon("the server closes", async {
+            while self.socket.read_buf(&mut self.received).await.is_ok_and(|read| read > 0) {
+                if self.code().is_some() {
+                    let _ = self.socket.shutdown().await;
+                }
             }
+        })
+        .await;
+    }
+
+    /// Receives the server's farewell, which is not answered.
+    pub(crate) async fn told_to_go(&mut self) -> u16 {
+        loop {
+            if let Some(code) = self.code() {
+                return code;
+            }
+            let read = soon("a farewell", self.socket.read_buf(&mut self.received)).await.unwrap();
+            assert!(read > 0, "the server is gone without a word");
         }
     }
 
