@@ -1,4 +1,6 @@
 //! The end of a server and the next one: who is told, what is left, and what those have who come again.
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
@@ -94,7 +96,8 @@ async fn a_client_that_was_told_is_waited_for() {
 async fn event_streams_end_without_an_end_and_requests_are_answered() {
     let place = Place::new();
     let before = tasks();
-    let up = place.up().await;
+    // Half a head is waited for as long as heads are.
+    let up = place.up_with(|server| server.header_timeout(Duration::from_millis(300))).await;
     let mut asks = up.settled("ada").await;
     asks.ask("r1", script("half")).await;
     place.gates.reached("half").await;

@@ -105,9 +105,12 @@ impl Raw {
     /// Receives until the server closes, and answers its farewell.
     pub(crate) async fn received_all(&mut self) {
         soon("the server closes", async {
-            while self.socket.read_buf(&mut self.received).await.is_ok_and(|read| read > 0) {
+            loop {
                 if self.code().is_some() {
                     let _ = self.socket.shutdown().await;
+                }
+                if !self.socket.read_buf(&mut self.received).await.is_ok_and(|read| read > 0) {
+                    return;
                 }
             }
         })
