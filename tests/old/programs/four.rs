@@ -63,7 +63,10 @@ impl ChatAgent for Talker {
             turn.write(Chunk::error("the provider said no")).await?;
             return Ok(());
         }
-        if let Some(calls) = asked["calls"].as_array() {
+        // What follows the answers is asked with the same body.
+        if let Some(calls) = asked["calls"].as_array()
+            && !turn.is_continuation()
+        {
             for call in calls.iter().filter_map(Value::as_str) {
                 turn.write(Chunk::tool_input_available(call, "look", json!({ "at": call }))).await?;
             }
