@@ -1,5 +1,7 @@
 //! What there is of an answer, read from the store.
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tracing::warn;
 
 use crate::chat::log::lines;
 use crate::chat::message::{Chunk, MessageBuilder, Part, Role, ToolState, UiMessage};
@@ -18,11 +20,23 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    pub(super) fn read(request: TurnRequest) -> Result<Self> {
-        let unreadable = |what: &str, why| Error::new(ErrorKind::Value, format!("the {what} of a turn cannot be read")).because(why);
-        let body = request.body.map(|text| serde_json::from_str(&text).map_err(|why| unreadable("body", why))).transpose()?;
-        let tools = request.tools.map(|text| serde_json::from_str(&text).map_err(|why| unreadable("client tools", why)));
-        Ok(Asked { body, client_tools: tools.transpose()?.unwrap_or_default(), stash: request.stash })
+    /// A turn that `continues` may be asked with what another one was: what is damaged there is left out.
+    pub(super) fn read(request: TurnRequest, continues: bool) -> Result<Self> {
+        let body = part("body", request.body, continues)?;
+        let client_tools = part("client tools", request.tools, continues)?.unwrap_or_default();
+        Ok(Asked { body, client_tools, stash: request.stash })
+    }
+}
+
+fn part<T: DeserializeOwned>(what: &str, text: Option<String>, continues: bool) -> Result<Option<T>> {
+    let Some(text) = text else { return Ok(None) };
+    match serde_json::from_str(&text) {
+        Ok(read) => Ok(Some(read)),
+        Err(why) if continues => {
+            warn!(%why, "the {what} of a turn cannot be read, and the one that continues it goes without");
+            Ok(None)
+        }
+        Err(why) => Err(Error::new(ErrorKind::Value, format!("the {what} of a turn cannot be read")).because(why)),
     }
 }
 

@@ -68,7 +68,7 @@ impl<'a> Preparing<'a> {
     ) -> Result<Self, Not> {
         let TurnBegun { row, request, chunks, incident, again } = begun;
         let answered = Answered::load(core, &row, &chunks).await?;
-        let asked = Asked::read(request)?;
+        let asked = Asked::read(request, row.kind == TurnKind::Continue)?;
         let interrupted = again || before.how == Interruption::Here;
         let mut this = Preparing { core, chats, policy, before, row, asked, incident, answered, interrupted, attempts: 0 };
         if let Some(reason) = this.row.cancel.clone() {

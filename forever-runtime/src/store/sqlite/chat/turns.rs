@@ -193,7 +193,8 @@ fn asked_with(conn: &Connection, chat: i64, message: &str) -> rusqlite::Result<(
             "SELECT r.body, r.tools FROM turns t JOIN turn_requests r ON r.turn = t.seq
              WHERE t.chat = ?1 AND t.message = ?2 ORDER BY t.seq DESC LIMIT 1",
         )?
-        .query_row(params![chat, message], |r| Ok((r.get(0)?, r.get(1)?)))
+        // What somebody has damaged is not taken.
+        .query_row(params![chat, message], |r| Ok((r.get(0).unwrap_or(None), r.get(1).unwrap_or(None))))
         .optional()?;
     Ok(asked.unwrap_or_default())
 }
