@@ -12,6 +12,7 @@
 //! step a process begins again, and, where syncs can be counted, that a step at `synchronous=FULL` is synced. A run that is wrong ends
 //! everything. durare and duroxide are in the program `sqlx`, which this one builds first; it needs what duroxide's TLS needs, which on
 //! Linux are OpenSSL's headers.
+#[expect(dead_code, reason = "other benchmarks measure more")]
 #[path = "../../support/numbers.rs"]
 mod numbers;
 #[path = "../../support/running.rs"]
