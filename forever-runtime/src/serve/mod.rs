@@ -2,8 +2,8 @@
 //! plain server-sent events for everybody else.
 //!
 //! Nothing of a chat is kept here. A connection shows logs of turns (`watching`), which are the same for everybody, and hears from the chat
-//! what else happens; so it may break at any moment, and the next one goes on. `door` decides who comes in; `frame` has the wire's JSON, of
-//! which docs/wire.md is the reference.
+//! what else happens; so it may break at any moment, and the next one goes on. `door` decides who comes in, `room` and `rate` how many and how
+//! much; `frame` has the wire's JSON, of which docs/wire.md is the reference.
 mod address;
 mod connection;
 mod cors;

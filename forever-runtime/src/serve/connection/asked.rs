@@ -85,7 +85,7 @@ impl Session<'_> {
             }
             // Sent again: it may be under way since.
             Ok(turn) => {
-                self.offer(turn.id()).await?;
+                self.offer(&turn).await?;
                 self.send(&ToClient::Resuming { id, probe_id: None }).await
             }
             Err(error) if error.is_closed() => Err(error.into()),
@@ -106,7 +106,7 @@ impl Session<'_> {
             Ok(answered) => {
                 match answered.continued {
                     // The client asks for it by itself.
-                    Some(turn) => self.offer(turn.id()).await,
+                    Some(turn) => self.offer(&turn).await,
                     None => Ok(()),
                 }
             }
@@ -124,12 +124,7 @@ impl Session<'_> {
                 // It is shown on this connection as it comes.
                 return self.send(&ToClient::ResumeNone { reason: Some("idle"), probe_id }).await;
             }
-            self.offer(id).await?;
-            return if turn.state() == TurnState::Running {
-                self.resuming(turn, probe_id).await
-            } else {
-                self.send(&ToClient::Pending { id, probe_id }).await
-            };
+            return self.offer_under_way(turn, probe_id).await;
         }
         // An error stands until something else is asked.
         if let Some(last) = self.agent.turns(&[]).await?.pop().filter(|last| last.state() == TurnState::Error) {

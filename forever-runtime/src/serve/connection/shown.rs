@@ -6,7 +6,7 @@ use super::super::frame::{Response, ToClient};
 use super::super::watching::{Shown, Watched};
 use super::{Over, Session, close, origins};
 use crate::agent::Pushed;
-use crate::chat::{ChatEvent, TurnEnd, TurnState, TurnStatus};
+use crate::chat::{ChatEvent, TurnEnd, TurnHandle, TurnState, TurnStatus};
 use crate::error::{Error, ErrorKind};
 
 impl Session<'_> {
@@ -14,12 +14,7 @@ impl Session<'_> {
     pub(super) async fn offer_what_is_under_way(&mut self) -> std::result::Result<(), Over> {
         let recovering = self.chats()?.recovering(self.agent.id());
         for turn in self.agent.turns(&[TurnState::Queued, TurnState::Running]).await? {
-            self.offer(turn.id()).await?;
-            if turn.state() == TurnState::Running {
-                self.resuming(&turn, None).await?;
-            } else {
-                self.send(&ToClient::Pending { id: turn.id(), probe_id: None }).await?;
-            }
+            self.offer_under_way(&turn, None).await?;
         }
         match recovering {
             Some(id) => self.send(&ToClient::Recovering { recovering: true, id: &id }).await,
@@ -33,12 +28,22 @@ impl Session<'_> {
         if messages.is_empty() { Ok(()) } else { self.send(&ToClient::Messages { messages: &messages, connect: true }).await }
     }
 
-    /// From now on nothing of a turn is shown but its end, until the client asks for it.
-    pub(super) async fn offer(&mut self, turn: &str) -> std::result::Result<(), Over> {
-        if let Some(turn) = self.agent.turn(turn).await? {
-            self.watching.offer(&turn).await?;
-            self.offered.insert(turn.id().to_owned());
+    /// Offers a turn that is under way, and says so: to all, or to the probe that has asked.
+    pub(super) async fn offer_under_way(&mut self, turn: &TurnStatus, probe_id: Option<&str>) -> std::result::Result<(), Over> {
+        if let Some(handle) = self.agent.turn(turn.id()).await? {
+            self.offer(&handle).await?;
         }
+        if turn.state() == TurnState::Running {
+            self.resuming(turn, probe_id).await
+        } else {
+            self.send(&ToClient::Pending { id: turn.id(), probe_id }).await
+        }
+    }
+
+    /// From now on nothing of a turn is shown but its end, until the client asks for it.
+    pub(super) async fn offer(&mut self, turn: &TurnHandle) -> std::result::Result<(), Over> {
+        self.watching.offer(turn).await?;
+        self.offered.insert(turn.id().to_owned());
         Ok(())
     }
 
