@@ -26,6 +26,11 @@ pub enum ErrorKind {
     Conflict,
     /// There is no fiber with this id or key.
     NotFound,
+    /// A command was decided on a state in which the fiber no longer is: it has ended, runs, or waits. Nothing was changed.
+    InvalidState,
+    /// An activation of a fiber is no longer the one that may write: the fiber was claimed by another since, or a command has changed it. Nothing
+    /// was changed, and the activation stops.
+    ClaimLost,
     /// The runtime was closed.
     Closed,
     /// An agent could not be woken.
@@ -76,6 +81,16 @@ impl Error {
     /// Whether an id or key belongs to a fiber with another function or other arguments.
     pub fn is_conflict(&self) -> bool {
         self.kind == ErrorKind::Conflict
+    }
+
+    /// Whether a fiber was in a state in which the command is refused.
+    pub fn is_invalid_state(&self) -> bool {
+        self.kind == ErrorKind::InvalidState
+    }
+
+    /// Whether an activation was no longer the one that may write.
+    pub(crate) fn is_claim_lost(&self) -> bool {
+        self.kind == ErrorKind::ClaimLost
     }
 
     /// Whether there is no fiber with the id or key.

@@ -27,6 +27,7 @@ pub use fiber::events::{Event, EventKind, Events, Told};
 pub use fiber::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus};
 pub use fiber::log::Log;
 pub use fiber::managed::{Cursor, FiberFilter, Fibers, Page};
+pub use fiber::messages::SendMessage;
 pub use fiber::op::by_hand::OpCall;
 pub use fiber::op::log::OpLog;
 pub use fiber::op::resolve::{OpStatus, Resolution};

@@ -19,9 +19,9 @@ use crate::agent::AgentHandle;
 use crate::clock::from_ms;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::core::{Core, Link, race};
+use crate::fiber::dispatch;
 use crate::fiber::owner::{AgentId, check_name};
 use crate::fiber::saved::unreadable;
-use crate::fiber::waking;
 use crate::store::NewFiber;
 use crate::store::chat::{self, AcceptedTurn, MessageRow, TurnKind, TurnRow, WhichTurns};
 
@@ -321,6 +321,7 @@ impl NewTurn {
                 metadata: None,
                 agent: Some(self.chat.clone()),
                 parent: None,
+                worker: None,
                 now_ms,
             },
             now_ms,
@@ -347,7 +348,7 @@ async fn accept(core: &Arc<Core>, new: chat::NewTurn) -> Result<AcceptedTurn> {
             if let Ok(chats) = chats(&of_task) {
                 chats.feeds.tell(&row.chat, || ChatEvent::Accepted(TurnStatus::of((**row).clone())));
             }
-            waking::start(&of_task, vec![fiber.clone()]);
+            dispatch::start(&of_task, fiber.clone(), None);
         }
         // Nobody waits any more, which is no harm.
         let _ = tell.send(accepted);

@@ -20,10 +20,10 @@ use super::owner::AgentId;
 use super::registry::{Outcome, settle};
 use super::saved::{text_to_keep, unreadable};
 use super::spawn::{self, Given};
-use super::{Failure, FiberContext, Value, drive, runner, waking, within};
+use super::{Failure, FiberContext, Value, drive, runner, within};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exact;
-use crate::store::{Aside, End, Seq};
+use crate::store::{Claim, End, Suspend};
 
 /// What the fiber stashes that runs here; see [`FiberContext::stash`]. For code that does not have the context at hand.
 ///
@@ -129,8 +129,8 @@ impl<C> RunFiber<C> {
             return Err(Error::new(ErrorKind::Value, why));
         }
         let (core, called) = (link.core()?, name.as_str().into());
-        spawn::start(link, &name, true, Ok("{}".to_owned()), given, move |seq, agent, alive| {
-            Box::pin(ClosureTask { core, seq, name: called, agent, alive }.run(closure))
+        spawn::start(link, &name, true, Ok("{}".to_owned()), given, move |claim, agent, alive| {
+            Box::pin(ClosureTask { core, claim, name: called, agent, alive }.run(closure))
         })
         .await
     }
@@ -158,7 +158,7 @@ where
 /// One closure fiber in its task.
 struct ClosureTask {
     core: Arc<Core>,
-    seq: Seq,
+    claim: Claim,
     name: Arc<str>,
     agent: Option<AgentId>,
     alive: Alive,
@@ -175,10 +175,9 @@ impl ClosureTask {
         let _held = self.agent.as_ref().map(|agent| self.core.owners.hold(&self.core, agent));
         let sink = Arc::new(ClosureSink {
             core: Arc::clone(&self.core),
-            seq: self.seq,
             id: self.alive.id.as_str().into(),
             name: Arc::clone(&self.name),
-            ledger: StoredLedger { core: Arc::clone(&self.core), seq: self.seq },
+            ledger: StoredLedger::new(&self.core, self.claim, Some(&self.alive.control)),
             stash: std::sync::Mutex::default(),
         });
         let run = Run::first(&self.alive.id, Arc::clone(&sink) as Arc<dyn Sink>);
@@ -195,6 +194,7 @@ impl ClosureTask {
         let driven = drive_closure(&run, ctx, closure).instrument(span);
         let outcome = runner::until_told(&self.core, &self.alive, &run, driven).await;
         let end = match (self.alive.control.reason(), outcome) {
+            (_, Outcome::Lost) => return self.alive.away(),
             (Some(reason), _) => End::Cancelled(reason.to_string()),
             (None, Outcome::Completed(text)) => End::Completed(text),
             (None, Outcome::Failed(why)) => End::Failed(why),
@@ -209,7 +209,10 @@ impl ClosureTask {
     async fn park(self, why: String) {
         let reason: Arc<str> = why.as_str().into();
         // If the store fails, it is found running at the next open: interrupted, then, and not parked.
-        let _ = self.core.store.set_aside(self.seq, Aside::Parked(why), self.core.now_ms()).await;
+        if let Ok(Some(end)) = self.core.store.suspend(self.claim, Suspend::Parked(why), self.core.now_ms()).await {
+            let stop = runner::settled_as(&self.core, &self.alive.id, &self.name, self.agent.as_ref(), end);
+            return self.alive.stop(stop);
+        }
         self.core.tell(&self.alive.id, &self.name, || EventKind::Parked { reason: Arc::clone(&reason) });
         self.alive.stop(Stop::Parked(reason));
     }
@@ -218,19 +221,19 @@ impl ClosureTask {
     async fn keep(self, end: End) {
         let mut failed = 0;
         loop {
-            let error = match self.core.store.end(self.seq, end.clone(), Vec::new(), self.core.now_ms()).await {
-                Ok(ended) => {
-                    waking::start(&self.core, ended.woken);
-                    let stop = runner::settled(&self.core, &self.alive.id, &self.name, self.agent.as_ref(), ended.end);
+            let error = match self.core.store.end(self.claim, end.clone(), Vec::new(), self.core.now_ms()).await {
+                Ok(end) => {
+                    let stop = runner::settled_as(&self.core, &self.alive.id, &self.name, self.agent.as_ref(), end);
                     return self.alive.stop(stop);
                 }
+                Err(error) if error.is_claim_lost() => return self.alive.away(),
                 Err(error) if self.core.is_closing() || error.is_closed() => return self.alive.stop(Stop::Closed),
                 Err(error) => error,
             };
             failed += 1;
             let text: Arc<str> = chain(&error).into();
             warn!(fiber.id = %self.alive.id, error = %text, "how a fiber ended could not be stored");
-            let _ = self.core.store.set_aside(self.seq, Aside::Interrupted(text.to_string()), self.core.now_ms()).await;
+            let _ = self.core.store.suspend(self.claim, Suspend::Interrupted(text.to_string()), self.core.now_ms()).await;
             if failed > 1 {
                 self.alive.set(Phase::Stopped(Stop::Interrupted(text)));
             }
@@ -255,7 +258,6 @@ where
 /// The store, as one closure fiber sees it.
 struct ClosureSink {
     core: Arc<Core>,
-    seq: Seq,
     id: Arc<str>,
     name: Arc<str>,
     ledger: StoredLedger,
@@ -277,7 +279,7 @@ impl Sink for ClosureSink {
 
     fn stash(&self, data: String) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
-            self.core.store.stash(self.seq, data.clone(), self.core.now_ms()).await?;
+            self.ledger.fenced(self.core.store.stash(self.ledger.claim(), data.clone(), self.core.now_ms())).await?;
             *self.stash.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(data);
             self.core.tell(&self.id, &self.name, || EventKind::Stashed);
             Ok(())

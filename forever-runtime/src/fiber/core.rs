@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::Resources;
@@ -18,7 +18,7 @@ use super::retention::Retention;
 use super::timer::Timer;
 use crate::clock::{self, Clock};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::Store;
+use crate::store::{Store, WorkerId};
 
 /// How long tasks that were told to stop at once may take to be dropped; one that blocks its thread is not waited for longer.
 const DROP_TIME: Duration = Duration::from_secs(1);
@@ -30,6 +30,8 @@ const ENTERING: usize = 512;
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) store: Arc<dyn Store>,
+    /// The owner of this runtime's claims.
+    pub(crate) worker: WorkerId,
     pub(crate) registry: Registry,
     pub(crate) resources: Resources,
     pub(crate) clock: Arc<dyn Clock>,
@@ -58,6 +60,7 @@ pub(crate) struct Core {
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) worker: WorkerId,
     pub(crate) registry: Registry,
     pub(crate) resources: Resources,
     pub(crate) clock: Arc<dyn Clock>,
@@ -92,9 +95,10 @@ impl Default for Settings {
 
 impl Core {
     pub(crate) fn new(parts: Parts, async_runtime: Handle) -> Self {
-        let Parts { store, registry, resources, clock, listeners, timer, owners, settings } = parts;
+        let Parts { store, worker, registry, resources, clock, listeners, timer, owners, settings } = parts;
         Core {
             store,
+            worker,
             registry,
             resources,
             clock,
@@ -148,6 +152,17 @@ impl Core {
         Ok(())
     }
 
+    /// Runs `work` to its end in a task of the runtime, also if the caller's future is dropped: what follows a commit must not depend on it.
+    pub(crate) async fn run_to_end<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let (tell, told) = oneshot::channel();
+        // A caller that is gone needs no answer.
+        self.start(async move { drop(tell.send(work.await)) })?;
+        told.await.unwrap_or_else(|_| Err(Error::closed()))
+    }
+
     /// Frees what is kept of tasks that have ended, so that many of them leave nothing behind.
     fn forget_ended(&self) {
         // Whoever has the lock now starts or closes; the next one to end makes up for it.
@@ -173,7 +188,7 @@ impl Core {
             race(drain(&mut tasks), tokio::time::sleep(DROP_TIME)).await;
         }
         self.listeners.close();
-        let stored = self.store.close(self.now_ms()).await;
+        let stored = self.store.close(self.worker, self.now_ms()).await;
         *closed = true;
         stored
     }

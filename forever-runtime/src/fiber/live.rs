@@ -1,11 +1,14 @@
-//! The fibers that this process runs, and how those who wait for one hear of its end.
+//! The activations of this process, and how those who wait for a fiber hear of its end.
 //!
-//! A fiber is live from before it is entered until after its end, or that it waits, is stored: one that is not live stands in the store
-//! as it is. A fiber that somebody waits for has an entry here too, so that a thousand waiters hear of theirs and of no other.
+//! A fiber is live from before its claim until its exit or suspension is stored. [`Live::activate`] gives at most one activation of a fiber at a
+//! time: a fiber that becomes ready while an earlier activation is on its way out is noted, and dispatched when that one has left. Fibers that
+//! are waited for have entries here too, so that a thousand waiters hear of theirs and of no other.
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tokio::sync::watch;
+
+use crate::store::{ReadySender, Runnable};
 
 /// Where a fiber stands, as far as this process knows.
 #[derive(Debug, Clone)]
@@ -41,10 +44,21 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 pub(crate) struct Control {
     pub(crate) name: String,
+    /// Whether its code may run under this guard; otherwise a recovery hook decides about it.
+    activation: bool,
     cancelled: watch::Sender<Option<Arc<str>>>,
+    /// The fiber became ready while this activation was there.
+    ready: watch::Sender<Option<Runnable>>,
+    /// The store has refused a write of this activation.
+    lost: watch::Sender<bool>,
 }
 
 impl Control {
+    fn new(name: &str, activation: bool) -> Self {
+        let (cancelled, ready, lost) = (watch::Sender::new(None), watch::Sender::new(None), watch::Sender::new(false));
+        Control { name: name.to_owned(), activation, cancelled, ready, lost }
+    }
+
     /// Asks the fiber to end, with a reason.
     pub(crate) fn cancel(&self, reason: &str) {
         self.cancelled.send_if_modified(|asked| {
@@ -59,6 +73,28 @@ impl Control {
     /// The reason with which it was asked to end.
     pub(crate) fn reason(&self) -> Option<Arc<str>> {
         self.cancelled.borrow().clone()
+    }
+
+    /// The claim of this activation is lost: it stops at once.
+    pub(crate) fn lose(&self) {
+        self.lost.send_replace(true);
+    }
+
+    /// Ready when the claim is lost.
+    pub(crate) async fn lost(&self) {
+        // The sender is in `self`, so the wait cannot fail.
+        let _ = self.lost.subscribe().wait_for(|lost| *lost).await;
+    }
+
+    /// Ready when the fiber has become ready under the feet of this activation.
+    pub(crate) async fn made_ready(&self) {
+        // The sender is in `self`, so the wait cannot fail.
+        let _ = self.ready.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// What has become ready is claimed by this activation itself.
+    pub(crate) fn claimed(&self) {
+        self.ready.send_replace(None);
     }
 
     /// Ready when the fiber is asked to end.
@@ -83,10 +119,6 @@ impl Entry {
     pub(crate) fn control(&self) -> Option<Arc<Control>> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
-
-    fn set_control(&self, control: Option<Arc<Control>>) {
-        *self.control.lock().unwrap_or_else(PoisonError::into_inner) = control;
-    }
 }
 
 impl Drop for Entry {
@@ -106,16 +138,65 @@ pub(crate) struct Live {
     fibers: Mutex<HashMap<Arc<str>, Weak<Entry>>>,
     /// Fibers whose tasks were dropped under way, kept so that nobody waits for one in vain.
     dropped: Mutex<Vec<Arc<Entry>>>,
+    /// Told of fibers that have become ready while an activation of them was on its way out.
+    ready: OnceLock<ReadySender>,
 }
 
 impl Live {
-    /// Makes a fiber live until the guard goes.
-    pub(crate) fn enter(self: &Arc<Self>, id: &str, name: &str) -> Alive {
+    /// Names the receiver of fibers that are to be dispatched.
+    pub(crate) fn on_ready(&self, ready: ReadySender) {
+        // A runtime has one dispatcher.
+        let _ = self.ready.set(ready);
+    }
+
+    /// Begins an activation, until the guard goes; `None` while there is one, which then leaves the fiber to the dispatcher.
+    pub(crate) fn activate(self: &Arc<Self>, fiber: &Runnable) -> Option<Alive> {
+        self.enter(&fiber.id, &fiber.name, Some(fiber))
+    }
+
+    /// Begins the activation of a fiber that was just made, when one that had its id before has left.
+    pub(crate) async fn activate_new(self: &Arc<Self>, id: &str, name: &str) -> Alive {
+        loop {
+            let entry = self.entry(id);
+            let mut phase = entry.watch();
+            phase.mark_unchanged();
+            if let Some(alive) = self.enter(id, name, None) {
+                return alive;
+            }
+            // The sender is in `entry`, so the wait cannot fail.
+            let _ = phase.changed().await;
+        }
+    }
+
+    /// Keeps those who wait for a fiber waiting while a recovery hook decides about it; an activation may begin all the same.
+    pub(crate) fn decide(self: &Arc<Self>, id: &str, name: &str) -> Alive {
         let entry = self.entry(id);
-        let control = Arc::new(Control { name: name.to_owned(), cancelled: watch::Sender::new(None) });
-        entry.set_control(Some(Arc::clone(&control)));
-        entry.phase.send_replace(Phase::Running);
+        let control = Arc::new(Control::new(name, false));
+        {
+            let mut there = entry.control.lock().unwrap_or_else(PoisonError::into_inner);
+            if there.is_none() {
+                *there = Some(Arc::clone(&control));
+                entry.phase.send_replace(Phase::Running);
+            }
+        }
         Alive { entry, control, id: id.to_owned() }
+    }
+
+    fn enter(self: &Arc<Self>, id: &str, name: &str, ready: Option<&Runnable>) -> Option<Alive> {
+        let entry = self.entry(id);
+        let control = Arc::new(Control::new(name, true));
+        {
+            let mut there = entry.control.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(there) = there.as_ref().filter(|there| there.activation) {
+                if let Some(ready) = ready {
+                    there.ready.send_replace(Some(ready.clone()));
+                }
+                return None;
+            }
+            *there = Some(Arc::clone(&control));
+            entry.phase.send_replace(Phase::Running);
+        }
+        Some(Alive { entry, control, id: id.to_owned() })
     }
 
     /// The entry of a fiber, made if there is none.
@@ -138,6 +219,11 @@ impl Live {
     /// The entry of a fiber that is live or watched.
     pub(crate) fn get(&self, id: &str) -> Option<Arc<Entry>> {
         self.fibers().get(id).and_then(Weak::upgrade)
+    }
+
+    /// Whether the code of a fiber runs, or is about to.
+    pub(crate) fn is_active(&self, id: &str) -> bool {
+        self.get(id).and_then(|entry| entry.control()).is_some_and(|control| control.activation)
     }
 
     /// Tells those who wait for a fiber that the store knows something new of it.
@@ -196,15 +282,24 @@ impl Alive {
         self.leave(Phase::Away);
     }
 
-    /// The fiber is not live any more, unless it was entered again meanwhile.
+    /// The fiber is not live any more, unless this guard was replaced; one that has become ready meanwhile is dispatched.
     fn leave(&self, phase: Phase) -> bool {
-        let mut control = self.entry.control.lock().unwrap_or_else(PoisonError::into_inner);
-        let mine = control.as_ref().is_some_and(|there| Arc::ptr_eq(there, &self.control));
-        if mine {
+        let ready = {
+            let mut control = self.entry.control.lock().unwrap_or_else(PoisonError::into_inner);
+            if !control.as_ref().is_some_and(|there| Arc::ptr_eq(there, &self.control)) {
+                return false;
+            }
             *control = None;
             self.entry.phase.send_replace(phase);
+            self.control.ready.send_replace(None)
+        };
+        if let (Some(ready), Some(live)) = (ready, self.entry.live.upgrade())
+            && let Some(dispatcher) = live.ready.get()
+        {
+            // A runtime that closes leaves it for the next one.
+            let _ = dispatcher.send(ready);
         }
-        mine
+        true
     }
 }
 

@@ -7,10 +7,10 @@ use std::time::SystemTime;
 use super::core::{Core, Link};
 use super::handle::FiberStatus;
 use super::owner::Recovery;
-use super::{runner, waking};
+use super::runner;
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Again, Asked, End, Ended, FiberRow, FiberState, RunsAgain, Seq, Which};
+use crate::store::{CommandResult, End, FiberState, Restart, Restarted, Seq, Which};
 
 /// How many fibers a page has unless it is said, and at most.
 const PAGE: (u32, u32) = (50, 1000);
@@ -148,18 +148,19 @@ impl IntoFuture for Fibers {
 
 /// Tells a fiber and those below it to end.
 pub(crate) async fn cancel(core: &Arc<Core>, id: &str, reason: &str) -> Result<()> {
+    let (of_task, id, reason) = (Arc::clone(core), id.to_owned(), reason.to_owned());
+    core.run_to_end(async move { cancel_here(&of_task, &id, &reason).await }).await
+}
+
+async fn cancel_here(core: &Arc<Core>, id: &str, reason: &str) -> Result<()> {
     let asked = core.store.cancel(id.to_owned(), reason.to_owned(), core.now_ms()).await?;
-    let cancelled = answer(asked, id, "cancel")?;
-    waking::start(core, cancelled.woken);
-    for fiber in cancelled.fibers {
-        let control = core.live.get(&fiber.id).and_then(|entry| entry.control());
-        if let Some(control) = &control {
+    for fiber in answer(asked, id, "cancel")? {
+        if let Some(control) = core.live.get(&fiber.id).and_then(|entry| entry.control()) {
             control.cancel(reason);
         }
-        // The task of one that is in memory says itself how it ended; one that waits or is parked has none, or one that is about to go.
-        let has_task = control.is_some() && !matches!(fiber.state, FiberState::Waiting | FiberState::Parked);
-        if fiber.state != FiberState::Running && !has_task {
-            runner::settled(core, &fiber.id, &fiber.name, fiber.agent.as_ref(), End::Cancelled(reason.to_owned()));
+        // One that runs says itself how it ended; all others have ended with the command.
+        if fiber.state != FiberState::Running {
+            runner::settled_as(core, &fiber.id, &fiber.name, fiber.agent.as_ref(), End::Cancelled(reason.to_owned()));
             core.live.tell(&fiber.id);
         }
     }
@@ -167,14 +168,11 @@ pub(crate) async fn cancel(core: &Arc<Core>, id: &str, reason: &str) -> Result<(
 }
 
 /// Lets a fiber that stopped run again.
-pub(crate) async fn again(core: &Arc<Core>, id: &str, how: Again) -> Result<()> {
+pub(crate) async fn restart(core: &Arc<Core>, id: &str, how: Restart) -> Result<()> {
     let what = match how {
-        Again::FromSnapshot => "resume",
-        Again::FromStart => "restart",
+        Restart::FromSnapshot => "resume",
+        Restart::FromStart => "restart",
     };
-    if core.live.get(id).is_some_and(|entry| entry.control().is_some()) {
-        return Err(Error::new(ErrorKind::Conflict, format!("failed to {what} fiber `{id}`: it is running, or about to be tried again")));
-    }
     let row = core.store.find(crate::store::Find::Id(id.to_owned())).await?;
     if let Some(row) = row.filter(|row| row.closure) {
         return Err(Error::new(
@@ -182,34 +180,31 @@ pub(crate) async fn again(core: &Arc<Core>, id: &str, how: Again) -> Result<()> 
             format!("failed to {what} fiber `{id}`: `{}` is a closure, of which nothing is left but its stash; resolve it", row.name),
         ));
     }
-    let asked = core.store.again(id.to_owned(), how, core.now_ms()).await?;
-    match answer(asked, id, what)? {
-        RunsAgain::Yes(fiber) => waking::start(core, vec![fiber]),
-        RunsAgain::InDoubt(op) => {
-            return Err(Error::new(ErrorKind::Conflict, format!("failed to {what} fiber `{id}`: {}", in_doubt(&op))));
-        }
+    // The store tells the dispatcher.
+    match answer(core.store.restart(id.to_owned(), how, core.now_ms()).await?, id, what)? {
+        Restarted::Ready => Ok(()),
+        Restarted::InDoubt(op) => Err(Error::new(ErrorKind::InvalidState, format!("failed to {what} fiber `{id}`: {}", in_doubt(&op)))),
     }
-    Ok(())
 }
 
-/// Says what becomes of a fiber that is interrupted or parked.
+/// Ends a fiber that is interrupted or parked, or lets it run again.
 pub(crate) async fn resolve(core: &Arc<Core>, id: &str, how: Recovery) -> Result<()> {
     let end = match how {
-        Recovery::Resume => return again(core, id, Again::FromSnapshot).await,
-        Recovery::Restart => return again(core, id, Again::FromStart).await,
+        Recovery::Resume => return restart(core, id, Restart::FromSnapshot).await,
+        Recovery::Restart => return restart(core, id, Restart::FromStart).await,
         Recovery::Skip => return Ok(()),
         Recovery::Complete(value) => End::Completed(value.to_string()),
         Recovery::Fail(why) => End::Failed(why),
     };
-    if core.live.get(id).is_some_and(|entry| entry.control().is_some()) {
-        return Err(Error::new(ErrorKind::Conflict, format!("failed to resolve fiber `{id}`: it is running, or about to be tried again")));
-    }
-    let asked = core.store.resolve(id.to_owned(), end, core.now_ms()).await?;
-    let (row, Ended { end, woken }): (FiberRow, Ended) = answer(asked, id, "resolve")?;
-    waking::start(core, woken);
-    runner::settled(core, &row.id, &row.name, row.agent.as_ref(), end);
-    core.live.tell(id);
-    Ok(())
+    let (of_task, id) = (Arc::clone(core), id.to_owned());
+    let resolved = async move {
+        let core = &of_task;
+        let (row, end) = answer(core.store.resolve(id.clone(), end, core.now_ms()).await?, &id, "resolve")?;
+        runner::settled_as(core, &row.id, &row.name, row.agent.as_ref(), end);
+        core.live.tell(&id);
+        Ok(())
+    };
+    core.run_to_end(resolved).await
 }
 
 /// Deletes what has ended and agrees with the filter; says how many.
@@ -236,10 +231,12 @@ pub(crate) fn in_doubt(op: &str) -> String {
     format!("operation `{op}` may have executed, and would be repeated under another id; resolve it first")
 }
 
-fn answer<T>(asked: Asked<T>, id: &str, what: &str) -> Result<T> {
-    match asked {
-        Asked::Done(done) => Ok(done),
-        Asked::Unknown => Err(Error::new(ErrorKind::NotFound, format!("failed to {what} fiber `{id}`: there is no such fiber"))),
-        Asked::Not(state) => Err(Error::new(ErrorKind::Conflict, format!("failed to {what} fiber `{id}`: it is {state}"))),
+fn answer<T>(result: CommandResult<T>, id: &str, what: &str) -> Result<T> {
+    match result {
+        CommandResult::Done(done) => Ok(done),
+        CommandResult::NotFound => Err(Error::new(ErrorKind::NotFound, format!("failed to {what} fiber `{id}`: there is no such fiber"))),
+        CommandResult::InvalidState(state) => {
+            Err(Error::new(ErrorKind::InvalidState, format!("failed to {what} fiber `{id}`: it is {state}")))
+        }
     }
 }

@@ -1,19 +1,61 @@
 //! Sending to a fiber: stored first, then the fiber is woken if it waits for it.
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::core::Core;
+use super::core::{Core, Link};
 use super::machine::CutKind;
 use super::saved::text_to_keep;
-use super::waking;
+use super::spawn::LONGEST_ID;
 use crate::error::{Error, ErrorKind, Result, chain};
-use crate::store::{Asked, Find, NewMessage};
+use crate::store::{CommandResult, Find, NewMessage};
 
-/// Sends `value` to a fiber.
-pub(crate) async fn send<V: Serialize + ?Sized>(core: &Arc<Core>, id: &str, topic: &str, value: &V) -> Result<()> {
+/// A message about to be sent; made by [`Forever::send`](crate::Forever::send), stored by `.await`.
+#[derive(Debug)]
+#[must_use = "a message is sent when this is awaited"]
+pub struct SendMessage {
+    link: Link,
+    fiber: String,
+    topic: String,
+    /// Text of the value, or why there is none.
+    data: Result<String, String>,
+    id: Option<String>,
+}
+
+impl SendMessage {
+    pub(crate) fn new<V: Serialize + ?Sized>(link: Link, fiber: &str, topic: &str, value: &V) -> Self {
+        let data = text_to_keep(value);
+        SendMessage { link, fiber: fiber.to_owned(), topic: topic.to_owned(), data, id: None }
+    }
+
+    /// Gives the message an id, so that sending it again is safe: a message with an id that the fiber was sent before, received or not,
+    /// changes nothing and is no error. Ids are remembered as long as the fiber is.
+    pub fn message_id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+}
+
+impl IntoFuture for SendMessage {
+    type Output = Result<()>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { send(&self.link.core()?, self).await })
+    }
+}
+
+async fn send(core: &Arc<Core>, message: SendMessage) -> Result<()> {
+    let SendMessage { link: _, fiber: id, topic, data, id: message_id } = message;
+    let (id, topic) = (id.as_str(), topic.as_str());
     let refused = |kind, why: String| Error::new(kind, format!("failed to send to fiber `{id}` on topic `{topic}`: {why}"));
-    let data = text_to_keep(value).map_err(|why| refused(ErrorKind::Value, format!("the value {why}")))?;
+    let data = data.map_err(|why| refused(ErrorKind::Value, format!("the value {why}")))?;
+    if message_id.as_ref().is_some_and(|id| id.trim().is_empty() || id.len() > LONGEST_ID) {
+        let why = format!("its message id must not be blank, nor longer than {LONGEST_ID} bytes");
+        return Err(refused(ErrorKind::Value, why));
+    }
     let there = core.store.find(Find::Id(id.to_owned())).await?;
     let Some(row) = there else { return Err(refused(ErrorKind::NotFound, "there is no such fiber".into())) };
     let known = if row.closure { None } else { core.registry.get(&row.name) };
@@ -32,13 +74,11 @@ pub(crate) async fn send<V: Serialize + ?Sized>(core: &Arc<Core>, id: &str, topi
     } else if row.closure {
         return Err(refused(ErrorKind::Conflict, "it is a closure, and receives no messages".into()));
     }
-    let message = NewMessage { to: id.to_owned(), topic: topic.to_owned(), data, now_ms: core.now_ms() };
+    let message = NewMessage { to: id.to_owned(), id: message_id, topic: topic.to_owned(), data, now_ms: core.now_ms() };
+    // The store tells the dispatcher, if the fiber waits for it.
     match core.store.send(message).await.map_err(|e| refused(e.kind(), chain(&e)))? {
-        Asked::Done(woken) => {
-            waking::start(core, woken.into_iter().collect());
-            Ok(())
-        }
-        Asked::Unknown => Err(refused(ErrorKind::NotFound, "there is no such fiber".into())),
-        Asked::Not(state) => Err(refused(ErrorKind::Conflict, format!("it has {state} already"))),
+        CommandResult::Done(()) => Ok(()),
+        CommandResult::NotFound => Err(refused(ErrorKind::NotFound, "there is no such fiber".into())),
+        CommandResult::InvalidState(state) => Err(refused(ErrorKind::InvalidState, format!("it has {state} already"))),
     }
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod closure;
 pub(crate) mod core;
+pub(crate) mod dispatch;
 pub(crate) mod drive;
 pub(crate) mod events;
 pub(crate) mod frame;
@@ -35,7 +36,6 @@ pub(crate) mod step;
 pub(crate) mod step_span;
 pub(crate) mod timer;
 pub(crate) mod waits;
-pub(crate) mod waking;
 pub(crate) mod within;
 
 use std::any::Any;

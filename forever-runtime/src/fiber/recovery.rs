@@ -1,7 +1,8 @@
 //! Picks up, at open, every fiber that an earlier process has left: oldest first, each in its own task.
 //!
-//! A fiber of an agent is handed to the agent's hooks first. A fiber whose function is not registered is parked and left as it is; the
-//! next open looks at it again. What is wrong with one fiber is found in its own task and never keeps the others.
+//! A fiber of an agent is handed to the agent's hooks first: it is claimed, the hook is asked, and its decision is stored under that claim, as often as
+//! it takes. A command of a person that was first makes the decision void. A fiber whose function is not registered is parked and left as it is;
+//! the next open looks at it again. What is wrong with one fiber is found in its own task and never keeps the others.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::core::{Core, Link, race};
+use super::dispatch;
 use super::events::EventKind;
 use super::frame::{BoxFuture, Run, Sink};
 use super::live::Alive;
@@ -17,23 +19,22 @@ use super::managed::in_doubt;
 use super::op::ledger::{Ledger, Left, StoredLedger};
 use super::owner::{AgentId, RecoveredFiber, Recovery};
 use super::runner::{self, FiberTask, MAX_RECOVERIES, Turn};
-use super::waking::{self, park_unknown};
 use crate::clock::from_ms;
-use crate::error::{ErrorKind, Result, chain};
-use crate::store::{Again, Aside, Asked, End, FiberRow, FiberState, Find, RunsAgain, Seq, Unfinished};
+use crate::error::{Error, ErrorKind, Result, chain};
+use crate::store::{Claim, Claimed, End, FiberRow, FiberState, Find, Restarted, Runnable, Seq, Suspend};
 
 /// How many rows are read at a time; snapshots are read later, each by its fiber.
 const PAGE: u32 = 512;
 
 /// Starts a task for every fiber that has not ended and does not wait, and then lets those be woken that do.
 pub(crate) async fn recover(core: &Arc<Core>) -> Result<()> {
-    core.store.recover(core.now_ms()).await?;
+    core.store.take_over(core.worker, core.now_ms()).await?;
     let left = left_behind(core).await?;
     if !left.is_empty() {
         info!(fibers = left.len(), "recovering unfinished fibers");
     }
     let mut before = None;
-    let mut owned: BTreeMap<AgentId, Vec<Unfinished>> = BTreeMap::new();
+    let mut owned: BTreeMap<AgentId, Vec<Runnable>> = BTreeMap::new();
     for fiber in left {
         // Of a parked closure nothing can be looked at again but what its agent says of it: the class may be registered now.
         if fiber.state == FiberState::Interrupted || fiber.closure && fiber.state == FiberState::Parked {
@@ -47,30 +48,24 @@ pub(crate) async fn recover(core: &Arc<Core>) -> Result<()> {
             warn!(fiber.id = %fiber.id, fiber.name = %fiber.name, "a closure fiber was interrupted; it stays so until it is resolved");
             continue;
         }
-        let alive = core.live.enter(&fiber.id, &fiber.name);
-        let of_task = Arc::clone(core);
-        match core.registry.get(&fiber.name) {
-            Some(known) => {
-                let (through, next) = oneshot::channel();
-                let turn = Turn { before: before.replace(next), after: Some(through) };
-                let task = FiberTask { core: of_task, known, seq: fiber.seq, agent: fiber.agent, alive, turn, entering: None };
-                core.start(task.recover(fiber.deaths))?;
-            }
-            None => core.start(park_unknown(of_task, fiber.seq, fiber.name, alive))?,
-        }
+        // A fiber that is ready may have been dispatched meanwhile.
+        let Some(alive) = core.live.activate(&fiber) else { continue };
+        let (through, next) = oneshot::channel();
+        let turn = Turn { before: before.replace(next), after: Some(through) };
+        core.start(FiberTask::new(core, &fiber, alive, turn, None).recover())?;
     }
     for (agent, fibers) in owned {
-        // Whoever waits for one of them hears of it when it is decided what becomes of it.
-        let undecided = fibers.iter().map(|fiber| (fiber.seq, core.live.enter(&fiber.id, &fiber.name))).collect();
+        // Those who wait for one of them hear of it when the hook has decided.
+        let undecided = fibers.iter().map(|fiber| (fiber.seq, core.live.decide(&fiber.id, &fiber.name))).collect();
         core.start(hand_over(Arc::clone(core), agent, fibers, undecided))?;
     }
-    waking::prepare(core).await
+    dispatch::begin(core).await
 }
 
 /// The fibers that are to be entered, all of them before the first is: one that runs may wake others, and a fiber that is woken
 /// while it is looked for would be entered twice.
-async fn left_behind(core: &Core) -> Result<Vec<Unfinished>> {
-    let mut left: Vec<Unfinished> = Vec::new();
+async fn left_behind(core: &Core) -> Result<Vec<Runnable>> {
+    let mut left: Vec<Runnable> = Vec::new();
     loop {
         let page = core.store.unfinished(left.last().map_or(Seq::MIN, |last| last.seq), PAGE).await?;
         if page.is_empty() {
@@ -82,14 +77,13 @@ async fn left_behind(core: &Core) -> Result<Vec<Unfinished>> {
 
 /// Hands an agent's interrupted fibers to its hooks; those whose hook fails again and again, later and later.
 ///
-/// They are live until their hook has answered, or failed, for the first time; after that somebody may resume or resolve them by hand.
-async fn hand_over(core: Arc<Core>, agent: AgentId, mut fibers: Vec<Unfinished>, mut undecided: BTreeMap<Seq, Alive>) {
+/// Those who wait for one of them wait until its hook has answered, or failed, for the first time.
+async fn hand_over(core: Arc<Core>, agent: AgentId, mut fibers: Vec<Runnable>, mut undecided: BTreeMap<Seq, Alive>) {
     if !core.owners.knows(&agent.class) {
         let why = format!("agent class `{}` is not registered", agent.class);
         warn!(agent = %agent, fibers = fibers.len(), "agent class is not registered");
         for fiber in fibers {
-            aside(&core, &fiber, Aside::Parked(why.clone())).await;
-            core.tell(&fiber.id, &fiber.name, || EventKind::Parked { reason: why.as_str().into() });
+            park(&core, &agent, &fiber, &why).await;
             away(&mut undecided, fiber.seq);
         }
         return;
@@ -111,50 +105,49 @@ async fn hand_over(core: Arc<Core>, agent: AgentId, mut fibers: Vec<Unfinished>,
 }
 
 /// One pass over an agent's interrupted fibers; gives back those that are still to be decided.
-async fn hand_over_once(
-    core: &Arc<Core>,
-    agent: &AgentId,
-    fibers: Vec<Unfinished>,
-    undecided: &mut BTreeMap<Seq, Alive>,
-) -> Vec<Unfinished> {
+async fn hand_over_once(core: &Arc<Core>, agent: &AgentId, fibers: Vec<Runnable>, undecided: &mut BTreeMap<Seq, Alive>) -> Vec<Runnable> {
     let mut rows = BTreeMap::new();
     let mut described = Vec::new();
     for fiber in fibers {
-        let limit = core.registry.get(&fiber.name).and_then(|known| known.machine().max_recoveries).unwrap_or(MAX_RECOVERIES);
-        if fiber.deaths > limit {
-            let why = format!(
-                "the process died {} times while it ran or was recovered, without a checkpoint in between; {limit} recoveries are allowed",
-                fiber.deaths
-            );
-            end(core, agent, &fiber, End::Failed(why)).await;
-            continue;
-        }
         match describe(core, &fiber).await {
-            Ok(Some(recovered)) => {
-                described.push(recovered);
-                rows.insert(fiber.seq, fiber);
+            Ok(Some(Described::Dead { seen, deaths, limit })) => {
+                let why = format!(
+                    "the process died {deaths} times while it ran or was recovered, without a checkpoint in between; {limit} recoveries are allowed",
+                );
+                if let Ok(Some(claim)) = claim(core, agent, &fiber, seen).await {
+                    Decided { core, agent, fiber: &fiber, claim }.end(End::Failed(why)).await;
+                }
             }
-            // Resolved, cancelled or resumed by somebody meanwhile.
+            Ok(Some(Described::Alive { recovered, ledger })) => {
+                described.push(recovered);
+                rows.insert(fiber.seq, (fiber, ledger));
+            }
+            // A person has resolved, cancelled or resumed it meanwhile.
             Ok(None) => {}
-            Err(error) if error.kind() == ErrorKind::Value => aside(core, &fiber, Aside::Parked(chain(&error))).await,
+            Err(error) if error.kind() == ErrorKind::Value => park(core, agent, &fiber, &chain(&error)).await,
             Err(error) => {
                 warn!(fiber.id = %fiber.id, error = %chain(&error), "an interrupted fiber could not be read");
-                rows.insert(fiber.seq, fiber);
+                rows.insert(fiber.seq, (fiber, None));
             }
         }
     }
+    let left = |rows: BTreeMap<Seq, (Runnable, _)>| rows.into_values().map(|(fiber, _)| fiber).collect();
     if described.is_empty() {
-        return rows.into_values().collect();
+        return left(rows);
     }
     let everybody = described.clone();
     let mut order = match asked(core, core.owners.order(core, agent, described)).await {
         Ok(order) => order,
         Err(why) => {
             warn!(agent = %agent, error = %why, "an agent could not be asked about its interrupted fibers");
-            for fiber in rows.values() {
-                aside(core, fiber, Aside::Interrupted(why.clone())).await;
+            for (fiber, ledger) in rows.values() {
+                if let Some(ledger) = ledger {
+                    let reason = Suspend::Interrupted(why.clone());
+                    let _ = core.store.suspend(ledger.ledger.claim(), reason, core.now_ms()).await;
+                }
+                core.live.tell(&fiber.id);
             }
-            return rows.into_values().collect();
+            return left(rows);
         }
     };
     // One that a hook has left out is not forgotten: it comes last.
@@ -164,13 +157,13 @@ async fn hand_over_once(
         }
     }
     for recovered in order {
-        let Some(fiber) = rows.get(&recovered.seq) else { continue };
-        if decide(core, agent, fiber, &recovered).await {
+        let Some((fiber, Some(ledger))) = rows.get(&recovered.seq) else { continue };
+        if decide(core, agent, fiber, &recovered, ledger).await {
             rows.remove(&recovered.seq);
         }
         away(undecided, recovered.seq);
     }
-    rows.into_values().collect()
+    left(rows)
 }
 
 /// It stands in the store, or is live by itself, from now on.
@@ -180,17 +173,36 @@ fn away(undecided: &mut BTreeMap<Seq, Alive>, seq: Seq) {
     }
 }
 
-/// What a hook is told of a fiber; `None` if it is not interrupted any more.
-async fn describe(core: &Arc<Core>, fiber: &Unfinished) -> Result<Option<RecoveredFiber>> {
+/// What is known of an interrupted fiber.
+enum Described {
+    /// The process died with it more often than is allowed.
+    Dead {
+        seen: Claim,
+        deaths: u32,
+        limit: u32,
+    },
+    Alive {
+        recovered: RecoveredFiber,
+        ledger: Option<Arc<HookSink>>,
+    },
+}
+
+/// Looks at a fiber for its hook; `None` if it is not interrupted any more.
+async fn describe(core: &Arc<Core>, fiber: &Runnable) -> Result<Option<Described>> {
     let undecided = |row: &FiberRow| row.state == FiberState::Interrupted || row.closure && row.state == FiberState::Parked;
     let Some(row) = core.store.find(Find::Seq(fiber.seq)).await?.filter(undecided) else {
         return Ok(None);
     };
     let stored = core.store.load(fiber.seq).await?;
-    let sink = HookSink { ledger: StoredLedger { core: Arc::clone(core), seq: row.seq } };
+    let seen = Claim { fiber: fiber.seq, epoch: stored.epoch };
+    let limit = core.registry.get(&fiber.name).and_then(|known| known.machine().max_recoveries).unwrap_or(MAX_RECOVERIES);
+    if stored.deaths > limit {
+        return Ok(Some(Described::Dead { seen, deaths: stored.deaths, limit }));
+    }
+    let sink = Arc::new(HookSink { ledger: StoredLedger::new(core, seen, None) });
     let left = Left { checkpoints: stored.number, restarts: stored.restarts, ops: stored.ops };
-    let run = Run::again(&row.id, Arc::new(sink), left);
-    Ok(Some(RecoveredFiber {
+    let run = Run::again(&row.id, Arc::clone(&sink) as Arc<dyn Sink>, left);
+    let recovered = RecoveredFiber {
         run,
         seq: row.seq,
         id: row.id,
@@ -203,7 +215,8 @@ async fn describe(core: &Arc<Core>, fiber: &Unfinished) -> Result<Option<Recover
         data: stored.snapshot,
         deaths: row.deaths,
         created: from_ms(row.created_ms),
-    }))
+    };
+    Ok(Some(Described::Alive { recovered, ledger: Some(sink) }))
 }
 
 /// The store, as a hook sees it that uses the ledger of a fiber.
@@ -213,11 +226,11 @@ struct HookSink {
 
 impl Sink for HookSink {
     fn link(&self) -> Link {
-        Link::from(&self.ledger.core)
+        Link::from(self.ledger.core())
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        self.ledger.core.clock.sleep(duration)
+        self.ledger.core().clock.sleep(duration)
     }
 
     fn ledger(&self) -> &dyn Ledger {
@@ -225,7 +238,7 @@ impl Sink for HookSink {
     }
 
     fn is_told_to_stop(&self) -> bool {
-        self.ledger.core.is_closing()
+        self.ledger.core().is_closing()
     }
 
     fn resumes(&self) -> bool {
@@ -237,30 +250,46 @@ impl Sink for HookSink {
     }
 }
 
-/// Asks the hook about one fiber and does what it says; `false` if it is to be asked again.
-async fn decide(core: &Arc<Core>, agent: &AgentId, fiber: &Unfinished, recovered: &RecoveredFiber) -> bool {
-    // From here on a death of the process counts as one of the fiber: a hook that kills it is not asked for ever.
-    match core.store.enter(fiber.seq, core.now_ms()).await {
-        Ok(true) => {}
-        Ok(false) => {
-            end(core, agent, fiber, End::Cancelled(String::new())).await;
-            return true;
+/// Claims a fiber for its hook: from here on a death of the process counts as one of the fiber, and a hook that kills it is not asked for ever.
+/// `None` if there is nothing to decide.
+async fn claim(core: &Arc<Core>, agent: &AgentId, fiber: &Runnable, seen: Claim) -> Result<Option<Claim>> {
+    match core.store.claim(seen, core.worker, core.now_ms()).await? {
+        Claimed::Yes(claim) => Ok(Some(claim)),
+        Claimed::Cancelled(claim) => {
+            Decided { core, agent, fiber, claim }.end(End::Cancelled(String::new())).await;
+            Ok(None)
         }
-        Err(error) => {
-            warn!(fiber.id = %fiber.id, error = %chain(&error), "an interrupted fiber could not be entered");
-            return false;
+        Claimed::No => {
+            core.live.tell(&fiber.id);
+            Ok(None)
         }
     }
+}
+
+/// Asks the hook about one fiber and does what it says; `false` if it is to be asked again.
+async fn decide(core: &Arc<Core>, agent: &AgentId, fiber: &Runnable, recovered: &RecoveredFiber, sink: &HookSink) -> bool {
+    let claim = match claim(core, agent, fiber, sink.ledger.claim()).await {
+        Ok(Some(claim)) => claim,
+        Ok(None) => return true,
+        Err(error) => {
+            warn!(fiber.id = %fiber.id, error = %chain(&error), "an interrupted fiber could not be claimed");
+            return false;
+        }
+    };
+    sink.ledger.claimed(claim);
+    let decided = Decided { core, agent, fiber, claim };
     let answer = asked(core, core.owners.recovered(core, agent, recovered)).await;
     match answer.and_then(|answer| if recovered.closure { possible_for_closure(answer) } else { Ok(answer) }) {
-        Ok(answer) => apply(core, agent, fiber, recovered, answer).await,
+        Ok(answer) => {
+            decided.apply(recovered, answer).await;
+            true
+        }
         Err(why) => {
             warn!(fiber.id = %fiber.id, agent = %agent, error = %why, "the recovery hook of an agent failed");
-            aside(core, fiber, Aside::Interrupted(why)).await;
-            return false;
+            // It is asked again, unless a person has decided meanwhile.
+            !decided.suspend(Suspend::Interrupted(why)).await
         }
     }
-    true
 }
 
 fn possible_for_closure(answer: Recovery) -> std::result::Result<Recovery, String> {
@@ -272,48 +301,96 @@ fn possible_for_closure(answer: Recovery) -> std::result::Result<Recovery, Strin
     }
 }
 
-async fn apply(core: &Arc<Core>, agent: &AgentId, fiber: &Unfinished, recovered: &RecoveredFiber, answer: Recovery) {
-    match answer {
-        Recovery::Resume => start(core, fiber),
-        Recovery::Restart => {
-            aside(core, fiber, Aside::Interrupted("it is to be restarted".into())).await;
-            match core.store.again(fiber.id.clone(), Again::FromStart, core.now_ms()).await {
-                Ok(Asked::Done(RunsAgain::Yes(fiber))) => start(core, &fiber),
-                Ok(Asked::Done(RunsAgain::InDoubt(op))) => {
+/// A decision about a fiber that was claimed for it.
+struct Decided<'a> {
+    core: &'a Arc<Core>,
+    agent: &'a AgentId,
+    fiber: &'a Runnable,
+    claim: Claim,
+}
+
+impl Decided<'_> {
+    async fn apply(&self, recovered: &RecoveredFiber, answer: Recovery) {
+        let core = self.core;
+        match answer {
+            // It is this worker's: its activation goes on under a claim of its own.
+            Recovery::Resume => drop(dispatch::start(core, self.fiber.clone(), None)),
+            Recovery::Restart => {
+                let restarted = self.stored(|| core.store.restart_claimed(self.claim, core.now_ms())).await;
+                if let Some(Restarted::InDoubt(op)) = restarted {
                     let why = format!("it is to be restarted, but {}", in_doubt(&op));
-                    warn!(fiber.id = %fiber.id, agent = %agent, "{why}");
-                    aside(core, fiber, Aside::Interrupted(why)).await;
+                    warn!(fiber.id = %self.fiber.id, agent = %self.agent, "{why}");
+                    self.suspend(Suspend::Interrupted(why)).await;
                 }
-                Ok(Asked::Unknown | Asked::Not(_)) => {}
-                Err(error) => warn!(fiber.id = %fiber.id, error = %chain(&error), "an interrupted fiber could not be restarted"),
             }
+            Recovery::Skip => {
+                self.suspend(Suspend::Interrupted(recovered.reason.clone())).await;
+            }
+            Recovery::Complete(value) => self.end(End::Completed(value.to_string())).await,
+            Recovery::Fail(why) => self.end(End::Failed(why)).await,
         }
-        Recovery::Skip => aside(core, fiber, Aside::Interrupted(recovered.reason.clone())).await,
-        Recovery::Complete(value) => end(core, agent, fiber, End::Completed(value.to_string())).await,
-        Recovery::Fail(why) => end(core, agent, fiber, End::Failed(why)).await,
+    }
+
+    /// Stores a decision, as often as it takes; `None` if it is void, or the runtime closes.
+    async fn stored<'a, T>(&self, store: impl Fn() -> BoxFuture<'a, Result<T>>) -> Option<T> {
+        let mut failed = 0;
+        loop {
+            let error: Error = match store().await {
+                Ok(stored) => return Some(stored),
+                Err(error) => error,
+            };
+            if self.core.is_closing() || error.is_closed() {
+                return None;
+            }
+            if error.is_claim_lost() {
+                self.core.live.tell(&self.fiber.id);
+                return None;
+            }
+            failed += 1;
+            warn!(fiber.id = %self.fiber.id, error = %chain(&error), "a decision about an interrupted fiber could not be stored");
+            race(self.core.closing(), self.core.clock.sleep(runner::pause(failed))).await;
+        }
+    }
+
+    /// Takes the fiber out of the running ones; says whether it is, as it may have been told to end meanwhile.
+    async fn suspend(&self, how: Suspend) -> bool {
+        let suspended = self.stored(|| self.core.store.suspend(self.claim, how.clone(), self.core.now_ms())).await;
+        self.core.live.tell(&self.fiber.id);
+        match suspended {
+            Some(Some(end)) => {
+                self.tell(end);
+                false
+            }
+            Some(None) => true,
+            None => false,
+        }
+    }
+
+    async fn end(&self, how: End) {
+        let ended = self.stored(|| self.core.store.end(self.claim, how.clone(), Vec::new(), self.core.now_ms())).await;
+        if let Some(end) = ended {
+            self.tell(end);
+        }
+    }
+
+    fn tell(&self, end: End) {
+        runner::settled_as(self.core, &self.fiber.id, &self.fiber.name, Some(self.agent), end);
+        self.core.live.tell(&self.fiber.id);
     }
 }
 
-fn start(core: &Arc<Core>, fiber: &Unfinished) {
-    waking::start(core, vec![fiber.clone()]);
-}
-
-async fn aside(core: &Core, fiber: &Unfinished, how: Aside) {
-    if let Err(error) = core.store.set_aside(fiber.seq, how, core.now_ms()).await {
-        warn!(fiber.id = %fiber.id, error = %chain(&error), "what became of an interrupted fiber could not be stored");
+/// Parks a fiber of which nothing can be decided.
+async fn park(core: &Arc<Core>, agent: &AgentId, fiber: &Runnable, why: &str) {
+    match core.store.epoch(fiber.seq).await {
+        Ok(Some(epoch)) => {
+            let claim = Claim { fiber: fiber.seq, epoch };
+            Decided { core, agent, fiber, claim }.suspend(Suspend::Parked(why.to_owned())).await;
+        }
+        Ok(None) => {}
+        Err(error) => warn!(fiber.id = %fiber.id, error = %chain(&error), "an interrupted fiber could not be parked"),
     }
+    core.tell(&fiber.id, &fiber.name, || EventKind::Parked { reason: why.into() });
     core.live.tell(&fiber.id);
-}
-
-async fn end(core: &Arc<Core>, agent: &AgentId, fiber: &Unfinished, how: End) {
-    match core.store.end(fiber.seq, how, Vec::new(), core.now_ms()).await {
-        Ok(ended) => {
-            waking::start(core, ended.woken);
-            runner::settled(core, &fiber.id, &fiber.name, Some(agent), ended.end);
-            core.live.tell(&fiber.id);
-        }
-        Err(error) => warn!(fiber.id = %fiber.id, error = %chain(&error), "what became of an interrupted fiber could not be stored"),
-    }
 }
 
 /// What a hook says, if it says it in time. Its panic is an error by now.

@@ -24,8 +24,10 @@ pub(crate) enum Outcome {
     Parked(String),
     Interrupted(Error),
     Waiting(Wait),
-    /// It was not entered: it has ended, or is told to.
-    Over,
+    /// It was not entered: it had been told to end.
+    Cancelled,
+    /// It was claimed by another, or changed by a command.
+    Lost,
 }
 
 /// Where a run begins.

@@ -1,8 +1,8 @@
-//! Runs one fiber in its task: enters it, drives it, and stores how it ended.
+//! Runs one activation of a fiber in its task: claims it, drives it, and stores how it ended.
 //!
-//! A fiber is entered only when the store says that it runs. When the store fails, the fiber is interrupted: it goes back to
-//! its last snapshot and tries again, later and later, until the store works or the runtime closes. A fiber that waits leaves: what
-//! wakes it starts a new task.
+//! A fiber's code begins only under a claim, and everything it stores is conditional on that claim. When the store fails, the fiber is interrupted:
+//! it goes back to its last snapshot and claims it again, later and later, until the store works or the runtime closes. When the claim is
+//! lost, the activation stops at once and stores nothing. A fiber that waits leaves: what wakes it starts a new task.
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,6 +13,7 @@ use tracing::{Instrument, debug, info_span, warn};
 
 use super::FiberContext;
 use super::core::{Core, race};
+use super::dispatch;
 use super::events::EventKind;
 use super::frame::{BoxFuture, Run, Sink};
 use super::live::{Alive, Phase, Stop};
@@ -21,9 +22,8 @@ use super::owner::{AgentId, EndedFiber};
 use super::registry::{Begin, Known, Outcome};
 use super::sink::StoreSink;
 use super::timer::Alarm;
-use super::waking;
 use crate::error::{Error, ErrorKind, Result, chain};
-use crate::store::{Aside, End, FiberState, Find, Seq, SettledOp, Waits};
+use crate::store::{Claim, Claimed, End, FiberState, Runnable, Seq, SettledOp, Suspend, Waits};
 
 /// The first and the longest pause before an interrupted fiber is tried again.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
@@ -38,13 +38,16 @@ pub(crate) const MAX_RECOVERIES: u32 = 10;
 /// One fiber to be run.
 pub(crate) struct FiberTask {
     pub(crate) core: Arc<Core>,
-    pub(crate) known: Arc<dyn Known>,
-    pub(crate) seq: Seq,
-    pub(crate) agent: Option<AgentId>,
-    pub(crate) alive: Alive,
-    pub(crate) turn: Turn,
+    /// Its stored name.
+    name: String,
+    /// Its function; none that is not registered.
+    known: Option<Arc<dyn Known>>,
+    seq: Seq,
+    agent: Option<AgentId>,
+    alive: Alive,
+    turn: Turn,
     /// Held until the fiber is in memory.
-    pub(crate) entering: Option<OwnedSemaphorePermit>,
+    entering: Option<OwnedSemaphorePermit>,
 }
 
 /// A fiber's place among those that are recovered: entered after the one before, and before the one after.
@@ -74,18 +77,28 @@ struct Entered {
     sink: Arc<StoreSink>,
     run: Arc<Run>,
     resuming: bool,
+    claim: Claim,
 }
 
-/// What came of a run.
+/// Result of a run.
 struct Ran {
     outcome: Outcome,
+    /// What is stored of it is conditional on this: none if nothing could be read of the fiber.
+    claim: Option<Claim>,
     /// Whether it has come further than the last checkpoint before it.
     progress: bool,
     /// Operations that have ended since its last checkpoint.
     settled: Vec<SettledOp>,
 }
 
-/// What becomes of the task after a run.
+impl Ran {
+    /// It was not entered.
+    fn not(outcome: Outcome, claim: Option<Claim>) -> Self {
+        Ran { outcome, claim, progress: false, settled: Vec::new() }
+    }
+}
+
+/// What the task does after a run.
 enum Next {
     Stop(Stop),
     /// The fiber waits.
@@ -95,34 +108,38 @@ enum Next {
 }
 
 impl FiberTask {
-    /// Runs a fiber that was just accepted.
-    pub(crate) async fn begin(self, call: Box<dyn Any + Send>) {
-        self.run(Some(Begin::Call(call)), 0).await;
+    pub(crate) fn new(core: &Arc<Core>, fiber: &Runnable, alive: Alive, turn: Turn, entering: Option<OwnedSemaphorePermit>) -> Self {
+        let known = core.registry.get(&fiber.name);
+        let (name, agent) = (fiber.name.clone(), fiber.agent.clone());
+        FiberTask { core: Arc::clone(core), name, known, seq: fiber.seq, agent, alive, turn, entering }
     }
 
-    /// Runs a fiber that is stored, which has died so many times since its last checkpoint.
-    pub(crate) async fn recover(mut self, deaths: u32) {
-        let limit = self.known.machine().max_recoveries.unwrap_or(MAX_RECOVERIES);
-        if deaths > limit {
-            self.turn.pass().await;
-            let why =
-                format!("the process died {deaths} times while it ran, without a checkpoint in between; {limit} recoveries are allowed");
-            let stop = match self.end(End::Failed(why), Vec::new()).await {
-                Ok(stop) => stop,
-                Err(error) => Stop::Interrupted(chain(&error).into()),
-            };
-            return self.alive.stop(stop);
-        }
-        self.run(None, deaths).await;
+    /// Runs a fiber that was just accepted, under the claim that it was accepted with.
+    pub(crate) async fn begin(
+        core: Arc<Core>,
+        known: Arc<dyn Known>,
+        claim: Claim,
+        agent: Option<AgentId>,
+        alive: Alive,
+        call: Box<dyn Any + Send>,
+    ) {
+        let (name, turn) = (known.machine().name.to_owned(), Turn::default());
+        let task = FiberTask { core, name, known: Some(known), seq: claim.fiber, agent, alive, turn, entering: None };
+        task.run(Some((claim, call))).await;
     }
 
-    async fn run(mut self, mut begin: Option<Begin>, deaths: u32) {
+    /// Runs a fiber that is stored and claimed by no worker.
+    pub(crate) async fn recover(self) {
+        self.run(None).await;
+    }
+
+    async fn run(mut self, mut begin: Option<(Claim, Box<dyn Any + Send>)>) {
         // Its agent stays in memory for as long as it does.
         let _held = self.agent.as_ref().map(|agent| self.core.owners.hold(&self.core, agent));
         let mut failed = 0;
         loop {
-            let Ran { outcome, progress, settled } = self.once(begin.take(), deaths).await;
-            let why = match self.keep(outcome, settled).await {
+            let Ran { outcome, claim, progress, settled } = self.once(begin.take()).await;
+            let why = match self.keep(outcome, claim, settled).await {
                 Ok(Next::Stop(stop)) => return self.alive.stop(stop),
                 Ok(Next::Leave) => return self.alive.away(),
                 Ok(Next::Again) => continue,
@@ -131,20 +148,36 @@ impl FiberTask {
             if self.core.is_closing() || why.is_closed() {
                 return self.alive.stop(Stop::Closed);
             }
+            if why.is_claim_lost() {
+                debug!(fiber.id = %self.alive.id, "the claim of an activation was lost");
+                return self.alive.away();
+            }
             let text: Arc<str> = chain(&why).into();
             failed = if progress { 1 } else { failed + 1 };
             let pause = pause(failed);
             warn!(fiber.id = %self.alive.id, error = %text, pause_ms = pause.as_millis(), "fiber interrupted");
-            // The store has just failed; if it does again, the fiber is still there, called running.
-            let aside = Aside::Interrupted(text.to_string());
-            let _ = self.core.store.set_aside(self.seq, aside, self.core.now_ms()).await;
-            self.core.tell(&self.alive.id, self.name(), || EventKind::Interrupted { reason: Arc::clone(&text) });
+            if let Some(claim) = claim {
+                // The store has just failed; if it does again, the fiber is still there, called running, and this worker's.
+                let aside = Suspend::Interrupted(text.to_string());
+                match self.core.store.suspend(claim, aside, self.core.now_ms()).await {
+                    Ok(Some(end)) => {
+                        let stop = settled_as(&self.core, &self.alive.id, &self.name, self.agent.as_ref(), end);
+                        return self.alive.stop(stop);
+                    }
+                    Err(error) if error.is_claim_lost() => return self.alive.away(),
+                    Ok(None) | Err(_) => {}
+                }
+            }
+            self.core.tell(&self.alive.id, &self.name, || EventKind::Interrupted { reason: Arc::clone(&text) });
             if failed > 1 {
                 self.alive.set(Phase::Stopped(Stop::Interrupted(text)));
             }
             let control = Arc::clone(&self.alive.control);
+            let told = async {
+                race(async { drop(control.asked().await) }, control.made_ready()).await;
+            };
             let over = async {
-                race(async { drop(control.asked().await) }, self.core.clock.sleep(pause)).await;
+                race(told, self.core.clock.sleep(pause)).await;
             };
             if race(self.core.closing(), over).await.is_some() {
                 return self.alive.stop(Stop::Closed);
@@ -153,46 +186,76 @@ impl FiberTask {
         }
     }
 
-    fn name(&self) -> &'static str {
-        self.known.machine().name
-    }
-
     /// One run, from the invocation or from what is stored.
-    async fn once(&mut self, begin: Option<Begin>, deaths: u32) -> Ran {
-        let entered = self.enter(begin, deaths).await;
+    async fn once(&mut self, begin: Option<(Claim, Box<dyn Any + Send>)>) -> Ran {
+        let entered = self.enter(begin).await;
         self.turn.pass().await;
         self.entering.take();
-        let Entered { driven, sink, run, resuming } = match entered {
+        let Entered { driven, sink, run, resuming, claim } = match entered {
             Ok(entered) => entered,
-            Err(outcome) => return Ran { outcome, progress: false, settled: Vec::new() },
+            Err(not) => return not,
         };
-        self.core.tell(&self.alive.id, self.name(), || EventKind::Started { resuming });
-        let span = info_span!("fiber", fiber.id = %self.alive.id, fiber.name = self.name(), forever.resuming = resuming);
+        self.core.tell(&self.alive.id, &self.name, || EventKind::Started { resuming });
+        let span = info_span!("fiber", fiber.id = %self.alive.id, fiber.name = self.name, forever.resuming = resuming);
         let driven = sink.let_others_in(driven.instrument(span));
         let outcome = until_told(&self.core, &self.alive, &run, driven).await;
-        Ran { outcome, progress: sink.progress.load(Ordering::Relaxed), settled: run.ops.take_settled() }
+        Ran { outcome, claim: Some(claim), progress: sink.progress.load(Ordering::Relaxed), settled: run.ops.take_settled() }
     }
 
-    /// Makes a run ready and stores that the fiber is entered; `Err` when it cannot be.
-    async fn enter(&mut self, begin: Option<Begin>, deaths: u32) -> Result<Entered, Outcome> {
-        let stored_before = begin.is_none();
-        let mut begin = match begin {
-            Some(call) => call,
-            None => match self.core.store.load(self.seq).await {
-                Ok(stored) => Begin::Stored(stored),
-                Err(error) if error.kind() == ErrorKind::Value => return Err(Outcome::Parked(chain(&error))),
-                Err(error) => return Err(Outcome::Interrupted(error)),
-            },
+    /// Makes a run ready and claims the fiber; `Err` when it cannot be run.
+    async fn enter(&mut self, begin: Option<(Claim, Box<dyn Any + Send>)>) -> Result<Entered, Ran> {
+        if let Some((claim, call)) = begin {
+            return self.prepare(Begin::Call(call), claim, true).map_err(|why| Ran::not(Outcome::Parked(why), Some(claim)));
+        }
+        let stored = match self.core.store.load(self.seq).await {
+            Ok(stored) => stored,
+            Err(error) if error.kind() == ErrorKind::Value => {
+                // What is wrong with the row is said in it, if at least its epoch can be read.
+                let claim = self.core.store.epoch(self.seq).await.unwrap_or(None).map(|epoch| Claim { fiber: self.seq, epoch });
+                return Err(Ran::not(Outcome::Parked(chain(&error)), claim));
+            }
+            Err(error) => return Err(Ran::not(Outcome::Interrupted(error), None)),
+        };
+        let (deaths, seen) = (stored.deaths, Claim { fiber: self.seq, epoch: stored.epoch });
+        let limit = self.known.as_ref().and_then(|known| known.machine().max_recoveries).unwrap_or(MAX_RECOVERIES);
+        if self.known.is_some() && deaths > limit {
+            let claim = self.claim(seen).await?;
+            let why =
+                format!("the process died {deaths} times while it ran, without a checkpoint in between; {limit} recoveries are allowed");
+            return Err(Ran::not(Outcome::Failed(why), Some(claim)));
+        }
+        let entered = self.prepare(Begin::Stored(stored), seen, false);
+        let mut entered = entered.map_err(|why| Ran::not(Outcome::Parked(why), Some(seen)))?;
+        if deaths >= SUSPECT {
+            // It may wait long, and those behind it should not.
+            self.turn.pass().await;
+            let permit = race(Arc::clone(&self.core.suspects).acquire_owned(), self.core.closing()).await.and_then(Result::ok);
+            entered.sink.suspect(permit);
+        }
+        if self.core.is_closing() {
+            return Err(Ran::not(Outcome::Interrupted(Error::closed()), Some(seen)));
+        }
+        entered.claim = self.claim(seen).await?;
+        entered.sink.claimed(entered.claim);
+        Ok(entered)
+    }
+
+    /// A run that is not claimed yet, unless it begins with an invocation; `Err` says why what is stored does not fit.
+    fn prepare(&self, mut begin: Begin, claim: Claim, claimed: bool) -> Result<Entered, String> {
+        let Some(known) = &self.known else {
+            warn!(fiber.id = %self.alive.id, fiber.name = %self.name, "fiber is not registered");
+            return Err(format!("fiber `{}` is not registered", self.name));
         };
         let (left, resuming, same_layout) = match &mut begin {
             Begin::Call(_) => (None, false, false),
             Begin::Stored(stored) => {
-                let same = stored.layout.as_ref().is_some_and(|l| l.hash == self.known.row().hash);
+                let same = stored.layout.as_ref().is_some_and(|l| l.hash == known.row().hash);
                 let ops = std::mem::take(&mut stored.ops);
                 (Some(Left { checkpoints: stored.number, restarts: stored.restarts, ops }), stored.snapshot.is_some(), same)
             }
         };
-        let sink = Arc::new(StoreSink::new(&self.core, &self.known, self.seq, &self.alive, self.agent.clone(), same_layout));
+        debug_assert!(claimed == left.is_none(), "an invocation is claimed when it is accepted");
+        let sink = Arc::new(StoreSink::new(&self.core, known, claim, &self.alive, self.agent.clone(), same_layout));
         let (id, to_store) = (&self.alive.id, Arc::clone(&sink) as Arc<dyn Sink>);
         let run = match left {
             Some(left) => Run::again(id, to_store, left),
@@ -200,73 +263,82 @@ impl FiberTask {
         };
         let ctx = FiberContext {
             id: self.alive.id.clone(),
-            name: self.name().into(),
+            name: self.name.as_str().into(),
             resuming,
             resources: self.core.resources.clone(),
             clock: Arc::clone(&self.core.clock),
             run: Arc::clone(&run),
         };
-        let driven = self.known.prepare(begin, ctx, Arc::clone(&run)).map_err(Outcome::Parked)?;
-        if stored_before {
-            if deaths >= SUSPECT {
-                // It may wait long, and nobody behind it should.
-                self.turn.pass().await;
-                let permit = race(Arc::clone(&self.core.suspects).acquire_owned(), self.core.closing()).await.and_then(Result::ok);
-                sink.suspect(permit);
+        let driven = known.prepare(begin, ctx, Arc::clone(&run))?;
+        Ok(Entered { driven, sink, run, resuming, claim })
+    }
+
+    async fn claim(&self, seen: Claim) -> Result<Claim, Ran> {
+        let claimed = self.core.store.claim(seen, self.core.worker, self.core.now_ms()).await;
+        match claimed.map_err(|error| Ran::not(Outcome::Interrupted(error), Some(seen)))? {
+            Claimed::Yes(claim) => {
+                self.alive.control.claimed();
+                Ok(claim)
             }
-            if self.core.is_closing() {
-                return Err(Outcome::Interrupted(Error::closed()));
-            }
-            if !self.core.store.enter(self.seq, self.core.now_ms()).await.map_err(Outcome::Interrupted)? {
-                return Err(Outcome::Over);
-            }
+            // Told to end by a worker that was gone before it could.
+            Claimed::Cancelled(claim) => Err(Ran::not(Outcome::Cancelled, Some(claim))),
+            Claimed::No => Err(Ran::not(Outcome::Lost, None)),
         }
-        Ok(Entered { driven, sink, run, resuming })
     }
 
     /// Stores how a run ended; `Err` when it is to be tried again.
-    async fn keep(&self, outcome: Outcome, settled: Vec<SettledOp>) -> Result<Next> {
+    async fn keep(&self, outcome: Outcome, claim: Option<Claim>, settled: Vec<SettledOp>) -> Result<Next> {
         debug!(fiber.id = %self.alive.id, outcome = outcome.word(), "fiber stopped");
-        if let Some(reason) = self.alive.control.reason() {
-            return self.end(End::Cancelled(reason.to_string()), settled).await.map(Next::Stop);
+        let Some(claim) = claim else {
+            return match outcome {
+                Outcome::Interrupted(error) => Err(error),
+                // Nothing can be stored of a row whose epoch cannot be read.
+                Outcome::Parked(why) => Ok(Next::Stop(self.parked(&why))),
+                _ => Ok(Next::Leave),
+            };
+        };
+        if let Some(reason) = self.alive.control.reason()
+            && !matches!(outcome, Outcome::Lost)
+        {
+            return self.end(claim, End::Cancelled(reason.to_string()), settled).await.map(Next::Stop);
         }
         match outcome {
-            Outcome::Completed(text) => self.end(End::Completed(text), settled).await.map(Next::Stop),
-            Outcome::Failed(why) => self.end(End::Failed(why), settled).await.map(Next::Stop),
+            Outcome::Completed(text) => self.end(claim, End::Completed(text), settled).await.map(Next::Stop),
+            Outcome::Failed(why) => self.end(claim, End::Failed(why), settled).await.map(Next::Stop),
+            Outcome::Cancelled => self.end(claim, End::Cancelled(String::new()), settled).await.map(Next::Stop),
             Outcome::Parked(why) => {
-                let reason: Arc<str> = why.as_str().into();
-                self.core.store.set_aside(self.seq, Aside::Parked(why), self.core.now_ms()).await?;
-                self.core.tell(&self.alive.id, self.name(), || EventKind::Parked { reason: Arc::clone(&reason) });
-                Ok(Next::Stop(Stop::Parked(reason)))
+                let ended = self.core.store.suspend(claim, Suspend::Parked(why.clone()), self.core.now_ms()).await?;
+                Ok(Next::Stop(match ended {
+                    Some(end) => settled_as(&self.core, &self.alive.id, &self.name, self.agent.as_ref(), end),
+                    None => self.parked(&why),
+                }))
             }
             Outcome::Waiting(wait) => {
                 let due = wait.due_ms;
-                if self.core.store.wait(self.seq, wait, self.core.now_ms()).await? == Waits::No {
+                if self.core.store.wait(claim, wait, self.core.now_ms()).await? == Waits::No {
                     return Ok(Next::Again);
                 }
                 if let Some(due) = due {
-                    self.core.timer.set_earlier(Alarm::the(waking::WAITS), due);
+                    self.core.timer.set_earlier(Alarm::the(dispatch::WAITS), due);
                 }
-                self.core.tell(&self.alive.id, self.name(), || EventKind::Waiting);
+                self.core.tell(&self.alive.id, &self.name, || EventKind::Waiting);
                 Ok(Next::Leave)
             }
-            Outcome::Over => {
-                let row = self.core.store.find(Find::Seq(self.seq)).await?;
-                match row {
-                    // Told to end by a process that died before it could; the store knows the reason.
-                    Some(row) if !row.state.is_final() => self.end(End::Cancelled(String::new()), settled).await.map(Next::Stop),
-                    _ => Ok(Next::Leave),
-                }
-            }
+            Outcome::Lost => Ok(Next::Leave),
             Outcome::Interrupted(error) => Err(error),
         }
     }
 
+    fn parked(&self, why: &str) -> Stop {
+        let reason: Arc<str> = why.into();
+        self.core.tell(&self.alive.id, &self.name, || EventKind::Parked { reason: Arc::clone(&reason) });
+        Stop::Parked(reason)
+    }
+
     /// Stores how the fiber ended, and tells whom it concerns.
-    async fn end(&self, end: End, ops: Vec<SettledOp>) -> Result<Stop> {
-        let ended = self.core.store.end(self.seq, end, ops, self.core.now_ms()).await?;
-        waking::start(&self.core, ended.woken);
-        Ok(settled(&self.core, &self.alive.id, self.name(), self.agent.as_ref(), ended.end))
+    async fn end(&self, claim: Claim, end: End, ops: Vec<SettledOp>) -> Result<Stop> {
+        let end = self.core.store.end(claim, end, ops, self.core.now_ms()).await?;
+        Ok(settled_as(&self.core, &self.alive.id, &self.name, self.agent.as_ref(), end))
     }
 }
 
@@ -277,8 +349,12 @@ pub(crate) async fn until_told(core: &Core, alive: &Alive, run: &Run, driven: im
     let told = async {
         race(cancelled, core.closing()).await;
     };
-    if let Some(outcome) = race(driven.as_mut(), told).await {
-        return outcome;
+    // The store has refused a write: the code is dropped where it is.
+    let mut lost = std::pin::pin!(alive.control.lost());
+    match race(race(driven.as_mut(), lost.as_mut()), told).await {
+        Some(Some(outcome)) => return outcome,
+        Some(None) => return Outcome::Lost,
+        None => {}
     }
     run.ops.ask_to_stop();
     // A runtime that closes has a deadline of its own, after which the whole task is dropped.
@@ -286,11 +362,15 @@ pub(crate) async fn until_told(core: &Core, alive: &Alive, run: &Run, driven: im
         alive.control.asked().await;
         core.clock.sleep(core.settings.cancel_grace).await;
     };
-    race(driven, grace).await.unwrap_or_else(|| Outcome::Interrupted(Error::closed()))
+    match race(race(driven, lost), grace).await {
+        Some(Some(outcome)) => outcome,
+        Some(None) => Outcome::Lost,
+        None => Outcome::Interrupted(Error::closed()),
+    }
 }
 
 /// What those who wait for a fiber hear of its end; its agent is told as well.
-pub(crate) fn settled(core: &Arc<Core>, id: &str, name: &str, agent: Option<&AgentId>, end: End) -> Stop {
+pub(crate) fn settled_as(core: &Arc<Core>, id: &str, name: &str, agent: Option<&AgentId>, end: End) -> Stop {
     let (state, text): (_, Arc<str>) = match end {
         End::Completed(text) => (FiberState::Completed, text.into()),
         End::Failed(why) => (FiberState::Failed, why.into()),
@@ -323,7 +403,8 @@ impl Outcome {
             Outcome::Parked(_) => "parked",
             Outcome::Interrupted(_) => "interrupted",
             Outcome::Waiting(_) => "waiting",
-            Outcome::Over => "over",
+            Outcome::Cancelled => "cancelled",
+            Outcome::Lost => "lost",
         }
     }
 }

@@ -16,9 +16,9 @@ use super::live::{Alive, Control};
 use super::op::ledger::{Ledger, StoredLedger};
 use super::owner::AgentId;
 use super::registry::Known;
-use super::runner::{FiberTask, Turn};
+use super::runner::FiberTask;
 use crate::error::{Error, Result};
-use crate::store::{FiberState, Find, Message, NewFiber, NewSnapshot, Seq};
+use crate::store::{Claim, FiberState, Find, Message, NewFiber, NewSnapshot};
 
 /// How long others wait for a suspect that neither makes a checkpoint nor ends.
 const SUSPECT_TIME: Duration = Duration::from_secs(1);
@@ -27,7 +27,6 @@ const SUSPECT_TIME: Duration = Duration::from_secs(1);
 pub(super) struct StoreSink {
     core: Arc<Core>,
     known: Arc<dyn Known>,
-    seq: Seq,
     id: Arc<str>,
     agent: Option<AgentId>,
     control: Weak<Control>,
@@ -44,7 +43,7 @@ impl StoreSink {
     pub(super) fn new(
         core: &Arc<Core>,
         known: &Arc<dyn Known>,
-        seq: Seq,
+        claim: Claim,
         alive: &Alive,
         agent: Option<AgentId>,
         layout_stored: bool,
@@ -52,15 +51,23 @@ impl StoreSink {
         StoreSink {
             core: Arc::clone(core),
             known: Arc::clone(known),
-            seq,
             id: alive.id.as_str().into(),
             agent,
             control: Arc::downgrade(&alive.control),
             layout_stored: AtomicBool::new(layout_stored),
             progress: AtomicBool::new(false),
-            ledger: StoredLedger { core: Arc::clone(core), seq },
+            ledger: StoredLedger::new(core, claim, Some(&alive.control)),
             suspect: Mutex::new(None),
         }
+    }
+
+    /// What is stored from now on is conditional on this claim.
+    pub(super) fn claimed(&self, claim: Claim) {
+        self.ledger.claimed(claim);
+    }
+
+    fn claim(&self) -> Claim {
+        self.ledger.claim()
     }
 
     /// Keeps others from being entered until the fiber has shown that it lives.
@@ -84,26 +91,27 @@ impl StoreSink {
     fn name(&self) -> &'static str {
         self.known.machine().name
     }
-
-    /// Starts a child that is stored.
-    fn start_child(&self, seq: Seq, new: &Child, call: Box<dyn std::any::Any + Send>) {
-        self.core.tell(&new.id, new.known.machine().name, || EventKind::Spawned);
-        let alive = self.core.live.enter(&new.id, new.known.machine().name);
-        if let Some(reason) = self.control.upgrade().and_then(|control| control.reason()) {
-            // Whoever told its parent to end, right after the child was stored, did not find it in memory.
-            alive.control.cancel(&reason);
-        }
-        let (core, known) = (Arc::clone(&self.core), Arc::clone(&new.known));
-        let task = FiberTask { core, known, seq, agent: self.agent.clone(), alive, turn: Turn::default(), entering: None };
-        // A runtime that closes leaves it for the next one.
-        let _ = self.core.start(task.begin(call));
-    }
 }
 
 /// What is needed to start a child once it is stored.
 struct Child {
     id: String,
     known: Arc<dyn Known>,
+    call: Box<dyn std::any::Any + Send>,
+}
+
+/// Starts a child that is stored, under the claim that it was stored with.
+async fn start_child(core: &Arc<Core>, claim: Claim, child: Child, agent: Option<AgentId>, parent: &Weak<Control>) {
+    let Child { id, known, call } = child;
+    let name = known.machine().name;
+    core.tell(&id, name, || EventKind::Spawned);
+    let alive = core.live.activate_new(&id, name).await;
+    if let Some(reason) = parent.upgrade().and_then(|control| control.reason()) {
+        // The command that told its parent to end, right after the child was stored, did not find it in memory.
+        alive.control.cancel(&reason);
+    }
+    // A runtime that closes leaves it for the next one.
+    let _ = core.start(FiberTask::begin(Arc::clone(core), known, claim, agent, alive, call));
 }
 
 impl Sink for StoreSink {
@@ -127,11 +135,14 @@ impl Sink for StoreSink {
         let layout = (!self.layout_stored.load(Ordering::Relaxed)).then(|| self.known.row().clone());
         let (at, number, bytes) = (checkpoint.at, checkpoint.number, checkpoint.snapshot.len() + checkpoint.changes.bytes());
         let mut outbox = checkpoint.outbox;
-        let (children, calls): (Vec<_>, Vec<_>) = std::mem::take(&mut outbox.children).into_iter().unzip();
-        let to_start: Vec<_> = children
-            .iter()
-            .filter_map(|new: &NewFiber| Some(Child { id: new.id.clone(), known: self.core.registry.get(&new.name)? }))
-            .collect();
+        let mut children = Vec::new();
+        let mut to_start = Vec::new();
+        for (new, call) in std::mem::take(&mut outbox.children) {
+            if let Some(known) = self.core.registry.get(&new.name) {
+                to_start.push(Child { id: new.id.clone(), known, call });
+                children.push(new);
+            }
+        }
         let new = NewSnapshot {
             number,
             at,
@@ -145,20 +156,29 @@ impl Sink for StoreSink {
             children,
         };
         Box::pin(async move {
-            let made = self.core.store.checkpoint(self.seq, new).await?;
+            if to_start.is_empty() {
+                self.core.store.checkpoint(self.claim(), new).await?;
+            } else {
+                // The children are claimed with the commit: they are started also if this activation is dropped right behind it.
+                let (core, claim, agent, parent) = (Arc::clone(&self.core), self.claim(), self.agent.clone(), self.control.clone());
+                let stored = async move {
+                    for (claim, child) in core.store.checkpoint(claim, new).await?.into_iter().zip(to_start) {
+                        start_child(&core, claim, child, agent.clone(), &parent).await;
+                    }
+                    Ok(())
+                };
+                self.core.run_to_end(stored).await?;
+            }
             self.layout_stored.store(true, Ordering::Relaxed);
             self.progressed();
             debug!(at, number, bytes, "checkpoint");
             self.tell(EventKind::StepFinished { step: at, checkpoint: number });
-            for ((seq, new), call) in made.into_iter().zip(&to_start).zip(calls) {
-                self.start_child(seq, new, call);
-            }
             if self.is_told_to_stop() { Err(Error::closed()) } else { Ok(()) }
         })
     }
 
     fn message(&self, topic: &'static str) -> BoxFuture<'_, Result<Option<Message>, Error>> {
-        self.core.store.message(self.seq, topic)
+        self.core.store.message(self.claim().fiber, topic)
     }
 
     fn takes(&self, topic: &'static str, check: Check) {
@@ -194,21 +214,22 @@ impl Sink for StoreSink {
             args,
             metadata: None,
             agent: self.agent.clone(),
-            parent: Some(self.seq),
+            parent: Some(self.claim().fiber),
+            worker: Some(self.core.worker),
             now_ms: self.core.now_ms(),
         })
     }
 
     fn arrive(&self, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
-            self.core.store.arrive(self.seq, number, n, data).await?;
+            self.core.store.arrive(self.claim(), number, n, data).await?;
             self.progressed();
             if self.is_told_to_stop() { Err(Error::closed()) } else { Ok(()) }
         })
     }
 
     fn arrived(&self, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>, Error>> {
-        self.core.store.arrived(self.seq, number)
+        self.core.store.arrived(self.claim().fiber, number)
     }
 
     fn ledger(&self) -> &dyn Ledger {

@@ -13,10 +13,10 @@ use super::frame::{BoxFuture, save_arguments};
 use super::handle::FiberHandle;
 use super::live::Alive;
 use super::owner::{AgentId, check_name};
-use super::runner::{FiberTask, Turn};
+use super::runner::FiberTask;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
-use crate::store::{Accepted, FiberRow, NewFiber, Seq};
+use crate::store::{Accepted, Claim, FiberRow, NewFiber};
 
 /// A fiber about to be started; made by [`Forever::spawn`](crate::Forever::spawn), started by `.await`.
 #[derive(Debug)]
@@ -63,9 +63,8 @@ impl<F: Fiber> Spawn<F> {
         let core = link.core()?;
         let known = core.registry.of::<F>()?;
         let args = save_arguments(&call);
-        start(link, F::MACHINE.name, false, args, given, move |seq, agent, alive| {
-            let task = FiberTask { core, known, seq, agent, alive, turn: Turn::default(), entering: None };
-            Box::pin(task.begin(Box::new(call)))
+        start(link, F::MACHINE.name, false, args, given, move |claim, agent, alive| {
+            Box::pin(FiberTask::begin(core, known, claim, agent, alive, Box::new(call)))
         })
         .await
     }
@@ -94,7 +93,7 @@ pub(crate) async fn start<T>(
     closure: bool,
     args: Result<String, String>,
     given: Given,
-    run: impl FnOnce(Seq, Option<AgentId>, Alive) -> BoxFuture<'static, ()> + Send + 'static,
+    run: impl FnOnce(Claim, Option<AgentId>, Alive) -> BoxFuture<'static, ()> + Send + 'static,
 ) -> Result<FiberHandle<T>> {
     let core = &link.core()?;
     let Given { id: asked_id, key, metadata, agent } = given;
@@ -113,9 +112,10 @@ pub(crate) async fn start<T>(
         metadata,
         agent: agent.clone(),
         parent: None,
+        worker: Some(core.worker),
         now_ms: core.now_ms(),
     };
-    let there = accept(core, new, move |seq, alive| run(seq, agent, alive)).await;
+    let there = accept(core, new, move |claim, alive| run(claim, agent, alive)).await;
     let there = there.map_err(|e| refused(e.kind(), "it could not be stored".into()).because(e))?;
     let Some(there) = there else { return Ok(FiberHandle::new(link, id, name, true)) };
     joins(&there, name, &args, asked_id.as_deref(), key.as_deref()).map_err(|why| refused(ErrorKind::Conflict, why))?;
@@ -123,7 +123,7 @@ pub(crate) async fn start<T>(
 }
 
 /// The longest id or key, in bytes.
-const LONGEST_ID: usize = 512;
+pub(crate) const LONGEST_ID: usize = 512;
 
 /// Whether an id and a key can be those of a fiber; says why not.
 fn check_ids(id: Option<&str>, key: Option<&str>) -> Result<(), String> {
@@ -155,21 +155,21 @@ fn check_agent(core: &Core, agent: Option<&AgentId>) -> Result<(), String> {
 async fn accept(
     core: &Arc<Core>,
     new: NewFiber,
-    run: impl FnOnce(Seq, Alive) -> BoxFuture<'static, ()> + Send + 'static,
+    run: impl FnOnce(Claim, Alive) -> BoxFuture<'static, ()> + Send + 'static,
 ) -> Result<Option<Box<FiberRow>>> {
     let (tell, told) = oneshot::channel();
     let of_task = Arc::clone(core);
     core.start(async move {
         let (id, name) = (new.id.clone(), new.name.clone());
-        let seq = match of_task.store.accept(new).await {
-            Ok(Accepted::New(seq)) => seq,
+        let claim = match of_task.store.accept(new).await {
+            Ok(Accepted::New(claim)) => claim,
             Ok(Accepted::Existing(row)) => return drop(tell.send(Ok(Some(row)))),
             Err(error) => return drop(tell.send(Err(error))),
         };
-        let alive = of_task.live.enter(&id, &name);
+        let alive = of_task.live.activate_new(&id, &name).await;
         of_task.tell(&id, &name, || EventKind::Spawned);
         drop(tell.send(Ok(None)));
-        run(seq, alive).await;
+        run(claim, alive).await;
     })?;
     told.await.unwrap_or_else(|_| Err(Error::closed()))
 }

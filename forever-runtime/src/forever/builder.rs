@@ -15,10 +15,10 @@ use crate::fiber::events::Listeners;
 use crate::fiber::registry::Registry;
 use crate::fiber::retention::{self, Retention};
 use crate::fiber::timer::{self, Timer};
-use crate::fiber::{Fiber, Resources, recovery, waking};
-use crate::store::Store;
+use crate::fiber::{Fiber, Resources, dispatch, recovery};
 use crate::store::sqlite::user::Migration;
 use crate::store::sqlite::{Durability, SeenBy, Sqlite};
+use crate::store::{FiberStore, Store};
 
 /// What a runtime is made of; [`open`](Builder::open) makes it.
 #[derive(Debug)]
@@ -167,7 +167,7 @@ impl Builder {
         self
     }
 
-    /// How long a run of a schedule may take, with the waking of its agent, before it is dropped and counts as failed; 30 s unless this is called. Longer work belongs
+    /// How long a run of a schedule may take, with the dispatch of its agent, before it is dropped and counts as failed; 30 s unless this is called. Longer work belongs
     /// into a fiber.
     pub fn hung_schedule_timeout(mut self, timeout: Duration) -> Self {
         self.agents.hung_schedule_timeout = timeout;
@@ -256,14 +256,16 @@ impl Builder {
             None => return Err(Error::new(ErrorKind::Setup, "no database was named: call `.sqlite(path)` or `.in_memory()`")),
         };
         store.migrate(self.migrations, clock::ms(self.clock.now())).await?;
+        let worker = store.join(clock::ms(self.clock.now())).await?;
         let store: Arc<dyn Store> = Arc::new(store);
         let mut timer = Timer::default();
-        timer.on(waking::WAITS, waking::ring());
+        timer.on(dispatch::WAITS, dispatch::ring());
         timer.on(retention::RETENTION, retention::ring());
         Agents::listen(&mut timer);
         chat::retention::listen(&mut timer, &chats);
         let parts = Parts {
             store,
+            worker,
             registry,
             resources,
             clock: self.clock,
@@ -276,6 +278,7 @@ impl Builder {
         let forever = Forever { owner: Arc::new(Owner { core }) };
         let core = &forever.owner.core;
         core.start(timer::run(Arc::clone(core)))?;
+        dispatch::listen(core)?;
         recovery::recover(core).await?;
         chats.recover(core).await?;
         agents.recover(core).await?;

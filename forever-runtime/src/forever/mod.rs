@@ -20,13 +20,13 @@ use crate::fiber::core::{Link, Owner};
 use crate::fiber::events::Events;
 use crate::fiber::handle::{FiberError, FiberHandle};
 use crate::fiber::managed::{self, FiberFilter, Fibers};
-use crate::fiber::messages;
+use crate::fiber::messages::SendMessage;
 use crate::fiber::op::resolve::{self, OpStatus, Resolution};
 use crate::fiber::op::transaction;
 use crate::fiber::owner::{AgentId, Recovery};
 use crate::fiber::spawn::{self, Spawn};
 use crate::fiber::{Failure, Fiber, FiberContext, Value};
-use crate::store::{Again, Find, Tx};
+use crate::store::{Find, Restart, Tx};
 
 /// How long [`Forever::close`] lets steps in flight go on.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
@@ -109,13 +109,15 @@ impl Forever {
         AgentHandle::new(self.link(), AgentId { class: A::CLASS.to_owned(), name: name.into() })
     }
 
-    /// Sends `value` to a fiber, which takes it with `recv!(topic)`. When this returns it is stored, and it is received once, in the order
-    /// of the sends.
+    /// Sends `value` to a fiber, which takes it with `recv!(topic)`. When the await returns it is stored, and it is received once, in the order
+    /// of the sends: `forever.send(id, "approval", &true).message_id("mail-17").await?`. Without a [message id](SendMessage::message_id) a send
+    /// that is repeated after an error is a second message.
     ///
     /// # Errors
-    /// When there is no such fiber, it has ended, its function receives nothing on this topic or something else, or the store fails.
-    pub async fn send<V: Serialize + ?Sized>(&self, id: &str, topic: &str, value: &V) -> Result<()> {
-        messages::send(&self.owner.core, id, topic, value).await
+    /// When there is no such fiber; of kind [`InvalidState`](ErrorKind::InvalidState) when it has ended; when its function receives nothing on
+    /// this topic or something else, or the store fails.
+    pub fn send<V: Serialize + ?Sized>(&self, id: &str, topic: &str, value: &V) -> SendMessage {
+        SendMessage::new(self.link(), id, topic, value)
     }
 
     /// The fibers, by page: `forever.fibers().state(FiberState::Failed).limit(20).await?`.
@@ -136,7 +138,7 @@ impl Forever {
     /// # Errors
     /// When there is no such fiber, it stands otherwise, it is a closure, or the store fails.
     pub async fn resume(&self, id: &str) -> Result<()> {
-        managed::again(&self.owner.core, id, Again::FromSnapshot).await
+        managed::restart(&self.owner.core, id, Restart::FromSnapshot).await
     }
 
     /// Lets a fiber that failed, was cancelled, is parked or interrupted begin anew, with its arguments. Its snapshot goes.
@@ -144,7 +146,7 @@ impl Forever {
     /// # Errors
     /// When there is no such fiber, it stands otherwise, it is a closure, or the store fails.
     pub async fn restart(&self, id: &str) -> Result<()> {
-        managed::again(&self.owner.core, id, Again::FromStart).await
+        managed::restart(&self.owner.core, id, Restart::FromStart).await
     }
 
     /// Says by hand what becomes of a fiber that is interrupted or parked: `forever.resolve(id, Recovery::complete(&report)?)`.

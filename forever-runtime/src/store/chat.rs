@@ -1,7 +1,7 @@
 //! What is stored of chats: messages, turns with their logs, and incidents.
 //!
 //! Of messages and chunks the store knows ids and order; what is in them is text.
-use super::{NewFiber, Unfinished};
+use super::{NewFiber, Runnable};
 use crate::error::Result;
 use crate::fiber::frame::BoxFuture;
 use crate::fiber::owner::AgentId;
@@ -127,8 +127,8 @@ pub(crate) struct NewTurn {
 /// What became of a [`NewTurn`].
 #[derive(Debug)]
 pub(crate) enum AcceptedTurn {
-    /// It is stored; its fiber is to be started.
-    New(Box<TurnRow>, Unfinished),
+    /// It is stored; its fiber is ready, and to be dispatched by the caller.
+    New(Box<TurnRow>, Runnable),
     /// A turn with the same id or key was there before.
     Existing(Box<TurnRow>),
     /// Another turn is under way, and this one was not to wait.

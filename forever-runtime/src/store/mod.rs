@@ -27,6 +27,33 @@ use crate::fiber::parts::{Beside, Changes};
 /// The store's own number of a fiber: counts up in the order of acceptance.
 pub(crate) type Seq = i64;
 
+/// The store's own number of a worker: one open runtime, never given twice.
+pub(crate) type WorkerId = i64;
+
+/// How often a fiber was claimed, or changed by a command under the feet of its activations.
+pub(crate) type Epoch = i64;
+
+/// A fiber at an epoch: what every write of an activation is conditional on.
+///
+/// While the stored epoch is this one, no other activation has been claimed since, and no command has changed what the fiber goes on with. Once it
+/// has moved on, every operation that takes the claim fails with [`ErrorKind::ClaimLost`](crate::ErrorKind::ClaimLost) and changes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Claim {
+    pub(crate) fiber: Seq,
+    pub(crate) epoch: Epoch,
+}
+
+/// Result of asking for a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claimed {
+    /// The fiber is `running` under this claim: from now on the death of the worker counts as one of the fiber.
+    Yes(Claim),
+    /// The fiber was told to end before it could run: under this claim it is to be ended, and not run.
+    Cancelled(Claim),
+    /// The fiber is another's, waits, has ended, or has been changed since it was looked at.
+    No,
+}
+
 /// Where a fiber stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -111,14 +138,16 @@ pub(crate) struct NewFiber {
     pub(crate) agent: Option<AgentId>,
     /// The fiber that spawned it.
     pub(crate) parent: Option<Seq>,
+    /// The worker that claims it in the same transaction; without one it is `pending`.
+    pub(crate) worker: Option<WorkerId>,
     pub(crate) now_ms: i64,
 }
 
-/// What became of a [`NewFiber`].
+/// Result of accepting a [`NewFiber`].
 #[derive(Debug)]
 pub(crate) enum Accepted {
-    /// It is stored as running: the caller enters it now.
-    New(Seq),
+    /// It is stored, and claimed if a worker was named.
+    New(Claim),
     /// A fiber with the same id or key was there before.
     Existing(Box<FiberRow>),
 }
@@ -157,9 +186,9 @@ pub(crate) enum Find {
     Seq(Seq),
 }
 
-/// A fiber that has not ended and is to be entered.
+/// A fiber that has not ended and does not wait.
 #[derive(Debug, Clone)]
-pub(crate) struct Unfinished {
+pub(crate) struct Runnable {
     pub(crate) seq: Seq,
     pub(crate) id: String,
     pub(crate) name: String,
@@ -182,6 +211,10 @@ pub(crate) struct Stored {
     pub(crate) number: u64,
     /// How often it was begun anew.
     pub(crate) restarts: u32,
+    /// How often the process died with it since its last checkpoint.
+    pub(crate) deaths: u32,
+    /// The epoch at which it was looked at.
+    pub(crate) epoch: Epoch,
     /// What it began since its last checkpoint.
     pub(crate) ops: Vec<OpRecord>,
     /// The layout the snapshot was written under.
@@ -240,6 +273,8 @@ pub(crate) enum Waits {
 #[derive(Debug, Clone)]
 pub(crate) struct NewMessage {
     pub(crate) to: String,
+    /// The sender's id of it: one that the fiber was sent before changes nothing.
+    pub(crate) id: Option<String>,
     pub(crate) topic: String,
     /// Text of [`crate::exact`].
     pub(crate) data: String,
@@ -253,39 +288,33 @@ pub(crate) struct Message {
     pub(crate) data: String,
 }
 
-/// What became of something that was asked of a fiber by id.
+/// Result of a command addressed to a fiber: decided on the stored state, in the transaction that carries it out.
 #[derive(Debug)]
-pub(crate) enum Asked<T> {
+pub(crate) enum CommandResult<T> {
     Done(T),
-    /// There is no such fiber.
-    Unknown,
-    /// The fiber stands where this cannot be asked of it.
-    Not(FiberState),
+    NotFound,
+    /// The fiber is in a state in which the command is refused.
+    InvalidState(FiberState),
 }
 
-/// How a fiber that stopped is made to run again.
+/// Where a stopped fiber is to begin again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Again {
+pub(crate) enum Restart {
     FromSnapshot,
     FromStart,
 }
 
-/// What became of a fiber that is to run again.
+/// Result of a [`Restart`].
 #[derive(Debug)]
-pub(crate) enum RunsAgain {
-    Yes(Unfinished),
+pub(crate) enum Restarted {
+    /// The fiber is ready.
+    Ready,
     /// An operation of it, by id, may have been carried out, and would be repeated under another id.
     InDoubt(String),
 }
 
-/// Fibers that were told to end.
-#[derive(Debug, Default)]
-pub(crate) struct Cancelled {
-    /// All of them, as they stood before; those that run end in their own time, the others have ended.
-    pub(crate) fibers: Vec<Unfinished>,
-    /// Other fibers, that waited for one that has ended with this.
-    pub(crate) woken: Vec<Unfinished>,
-}
+/// Fibers that were told to end, as they stood before: those that run end in their own time, the others have ended.
+pub(crate) type Cancelled = Vec<Runnable>;
 
 /// Which fibers: all that agree with everything that is said here.
 #[derive(Debug, Clone, Default)]
@@ -308,83 +337,108 @@ pub(crate) enum End {
     Cancelled(String),
 }
 
-/// How the end of a fiber was stored.
-#[derive(Debug)]
-pub(crate) struct Ended {
-    /// Cancelled, if that was asked before.
-    pub(crate) end: End,
-    /// Fibers that waited for this one.
-    pub(crate) woken: Vec<Unfinished>,
-}
-
 /// Why a fiber that has not ended does not run.
 #[derive(Debug, Clone)]
-pub(crate) enum Aside {
+pub(crate) enum Suspend {
     Interrupted(String),
     Parked(String),
 }
 
-/// The storage of one runtime.
-pub(crate) trait Store: AgentStore + OpStore + chat::ChatStore + Send + Sync + fmt::Debug {
-    /// Stores a fiber as running, unless one with its id or key is there.
+/// Receives every fiber that a committed transaction has made ready, before the caller of that transaction has its answer.
+///
+/// Only a hint: a fiber that is ready is `pending` in the store, and a sweep finds those of which nothing was heard.
+pub(crate) type ReadySender = tokio::sync::mpsc::UnboundedSender<Runnable>;
+
+/// The storage of fibers.
+///
+/// An operation that takes a [`Claim`] is conditional on it. One that makes fibers ready tells the [`ReadySender`] when it is durable.
+pub(crate) trait FiberStore {
+    /// Names the receiver of fibers that become ready.
+    fn on_ready(&self, ready: ReadySender);
+
+    /// Registers a worker.
+    fn join(&self, now_ms: i64) -> BoxFuture<'_, Result<WorkerId>>;
+
+    /// Takes over the claims of workers that are gone: counts a death for each of their fibers, raises its epoch, and calls it interrupted. On
+    /// SQLite all workers but `by` are gone, since the lock of the file is the lease.
+    fn take_over(&self, by: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+
+    /// Stores a fiber, unless one with its id or key is there.
     fn accept(&self, fiber: NewFiber) -> BoxFuture<'_, Result<Accepted>>;
 
-    /// Counts a death for every fiber left running, and calls it interrupted. Done once, when a runtime opens.
-    fn recover(&self, now_ms: i64) -> BoxFuture<'_, Result<()>>;
-
     /// The fibers after `after` that have not ended and do not wait, oldest first.
-    fn unfinished(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Unfinished>>>;
+    fn unfinished(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>>;
 
-    /// What is needed to enter a fiber.
+    /// The fibers that are ready and claimed by no worker, oldest first.
+    fn ready(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>>;
+
+    /// What is needed to enter a fiber, from one moment.
     fn load(&self, seq: Seq) -> BoxFuture<'_, Result<Stored>>;
 
-    /// Calls a fiber running: from now on the death of the process counts as one of the fiber. `false` if it has ended or is told to.
-    fn enter(&self, seq: Seq, now_ms: i64) -> BoxFuture<'_, Result<bool>>;
+    /// The epoch of a fiber, also of one that cannot be loaded; none once it has completed.
+    fn epoch(&self, seq: Seq) -> BoxFuture<'_, Result<Option<Epoch>>>;
 
-    /// Replaces a fiber's snapshot; it has come further, so its deaths are forgotten. Gives the numbers of the children made with it:
+    /// Claims a fiber for a worker, raising its epoch, if it is ready, interrupted or parked, or already this worker's, and its epoch is the one at
+    /// which it was looked at.
+    fn claim(&self, seen: Claim, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<Claimed>>;
+
+    /// Replaces a fiber's snapshot; it has come further, so its deaths are forgotten. Gives the claims of the children made with it:
     /// a fiber that is told to end makes none, and is refused.
-    fn checkpoint(&self, seq: Seq, snapshot: NewSnapshot) -> BoxFuture<'_, Result<Vec<Seq>>>;
+    fn checkpoint(&self, claim: Claim, snapshot: NewSnapshot) -> BoxFuture<'_, Result<Vec<Claim>>>;
 
     /// Replaces a closure fiber's stash; its deaths are forgotten.
-    fn stash(&self, seq: Seq, data: String, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+    fn stash(&self, claim: Claim, data: String, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 
     /// Keeps what one of several steps side by side has given, those that begin after checkpoint `number`; the fiber's deaths are
     /// forgotten.
-    fn arrive(&self, seq: Seq, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<()>>;
+    fn arrive(&self, claim: Claim, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<()>>;
 
-    /// What [`Store::arrive`] kept.
+    /// What [`FiberStore::arrive`] kept.
     fn arrived(&self, seq: Seq, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>>>;
 
     /// Lets a fiber wait, unless what it is to wait for is there.
-    fn wait(&self, seq: Seq, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<Waits>>;
+    fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<Waits>>;
 
-    /// Wakes the waiting fibers whose time has come, the earliest first.
-    fn take_due(&self, now_ms: i64, limit: u32) -> BoxFuture<'_, Result<Vec<Unfinished>>>;
+    /// Makes waiting fibers ready whose time has come, the earliest first. They are given back, and not told to the [`ReadySender`].
+    fn take_due(&self, now_ms: i64, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>>;
 
     /// When the next waiting fiber is due.
     fn next_due(&self) -> BoxFuture<'_, Result<Option<i64>>>;
 
     /// Stores a message, and wakes the fiber if it waits for it.
-    fn send(&self, message: NewMessage) -> BoxFuture<'_, Result<Asked<Option<Unfinished>>>>;
+    fn send(&self, message: NewMessage) -> BoxFuture<'_, Result<CommandResult<()>>>;
 
     /// The oldest message of a topic.
     fn message(&self, seq: Seq, topic: &'static str) -> BoxFuture<'_, Result<Option<Message>>>;
 
-    /// Ends a fiber, with operations that have ended but are not stored as such. What its steps keep between attempts goes, and so do its
-    /// messages and what has arrived, unless it failed and may be resumed; and its snapshot, when it has completed.
-    fn end(&self, seq: Seq, end: End, settled: Vec<SettledOp>, now_ms: i64) -> BoxFuture<'_, Result<Ended>>;
+    /// Ends a fiber, with operations that have ended but are not stored as such; gives how, which is cancelled if that was asked before. What its
+    /// steps keep between attempts goes, and so do its messages and what has arrived, unless it failed and may be resumed; and its snapshot, when
+    /// it has completed.
+    fn end(&self, claim: Claim, end: End, settled: Vec<SettledOp>, now_ms: i64) -> BoxFuture<'_, Result<End>>;
 
+    /// Takes a fiber out of the running ones without ending it. One that was told to end meanwhile ends as cancelled, which is given.
+    fn suspend(&self, claim: Claim, suspend: Suspend, now_ms: i64) -> BoxFuture<'_, Result<Option<End>>>;
+
+    /// Makes a claimed fiber ready again, from its start; only if no operation of it is in doubt.
+    fn restart_claimed(&self, claim: Claim, now_ms: i64) -> BoxFuture<'_, Result<Restarted>>;
+
+    /// Calls every fiber that a worker has claimed interrupted, without counting a death, and lets go of the database.
+    fn close(&self, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+
+    /// Lets go of the database at once, as a dying process would, and returns when it is free.
+    fn abandon(&self);
+}
+
+/// Commands of people: each is decided on the stored state of its fiber, in one transaction.
+pub(crate) trait AdminStore {
     /// Ends a fiber that is interrupted or parked.
-    fn resolve(&self, id: String, end: End, now_ms: i64) -> BoxFuture<'_, Result<Asked<(FiberRow, Ended)>>>;
+    fn resolve(&self, id: String, end: End, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<(FiberRow, End)>>>;
 
     /// Tells a fiber and all fibers below it to end: those that do not run have ended when this is ready.
-    fn cancel(&self, id: String, reason: String, now_ms: i64) -> BoxFuture<'_, Result<Asked<Cancelled>>>;
+    fn cancel(&self, id: String, reason: String, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<Cancelled>>>;
 
-    /// Makes a fiber that stopped pending again; from its start only if no operation of it is in doubt.
-    fn again(&self, id: String, again: Again, now_ms: i64) -> BoxFuture<'_, Result<Asked<RunsAgain>>>;
-
-    /// Takes a fiber out of the running ones without ending it.
-    fn set_aside(&self, seq: Seq, aside: Aside, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+    /// Makes a fiber that stopped ready again; from its start only if no operation of it is in doubt.
+    fn restart(&self, id: String, how: Restart, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<Restarted>>>;
 
     /// A fiber by id or key.
     fn find(&self, which: Find) -> BoxFuture<'_, Result<Option<FiberRow>>>;
@@ -395,12 +449,11 @@ pub(crate) trait Store: AgentStore + OpStore + chat::ChatStore + Send + Sync + f
     /// Deletes fibers that have ended, the oldest first, at most `limit`; says how many.
     fn delete(&self, which: Which, limit: u32) -> BoxFuture<'_, Result<u64>>;
 
-    /// Calls every running fiber interrupted, without counting a death, and lets go of the database.
-    fn close(&self, now_ms: i64) -> BoxFuture<'_, Result<()>>;
-
-    /// Lets go of the database at once, as a dying process would, and returns when it is free.
-    fn abandon(&self);
-
     /// Sets how many pages the database may have, to try what happens on a full disk.
     fn limit_pages(&self, pages: u32) -> BoxFuture<'_, Result<()>>;
 }
+
+/// The storage of one runtime.
+pub(crate) trait Store: FiberStore + AdminStore + AgentStore + OpStore + chat::ChatStore + Send + Sync + fmt::Debug {}
+
+impl<S: FiberStore + AdminStore + AgentStore + OpStore + chat::ChatStore + Send + Sync + fmt::Debug> Store for S {}

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::sqlite::user::Tx;
-use super::{Asked, Seq, Unfinished};
+use super::{Claim, CommandResult, Seq};
 use crate::error::{Error, Result};
 use crate::fiber::frame::BoxFuture;
 
@@ -162,11 +162,11 @@ pub(crate) struct ResolveOp {
     pub(crate) outcome: Option<String>,
 }
 
-/// What became of a resolution.
+/// Result of a [`ResolveOp`].
 #[derive(Debug)]
 pub(crate) enum ResolvedOp {
-    /// It is stored; a fiber that was parked is pending now.
-    Done(Option<Unfinished>),
+    /// It is stored; a fiber that was parked is ready now.
+    Done,
     /// Its outcome was known before.
     Known(OpState),
 }
@@ -193,17 +193,17 @@ pub(crate) enum Transacted {
 /// The storage of operations.
 pub(crate) trait OpStore {
     /// Stores an operation in place of what was stored of it. One that has ended loses its stash and its log.
-    fn save_op(&self, seq: Seq, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+    fn save_op(&self, claim: Claim, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 
-    /// Carries out a transaction in the program's own tables. With a record, that is stored in the same transaction, as completed with what
-    /// the work gave; if it is stored so already, the work is not run.
-    fn transact(&self, of: Option<(Seq, OpRecord)>, work: Work, now_ms: i64) -> BoxFuture<'_, Result<Transacted>>;
+    /// Carries out a transaction in the program's own tables, for a fiber or outside. With a record, that is stored in the same transaction, as
+    /// completed with what the work gave; if it is stored so already, the work is not run.
+    fn transact(&self, of: Option<(Claim, Option<OpRecord>)>, work: Work, now_ms: i64) -> BoxFuture<'_, Result<Transacted>>;
 
     /// An operation by hand.
     fn load_op(&self, seq: Seq, id: String) -> BoxFuture<'_, Result<Option<OpRecord>>>;
 
     /// Appends to the log of an operation, which is stored first if it is not there; the fiber's deaths are forgotten.
-    fn log_op(&self, seq: Seq, record: OpRecord, items: Vec<String>, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+    fn log_op(&self, claim: Claim, record: OpRecord, items: Vec<String>, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 
     /// The log of an operation.
     fn op_log(&self, seq: Seq, number: Option<u64>, id: String) -> BoxFuture<'_, Result<Vec<String>>>;
@@ -214,6 +214,6 @@ pub(crate) trait OpStore {
     /// An operation by id, and the fiber it is of, whichever that is.
     fn find_op(&self, id: String) -> BoxFuture<'_, Result<Option<(Seq, OpRecord)>>>;
 
-    /// Stores how an operation of a fiber that does not run has ended; a parked fiber goes on.
-    fn resolve_op(&self, seq: Seq, how: ResolveOp, now_ms: i64) -> BoxFuture<'_, Result<Asked<ResolvedOp>>>;
+    /// Stores how an operation of a fiber that does not run has ended; a parked fiber becomes ready.
+    fn resolve_op(&self, seq: Seq, how: ResolveOp, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<ResolvedOp>>>;
 }

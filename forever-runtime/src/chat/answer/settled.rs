@@ -80,7 +80,7 @@ impl Settled<'_> {
 pub(in crate::chat) async fn cancel_fiber(core: &Arc<Core>, row: &TurnRow, reason: &str) {
     match managed::cancel(core, &fiber_id(row), reason).await {
         Ok(()) => {}
-        Err(error) if error.is_not_found() || error.is_conflict() || error.is_closed() => {}
+        Err(error) if error.is_not_found() || error.is_invalid_state() || error.is_closed() => {}
         Err(error) => warn!(turn.id = %row.id, error = %chain(&error), "the fiber of a turn could not be cancelled"),
     }
 }

@@ -1,6 +1,7 @@
 //! What one run of a fiber knows of its operations, and where it keeps them.
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
@@ -9,7 +10,8 @@ use super::transaction::{TransactionPlace, no_database};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::core::Core;
 use crate::fiber::frame::BoxFuture;
-use crate::store::{OpKind, OpRecord, OpState, OpsBehind, Seq, SettledOp, Transacted, Work};
+use crate::fiber::live::Control;
+use crate::store::{Claim, OpKind, OpRecord, OpState, OpsBehind, Seq, SettledOp, Transacted, Work};
 
 /// Where the operations of a fiber are kept. What is written is durable when its future is ready.
 pub(crate) trait Ledger: Send + Sync {
@@ -32,32 +34,69 @@ pub(crate) trait Ledger: Send + Sync {
     }
 }
 
-/// The ledger of a fiber in the store.
+/// The ledger of a fiber in the store: what is written is conditional on a claim.
 #[derive(Debug)]
 pub(crate) struct StoredLedger {
-    pub(crate) core: Arc<Core>,
-    pub(crate) seq: Seq,
+    core: Arc<Core>,
+    fiber: Seq,
+    epoch: AtomicI64,
+    /// The activation that stops when the claim is lost; none for a hook, which has the error.
+    control: Option<Weak<Control>>,
+}
+
+impl StoredLedger {
+    pub(crate) fn new(core: &Arc<Core>, claim: Claim, control: Option<&Arc<Control>>) -> Self {
+        let Claim { fiber, epoch } = claim;
+        StoredLedger { core: Arc::clone(core), fiber, epoch: epoch.into(), control: control.map(Arc::downgrade) }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// What is written from now on is conditional on this claim.
+    pub(crate) fn claimed(&self, claim: Claim) {
+        self.epoch.store(claim.epoch, Ordering::Release);
+    }
+
+    pub(crate) fn claim(&self) -> Claim {
+        Claim { fiber: self.fiber, epoch: self.epoch.load(Ordering::Acquire) }
+    }
+
+    /// What the store has given. When the claim is lost, the activation is stopped, and this is never ready.
+    pub(crate) async fn fenced<T>(&self, stored: impl Future<Output = Result<T>>) -> Result<T> {
+        let stored = stored.await;
+        if let (Err(error), Some(control)) = (&stored, &self.control)
+            && error.is_claim_lost()
+        {
+            if let Some(control) = control.upgrade() {
+                control.lose();
+            }
+            std::future::pending::<()>().await;
+        }
+        stored
+    }
 }
 
 impl Ledger for StoredLedger {
     fn save(&self, record: OpRecord) -> BoxFuture<'_, Result<()>> {
-        self.core.store.save_op(self.seq, record, self.core.now_ms())
+        Box::pin(self.fenced(self.core.store.save_op(self.claim(), record, self.core.now_ms())))
     }
 
     fn load<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<OpRecord>>> {
-        self.core.store.load_op(self.seq, id.to_owned())
+        self.core.store.load_op(self.fiber, id.to_owned())
     }
 
     fn append(&self, record: OpRecord, items: Vec<String>) -> BoxFuture<'_, Result<()>> {
-        self.core.store.log_op(self.seq, record, items, self.core.now_ms())
+        Box::pin(self.fenced(self.core.store.log_op(self.claim(), record, items, self.core.now_ms())))
     }
 
     fn log<'a>(&'a self, op: &'a OpRecord) -> BoxFuture<'a, Result<Vec<String>>> {
-        self.core.store.op_log(self.seq, op.number, op.id.clone())
+        self.core.store.op_log(self.fiber, op.number, op.id.clone())
     }
 
     fn transact(&self, record: Option<OpRecord>, work: Work) -> BoxFuture<'_, Result<Transacted>> {
-        self.core.store.transact(record.map(|record| (self.seq, record)), work, self.core.now_ms())
+        Box::pin(self.fenced(self.core.store.transact(Some((self.claim(), record)), work, self.core.now_ms())))
     }
 }
 

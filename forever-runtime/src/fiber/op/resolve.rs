@@ -1,16 +1,14 @@
 //! The ledger as people see it: what a fiber has begun, and how an operation ended of which the runtime does not know.
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use serde::Serialize;
 
 use crate::clock::from_ms;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::core::Core;
-use crate::fiber::live::Phase;
 use crate::fiber::saved::result_as_json;
-use crate::fiber::waking;
-use crate::store::{Asked, Find, OpRecord, OpRow, OpState, ResolveOp, ResolvedOp};
+use crate::store::{CommandResult, Find, OpRecord, OpRow, OpState, ResolveOp, ResolvedOp};
 
 /// One operation of a fiber, as the ledger has it.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,22 +93,6 @@ pub(crate) async fn list(core: &Arc<Core>, fiber: &str) -> Result<Vec<OpStatus>>
     Ok(core.store.ops(row.seq).await?.into_iter().map(OpStatus::of).collect())
 }
 
-/// How long a fiber may take to come to the operation at which it is parked.
-const SETTLES: Duration = Duration::from_secs(1);
-
-/// Whether a fiber does not run. A runtime that has just opened looks at every parked fiber again, and is given a moment for it.
-async fn settles(core: &Core, fiber: &str) -> bool {
-    let Some(entry) = core.live.get(fiber) else { return true };
-    if entry.control().is_none() {
-        return true;
-    }
-    let mut phase = entry.watch();
-    let stopped = phase.wait_for(|phase| !matches!(phase, Phase::Running));
-    // That it takes too long says the same as that it runs.
-    let _ = tokio::time::timeout(SETTLES, stopped).await;
-    entry.control().is_none()
-}
-
 /// Says how an operation ended, and lets its fiber go on.
 pub(crate) async fn resolve(core: &Arc<Core>, id: &str, how: Resolution) -> Result<()> {
     let refused = |kind, why: String| Error::new(kind, format!("failed to resolve operation `{id}`: {why}"));
@@ -126,19 +108,14 @@ pub(crate) async fn resolve(core: &Arc<Core>, id: &str, how: Resolution) -> Resu
     if let (OpState::Started, OpState::Completed, Some(value)) = (op.state, state, &outcome) {
         core.results.check(&op.function, &op.step, value).map_err(|why| conflict(format!("the value {why}")))?;
     }
-    if !settles(core, &fiber.id).await {
-        return Err(conflict(format!("its fiber `{}` is running, or about to be tried again", fiber.id)));
-    }
+    // The store tells the dispatcher, if the fiber was parked.
     match core.store.resolve_op(seq, ResolveOp { id: id.to_owned(), state, outcome }, core.now_ms()).await? {
-        Asked::Done(ResolvedOp::Done(woken)) => {
-            waking::start(core, woken.into_iter().collect());
-            Ok(())
-        }
-        Asked::Done(ResolvedOp::Known(state)) => {
+        CommandResult::Done(ResolvedOp::Done) => Ok(()),
+        CommandResult::Done(ResolvedOp::Known(state)) => {
             let how = if op.resolved { "was resolved before, as" } else { "is known to be" };
-            Err(conflict(format!("it {how} {}", state.as_str().replace('_', " "))))
+            Err(refused(ErrorKind::InvalidState, format!("it {how} {}", state.as_str().replace('_', " "))))
         }
-        Asked::Unknown => Err(unknown()),
-        Asked::Not(state) => Err(conflict(format!("its fiber `{}` is {state}", fiber.id))),
+        CommandResult::NotFound => Err(unknown()),
+        CommandResult::InvalidState(state) => Err(refused(ErrorKind::InvalidState, format!("its fiber `{}` is {state}", fiber.id))),
     }
 }

@@ -2,6 +2,7 @@
 mod agents;
 mod beside;
 mod chat;
+mod claims;
 mod lock;
 mod log;
 mod open;
@@ -15,7 +16,7 @@ pub(crate) mod user;
 mod worker;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
@@ -27,8 +28,8 @@ pub(crate) use worker::Witness;
 use worker::{Held, Opened, Scope, Worker};
 
 use super::{
-    Accepted, Again, Aside, Asked, Cancelled, End, Ended, FiberRow, Find, Message, NewFiber, NewMessage, NewSnapshot, OpsBehind, RunsAgain,
-    Seq, SettledOp, Store, Stored, Unfinished, Wait, Waits, Which,
+    Accepted, AdminStore, Cancelled, Claim, Claimed, CommandResult, End, Epoch, FiberRow, FiberStore, Find, Message, NewFiber, NewMessage,
+    NewSnapshot, OpsBehind, ReadySender, Restart, Restarted, Runnable, Seq, SettledOp, Stored, Suspend, Wait, Waits, Which, WorkerId,
 };
 use crate::error::{Error, Result};
 use crate::fiber::frame::BoxFuture;
@@ -42,6 +43,8 @@ pub(crate) struct Sqlite {
     /// Stopped first, so that the writer's connection is the last and tidies up the log.
     reader: Option<Worker>,
     writer: Worker,
+    /// Told of fibers that a commit has made ready.
+    ready: OnceLock<ReadySender>,
 }
 
 /// Who sees every commit.
@@ -60,14 +63,18 @@ impl Sqlite {
         })?;
         let writer = opened(writer).await?;
         let reader = Worker::start("forever-reader", witness, move || Ok(Held { conn: open::reader(&also_at)?, log: None, kept: () }))?;
-        Ok(Sqlite { reader: Some(opened(reader).await?), writer: writer.answers_soon(durability == Durability::Process) })
+        Ok(Sqlite {
+            reader: Some(opened(reader).await?),
+            writer: writer.answers_soon(durability == Durability::Process),
+            ready: OnceLock::new(),
+        })
     }
 
     /// Opens a database that lives as long as the store, or, if it has a name, as long as anybody has it open.
     pub(crate) async fn in_memory(name: Option<String>, seen_by: SeenBy) -> Result<Self> {
         let open = move || Ok(Held { conn: open::in_memory(name.as_deref())?, log: None, kept: () });
         let writer = Worker::start("forever-writer", seen_by, open)?;
-        Ok(Sqlite { reader: None, writer: opened(writer).await?.answers_soon(true) })
+        Ok(Sqlite { reader: None, writer: opened(writer).await?.answers_soon(true), ready: OnceLock::new() })
     }
 
     async fn read<T, F>(&self, what: &'static str, work: F) -> Result<T>
@@ -84,6 +91,28 @@ impl Sqlite {
         F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
         self.writer.call(what, scope, work).await
+    }
+
+    /// A write that may make fibers ready: they are told of on the writer's thread, behind the commit and before the caller is answered, so
+    /// that a caller that is gone by then changes nothing.
+    async fn write_ready<T, F>(&self, what: &'static str, mut work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnMut(&Connection, &mut Vec<Runnable>) -> rusqlite::Result<T> + Send + 'static,
+    {
+        let told = self.ready.get().cloned();
+        let tell = move |(out, ready): (T, Vec<Runnable>)| {
+            if let Some(told) = told {
+                // A runtime that closes leaves them for the next one.
+                ready.into_iter().for_each(|fiber| drop(told.send(fiber)));
+            }
+            out
+        };
+        let work = move |c: &Connection| {
+            let mut ready = Vec::new();
+            work(c, &mut ready).map(|out| (out, ready))
+        };
+        self.writer.call_then(what, Scope::Many, work, tell).await
     }
 
     fn stop(&self) {
@@ -119,44 +148,45 @@ async fn take_lock(path: &Path, wait: Duration) -> Result<lock::Lock> {
     }
 }
 
-impl Store for Sqlite {
+impl FiberStore for Sqlite {
+    fn on_ready(&self, ready: ReadySender) {
+        // A store serves one runtime.
+        let _ = self.ready.set(ready);
+    }
+
+    fn join(&self, now_ms: i64) -> BoxFuture<'_, Result<WorkerId>> {
+        Box::pin(self.write("register a worker", Scope::One, move |c| claims::join(c, now_ms)))
+    }
+
+    fn take_over(&self, by: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write("take over what was left running", Scope::Many, move |c| claims::take_over(c, by, now_ms)))
+    }
+
     fn accept(&self, fiber: NewFiber) -> BoxFuture<'_, Result<Accepted>> {
         Box::pin(self.write("store a fiber", Scope::Many, move |c| rows::accept(c, &fiber)))
     }
 
-    fn recover(&self, now_ms: i64) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write("recover what was left running", Scope::Many, move |c| {
-            const RUNNING: &str = "SELECT seq FROM fibers WHERE state <> 'completed' AND state = 'running'";
-            // Where somebody has made a number so large that nothing can be added to it, that must not keep all others waiting.
-            c.execute(&format!("UPDATE snapshots SET deaths = min(deaths, 4294967294) + 1 WHERE fiber IN ({RUNNING})"), ())?;
-            c.execute(
-                &format!("UPDATE fibers SET state = 'interrupted', reason = ?1, changed_ms = ?2 WHERE seq IN ({RUNNING})"),
-                params!["the process died", now_ms],
-            )
-            .map(drop)
-        }))
+    fn unfinished(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>> {
+        Box::pin(self.read("list unfinished fibers", move |c| rows::unfinished(c, after, limit)))
     }
 
-    fn unfinished(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Unfinished>>> {
-        Box::pin(self.read("list unfinished fibers", move |c| rows::unfinished(c, after, limit)))
+    fn ready(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>> {
+        Box::pin(self.read("list fibers that are ready", move |c| rows::ready(c, after, limit)))
     }
 
     fn load(&self, seq: Seq) -> BoxFuture<'_, Result<Stored>> {
         Box::pin(self.read("load a fiber", move |c| rows::load(c, seq)))
     }
 
-    fn enter(&self, seq: Seq, now_ms: i64) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(self.write("store that a fiber runs", Scope::One, move |c| {
-            c.prepare_cached(
-                "UPDATE fibers SET state = 'running', reason = NULL, changed_ms = ?2
-                 WHERE seq = ?1 AND finished_ms IS NULL AND cancel IS NULL",
-            )?
-            .execute(params![seq, now_ms])
-            .map(|entered| entered == 1)
-        }))
+    fn epoch(&self, seq: Seq) -> BoxFuture<'_, Result<Option<Epoch>>> {
+        Box::pin(self.read("find the epoch of a fiber", move |c| claims::epoch(c, seq)))
     }
 
-    fn checkpoint(&self, seq: Seq, new: NewSnapshot) -> BoxFuture<'_, Result<Vec<Seq>>> {
+    fn claim(&self, seen: Claim, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<Claimed>> {
+        Box::pin(self.write("claim a fiber", Scope::Many, move |c| claims::claim(c, seen, worker, now_ms)))
+    }
+
+    fn checkpoint(&self, claim: Claim, new: NewSnapshot) -> BoxFuture<'_, Result<Vec<Claim>>> {
         let alone = new.changes.is_empty()
             && new.layout.is_none()
             && new.ops == OpsBehind::default()
@@ -164,26 +194,30 @@ impl Store for Sqlite {
             && !new.joined
             && new.children.is_empty();
         let scope = if alone { Scope::One } else { Scope::Many };
-        Box::pin(self.write("store a checkpoint", scope, move |c| rows::checkpoint(c, seq, &new)))
+        Box::pin(self.write("store a checkpoint", scope, move |c| rows::checkpoint(c, claim, &new)))
     }
 
-    fn stash(&self, seq: Seq, data: String, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+    fn stash(&self, claim: Claim, data: String, now_ms: i64) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.write("store a stash", Scope::One, move |c| {
-            c.prepare_cached("UPDATE snapshots SET number = number + 1, deaths = 0, saved_ms = ?2, data = ?3 WHERE fiber = ?1")?
-                .execute(params![seq, now_ms, data])
-                .map(drop)
+            let stored = c
+                .prepare_cached(
+                    "UPDATE snapshots SET number = number + 1, deaths = 0, saved_ms = ?2, data = ?3 WHERE fiber = ?1 AND epoch = ?4",
+                )?
+                .execute(params![claim.fiber, now_ms, data, claim.epoch])?;
+            if stored == 0 { Err(claims::lost(claim)) } else { Ok(()) }
         }))
     }
 
-    fn arrive(&self, seq: Seq, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<()>> {
+    fn arrive(&self, claim: Claim, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.write("store what a step has given", Scope::Many, move |c| {
+            claims::check(c, claim)?;
             c.prepare_cached("INSERT INTO arrived (fiber, number, n, data) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
-                seq,
+                claim.fiber,
                 number.cast_signed(),
                 n,
                 data
             ])?;
-            rows::forget_deaths(c, seq)
+            rows::forget_deaths(c, claim.fiber)
         }))
     }
 
@@ -195,11 +229,11 @@ impl Store for Sqlite {
         }))
     }
 
-    fn wait(&self, seq: Seq, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<Waits>> {
-        Box::pin(self.write("store what a fiber waits for", Scope::Many, move |c| rows::wait(c, seq, &wait, now_ms)))
+    fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<Waits>> {
+        Box::pin(self.write("store what a fiber waits for", Scope::Many, move |c| rows::wait(c, claim, &wait, now_ms)))
     }
 
-    fn take_due(&self, now_ms: i64, limit: u32) -> BoxFuture<'_, Result<Vec<Unfinished>>> {
+    fn take_due(&self, now_ms: i64, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>> {
         Box::pin(self.write("wake fibers that are due", Scope::Many, move |c| rows::take_due(c, now_ms, limit)))
     }
 
@@ -209,70 +243,33 @@ impl Store for Sqlite {
         }))
     }
 
-    fn send(&self, message: NewMessage) -> BoxFuture<'_, Result<Asked<Option<Unfinished>>>> {
-        Box::pin(self.write("store a message", Scope::Many, move |c| rows::send(c, &message)))
+    fn send(&self, message: NewMessage) -> BoxFuture<'_, Result<CommandResult<()>>> {
+        Box::pin(self.write_ready("store a message", move |c, ready| rows::send(c, &message, ready)))
     }
 
     fn message(&self, seq: Seq, topic: &'static str) -> BoxFuture<'_, Result<Option<Message>>> {
         Box::pin(self.read("load a message", move |c| rows::message(c, seq, topic)))
     }
 
-    fn end(&self, seq: Seq, how: End, settled: Vec<SettledOp>, now_ms: i64) -> BoxFuture<'_, Result<Ended>> {
-        Box::pin(self.write("store how a fiber ended", Scope::Many, move |c| rows::end(c, seq, &how, &settled, now_ms)))
+    fn end(&self, claim: Claim, how: End, settled: Vec<SettledOp>, now_ms: i64) -> BoxFuture<'_, Result<End>> {
+        Box::pin(self.write_ready("store how a fiber ended", move |c, ready| rows::end(c, claim, &how, &settled, now_ms, ready)))
     }
 
-    fn resolve(&self, id: String, how: End, now_ms: i64) -> BoxFuture<'_, Result<Asked<(FiberRow, Ended)>>> {
-        Box::pin(self.write("store how a fiber ended", Scope::Many, move |c| rows::resolve(c, &id, &how, now_ms)))
+    fn suspend(&self, claim: Claim, how: Suspend, now_ms: i64) -> BoxFuture<'_, Result<Option<End>>> {
+        Box::pin(self.write_ready("store why a fiber stopped", move |c, ready| rows::suspend(c, claim, &how, now_ms, ready)))
     }
 
-    fn cancel(&self, id: String, reason: String, now_ms: i64) -> BoxFuture<'_, Result<Asked<Cancelled>>> {
-        Box::pin(self.write("cancel a fiber", Scope::Many, move |c| rows::cancel(c, &id, &reason, now_ms)))
+    fn restart_claimed(&self, claim: Claim, now_ms: i64) -> BoxFuture<'_, Result<Restarted>> {
+        Box::pin(self.write_ready("restart a fiber", move |c, ready| rows::restart_claimed(c, claim, now_ms, ready)))
     }
 
-    fn again(&self, id: String, again: Again, now_ms: i64) -> BoxFuture<'_, Result<Asked<RunsAgain>>> {
-        Box::pin(self.write("let a fiber run again", Scope::Many, move |c| rows::again(c, &id, again, now_ms)))
-    }
-
-    fn set_aside(&self, seq: Seq, aside: Aside, now_ms: i64) -> BoxFuture<'_, Result<()>> {
-        let (state, reason) = match aside {
-            Aside::Interrupted(why) => ("interrupted", why),
-            Aside::Parked(why) => ("parked", why),
-        };
-        Box::pin(self.write("store why a fiber stopped", Scope::One, move |c| {
-            // A fiber that is parked again at every open for the same reason costs no write.
-            c.prepare_cached(
-                "UPDATE fibers SET state = ?2, reason = ?3, changed_ms = ?4
-                 WHERE seq = ?1 AND (state <> ?2 OR reason IS NOT ?3) AND finished_ms IS NULL",
-            )?
-            .execute(params![seq, state, reason, now_ms])
-            .map(drop)
-        }))
-    }
-
-    fn find(&self, which: Find) -> BoxFuture<'_, Result<Option<FiberRow>>> {
-        Box::pin(self.read("find a fiber", move |c| rows::find(c, &which)))
-    }
-
-    fn list(&self, which: Which, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<FiberRow>>> {
-        Box::pin(self.read("list fibers", move |c| rows::list(c, &which, after, limit)))
-    }
-
-    fn delete(&self, which: Which, limit: u32) -> BoxFuture<'_, Result<u64>> {
-        Box::pin(self.write("delete fibers", Scope::One, move |c| rows::delete(c, &which, limit)))
-    }
-
-    fn close(&self, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+    fn close(&self, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             let stored = self
                 .write("store a clean close", Scope::Many, move |c| {
                     agents::close(c)?;
                     chat::close(c)?;
-                    c.execute(
-                        "UPDATE fibers SET state = 'interrupted', reason = 'the runtime was closed', changed_ms = ?1
-                         WHERE state <> 'completed' AND state = 'running'",
-                        params![now_ms],
-                    )
-                    .map(drop)
+                    claims::release(c, worker, true, "the runtime was closed", now_ms)
                 })
                 .await;
             if let Some(reader) = &self.reader {
@@ -285,6 +282,32 @@ impl Store for Sqlite {
 
     fn abandon(&self) {
         self.stop();
+    }
+}
+
+impl AdminStore for Sqlite {
+    fn resolve(&self, id: String, how: End, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<(FiberRow, End)>>> {
+        Box::pin(self.write_ready("store how a fiber ended", move |c, ready| rows::resolve(c, &id, &how, now_ms, ready)))
+    }
+
+    fn cancel(&self, id: String, reason: String, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<Cancelled>>> {
+        Box::pin(self.write_ready("cancel a fiber", move |c, ready| rows::cancel(c, &id, &reason, now_ms, ready)))
+    }
+
+    fn restart(&self, id: String, how: Restart, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<Restarted>>> {
+        Box::pin(self.write_ready("let a fiber run again", move |c, ready| rows::restart(c, &id, how, now_ms, ready)))
+    }
+
+    fn find(&self, which: Find) -> BoxFuture<'_, Result<Option<FiberRow>>> {
+        Box::pin(self.read("find a fiber", move |c| rows::find(c, &which)))
+    }
+
+    fn list(&self, which: Which, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<FiberRow>>> {
+        Box::pin(self.read("list fibers", move |c| rows::list(c, &which, after, limit)))
+    }
+
+    fn delete(&self, which: Which, limit: u32) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(self.write("delete fibers", Scope::One, move |c| rows::delete(c, &which, limit)))
     }
 
     fn limit_pages(&self, pages: u32) -> BoxFuture<'_, Result<()>> {

@@ -3,23 +3,26 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::Sqlite;
+use super::claims;
 use super::rows::{self, forget_deaths};
 use super::worker::Scope;
 use crate::error::Result;
 use crate::fiber::frame::BoxFuture;
 use crate::store::{
-    Asked, FiberState, Find, OpKind, OpRecord, OpRow, OpState, OpStore, OpsBehind, ResolveOp, ResolvedOp, Seq, SettledOp, Transacted, Work,
+    Claim, CommandResult, FiberState, Find, OpKind, OpRecord, OpRow, OpState, OpStore, OpsBehind, ResolveOp, ResolvedOp, Runnable, Seq,
+    SettledOp, Transacted, Work,
 };
 
 impl OpStore for Sqlite {
-    fn save_op(&self, seq: Seq, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+    fn save_op(&self, claim: Claim, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.write("store an operation", Scope::Many, move |c| {
-            save(c, seq, &record, now_ms)?;
-            if record.stash.is_some() { forget_deaths(c, seq) } else { Ok(()) }
+            claims::check(c, claim)?;
+            save(c, claim.fiber, &record, now_ms)?;
+            if record.stash.is_some() { forget_deaths(c, claim.fiber) } else { Ok(()) }
         }))
     }
 
-    fn transact(&self, of: Option<(Seq, OpRecord)>, work: Work, now_ms: i64) -> BoxFuture<'_, Result<Transacted>> {
+    fn transact(&self, of: Option<(Claim, Option<OpRecord>)>, work: Work, now_ms: i64) -> BoxFuture<'_, Result<Transacted>> {
         Box::pin(Sqlite::transact(self, of, work, now_ms))
     }
 
@@ -31,8 +34,10 @@ impl OpStore for Sqlite {
         }))
     }
 
-    fn log_op(&self, seq: Seq, record: OpRecord, items: Vec<String>, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+    fn log_op(&self, claim: Claim, record: OpRecord, items: Vec<String>, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        let seq = claim.fiber;
         Box::pin(self.write("store what an operation has so far", Scope::Many, move |c| {
+            claims::check(c, claim)?;
             save(c, seq, &record, now_ms)?;
             for data in &items {
                 c.prepare_cached(
@@ -79,8 +84,8 @@ impl OpStore for Sqlite {
         }))
     }
 
-    fn resolve_op(&self, seq: Seq, how: ResolveOp, now_ms: i64) -> BoxFuture<'_, Result<Asked<ResolvedOp>>> {
-        Box::pin(self.write("store how an operation ended", Scope::Many, move |c| resolve(c, seq, &how, now_ms)))
+    fn resolve_op(&self, seq: Seq, how: ResolveOp, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<ResolvedOp>>> {
+        Box::pin(self.write_ready("store how an operation ended", move |c, ready| resolve(c, seq, &how, now_ms, ready)))
     }
 }
 
@@ -183,18 +188,24 @@ pub(super) fn forget_temporary(conn: &Connection, seq: Seq, number: u64) -> rusq
         .map(drop)
 }
 
-fn resolve(conn: &Connection, seq: Seq, how: &ResolveOp, now_ms: i64) -> rusqlite::Result<Asked<ResolvedOp>> {
-    let Some(fiber) = rows::find(conn, &Find::Seq(seq))? else { return Ok(Asked::Unknown) };
+fn resolve(
+    conn: &Connection,
+    seq: Seq,
+    how: &ResolveOp,
+    now_ms: i64,
+    ready: &mut Vec<Runnable>,
+) -> rusqlite::Result<CommandResult<ResolvedOp>> {
+    let Some(fiber) = rows::find(conn, &Find::Seq(seq))? else { return Ok(CommandResult::NotFound) };
     if matches!(fiber.state, FiberState::Pending | FiberState::Running) {
-        return Ok(Asked::Not(fiber.state));
+        return Ok(CommandResult::InvalidState(fiber.state));
     }
     let op = conn
         .prepare_cached(&format!("SELECT {COLUMNS} FROM ops o WHERE o.fiber = ?1 AND o.id = ?2 AND o.kind IN ('effect', 'op')"))?
         .query_row(params![seq, how.id], record)
         .optional()?;
-    let Some(op) = op else { return Ok(Asked::Unknown) };
+    let Some(op) = op else { return Ok(CommandResult::NotFound) };
     if op.state != OpState::Started {
-        return Ok(Asked::Done(ResolvedOp::Known(op.state)));
+        return Ok(CommandResult::Done(ResolvedOp::Known(op.state)));
     }
     // What is to be run again goes on with what it has so far.
     let stash = op.stash.filter(|_| how.state == OpState::NotExecuted);
@@ -205,6 +216,11 @@ fn resolve(conn: &Connection, seq: Seq, how: &ResolveOp, now_ms: i64) -> rusqlit
     if how.state != OpState::NotExecuted {
         forget_log(conn, seq, op.number, &op.id)?;
     }
-    let woken = if fiber.state == FiberState::Parked { rows::pending(conn, seq, now_ms)? } else { None };
-    Ok(Asked::Done(ResolvedOp::Done(woken)))
+    if fiber.state == FiberState::Parked {
+        ready.extend(rows::make_ready(conn, seq, now_ms)?);
+    } else {
+        // An activation that has read the operation as it was must not begin with it.
+        claims::void(conn, seq)?;
+    }
+    Ok(CommandResult::Done(ResolvedOp::Done))
 }

@@ -2,17 +2,17 @@
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
 
-use super::{beside, ops};
+use super::{beside, claims, ops};
 use crate::fiber::owner::AgentId;
 use crate::fiber::parts::Beside;
 use crate::store::{
-    Accepted, Again, Asked, Cancelled, End, Ended, FiberRow, FiberState, Find, Message, NewFiber, NewMessage, NewSnapshot, RunsAgain, Seq,
-    SettledOp, Stored, StoredLayout, Unfinished, Wait, Waits, Which,
+    Accepted, Cancelled, Claim, CommandResult, End, FiberRow, FiberState, Find, Message, NewFiber, NewMessage, NewSnapshot, Restart,
+    Restarted, Runnable, Seq, SettledOp, Stored, StoredLayout, Suspend, Wait, Waits, Which,
 };
 
 pub(super) fn accept(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Accepted> {
-    if let Some(seq) = insert(conn, new)? {
-        return Ok(Accepted::New(seq));
+    if let Some(claim) = insert(conn, new)? {
+        return Ok(Accepted::New(claim));
     }
     let by_id = find(conn, &Find::Id(new.id.clone()))?;
     let there = match (by_id, &new.key) {
@@ -23,13 +23,13 @@ pub(super) fn accept(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Acce
     there.map(|row| Accepted::Existing(Box::new(row))).ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
-/// Stores a fiber as running; `None` if its id or key is taken.
-pub(super) fn insert(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Option<Seq>> {
+/// Stores a fiber, claimed if a worker is named; `None` if its id or key is taken.
+pub(super) fn insert(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Option<Claim>> {
     let (class, agent) = new.agent.as_ref().map(|a| (&a.class, &a.name)).unzip();
     let inserted = conn
         .prepare_cached(
             "INSERT INTO fibers (id, name, key, state, kind, class, agent, parent, args, metadata, created_ms, changed_ms)
-             VALUES (?1, ?2, ?3, 'running', ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10) ON CONFLICT DO NOTHING",
+             VALUES (?1, ?2, ?3, ?11, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10) ON CONFLICT DO NOTHING",
         )?
         .execute(params![
             new.id,
@@ -41,14 +41,19 @@ pub(super) fn insert(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Opti
             new.parent,
             new.args,
             new.metadata,
-            new.now_ms
+            new.now_ms,
+            if new.worker.is_some() { "running" } else { "pending" }
         ])?;
     if inserted == 0 {
         return Ok(None);
     }
-    let seq = conn.last_insert_rowid();
-    conn.prepare_cached("INSERT INTO snapshots (fiber) VALUES (?1)")?.execute([seq])?;
-    Ok(Some(seq))
+    let claim = Claim { fiber: conn.last_insert_rowid(), epoch: i64::from(new.worker.is_some()) };
+    conn.prepare_cached("INSERT INTO snapshots (fiber, epoch, worker) VALUES (?1, ?2, ?3)")?.execute(params![
+        claim.fiber,
+        claim.epoch,
+        new.worker
+    ])?;
+    Ok(Some(claim))
 }
 
 const ROW: &str = "SELECT f.seq, f.id, f.name, f.key, f.state, f.kind, f.class, f.agent, p.id AS parent, f.reason, f.args, f.metadata,
@@ -181,7 +186,7 @@ fn fiber_row(row: &Row<'_>) -> rusqlite::Result<FiberRow> {
     })
 }
 
-fn state(row: &Row<'_>) -> rusqlite::Result<FiberState> {
+pub(super) fn state(row: &Row<'_>) -> rusqlite::Result<FiberState> {
     let state = row.get_ref("state")?.as_str()?;
     state.parse().map_err(|why: String| rusqlite::Error::FromSqlConversionFailure(0, Type::Text, why.into()))
 }
@@ -197,21 +202,31 @@ fn count(row: &Row<'_>) -> rusqlite::Result<u64> {
     Ok(number.and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
 }
 
-const UNFINISHED: &str = "SELECT f.seq, f.id, f.name, f.kind, f.class, f.agent, f.state, coalesce(s.deaths, 0) AS deaths
+const RUNNABLE: &str = "SELECT f.seq, f.id, f.name, f.kind, f.class, f.agent, f.state, coalesce(s.deaths, 0) AS deaths
                           FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq";
 
-pub(super) fn unfinished(conn: &Connection, after: Seq, limit: u32) -> rusqlite::Result<Vec<Unfinished>> {
+pub(super) fn unfinished(conn: &Connection, after: Seq, limit: u32) -> rusqlite::Result<Vec<Runnable>> {
     // One search of the index for each state, merged: a page costs the same however many there are.
-    let of = |state| format!("{UNFINISHED} WHERE f.state <> 'completed' AND f.state = '{state}' AND f.seq > ?1");
+    let of = |state| format!("{RUNNABLE} WHERE f.state <> 'completed' AND f.state = '{state}' AND f.seq > ?1");
     let states = [FiberState::Pending, FiberState::Running, FiberState::Interrupted, FiberState::Parked].map(of);
     let sql = format!("{} ORDER BY 1 LIMIT ?2", states.join(" UNION ALL "));
-    conn.prepare_cached(&sql)?.query_map(params![after, limit], unfinished_row)?.collect()
+    conn.prepare_cached(&sql)?.query_map(params![after, limit], runnable_row)?.collect()
 }
 
-fn unfinished_row(row: &Row<'_>) -> rusqlite::Result<Unfinished> {
+/// The fibers that are ready and claimed by no worker.
+pub(super) fn ready(conn: &Connection, after: Seq, limit: u32) -> rusqlite::Result<Vec<Runnable>> {
+    let sql = format!("{RUNNABLE} WHERE f.state <> 'completed' AND f.state = 'pending' AND f.seq > ?1 ORDER BY f.seq LIMIT ?2");
+    conn.prepare_cached(&sql)?.query_map(params![after, limit], runnable_row)?.collect()
+}
+
+pub(super) fn runnable(conn: &Connection, seq: Seq) -> rusqlite::Result<Option<Runnable>> {
+    conn.prepare_cached(&format!("{RUNNABLE} WHERE f.seq = ?1"))?.query_row([seq], runnable_row).optional()
+}
+
+fn runnable_row(row: &Row<'_>) -> rusqlite::Result<Runnable> {
     // A row that somebody has damaged must not keep the others from being found.
     let text = |column| row.get_ref(column).map(|v| String::from_utf8_lossy(v.as_bytes().unwrap_or_default()).into_owned());
-    Ok(Unfinished {
+    Ok(Runnable {
         seq: row.get("seq")?,
         id: text("id")?,
         name: text("name")?,
@@ -243,7 +258,8 @@ pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
 
 fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
     conn.prepare_cached(
-        "SELECT f.args, f.restarts, f.state = 'completed' OR s.fiber IS NOT NULL AS there, s.at, s.data, s.number, l.hash, l.fiber, l.layout
+        "SELECT f.args, f.restarts, f.state = 'completed' OR s.fiber IS NOT NULL AS there, s.at, s.data, s.number, s.deaths, s.epoch,
+                l.hash, l.fiber, l.layout
          FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq LEFT JOIN layouts l ON l.hash = s.layout WHERE f.seq = ?1",
     )?
     .query_row([seq], |row| {
@@ -265,13 +281,16 @@ fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
             beside: Beside::default(),
             number: count(row)?,
             restarts: row.get("restarts")?,
+            deaths: deaths(row),
+            epoch: row.get::<_, Option<i64>>("epoch")?.unwrap_or(0),
             ops: Vec::new(),
             layout,
         })
     })
 }
 
-pub(super) fn checkpoint(conn: &Connection, seq: Seq, new: &NewSnapshot) -> rusqlite::Result<Vec<Seq>> {
+pub(super) fn checkpoint(conn: &Connection, claim: Claim, new: &NewSnapshot) -> rusqlite::Result<Vec<Claim>> {
+    let seq = claim.fiber;
     if let Some(layout) = &new.layout {
         conn.prepare_cached("INSERT INTO layouts (hash, fiber, layout) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?.execute(params![
             layout.hash,
@@ -280,13 +299,14 @@ pub(super) fn checkpoint(conn: &Connection, seq: Seq, new: &NewSnapshot) -> rusq
         ])?;
         conn.prepare_cached("UPDATE snapshots SET layout = ?2 WHERE fiber = ?1")?.execute(params![seq, layout.hash])?;
     }
-    // The number follows the stored one, or somebody else has moved the fiber on.
+    // The number follows the stored one, or a person has changed the row.
     let replaced = conn
         .prepare_cached(
-            "UPDATE snapshots SET number = ?2, deaths = 0, saved_ms = ?3, at = ?4, data = ?5 WHERE fiber = ?1 AND number = ?2 - 1",
+            "UPDATE snapshots SET number = ?2, deaths = 0, saved_ms = ?3, at = ?4, data = ?5 WHERE fiber = ?1 AND number = ?2 - 1 AND epoch = ?6",
         )?
-        .execute(params![seq, i64::try_from(new.number).unwrap_or(i64::MAX), new.now_ms, new.at, new.data])?;
+        .execute(params![seq, i64::try_from(new.number).unwrap_or(i64::MAX), new.now_ms, new.at, new.data, claim.epoch])?;
     if replaced == 0 {
+        claims::check(conn, claim)?;
         return Err(rusqlite::Error::ToSqlConversionFailure(format!("checkpoint {} does not follow the stored one", new.number).into()));
     }
     ops::pass(conn, seq, new.number - 1, &new.ops, new.now_ms)?;
@@ -298,7 +318,7 @@ pub(super) fn checkpoint(conn: &Connection, seq: Seq, new: &NewSnapshot) -> rusq
         conn.prepare_cached("DELETE FROM arrived WHERE fiber = ?1")?.execute([seq])?;
     }
     if !new.children.is_empty() && is_cancelled(conn, seq)? {
-        // Whoever has told it to end has told all its children, and these would not have heard.
+        // The command that has told it to end has told all its children, and these would not have heard.
         return Err(rusqlite::Error::ToSqlConversionFailure("it is told to end, and makes no children any more".into()));
     }
     let child = |new: &NewFiber| {
@@ -322,8 +342,28 @@ pub(super) fn forget_deaths(conn: &Connection, seq: Seq) -> rusqlite::Result<()>
     conn.prepare_cached("UPDATE snapshots SET deaths = 0 WHERE fiber = ?1 AND deaths > 0")?.execute([seq]).map(drop)
 }
 
-/// Ends a fiber and wakes those that have waited for it alone.
-pub(super) fn end(conn: &Connection, seq: Seq, end: &End, settled: &[SettledOp], now_ms: i64) -> rusqlite::Result<Ended> {
+/// Ends a claimed fiber.
+pub(super) fn end(
+    conn: &Connection,
+    claim: Claim,
+    how: &End,
+    settled: &[SettledOp],
+    now_ms: i64,
+    ready: &mut Vec<Runnable>,
+) -> rusqlite::Result<End> {
+    claims::check(conn, claim)?;
+    finish(conn, claim.fiber, how, settled, now_ms, ready)?.ok_or_else(|| claims::lost(claim))
+}
+
+/// Ends a fiber, unless it has ended, and makes those ready that have waited for it alone.
+fn finish(
+    conn: &Connection,
+    seq: Seq,
+    end: &End,
+    settled: &[SettledOp],
+    now_ms: i64,
+    ready: &mut Vec<Runnable>,
+) -> rusqlite::Result<Option<End>> {
     // Most fibers leave nothing behind but a snapshot: one look is cheaper than a statement for each table.
     let (asked, left, waited_for): (Option<String>, bool, bool) = conn
         .prepare_cached(
@@ -346,8 +386,14 @@ pub(super) fn end(conn: &Connection, seq: Seq, end: &End, settled: &[SettledOp],
         End::Failed(why) => (FiberState::Failed, Some(why), None),
         End::Cancelled(why) => (FiberState::Cancelled, Some(why), None),
     };
-    conn.prepare_cached("UPDATE fibers SET state = ?2, reason = ?3, result = ?4, changed_ms = ?5, finished_ms = ?5 WHERE seq = ?1")?
+    let finished = conn
+        .prepare_cached(
+            "UPDATE fibers SET state = ?2, reason = ?3, result = ?4, changed_ms = ?5, finished_ms = ?5 WHERE seq = ?1 AND finished_ms IS NULL",
+        )?
         .execute(params![seq, state.as_str(), reason, result, now_ms])?;
+    if finished == 0 {
+        return Ok(None);
+    }
     ops::settle(conn, seq, settled, now_ms)?;
     if left {
         // One that failed may be resumed: then it needs what was sent to it, what has arrived, and what its steps have kept.
@@ -364,36 +410,34 @@ pub(super) fn end(conn: &Connection, seq: Seq, end: &End, settled: &[SettledOp],
         conn.prepare_cached("DELETE FROM snapshots WHERE fiber = ?1")?.execute([seq])?;
     }
     if !waited_for {
-        return Ok(Ended { end, woken: Vec::new() });
+        return Ok(Some(end));
     }
     let waiting: Vec<Seq> = conn
         .prepare_cached("DELETE FROM joins WHERE child = ?1 RETURNING fiber")?
         .query_map([seq], |r| r.get(0))?
         .collect::<Result<_, _>>()?;
-    let mut woken = Vec::new();
     for fiber in waiting {
         let others: bool = conn.prepare_cached("SELECT EXISTS (SELECT 1 FROM joins WHERE fiber = ?1)")?.query_row([fiber], |r| r.get(0))?;
         if !others {
-            woken.extend(wake(conn, fiber, now_ms)?);
+            ready.extend(wake(conn, fiber, now_ms)?);
         }
     }
-    Ok(Ended { end, woken })
+    Ok(Some(end))
 }
 
-/// Makes a waiting fiber pending.
-fn wake(conn: &Connection, seq: Seq, now_ms: i64) -> rusqlite::Result<Option<Unfinished>> {
+/// Makes a waiting fiber ready.
+fn wake(conn: &Connection, seq: Seq, now_ms: i64) -> rusqlite::Result<Option<Runnable>> {
     conn.prepare_cached("DELETE FROM waits WHERE fiber = ?1")?.execute([seq])?;
     conn.prepare_cached("DELETE FROM joins WHERE fiber = ?1")?.execute([seq])?;
     let woken = conn
         .prepare_cached("UPDATE fibers SET state = 'pending', changed_ms = ?2 WHERE seq = ?1 AND state = 'waiting'")?
         .execute(params![seq, now_ms])?;
-    if woken == 0 {
-        return Ok(None);
-    }
-    conn.prepare_cached(&format!("{UNFINISHED} WHERE f.seq = ?1"))?.query_row([seq], unfinished_row).map(Some)
+    if woken == 0 { Ok(None) } else { runnable(conn, seq) }
 }
 
-pub(super) fn wait(conn: &Connection, seq: Seq, wait: &Wait, now_ms: i64) -> rusqlite::Result<Waits> {
+pub(super) fn wait(conn: &Connection, claim: Claim, wait: &Wait, now_ms: i64) -> rusqlite::Result<Waits> {
+    claims::check(conn, claim)?;
+    let seq = claim.fiber;
     if wait.due_ms.is_some_and(|due| due <= now_ms) {
         return Ok(Waits::No);
     }
@@ -428,7 +472,7 @@ pub(super) fn wait(conn: &Connection, seq: Seq, wait: &Wait, now_ms: i64) -> rus
     Ok(if waits == 0 { Waits::No } else { Waits::Yes })
 }
 
-pub(super) fn take_due(conn: &Connection, now_ms: i64, limit: u32) -> rusqlite::Result<Vec<Unfinished>> {
+pub(super) fn take_due(conn: &Connection, now_ms: i64, limit: u32) -> rusqlite::Result<Vec<Runnable>> {
     let due: Vec<Seq> = conn
         .prepare_cached("SELECT fiber FROM waits WHERE due_ms <= ?1 ORDER BY due_ms LIMIT ?2")?
         .query_map(params![now_ms, limit], |r| r.get(0))?
@@ -442,85 +486,161 @@ pub(super) fn message(conn: &Connection, seq: Seq, topic: &str) -> rusqlite::Res
         .optional()
 }
 
-pub(super) fn send(conn: &Connection, new: &NewMessage) -> rusqlite::Result<Asked<Option<Unfinished>>> {
-    let Some(row) = find(conn, &Find::Id(new.to.clone()))? else { return Ok(Asked::Unknown) };
+pub(super) fn send(conn: &Connection, new: &NewMessage, ready: &mut Vec<Runnable>) -> rusqlite::Result<CommandResult<()>> {
+    let Some(row) = find(conn, &Find::Id(new.to.clone()))? else { return Ok(CommandResult::NotFound) };
+    if let Some(id) = &new.id {
+        let sent: bool = conn
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM message_ids WHERE fiber = ?1 AND id = ?2)")?
+            .query_row(params![row.seq, id], |r| r.get(0))?;
+        if sent {
+            return Ok(CommandResult::Done(()));
+        }
+    }
     if row.state.is_final() {
-        return Ok(Asked::Not(row.state));
+        return Ok(CommandResult::InvalidState(row.state));
+    }
+    if let Some(id) = &new.id {
+        conn.prepare_cached("INSERT INTO message_ids (fiber, id) VALUES (?1, ?2)")?.execute(params![row.seq, id])?;
     }
     conn.prepare_cached("INSERT INTO messages (fiber, topic, data, sent_ms) VALUES (?1, ?2, ?3, ?4)")?
         .execute(params![row.seq, new.topic, new.data, new.now_ms])?;
     let waits: bool = conn
         .prepare_cached("SELECT EXISTS (SELECT 1 FROM waits WHERE fiber = ?1 AND topic = ?2)")?
         .query_row(params![row.seq, new.topic], |r| r.get(0))?;
-    Ok(Asked::Done(if waits { wake(conn, row.seq, new.now_ms)? } else { None }))
-}
-
-pub(super) fn resolve(conn: &Connection, id: &str, how: &End, now_ms: i64) -> rusqlite::Result<Asked<(FiberRow, Ended)>> {
-    let Some(row) = find(conn, &Find::Id(id.to_owned()))? else { return Ok(Asked::Unknown) };
-    if !matches!(row.state, FiberState::Interrupted | FiberState::Parked) {
-        return Ok(Asked::Not(row.state));
+    if waits {
+        ready.extend(wake(conn, row.seq, new.now_ms)?);
     }
-    let ended = end(conn, row.seq, how, &[], now_ms)?;
-    Ok(Asked::Done((row, ended)))
+    Ok(CommandResult::Done(()))
 }
 
-pub(super) fn cancel(conn: &Connection, id: &str, reason: &str, now_ms: i64) -> rusqlite::Result<Asked<Cancelled>> {
-    let Some(row) = find(conn, &Find::Id(id.to_owned()))? else { return Ok(Asked::Unknown) };
+/// Takes a claimed fiber out of the running ones; one that was told to end ends.
+pub(super) fn suspend(
+    conn: &Connection,
+    claim: Claim,
+    how: &Suspend,
+    now_ms: i64,
+    ready: &mut Vec<Runnable>,
+) -> rusqlite::Result<Option<End>> {
+    claims::check(conn, claim)?;
+    if is_cancelled(conn, claim.fiber)? {
+        return end(conn, claim, &End::Cancelled(String::new()), &[], now_ms, ready).map(Some);
+    }
+    let (state, reason) = match how {
+        Suspend::Interrupted(why) => ("interrupted", why),
+        Suspend::Parked(why) => ("parked", why),
+    };
+    // A fiber that is parked again at every open for the same reason costs no write.
+    conn.prepare_cached(
+        "UPDATE fibers SET state = ?2, reason = ?3, changed_ms = ?4
+         WHERE seq = ?1 AND (state <> ?2 OR reason IS NOT ?3) AND finished_ms IS NULL",
+    )?
+    .execute(params![claim.fiber, state, reason, now_ms])
+    .map(|_| None)
+}
+
+pub(super) fn resolve(
+    conn: &Connection,
+    id: &str,
+    how: &End,
+    now_ms: i64,
+    ready: &mut Vec<Runnable>,
+) -> rusqlite::Result<CommandResult<(FiberRow, End)>> {
+    let Some(row) = find(conn, &Find::Id(id.to_owned()))? else { return Ok(CommandResult::NotFound) };
+    if !matches!(row.state, FiberState::Interrupted | FiberState::Parked) {
+        return Ok(CommandResult::InvalidState(row.state));
+    }
+    claims::void(conn, row.seq)?;
+    Ok(match finish(conn, row.seq, how, &[], now_ms, ready)? {
+        Some(end) => CommandResult::Done((row, end)),
+        None => CommandResult::InvalidState(row.state),
+    })
+}
+
+pub(super) fn cancel(
+    conn: &Connection,
+    id: &str,
+    reason: &str,
+    now_ms: i64,
+    ready: &mut Vec<Runnable>,
+) -> rusqlite::Result<CommandResult<Cancelled>> {
+    let Some(row) = find(conn, &Find::Id(id.to_owned()))? else { return Ok(CommandResult::NotFound) };
     if row.state.is_final() {
-        return Ok(Asked::Not(row.state));
+        return Ok(CommandResult::InvalidState(row.state));
     }
     let sql = format!(
         "WITH RECURSIVE below (seq) AS (
              SELECT ?1 UNION SELECT f.seq FROM below b JOIN fibers f ON f.parent = b.seq AND f.parent IS NOT NULL)
-         {UNFINISHED} WHERE f.seq IN (SELECT seq FROM below) AND f.finished_ms IS NULL ORDER BY f.seq"
+         {RUNNABLE} WHERE f.seq IN (SELECT seq FROM below) AND f.finished_ms IS NULL ORDER BY f.seq"
     );
-    let below = conn.prepare_cached(&sql)?.query_map([row.seq], unfinished_row)?.collect::<Result<Vec<_>, _>>()?;
-    let mut cancelled = Cancelled::default();
-    for fiber in below {
+    let below = conn.prepare_cached(&sql)?.query_map([row.seq], runnable_row)?.collect::<Result<Vec<_>, _>>()?;
+    let mut woken = Vec::new();
+    for fiber in &below {
         conn.prepare_cached("UPDATE fibers SET cancel = coalesce(cancel, ?2) WHERE seq = ?1")?.execute(params![fiber.seq, reason])?;
         if fiber.state != FiberState::Running {
-            cancelled.woken.extend(end(conn, fiber.seq, &End::Cancelled(reason.to_owned()), &[], now_ms)?.woken);
+            claims::void(conn, fiber.seq)?;
+            finish(conn, fiber.seq, &End::Cancelled(reason.to_owned()), &[], now_ms, &mut woken)?;
         }
-        cancelled.fibers.push(fiber);
     }
     // One of them may have waited for another.
-    cancelled.woken.retain(|woken| !cancelled.fibers.iter().any(|fiber| fiber.seq == woken.seq));
-    Ok(Asked::Done(cancelled))
+    ready.extend(woken.into_iter().filter(|woken| !below.iter().any(|fiber| fiber.seq == woken.seq)));
+    Ok(CommandResult::Done(below))
 }
 
-pub(super) fn again(conn: &Connection, id: &str, how: Again, now_ms: i64) -> rusqlite::Result<Asked<RunsAgain>> {
-    let Some(row) = find(conn, &Find::Id(id.to_owned()))? else { return Ok(Asked::Unknown) };
+pub(super) fn restart(
+    conn: &Connection,
+    id: &str,
+    how: Restart,
+    now_ms: i64,
+    ready: &mut Vec<Runnable>,
+) -> rusqlite::Result<CommandResult<Restarted>> {
+    let Some(row) = find(conn, &Find::Id(id.to_owned()))? else { return Ok(CommandResult::NotFound) };
     let stopped = matches!(row.state, FiberState::Failed | FiberState::Parked | FiberState::Interrupted);
-    let cancelled = row.state == FiberState::Cancelled && how == Again::FromStart;
+    let cancelled = row.state == FiberState::Cancelled && how == Restart::FromStart;
     if !(stopped || cancelled) {
-        return Ok(Asked::Not(row.state));
+        return Ok(CommandResult::InvalidState(row.state));
     }
-    let seq = row.seq;
-    if how == Again::FromStart
-        && let Some(op) = ops::in_doubt(conn, seq)?
+    if how == Restart::FromStart
+        && let Some(op) = forget_progress(conn, row.seq)?
     {
-        return Ok(Asked::Done(RunsAgain::InDoubt(op)));
+        return Ok(CommandResult::Done(Restarted::InDoubt(op)));
     }
-    if how == Again::FromStart {
-        ops::forget_temporary(conn, seq, row.checkpoints)?;
-        // The counts go on, so that the operations of the new life are other ones.
-        conn.prepare_cached("UPDATE fibers SET restarts = restarts + 1 WHERE seq = ?1")?.execute([seq])?;
-        conn.prepare_cached("UPDATE snapshots SET data = NULL, at = NULL, layout = NULL, number = number + 1 WHERE fiber = ?1")?
-            .execute([seq])?;
-        for table in ["arrived", "parts", "log_items"] {
-            conn.prepare_cached(&format!("DELETE FROM {table} WHERE fiber = ?1"))?.execute([seq])?;
-        }
-    }
-    pending(conn, seq, now_ms).map(|fiber| fiber.map_or(Asked::Unknown, |fiber| Asked::Done(RunsAgain::Yes(fiber))))
+    ready.extend(make_ready(conn, row.seq, now_ms)?);
+    Ok(CommandResult::Done(Restarted::Ready))
 }
 
-/// Makes a fiber that stopped pending again. That it was told to end is forgotten if it has ended so, and not if it was parked before it could.
-pub(super) fn pending(conn: &Connection, seq: Seq, now_ms: i64) -> rusqlite::Result<Option<Unfinished>> {
+pub(super) fn restart_claimed(conn: &Connection, claim: Claim, now_ms: i64, ready: &mut Vec<Runnable>) -> rusqlite::Result<Restarted> {
+    claims::check(conn, claim)?;
+    if let Some(op) = forget_progress(conn, claim.fiber)? {
+        return Ok(Restarted::InDoubt(op));
+    }
+    ready.extend(make_ready(conn, claim.fiber, now_ms)?);
+    Ok(Restarted::Ready)
+}
+
+/// Brings a fiber back to its start; gives an operation in doubt, if there is one, and changes nothing then.
+fn forget_progress(conn: &Connection, seq: Seq) -> rusqlite::Result<Option<String>> {
+    if let Some(op) = ops::in_doubt(conn, seq)? {
+        return Ok(Some(op));
+    }
+    ops::forget_temporary(conn, seq, checkpoints(conn, seq)?)?;
+    // The counts go on, so that the operations of the new life are other ones.
+    conn.prepare_cached("UPDATE fibers SET restarts = restarts + 1 WHERE seq = ?1")?.execute([seq])?;
+    conn.prepare_cached("UPDATE snapshots SET data = NULL, at = NULL, layout = NULL, number = number + 1 WHERE fiber = ?1")?
+        .execute([seq])?;
+    for table in ["arrived", "parts", "log_items"] {
+        conn.prepare_cached(&format!("DELETE FROM {table} WHERE fiber = ?1"))?.execute([seq])?;
+    }
+    Ok(None)
+}
+
+/// Makes a fiber that stopped ready, and ends its claims. That it was told to end is forgotten if it has ended so, and not if it was parked before
+/// it could.
+pub(super) fn make_ready(conn: &Connection, seq: Seq, now_ms: i64) -> rusqlite::Result<Option<Runnable>> {
     conn.prepare_cached(
         "UPDATE fibers SET cancel = CASE state WHEN 'cancelled' THEN NULL ELSE cancel END,
                            state = 'pending', reason = NULL, changed_ms = ?2, finished_ms = NULL WHERE seq = ?1",
     )?
     .execute(params![seq, now_ms])?;
-    conn.prepare_cached("UPDATE snapshots SET deaths = 0 WHERE fiber = ?1")?.execute([seq])?;
-    conn.prepare_cached(&format!("{UNFINISHED} WHERE f.seq = ?1"))?.query_row([seq], unfinished_row).optional()
+    conn.prepare_cached("UPDATE snapshots SET deaths = 0, epoch = min(epoch, 9223372036854775806) + 1 WHERE fiber = ?1")?.execute([seq])?;
+    runnable(conn, seq)
 }

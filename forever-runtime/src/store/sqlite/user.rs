@@ -14,10 +14,10 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, ffi, params};
 use sha2::{Digest, Sha256};
 
 use super::worker::{Scope, execute};
-use super::{Sqlite, ops, rows, schema};
+use super::{Sqlite, claims, ops, rows, schema};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::op::ledger::hex;
-use crate::store::{OpRecord, OpState, Seq, Transacted, Work};
+use crate::store::{Claim, OpRecord, OpState, Seq, Transacted, Work};
 
 /// The database inside a transaction, as [`FiberContext::transaction`](crate::FiberContext::transaction) and
 /// [`Forever::transaction`](crate::Forever::transaction) give it to their closures: a [`rusqlite::Connection`].
@@ -59,7 +59,7 @@ impl Migration {
 
 impl Sqlite {
     /// Carries out a transaction of the program's; one with a record only if that is not stored as completed.
-    pub(super) async fn transact(&self, of: Option<(Seq, OpRecord)>, mut work: Work, now_ms: i64) -> Result<Transacted> {
+    pub(super) async fn transact(&self, of: Option<(Claim, Option<OpRecord>)>, mut work: Work, now_ms: i64) -> Result<Transacted> {
         let done = self.write("carry out a transaction", Scope::Many, move |c| transact(c, of.as_ref(), &mut work, now_ms)).await;
         match done {
             Err(error) if is_its_own_fault(&error) => {
@@ -85,11 +85,14 @@ fn is_its_own_fault(error: &Error) -> bool {
 }
 
 /// Runs the program's code in a savepoint, so that only what it did is taken back.
-fn transact(conn: &Connection, of: Option<&(Seq, OpRecord)>, work: &mut Work, now_ms: i64) -> rusqlite::Result<Transacted> {
-    if let Some((seq, record)) = of
-        && let Some(text) = carried_out(conn, *seq, record)?
-    {
-        return Ok(Transacted::Before(text));
+fn transact(conn: &Connection, of: Option<&(Claim, Option<OpRecord>)>, work: &mut Work, now_ms: i64) -> rusqlite::Result<Transacted> {
+    if let Some((claim, record)) = of {
+        claims::check(conn, *claim)?;
+        if let Some(record) = record
+            && let Some(text) = carried_out(conn, claim.fiber, record)?
+        {
+            return Ok(Transacted::Before(text));
+        }
     }
     execute(conn, "SAVEPOINT forever_tx /* forever */")?;
     let (came, forbidden) = guarded(|| work(&Tx(conn)));
@@ -101,10 +104,10 @@ fn transact(conn: &Connection, of: Option<&(Seq, OpRecord)>, work: &mut Work, no
         (Ok(_), Some(what)) => Transacted::Refused(Error::new(ErrorKind::Setup, format!("in a transaction, {what}"))),
         (Ok(None), None) => Transacted::Back,
         (Ok(Some(text)), None) => {
-            if let Some((seq, record)) = of {
+            if let Some((claim, Some(record))) = of {
                 let record = OpRecord { state: OpState::Completed, outcome: Some(text), ..record.clone() };
-                ops::save(conn, *seq, &record, now_ms)?;
-                rows::forget_deaths(conn, *seq)?;
+                ops::save(conn, claim.fiber, &record, now_ms)?;
+                rows::forget_deaths(conn, claim.fiber)?;
             }
             Transacted::Done
         }

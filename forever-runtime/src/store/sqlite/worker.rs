@@ -67,15 +67,23 @@ trait Job: Send {
 /// Why a job failed; a lost commit is the reason of many.
 type Cause = Arc<rusqlite::Error>;
 
-struct Call<T, F> {
+struct Call<T, F, A, U> {
     what: &'static str,
     scope: Scope,
     work: F,
     out: Option<T>,
-    answer: Answer<T>,
+    /// Runs behind the commit, before the caller is answered, also if the caller is gone.
+    then: A,
+    answer: Answer<U>,
 }
 
-impl<T: Send, F: FnMut(&Connection) -> rusqlite::Result<T> + Send> Job for Call<T, F> {
+impl<T, F, A, U> Job for Call<T, F, A, U>
+where
+    T: Send,
+    F: FnMut(&Connection) -> rusqlite::Result<T> + Send,
+    A: FnOnce(T) -> U + Send,
+    U: Send,
+{
     fn what(&self) -> &'static str {
         self.what
     }
@@ -91,7 +99,7 @@ impl<T: Send, F: FnMut(&Connection) -> rusqlite::Result<T> + Send> Job for Call<
 
     fn answer(self: Box<Self>, failed: Option<Cause>) {
         let answer = match (failed, self.out) {
-            (None, Some(out)) => Ok(out),
+            (None, Some(out)) => Ok((self.then)(out)),
             (Some(why), _) => Err(Error::new(kind_of(&why), format!("failed to {}", self.what)).because(why)),
             (None, None) => Err(Error::new(ErrorKind::Store, format!("failed to {}: it was not run", self.what))),
         };
@@ -103,6 +111,8 @@ impl<T: Send, F: FnMut(&Connection) -> rusqlite::Result<T> + Send> Job for Call<
 /// A row that holds something else than it should is not the store's failure: to try again is no help.
 fn kind_of(why: &rusqlite::Error) -> ErrorKind {
     match why {
+        // A job that was refused says why with an error of ours.
+        rusqlite::Error::ToSqlConversionFailure(why) => why.downcast_ref().map_or(ErrorKind::Store, Error::kind),
         rusqlite::Error::FromSqlConversionFailure(..)
         | rusqlite::Error::IntegralValueOutOfRange(..)
         | rusqlite::Error::InvalidColumnType(..)
@@ -181,20 +191,33 @@ impl Worker {
         T: Send + 'static,
         F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
-        let Some(witness) = &self.witness else { return self.ask(what, scope, work).await };
+        self.call_then(what, scope, work, |out| out).await
+    }
+
+    /// The same, with something to do behind the commit and before the caller is answered, also if the caller is gone by then.
+    pub(crate) async fn call_then<T, F, A, U>(&self, what: &'static str, scope: Scope, work: F, then: A) -> Result<U>
+    where
+        T: Send + 'static,
+        F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        A: FnOnce(T) -> U + Send + 'static,
+        U: Send + 'static,
+    {
+        let Some(witness) = &self.witness else { return self.ask(what, scope, work, then).await };
         let asks = Asks::new(witness.as_ref());
-        let answer = self.ask(what, scope, work).await;
+        let answer = self.ask(what, scope, work, then).await;
         asks.0.hears().await;
         answer
     }
 
-    async fn ask<T, F>(&self, what: &'static str, scope: Scope, work: F) -> Result<T>
+    async fn ask<T, F, A, U>(&self, what: &'static str, scope: Scope, work: F, then: A) -> Result<U>
     where
         T: Send + 'static,
         F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        A: FnOnce(T) -> U + Send + 'static,
+        U: Send + 'static,
     {
         let (answer, mut answered) = oneshot::channel();
-        let job = Box::new(Call { what, scope, work, out: None, answer });
+        let job = Box::new(Call { what, scope, work, out: None, then, answer });
         let caller = Caller::new(self);
         self.queue.send(job).await.map_err(|_| Error::closed())?;
         for n in 0..if caller.looks { ANSWER_SPINS } else { 0 } {
@@ -231,7 +254,8 @@ impl Worker {
         self.stop.store(true, Ordering::Release);
         if let Some(place) = self.last.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let (answer, _) = oneshot::channel();
-            place.send(Box::new(Call { what: "stop", scope: Scope::Read, work: |_: &Connection| Ok(()), out: None, answer }));
+            let nothing = |_: &Connection| Ok(());
+            place.send(Box::new(Call { what: "stop", scope: Scope::Read, work: nothing, out: None, then: |()| (), answer }));
         }
     }
 }

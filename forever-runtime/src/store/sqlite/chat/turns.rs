@@ -131,8 +131,9 @@ pub(super) fn accept(conn: &Connection, new: &NewTurn) -> rusqlite::Result<Accep
         Queueing::Debounce(ms) => ("debounce", Some(new.now_ms.saturating_add(ms))),
     };
     let fiber = rows::insert(conn, &new.fiber)?
-        .ok_or_else(|| rusqlite::Error::ToSqlConversionFailure(format!("there is a fiber with id `{}` already", new.fiber.id).into()))?;
-    let pending = rows::pending(conn, fiber, new.now_ms)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+        .ok_or_else(|| rusqlite::Error::ToSqlConversionFailure(format!("there is a fiber with id `{}` already", new.fiber.id).into()))?
+        .fiber;
+    let ready = rows::runnable(conn, fiber)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
     conn.prepare_cached(
         "INSERT INTO turns (chat, id, key, kind, policy, state, fiber, message, place, origins, due_ms, created_ms)
          VALUES (?1, ?2, ?3, ?4, ?5, 'queued', ?6, ?7, ?8, ?9, ?10, ?11)",
@@ -158,7 +159,7 @@ pub(super) fn accept(conn: &Connection, new: &NewTurn) -> rusqlite::Result<Accep
         new.metadata
     ])?;
     let row = by_seq(conn, turn)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
-    Ok(AcceptedTurn::New(Box::new(row), pending))
+    Ok(AcceptedTurn::New(Box::new(row), ready))
 }
 
 /// What the turn that waits was to answer, and will be answered by one that comes now in its place.
