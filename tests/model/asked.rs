@@ -109,7 +109,7 @@ impl Model {
             Asked::Send { name, word } => {
                 let fiber = self.fiber(name)?;
                 if fiber.state.is_final() {
-                    return Err(ErrorKind::Conflict);
+                    return Err(ErrorKind::InvalidState);
                 }
                 fiber.messages.push(*word);
                 if fiber.state == FiberState::Waiting && matches!(fiber.at, Place::Hearing { .. }) {
@@ -121,14 +121,14 @@ impl Model {
             Asked::Restart { name } => {
                 let fiber = self.stopped(name, true)?;
                 if fiber.in_doubt() {
-                    return Err(ErrorKind::Conflict);
+                    return Err(ErrorKind::InvalidState);
                 }
                 fiber.begin_anew();
             }
             Asked::Resolve { name, completes } => {
                 let fiber = self.fiber(name)?;
                 if !matches!(fiber.state, FiberState::Interrupted | FiberState::Parked) {
-                    return Err(ErrorKind::Conflict);
+                    return Err(ErrorKind::InvalidState);
                 }
                 let (state, why, result) = match completes {
                     true => (FiberState::Completed, None, Some(vec!["said so".to_owned()])),
@@ -160,7 +160,7 @@ impl Model {
         match fiber.state {
             FiberState::Failed | FiberState::Parked | FiberState::Interrupted => Ok(fiber),
             FiberState::Cancelled if anew => Ok(fiber),
-            _ => Err(ErrorKind::Conflict),
+            _ => Err(ErrorKind::InvalidState),
         }
     }
 
@@ -200,7 +200,7 @@ impl Model {
 
     fn cancel(&mut self, name: &str, reason: &str) -> Said {
         if self.fiber(name)?.state.is_final() {
-            return Err(ErrorKind::Conflict);
+            return Err(ErrorKind::InvalidState);
         }
         let below: Vec<_> = self.fibers.keys().filter(|other| self.is_below(other, name)).cloned().collect();
         let open: Vec<_> = below.into_iter().filter(|other| !self.fibers[other].state.is_final()).collect();
@@ -235,7 +235,7 @@ impl Model {
         let fiber = self.fiber(name)?;
         let there = fiber.ops.get(&number).cloned().ok_or(ErrorKind::NotFound)?;
         if there.state != OpState::Started || fiber.state == FiberState::Running {
-            return Err(ErrorKind::Conflict);
+            return Err(ErrorKind::InvalidState);
         }
         let (state, outcome) = match how {
             How::Completed => (OpState::Completed, Some("said so".to_owned())),

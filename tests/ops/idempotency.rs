@@ -250,7 +250,7 @@ async fn an_operation_under_way_cannot_be_resolved() {
     bank.called(1).await;
     let id = forever.ops(ID).await.unwrap()[0].id.clone();
     let error = forever.resolve_op(&id, Resolution::NotExecuted).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("failed to resolve operation `{id}`: its fiber `{ID}` is running, or about to be tried again"));
+    assert_eq!(error.to_string(), format!("failed to resolve operation `{id}`: its fiber `{ID}` is running"));
     drop(handle);
 }
 

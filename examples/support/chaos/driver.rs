@@ -186,7 +186,9 @@ impl Driver {
         };
         match failed {
             // Somebody was faster, the runtime itself among them.
-            Some(error) if error.kind() != forever::ErrorKind::Conflict => self.may_fail(error).map(|()| true),
+            Some(error) if !matches!(error.kind(), forever::ErrorKind::Conflict | forever::ErrorKind::InvalidState) => {
+                self.may_fail(error).map(|()| true)
+            }
             _ => Ok(true),
         }
     }
@@ -204,7 +206,7 @@ impl Driver {
                     number += 1;
                 }
                 // It has had the last one from an earlier worker.
-                Err(error) if matches!(error.kind(), forever::ErrorKind::Conflict | forever::ErrorKind::NotFound) => break,
+                Err(error) if matches!(error.kind(), forever::ErrorKind::InvalidState | forever::ErrorKind::NotFound) => break,
                 Err(error) => self.may_fail(error)?,
             }
         }
@@ -220,7 +222,7 @@ impl Driver {
             sleep(Duration::from_micros(u64::from(self.world.below(30_000)))).await;
             match self.forever.cancel(id, "it is doomed").await {
                 Ok(()) => break,
-                Err(error) if matches!(error.kind(), forever::ErrorKind::Conflict | forever::ErrorKind::NotFound) => return Ok(()),
+                Err(error) if matches!(error.kind(), forever::ErrorKind::InvalidState | forever::ErrorKind::NotFound) => return Ok(()),
                 Err(error) => self.may_fail(error)?,
             }
         }

@@ -211,7 +211,7 @@ pub(crate) async fn resolve(core: &Arc<Core>, id: &str, how: Recovery) -> Result
 pub(crate) async fn delete(core: &Arc<Core>, filter: FiberFilter) -> Result<u64> {
     let mut which = filter.which;
     if let Some(open) = which.states.iter().find(|state| !state.is_final()) {
-        return Err(Error::new(ErrorKind::Conflict, format!("fibers that are {open} cannot be deleted: cancel or resolve them first")));
+        return Err(Error::new(ErrorKind::InvalidState, format!("fibers that are {open} cannot be deleted: cancel or resolve them first")));
     }
     if which.states.is_empty() {
         which.states = vec![FiberState::Completed, FiberState::Failed, FiberState::Cancelled];

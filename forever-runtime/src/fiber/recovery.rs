@@ -28,7 +28,6 @@ const PAGE: u32 = 512;
 
 /// Starts a task for every fiber that has not ended and does not wait, and then lets those be woken that do.
 pub(crate) async fn recover(core: &Arc<Core>) -> Result<()> {
-    core.store.take_over(core.worker, core.now_ms()).await?;
     let left = left_behind(core).await?;
     if !left.is_empty() {
         info!(fibers = left.len(), "recovering unfinished fibers");

@@ -1,6 +1,7 @@
 //! What every store keeps to: the same tests over each of them.
 mod agents;
 mod chat;
+mod claims;
 mod ops;
 
 use std::future::Future;
@@ -8,8 +9,8 @@ use std::sync::Arc;
 
 use super::sqlite::{Durability, Sqlite};
 use super::{
-    Accepted, Again, Aside, Asked, End, FiberRow, FiberState, Find, NewFiber, NewMessage, NewSnapshot, OpsBehind, RunsAgain, Seq, Store,
-    StoredLayout, Unfinished, Wait, Waits, Which,
+    Accepted, Claim, Claimed, CommandResult, End, FiberRow, FiberState, Find, NewFiber, NewMessage, NewSnapshot, OpsBehind, Restart,
+    Restarted, Runnable, Seq, Store, StoredLayout, Suspend, Wait, Waits, Which, WorkerId,
 };
 use crate::exact::logs::NewItem;
 use crate::fiber::parts::{Beside, Changes};
@@ -24,6 +25,7 @@ pub(super) async fn conforms<S: Store + 'static, M: Future<Output = S>>(make: im
     ends_with_a_result_or_an_error(&make().await).await;
     counts_deaths_of_running_fibers_only(&make().await).await;
     ops::conforms(&make).await;
+    claims::conforms(&make).await;
     wakes_what_is_due_and_nothing_else(&make().await).await;
     keeps_messages_until_they_are_received(&make().await).await;
     wakes_a_parent_when_all_its_children_have_ended(&make().await).await;
@@ -70,6 +72,10 @@ async fn sqlite_in_a_file_conforms() {
     .await;
 }
 
+/// The worker that claims what it makes, and one that takes over.
+const FIRST: WorkerId = 1;
+const SECOND: WorkerId = 2;
+
 fn new(id: &str, key: Option<&str>) -> NewFiber {
     NewFiber {
         id: id.to_owned(),
@@ -78,6 +84,7 @@ fn new(id: &str, key: Option<&str>) -> NewFiber {
         closure: false,
         agent: None,
         parent: None,
+        worker: Some(FIRST),
         args: r#"{"n":1}"#.to_owned(),
         metadata: Some(r#"{"by":"test"}"#.to_owned()),
         now_ms: 1000,
@@ -99,10 +106,35 @@ fn snapshot(number: u64) -> NewSnapshot {
     }
 }
 
-async fn accept(store: &impl Store, id: &str) -> Seq {
+async fn accept(store: &impl Store, id: &str) -> Claim {
     match store.accept(new(id, None)).await.unwrap() {
-        Accepted::New(seq) => seq,
+        Accepted::New(claim) => claim,
         Accepted::Existing(row) => panic!("{row:?}"),
+    }
+}
+
+/// Claims a fiber as it stands now.
+async fn claimed(store: &impl Store, fiber: Seq, by: WorkerId) -> Claim {
+    let seen = Claim { fiber, epoch: store.epoch(fiber).await.unwrap().unwrap() };
+    match store.claim(seen, by, 1).await.unwrap() {
+        Claimed::Yes(claim) => claim,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What the store tells of fibers that become ready.
+struct Told(tokio::sync::mpsc::UnboundedReceiver<Runnable>);
+
+impl Told {
+    fn by(store: &impl Store) -> Self {
+        let (tell, told) = tokio::sync::mpsc::unbounded_channel();
+        store.on_ready(tell);
+        Told(told)
+    }
+
+    /// The ids of those that were told of since the last look.
+    fn ids(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.0.try_recv().ok()).map(|fiber| fiber.id).collect()
     }
 }
 
@@ -134,22 +166,22 @@ async fn lists_what_has_not_ended_in_order(store: &impl Store) {
         seqs.push(accept(store, id).await);
     }
     store.end(seqs[1], End::Failed("no".into()), Vec::new(), 1).await.unwrap();
-    store.set_aside(seqs[2], Aside::Parked("why".into()), 1).await.unwrap();
+    store.suspend(seqs[2], Suspend::Parked("why".into()), 1).await.unwrap();
     assert_eq!(unfinished(store).await, [("c".into(), 0), ("b".into(), 0), ("d".into(), 0)]);
-    let page: Vec<String> = store.unfinished(seqs[0], 1).await.unwrap().into_iter().map(|f| f.id).collect();
+    let page: Vec<String> = store.unfinished(seqs[0].fiber, 1).await.unwrap().into_iter().map(|f| f.id).collect();
     assert_eq!(page, ["b"]);
 }
 
 async fn replaces_snapshots_in_order_only(store: &impl Store) {
-    let seq = accept(store, "a").await;
-    let before = store.load(seq).await.unwrap();
+    let claim = accept(store, "a").await;
+    let before = store.load(claim.fiber).await.unwrap();
     assert_eq!((before.snapshot, before.number, before.args.as_str()), (None, 0, r#"{"n":1}"#));
-    store.checkpoint(seq, snapshot(1)).await.unwrap();
-    store.checkpoint(seq, snapshot(2)).await.unwrap();
-    store.checkpoint(seq, snapshot(2)).await.unwrap_err();
-    store.checkpoint(seq, snapshot(4)).await.unwrap_err();
-    store.checkpoint(seq + 1, snapshot(1)).await.unwrap_err();
-    let after = store.load(seq).await.unwrap();
+    store.checkpoint(claim, snapshot(1)).await.unwrap();
+    store.checkpoint(claim, snapshot(2)).await.unwrap();
+    store.checkpoint(claim, snapshot(2)).await.unwrap_err();
+    store.checkpoint(claim, snapshot(4)).await.unwrap_err();
+    store.checkpoint(Claim { fiber: claim.fiber + 1, ..claim }, snapshot(1)).await.unwrap_err();
+    let after = store.load(claim.fiber).await.unwrap();
     assert_eq!((after.snapshot.as_deref(), after.number), (Some(r#"{"n":2}"#), 2));
     assert_eq!(row(store, "a").await.at.as_deref(), Some("step"));
 }
@@ -157,13 +189,13 @@ async fn replaces_snapshots_in_order_only(store: &impl Store) {
 async fn keeps_each_layout_once(store: &impl Store) {
     let layout = |hash: &str| StoredLayout { hash: hash.into(), fiber: "work".into(), layout: "{}".into() };
     let (a, b) = (accept(store, "a").await, accept(store, "b").await);
-    for seq in [a, b] {
-        store.checkpoint(seq, NewSnapshot { layout: Some(layout("h1")), ..snapshot(1) }).await.unwrap();
+    for claim in [a, b] {
+        store.checkpoint(claim, NewSnapshot { layout: Some(layout("h1")), ..snapshot(1) }).await.unwrap();
     }
     store.checkpoint(a, snapshot(2)).await.unwrap();
-    assert_eq!(store.load(a).await.unwrap().layout, Some(layout("h1")));
+    assert_eq!(store.load(a.fiber).await.unwrap().layout, Some(layout("h1")));
     store.checkpoint(b, NewSnapshot { layout: Some(layout("h2")), ..snapshot(2) }).await.unwrap();
-    assert_eq!(store.load(b).await.unwrap().layout, Some(layout("h2")));
+    assert_eq!(store.load(b.fiber).await.unwrap().layout, Some(layout("h2")));
 }
 
 async fn keeps_parts_and_items_with_their_snapshot(store: &impl Store) {
@@ -180,80 +212,84 @@ async fn keeps_parts_and_items_with_their_snapshot(store: &impl Store) {
         items: vec![item(0, 2, "\"z\""), item(5, 0, "null")],
         gone_logs: vec![4, 9],
     };
-    let (seq, other) = (accept(store, "a").await, accept(store, "b").await);
-    assert_eq!(store.load(seq).await.unwrap().beside, Beside::default());
+    let (claim, other) = (accept(store, "a").await, accept(store, "b").await);
+    assert_eq!(store.load(claim.fiber).await.unwrap().beside, Beside::default());
     let mut beside = Beside::default();
     for (n, changes) in (1..).zip([first.clone(), second.clone()]) {
         beside.apply(&changes);
-        store.checkpoint(seq, NewSnapshot { changes, ..snapshot(n) }).await.unwrap();
-        assert_eq!(store.load(seq).await.unwrap().beside, beside);
+        store.checkpoint(claim, NewSnapshot { changes, ..snapshot(n) }).await.unwrap();
+        assert_eq!(store.load(claim.fiber).await.unwrap().beside, beside);
     }
     assert_eq!((beside.parts.len(), beside.logs[&0].len(), beside.logs.contains_key(&4)), (3, 3, false));
     // All or nothing, and of this fiber only.
-    store.checkpoint(seq, NewSnapshot { changes: second, ..snapshot(9) }).await.unwrap_err();
+    store.checkpoint(claim, NewSnapshot { changes: second, ..snapshot(9) }).await.unwrap_err();
     let lost = Changes { gone_parts: vec!["b".into()], gone_logs: vec![0], ..first };
-    store.checkpoint(seq, NewSnapshot { changes: lost.clone(), ..snapshot(2) }).await.unwrap_err();
+    store.checkpoint(claim, NewSnapshot { changes: lost.clone(), ..snapshot(2) }).await.unwrap_err();
     store.checkpoint(other, NewSnapshot { changes: lost, ..snapshot(1) }).await.unwrap();
-    assert_eq!(store.load(seq).await.unwrap().beside, beside);
+    assert_eq!(store.load(claim.fiber).await.unwrap().beside, beside);
 
-    store.end(seq, End::Failed("no".into()), Vec::new(), 3).await.unwrap();
-    assert_eq!(store.load(seq).await.unwrap().beside, beside);
-    store.again("a".into(), Again::FromSnapshot, 4).await.unwrap();
-    assert_eq!(store.load(seq).await.unwrap().beside, beside);
-    store.end(seq, End::Failed("no".into()), Vec::new(), 5).await.unwrap();
-    store.again("a".into(), Again::FromStart, 6).await.unwrap();
-    assert_eq!(store.load(seq).await.unwrap().beside, Beside::default());
+    store.end(claim, End::Failed("no".into()), Vec::new(), 3).await.unwrap();
+    assert_eq!(store.load(claim.fiber).await.unwrap().beside, beside);
+    store.restart("a".into(), Restart::FromSnapshot, 4).await.unwrap();
+    assert_eq!(store.load(claim.fiber).await.unwrap().beside, beside);
+    let claim = claimed(store, claim.fiber, FIRST).await;
+    store.end(claim, End::Failed("no".into()), Vec::new(), 5).await.unwrap();
+    store.restart("a".into(), Restart::FromStart, 6).await.unwrap();
+    assert_eq!(store.load(claim.fiber).await.unwrap().beside, Beside::default());
     // What it writes in its new life is all there is of it.
     let changes = Changes { items: vec![item(0, 0, "1")], ..Changes::default() };
-    let number = store.load(seq).await.unwrap().number + 1;
-    store.checkpoint(seq, NewSnapshot { changes, ..snapshot(number) }).await.unwrap();
-    assert_eq!(store.load(seq).await.unwrap().beside.logs, [(0, vec!["1".into()])].into());
-    store.end(seq, End::Completed("1".into()), Vec::new(), 7).await.unwrap();
-    assert_eq!(store.load(seq).await.unwrap().beside, Beside::default());
+    let number = store.load(claim.fiber).await.unwrap().number + 1;
+    let claim = claimed(store, claim.fiber, FIRST).await;
+    store.checkpoint(claim, NewSnapshot { changes, ..snapshot(number) }).await.unwrap();
+    assert_eq!(store.load(claim.fiber).await.unwrap().beside.logs, [(0, vec!["1".into()])].into());
+    store.end(claim, End::Completed("1".into()), Vec::new(), 7).await.unwrap();
+    assert_eq!(store.load(claim.fiber).await.unwrap().beside, Beside::default());
 }
 
 async fn ends_with_a_result_or_an_error(store: &impl Store) {
     let (done, failed) = (accept(store, "done").await, accept(store, "failed").await);
-    for seq in [done, failed] {
-        store.checkpoint(seq, snapshot(1)).await.unwrap();
+    for claim in [done, failed] {
+        store.checkpoint(claim, snapshot(1)).await.unwrap();
     }
     store.end(done, End::Completed("[1]".into()), Vec::new(), 3000).await.unwrap();
     store.end(failed, End::Failed("broken".into()), Vec::new(), 3000).await.unwrap();
     // What has ended stays as it ended.
-    store.set_aside(done, Aside::Interrupted("late".into()), 4000).await.unwrap();
+    store.suspend(done, Suspend::Interrupted("late".into()), 4000).await.unwrap_err();
+    store.suspend(failed, Suspend::Interrupted("late".into()), 4000).await.unwrap();
+    store.end(failed, End::Completed("late".into()), Vec::new(), 4000).await.unwrap_err();
 
     let row_done = row(store, "done").await;
     assert_eq!((row_done.state, row_done.result.as_deref(), row_done.reason), (FiberState::Completed, Some("[1]"), None));
     assert_eq!(row_done.finished_ms, Some(3000));
-    assert_eq!(store.load(done).await.unwrap().snapshot, None);
+    assert_eq!(store.load(done.fiber).await.unwrap().snapshot, None);
     let row_failed = row(store, "failed").await;
     assert_eq!((row_failed.state, row_failed.reason.as_deref()), (FiberState::Failed, Some("broken")));
-    assert!(store.load(failed).await.unwrap().snapshot.is_some());
+    assert!(store.load(failed.fiber).await.unwrap().snapshot.is_some());
     assert!(unfinished(store).await.is_empty());
 }
 
 async fn counts_deaths_of_running_fibers_only(store: &impl Store) {
     let (ran, parked, stopped) = (accept(store, "ran").await, accept(store, "parked").await, accept(store, "stopped").await);
-    store.set_aside(parked, Aside::Parked("why".into()), 1).await.unwrap();
-    store.set_aside(stopped, Aside::Interrupted("closed".into()), 1).await.unwrap();
-    store.recover(2).await.unwrap();
-    store.recover(3).await.unwrap();
+    store.suspend(parked, Suspend::Parked("why".into()), 1).await.unwrap();
+    store.suspend(stopped, Suspend::Interrupted("closed".into()), 1).await.unwrap();
+    store.take_over(SECOND, 2).await.unwrap();
+    store.take_over(SECOND, 3).await.unwrap();
     assert_eq!(unfinished(store).await, [("ran".into(), 1), ("parked".into(), 0), ("stopped".into(), 0)]);
     assert_eq!(row(store, "ran").await.state, FiberState::Interrupted);
     assert_eq!(row(store, "parked").await.reason.as_deref(), Some("why"));
 
-    store.enter(ran, 4).await.unwrap();
+    let ran = claimed(store, ran.fiber, FIRST).await;
     assert_eq!((row(store, "ran").await.state, row(store, "ran").await.reason), (FiberState::Running, None));
-    store.recover(5).await.unwrap();
+    store.take_over(SECOND, 5).await.unwrap();
     assert_eq!(row(store, "ran").await.deaths, 2);
-    store.enter(ran, 6).await.unwrap();
+    let ran = claimed(store, ran.fiber, SECOND).await;
     store.checkpoint(ran, snapshot(1)).await.unwrap();
     assert_eq!(row(store, "ran").await.deaths, 0);
 }
 
 /// Many at once, so that they share transactions, and one in ten of them wrong.
 async fn keeps_what_others_do_together_apart<S: Store + 'static>(store: Arc<S>) {
-    let seq = accept(&*store, "alone").await;
+    let claim = accept(&*store, "alone").await;
     let mut tasks = tokio::task::JoinSet::new();
     for n in 0..300_u64 {
         let store = Arc::clone(&store);
@@ -261,31 +297,31 @@ async fn keeps_what_others_do_together_apart<S: Store + 'static>(store: Arc<S>) 
             if n % 10 == 0 {
                 // Several statements, of which the last fails: nothing of it may stay.
                 let layout = Some(StoredLayout { hash: format!("h{n}"), fiber: "work".into(), layout: "{}".into() });
-                store.checkpoint(seq, NewSnapshot { layout, ..snapshot(99) }).await.unwrap_err();
+                store.checkpoint(claim, NewSnapshot { layout, ..snapshot(99) }).await.unwrap_err();
             } else {
-                let seq = accept(&*store, &format!("f{n}")).await;
-                store.checkpoint(seq, snapshot(1)).await.unwrap();
+                let claim = accept(&*store, &format!("f{n}")).await;
+                store.checkpoint(claim, snapshot(1)).await.unwrap();
             }
         });
     }
     while let Some(done) = tasks.join_next().await {
         done.unwrap();
     }
-    let alone = store.load(seq).await.unwrap();
+    let alone = store.load(claim.fiber).await.unwrap();
     assert_eq!((alone.number, alone.layout), (0, None));
     assert_eq!(store.unfinished(Seq::MIN, 1000).await.unwrap().len(), 271);
 }
 
 async fn refuses_everything_when_closed(store: &impl Store) {
     accept(store, "a").await;
-    store.close(9).await.unwrap();
+    store.close(FIRST, 9).await.unwrap();
     assert!(store.accept(new("b", None)).await.unwrap_err().is_closed());
     assert!(store.find(Find::Id("a".into())).await.unwrap_err().is_closed());
-    assert!(store.close(10).await.unwrap_err().is_closed());
+    assert!(store.close(FIRST, 10).await.unwrap_err().is_closed());
     store.abandon();
 }
 
-fn ids(fibers: &[Unfinished]) -> Vec<&str> {
+fn ids(fibers: &[Runnable]) -> Vec<&str> {
     fibers.iter().map(|f| f.id.as_str()).collect()
 }
 
@@ -309,63 +345,69 @@ async fn wakes_what_is_due_and_nothing_else(store: &impl Store) {
     assert_eq!(store.next_due().await.unwrap(), None);
 
     // A death of the process while it waited or was about to be entered is no death of the fiber.
-    store.recover(40).await.unwrap();
+    store.take_over(SECOND, 40).await.unwrap();
     assert_eq!((row(store, "a").await.deaths, row(store, "a").await.state), (0, FiberState::Pending));
 }
 
 fn message(to: &str, topic: &str, data: &str) -> NewMessage {
-    NewMessage { to: to.to_owned(), topic: topic.to_owned(), data: data.to_owned(), now_ms: 50 }
+    NewMessage { to: to.to_owned(), id: None, topic: topic.to_owned(), data: data.to_owned(), now_ms: 50 }
 }
 
-async fn sent(store: &impl Store, to: &str, topic: &str, data: &str) -> Vec<String> {
-    match store.send(message(to, topic, data)).await.unwrap() {
-        Asked::Done(woken) => woken.into_iter().map(|f| f.id).collect(),
-        other => panic!("{other:?}"),
-    }
+/// Sends, and gives the ids of the fibers that became ready.
+async fn sent(store: &impl Store, told: &mut Told, to: &str, topic: &str, data: &str) -> Vec<String> {
+    assert!(matches!(store.send(message(to, topic, data)).await.unwrap(), CommandResult::Done(())));
+    told.ids()
 }
 
 async fn keeps_messages_until_they_are_received(store: &impl Store) {
-    let seq = accept(store, "a").await;
+    let claim = accept(store, "a").await;
+    let mut told = Told::by(store);
     let on = |topic: &str| Wait { topic: Some(topic.to_owned()), ..Wait::default() };
-    assert_eq!(sent(store, "a", "yes", "1").await, [""; 0]);
-    assert_eq!(store.wait(seq, on("yes"), 10).await.unwrap(), Waits::No);
-    assert_eq!(store.wait(seq, on("no"), 10).await.unwrap(), Waits::Yes);
-    assert_eq!(sent(store, "a", "yes", "2").await, [""; 0]);
-    assert_eq!(sent(store, "a", "no", "3").await, ["a"]);
-    assert_eq!(sent(store, "a", "no", "4").await, [""; 0]);
+    assert_eq!(sent(store, &mut told, "a", "yes", "1").await, [""; 0]);
+    assert_eq!(store.wait(claim, on("yes"), 10).await.unwrap(), Waits::No);
+    assert_eq!(store.wait(claim, on("no"), 10).await.unwrap(), Waits::Yes);
+    assert_eq!(sent(store, &mut told, "a", "yes", "2").await, [""; 0]);
+    assert_eq!(sent(store, &mut told, "a", "no", "3").await, ["a"]);
+    assert_eq!(sent(store, &mut told, "a", "no", "4").await, [""; 0]);
 
-    let first = store.message(seq, "yes").await.unwrap().unwrap();
+    let claim = claimed(store, claim.fiber, FIRST).await;
+    let first = store.message(claim.fiber, "yes").await.unwrap().unwrap();
     assert_eq!(first.data, "1");
-    assert_eq!(store.message(seq, "yes").await.unwrap().unwrap(), first);
-    store.checkpoint(seq, NewSnapshot { received: Some(first.seq), ..snapshot(1) }).await.unwrap();
-    assert_eq!(store.message(seq, "yes").await.unwrap().unwrap().data, "2");
-    let refused = store.checkpoint(seq, NewSnapshot { received: Some(first.seq + 1), ..snapshot(9) }).await;
+    assert_eq!(store.message(claim.fiber, "yes").await.unwrap().unwrap(), first);
+    store.checkpoint(claim, NewSnapshot { received: Some(first.seq), ..snapshot(1) }).await.unwrap();
+    assert_eq!(store.message(claim.fiber, "yes").await.unwrap().unwrap().data, "2");
+    let refused = store.checkpoint(claim, NewSnapshot { received: Some(first.seq + 1), ..snapshot(9) }).await;
     assert!(refused.is_err());
-    assert_eq!(store.message(seq, "yes").await.unwrap().unwrap().data, "2");
-    assert_eq!(store.message(seq, "maybe").await.unwrap(), None);
+    assert_eq!(store.message(claim.fiber, "yes").await.unwrap().unwrap().data, "2");
+    assert_eq!(store.message(claim.fiber, "maybe").await.unwrap(), None);
 
-    assert!(matches!(store.send(message("b", "yes", "1")).await.unwrap(), Asked::Unknown));
-    store.end(seq, End::Failed("no".into()), Vec::new(), 60).await.unwrap();
-    assert!(matches!(store.send(message("a", "yes", "1")).await.unwrap(), Asked::Not(FiberState::Failed)));
+    assert!(matches!(store.send(message("b", "yes", "1")).await.unwrap(), CommandResult::NotFound));
+    store.end(claim, End::Failed("no".into()), Vec::new(), 60).await.unwrap();
+    assert!(matches!(store.send(message("a", "yes", "1")).await.unwrap(), CommandResult::InvalidState(FiberState::Failed)));
     // It may be resumed, and then it needs them.
-    assert_eq!(store.message(seq, "yes").await.unwrap().unwrap().data, "2");
-    assert!(matches!(store.again("a".into(), Again::FromSnapshot, 70).await.unwrap(), Asked::Done(_)));
-    store.end(seq, End::Completed("1".into()), Vec::new(), 80).await.unwrap();
-    assert_eq!(store.message(seq, "yes").await.unwrap(), None);
+    assert_eq!(store.message(claim.fiber, "yes").await.unwrap().unwrap().data, "2");
+    assert!(matches!(store.restart("a".into(), Restart::FromSnapshot, 70).await.unwrap(), CommandResult::Done(_)));
+    let claim = claimed(store, claim.fiber, FIRST).await;
+    store.end(claim, End::Completed("1".into()), Vec::new(), 80).await.unwrap();
+    assert_eq!(store.message(claim.fiber, "yes").await.unwrap(), None);
 }
 
 async fn wakes_a_parent_when_all_its_children_have_ended(store: &impl Store) {
     let (parent, one, two) = (accept(store, "p").await, accept(store, "1").await, accept(store, "2").await);
     let both = Wait { fibers: vec!["1".into(), "2".into(), "unknown".into()], ..Wait::default() };
     assert_eq!(store.wait(parent, both.clone(), 10).await.unwrap(), Waits::Yes);
-    assert!(store.end(two, End::Completed("2".into()), Vec::new(), 20).await.unwrap().woken.is_empty());
-    assert_eq!(ids(&store.end(one, End::Failed("1".into()), Vec::new(), 30).await.unwrap().woken), ["p"]);
+    let mut told = Told::by(store);
+    store.end(two, End::Completed("2".into()), Vec::new(), 20).await.unwrap();
+    assert_eq!(told.ids(), [""; 0]);
+    store.end(one, End::Failed("1".into()), Vec::new(), 30).await.unwrap();
+    assert_eq!(told.ids(), ["p"]);
+    let parent = claimed(store, parent.fiber, FIRST).await;
     assert_eq!(store.wait(parent, both, 40).await.unwrap(), Waits::No);
 }
 
 async fn makes_children_with_the_checkpoint_or_not_at_all(store: &impl Store) {
     let parent = accept(store, "p").await;
-    let child = |id: &str| NewFiber { parent: Some(parent), ..new(id, None) };
+    let child = |id: &str| NewFiber { parent: Some(parent.fiber), ..new(id, None) };
     let refused = store.checkpoint(parent, NewSnapshot { children: vec![child("c")], ..snapshot(7) }).await;
     assert!(refused.is_err());
     assert!(store.find(Find::Id("c".into())).await.unwrap().is_none());
@@ -376,12 +418,12 @@ async fn makes_children_with_the_checkpoint_or_not_at_all(store: &impl Store) {
 
     let made = store.checkpoint(parent, NewSnapshot { children: vec![child("c"), child("d")], ..snapshot(1) }).await.unwrap();
     let stored = row(store, "c").await;
-    assert_eq!((made.len(), made[0], stored.parent.as_deref(), stored.state), (2, stored.seq, Some("p"), FiberState::Running));
+    assert_eq!((made.len(), made[0].fiber, stored.parent.as_deref(), stored.state), (2, stored.seq, Some("p"), FiberState::Running));
 }
 
 async fn cancels_a_fiber_and_all_below_it(store: &impl Store) {
     let top = accept(store, "top").await;
-    let child = |id: &str, parent| NewFiber { parent: Some(parent), ..new(id, None) };
+    let child = |id: &str, parent: Claim| NewFiber { parent: Some(parent.fiber), ..new(id, None) };
     let made = store.checkpoint(top, NewSnapshot { children: vec![child("mid", top)], ..snapshot(1) }).await.unwrap();
     let low = store.checkpoint(made[0], NewSnapshot { children: vec![child("low", made[0])], ..snapshot(1) }).await.unwrap();
     let (done, aside) = (accept(store, "aside").await, low[0]);
@@ -389,89 +431,99 @@ async fn cancels_a_fiber_and_all_below_it(store: &impl Store) {
     store.wait(aside, Wait { due_ms: Some(99), ..Wait::default() }, 10).await.unwrap();
     store.wait(done, Wait { fibers: vec!["low".into()], ..Wait::default() }, 10).await.unwrap();
 
-    let Asked::Done(cancelled) = store.cancel("top".into(), "enough".into(), 20).await.unwrap() else { panic!() };
-    assert_eq!(ids(&cancelled.fibers), ["top", "mid", "low"]);
-    assert_eq!(cancelled.fibers[2].state, FiberState::Waiting);
-    assert_eq!(ids(&cancelled.woken), ["aside"]);
+    let mut told = Told::by(store);
+    let CommandResult::Done(cancelled) = store.cancel("top".into(), "enough".into(), 20).await.unwrap() else { panic!() };
+    assert_eq!(ids(&cancelled), ["top", "mid", "low"]);
+    assert_eq!(cancelled[2].state, FiberState::Waiting);
+    assert_eq!(told.ids(), ["aside"]);
     for (id, state) in [("top", FiberState::Cancelled), ("mid", FiberState::Running), ("low", FiberState::Cancelled)] {
         assert_eq!(row(store, id).await.state, state, "{id}");
     }
     assert_eq!(row(store, "low").await.reason.as_deref(), Some("enough"));
     assert_eq!(store.next_due().await.unwrap(), None);
     // Whatever comes of one that runs, it has been cancelled.
-    assert!(!store.enter(made[0], 30).await.unwrap());
     assert!(store.checkpoint(made[0], NewSnapshot { children: vec![child("late", made[0])], ..snapshot(2) }).await.is_err());
     assert!(store.find(Find::Id("late".into())).await.unwrap().is_none());
     let ended = store.end(made[0], End::Completed("1".into()), Vec::new(), 30).await.unwrap();
-    assert_eq!(ended.end, End::Cancelled("enough".into()));
-    assert!(matches!(store.cancel("mid".into(), "again".into(), 40).await.unwrap(), Asked::Not(FiberState::Cancelled)));
-    assert!(matches!(store.cancel("nobody".into(), "x".into(), 40).await.unwrap(), Asked::Unknown));
+    assert_eq!(ended, End::Cancelled("enough".into()));
+    assert!(matches!(store.cancel("mid".into(), "again".into(), 40).await.unwrap(), CommandResult::InvalidState(FiberState::Cancelled)));
+    assert!(matches!(store.cancel("nobody".into(), "x".into(), 40).await.unwrap(), CommandResult::NotFound));
 }
 
 async fn lets_a_stopped_fiber_run_again(store: &impl Store) {
-    let seq = accept(store, "a").await;
-    assert!(matches!(store.again("a".into(), Again::FromSnapshot, 10).await.unwrap(), Asked::Not(FiberState::Running)));
-    store.checkpoint(seq, snapshot(1)).await.unwrap();
-    store.end(seq, End::Failed("no".into()), Vec::new(), 20).await.unwrap();
-    let Asked::Done(RunsAgain::Yes(again)) = store.again("a".into(), Again::FromSnapshot, 30).await.unwrap() else { panic!() };
-    assert_eq!((again.id.as_str(), again.state), ("a", FiberState::Pending));
+    let claim = accept(store, "a").await;
+    assert!(matches!(
+        store.restart("a".into(), Restart::FromSnapshot, 10).await.unwrap(),
+        CommandResult::InvalidState(FiberState::Running)
+    ));
+    store.checkpoint(claim, snapshot(1)).await.unwrap();
+    store.end(claim, End::Failed("no".into()), Vec::new(), 20).await.unwrap();
+    let mut told = Told::by(store);
+    let again = store.restart("a".into(), Restart::FromSnapshot, 30).await.unwrap();
+    assert!(matches!(again, CommandResult::Done(Restarted::Ready)));
+    assert_eq!(told.ids(), ["a"]);
     let stored = row(store, "a").await;
     assert_eq!((stored.state, stored.reason, stored.finished_ms, stored.checkpoints), (FiberState::Pending, None, None, 1));
-    assert!(store.load(seq).await.unwrap().snapshot.is_some());
+    assert!(store.load(claim.fiber).await.unwrap().snapshot.is_some());
 
-    store.set_aside(seq, Aside::Parked("no".into()), 40).await.unwrap();
-    assert!(matches!(store.again("a".into(), Again::FromStart, 50).await.unwrap(), Asked::Done(_)));
-    let loaded = store.load(seq).await.unwrap();
+    let claim = claimed(store, claim.fiber, FIRST).await;
+    store.suspend(claim, Suspend::Parked("no".into()), 40).await.unwrap();
+    assert!(matches!(store.restart("a".into(), Restart::FromStart, 50).await.unwrap(), CommandResult::Done(_)));
+    let loaded = store.load(claim.fiber).await.unwrap();
     // Operations of the new life have other ids, because the count goes on.
     assert_eq!((loaded.snapshot, loaded.layout, loaded.number), (None, None, 2));
-    store.end(seq, End::Completed("1".into()), Vec::new(), 60).await.unwrap();
-    assert!(matches!(store.again("a".into(), Again::FromStart, 70).await.unwrap(), Asked::Not(FiberState::Completed)));
+    let claim = claimed(store, claim.fiber, FIRST).await;
+    store.end(claim, End::Completed("1".into()), Vec::new(), 60).await.unwrap();
+    assert!(matches!(store.restart("a".into(), Restart::FromStart, 70).await.unwrap(), CommandResult::InvalidState(FiberState::Completed)));
 }
 
 async fn resolves_only_what_has_stopped(store: &impl Store) {
-    let seq = accept(store, "a").await;
+    let claim = accept(store, "a").await;
     let end = End::Completed("1".into());
-    assert!(matches!(store.resolve("a".into(), end.clone(), 10).await.unwrap(), Asked::Not(FiberState::Running)));
-    assert!(matches!(store.resolve("b".into(), end.clone(), 10).await.unwrap(), Asked::Unknown));
-    store.set_aside(seq, Aside::Interrupted("x".into()), 20).await.unwrap();
-    assert!(matches!(store.resolve("a".into(), end.clone(), 30).await.unwrap(), Asked::Done(_)));
-    assert!(matches!(store.resolve("a".into(), end, 40).await.unwrap(), Asked::Not(FiberState::Completed)));
+    assert!(matches!(store.resolve("a".into(), end.clone(), 10).await.unwrap(), CommandResult::InvalidState(FiberState::Running)));
+    assert!(matches!(store.resolve("b".into(), end.clone(), 10).await.unwrap(), CommandResult::NotFound));
+    store.suspend(claim, Suspend::Interrupted("x".into()), 20).await.unwrap();
+    assert!(matches!(store.resolve("a".into(), end.clone(), 30).await.unwrap(), CommandResult::Done(_)));
+    assert!(matches!(store.resolve("a".into(), end, 40).await.unwrap(), CommandResult::InvalidState(FiberState::Completed)));
     assert_eq!(row(store, "a").await.result.as_deref(), Some("1"));
 }
 
 async fn keeps_what_has_arrived_until_it_is_joined(store: &impl Store) {
-    let seq = accept(store, "a").await;
-    store.checkpoint(seq, snapshot(1)).await.unwrap();
-    store.recover(5).await.unwrap();
-    store.arrive(seq, 1, 2, "c".into()).await.unwrap();
+    let claim = accept(store, "a").await;
+    store.checkpoint(claim, snapshot(1)).await.unwrap();
+    store.take_over(SECOND, 5).await.unwrap();
+    let claim = claimed(store, claim.fiber, SECOND).await;
+    store.arrive(claim, 1, 2, "c".into()).await.unwrap();
     assert_eq!(row(store, "a").await.deaths, 0);
-    store.arrive(seq, 1, 0, "a".into()).await.unwrap();
-    assert_eq!(store.arrived(seq, 1).await.unwrap(), [(0, "a".to_owned()), (2, "c".to_owned())]);
-    assert_eq!(store.arrived(seq, 0).await.unwrap(), []);
-    store.end(seq, End::Failed("one of them".into()), Vec::new(), 10).await.unwrap();
-    assert!(matches!(store.again("a".into(), Again::FromSnapshot, 20).await.unwrap(), Asked::Done(_)));
-    assert_eq!(store.arrived(seq, 1).await.unwrap().len(), 2);
-    store.checkpoint(seq, NewSnapshot { joined: true, ..snapshot(2) }).await.unwrap();
-    assert_eq!(store.arrived(seq, 1).await.unwrap(), []);
+    store.arrive(claim, 1, 0, "a".into()).await.unwrap();
+    assert_eq!(store.arrived(claim.fiber, 1).await.unwrap(), [(0, "a".to_owned()), (2, "c".to_owned())]);
+    assert_eq!(store.arrived(claim.fiber, 0).await.unwrap(), []);
+    store.end(claim, End::Failed("one of them".into()), Vec::new(), 10).await.unwrap();
+    assert!(matches!(store.restart("a".into(), Restart::FromSnapshot, 20).await.unwrap(), CommandResult::Done(_)));
+    let claim = claimed(store, claim.fiber, SECOND).await;
+    assert_eq!(store.arrived(claim.fiber, 1).await.unwrap().len(), 2);
+    store.checkpoint(claim, NewSnapshot { joined: true, ..snapshot(2) }).await.unwrap();
+    assert_eq!(store.arrived(claim.fiber, 1).await.unwrap(), []);
 }
 
 async fn keeps_the_last_stash(store: &impl Store) {
-    let seq = accept(store, "a").await;
-    store.recover(10).await.unwrap();
+    let claim = accept(store, "a").await;
+    store.take_over(SECOND, 10).await.unwrap();
     assert_eq!(row(store, "a").await.deaths, 1);
+    let claim = claimed(store, claim.fiber, SECOND).await;
     for stash in ["1", "2"] {
-        store.stash(seq, stash.to_owned(), 20).await.unwrap();
+        store.stash(claim, stash.to_owned(), 20).await.unwrap();
     }
-    assert_eq!(store.load(seq).await.unwrap().snapshot.as_deref(), Some("2"));
+    assert_eq!(store.load(claim.fiber).await.unwrap().snapshot.as_deref(), Some("2"));
     assert_eq!(row(store, "a").await.deaths, 0);
 }
 
 async fn lists_by_page_and_deletes_what_has_ended(store: &impl Store) {
     for id in ["a", "b", "c", "d", "e"] {
-        let seq = accept(store, id).await;
+        let claim = accept(store, id).await;
         match id {
-            "a" | "c" => drop(store.end(seq, End::Completed("1".into()), Vec::new(), 100).await.unwrap()),
-            "d" => drop(store.end(seq, End::Failed("no".into()), Vec::new(), 200).await.unwrap()),
+            "a" | "c" => drop(store.end(claim, End::Completed("1".into()), Vec::new(), 100).await.unwrap()),
+            "d" => drop(store.end(claim, End::Failed("no".into()), Vec::new(), 200).await.unwrap()),
             _ => {}
         }
     }

@@ -356,11 +356,12 @@ pub(crate) trait FiberStore {
     /// Names the receiver of fibers that become ready.
     fn on_ready(&self, ready: ReadySender);
 
-    /// Registers a worker.
+    /// Registers a worker, and takes over what those have left that are gone by then.
     fn join(&self, now_ms: i64) -> BoxFuture<'_, Result<WorkerId>>;
 
     /// Takes over the claims of workers that are gone: counts a death for each of their fibers, raises its epoch, and calls it interrupted. On
     /// SQLite all workers but `by` are gone, since the lock of the file is the lease.
+    #[cfg_attr(not(test), allow(dead_code, reason = "a store of several workers takes over at other times than at `join`"))]
     fn take_over(&self, by: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 
     /// Stores a fiber, unless one with its id or key is there.

@@ -137,7 +137,7 @@ async fn case_12_to_16_a_closure_without_an_agent_stays_interrupted_with_its_sta
     assert_eq!(forever.delete(FiberFilter::new()).await.unwrap(), 0);
     forever.resolve("1", Recovery::complete(&()).unwrap()).await.unwrap();
     handle.wait().await.unwrap();
-    assert!(forever.resolve("1", Recovery::complete(&()).unwrap()).await.unwrap_err().is_conflict());
+    assert!(forever.resolve("1", Recovery::complete(&()).unwrap()).await.unwrap_err().is_invalid_state());
 }
 
 #[tokio::test]

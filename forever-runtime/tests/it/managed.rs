@@ -36,7 +36,7 @@ async fn a_cancelled_fiber_is_asked_and_stops_at_its_next_checkpoint() {
     assert_eq!(probe.log(), ["a.one", "a.two"]);
     let status = handle.status().await.unwrap();
     assert_eq!((status.state, status.checkpoints), (FiberState::Cancelled, 2));
-    assert!(handle.cancel("again").await.unwrap_err().is_conflict());
+    assert!(handle.cancel("again").await.unwrap_err().is_invalid_state());
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn a_failed_fiber_is_resumed_from_its_snapshot_after_a_fix() {
     assert_eq!(probe.log(), ["a.two", "a.three", "a.end"]);
 
     let error = forever.resume(handle.id()).await.unwrap_err();
-    assert!(error.is_conflict());
+    assert!(error.is_invalid_state());
     assert_eq!(error.to_string(), format!("failed to resume fiber `{}`: it is completed", handle.id()));
     assert!(forever.resume("nobody").await.unwrap_err().is_not_found());
 }
@@ -115,7 +115,7 @@ async fn a_running_fiber_cannot_be_resumed_restarted_or_resolved() {
         forever.resolve(handle.id(), Recovery::fail("no")).await,
         forever.delete(FiberFilter::new().state(FiberState::Running)).await.map(drop),
     ] {
-        assert!(refused.unwrap_err().is_conflict());
+        assert!(refused.unwrap_err().is_invalid_state());
     }
     gate.add_permits(1);
     assert_eq!(handle.wait().await.unwrap(), 17);
@@ -135,7 +135,7 @@ async fn a_parked_fiber_is_resolved_by_hand_and_its_waiters_hear_of_it() {
     assert!(handle.wait().await.unwrap_err().is_parked());
     forever.resolve(&id, Recovery::complete(&40_u64).unwrap()).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), 40);
-    assert!(forever.resolve(&id, Recovery::fail("late")).await.unwrap_err().is_conflict());
+    assert!(forever.resolve(&id, Recovery::fail("late")).await.unwrap_err().is_invalid_state());
 }
 
 #[tokio::test]

@@ -36,6 +36,7 @@ fn new(of: &str, id: &str) -> NewTurn {
             metadata: None,
             agent: Some(chat(of)),
             parent: None,
+            worker: None,
             now_ms: 1,
         },
         now_ms: 1,
@@ -120,7 +121,7 @@ pub(super) async fn finds_turns_that_their_fibers_have_left(store: &impl Store) 
     begin(store, &first).await;
     assert!(store.left_turns().await.unwrap().is_empty());
     let fiber = store.find(Find::Id("fiber-a-1".into())).await.unwrap().unwrap();
-    store.end(fiber.seq, End::Failed("broken".into()), Vec::new(), 5).await.unwrap();
+    store.end(super::claimed(store, fiber.seq, super::FIRST).await, End::Failed("broken".into()), Vec::new(), 5).await.unwrap();
     assert_eq!(store.left_turns().await.unwrap(), [first.seq]);
     assert!(matches!(store.begin_turn(second.seq, 10).await.unwrap(), MayBegin::Left(row) if row.seq == first.seq));
     store.settle_turn(first.seq, ends(TurnState::Interrupted, None)).await.unwrap();

@@ -2,10 +2,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{accept, row, snapshot};
+use super::{FIRST, SECOND, Told, accept, claimed, row, snapshot};
 use crate::store::{
-    Again, Aside, Asked, End, FiberState, NewSnapshot, OpKind, OpRecord, OpState, OpsBehind, ResolveOp, ResolvedOp, RunsAgain, Seq,
-    SettledOp, Store, Transacted, Work,
+    Claim, CommandResult, End, FiberState, NewSnapshot, OpKind, OpRecord, OpState, OpsBehind, ResolveOp, ResolvedOp, Restart, Restarted,
+    SettledOp, Store, Suspend, Transacted, Work,
 };
 
 pub(super) async fn conforms<S: Store, F: Future<Output = S>>(make: &impl Fn() -> F) {
@@ -33,125 +33,130 @@ fn behind(settled: Vec<SettledOp>) -> OpsBehind {
     OpsBehind { settled, temporary: true }
 }
 
-async fn open(store: &impl Store, seq: Seq) -> Vec<String> {
-    let mut open: Vec<String> = store.load(seq).await.unwrap().ops.into_iter().map(|op| op.id).collect();
+async fn open(store: &impl Store, claim: Claim) -> Vec<String> {
+    let mut open: Vec<String> = store.load(claim.fiber).await.unwrap().ops.into_iter().map(|op| op.id).collect();
     open.sort();
     open
 }
 
 /// The ledger, in words.
-async fn ledger(store: &impl Store, seq: Seq) -> Vec<String> {
-    let ops = store.ops(seq).await.unwrap();
+async fn ledger(store: &impl Store, claim: Claim) -> Vec<String> {
+    let ops = store.ops(claim.fiber).await.unwrap();
     ops.iter().map(|op| format!("{} {} {}", op.record.id, op.record.state, op.record.outcome.as_deref().unwrap_or("-"))).collect()
 }
 
 async fn keeps_what_is_temporary_until_the_next_checkpoint(store: &impl Store) {
-    let seq = accept(store, "a").await;
+    let claim = accept(store, "a").await;
     let kept = OpRecord { failed: 2, stash: Some("[1]".into()), ..record("x", OpKind::Step) };
-    store.save_op(seq, record("x", OpKind::Step), 1).await.unwrap();
-    store.save_op(seq, kept.clone(), 2).await.unwrap();
-    store.save_op(seq, record("y", OpKind::Transaction), 2).await.unwrap();
-    assert!(store.load(seq).await.unwrap().ops.contains(&kept));
-    assert_eq!(ledger(store, seq).await, [""; 0]);
+    store.save_op(claim, record("x", OpKind::Step), 1).await.unwrap();
+    store.save_op(claim, kept.clone(), 2).await.unwrap();
+    store.save_op(claim, record("y", OpKind::Transaction), 2).await.unwrap();
+    assert!(store.load(claim.fiber).await.unwrap().ops.contains(&kept));
+    assert_eq!(ledger(store, claim).await, [""; 0]);
 
-    store.checkpoint(seq, NewSnapshot { ops: behind(vec![]), ..snapshot(7) }).await.unwrap_err();
-    assert_eq!(open(store, seq).await, ["x", "y"], "a checkpoint that failed took records with it");
-    store.end(seq, End::Failed("no".into()), Vec::new(), 3).await.unwrap();
-    assert_eq!(open(store, seq).await, ["x", "y"], "a failed fiber may be resumed");
-    store.again("a".into(), Again::FromSnapshot, 4).await.unwrap();
-    store.checkpoint(seq, NewSnapshot { ops: behind(vec![]), ..snapshot(1) }).await.unwrap();
+    store.checkpoint(claim, NewSnapshot { ops: behind(vec![]), ..snapshot(7) }).await.unwrap_err();
+    assert_eq!(open(store, claim).await, ["x", "y"], "a checkpoint that failed took records with it");
+    store.end(claim, End::Failed("no".into()), Vec::new(), 3).await.unwrap();
+    assert_eq!(open(store, claim).await, ["x", "y"], "a failed fiber may be resumed");
+    store.restart("a".into(), Restart::FromSnapshot, 4).await.unwrap();
+    let claim = claimed(store, claim.fiber, FIRST).await;
+    store.checkpoint(claim, NewSnapshot { ops: behind(vec![]), ..snapshot(1) }).await.unwrap();
     assert_eq!(store.find_op("x".into()).await.unwrap(), None);
-    store.again("a".into(), Again::FromStart, 4).await.unwrap();
+    store.restart("a".into(), Restart::FromStart, 4).await.unwrap();
 
     for (n, end) in [End::Completed("1".into()), End::Cancelled("enough".into())].into_iter().enumerate() {
-        let seq = accept(store, &format!("end {n}")).await;
-        store.save_op(seq, record("z", OpKind::Step), 1).await.unwrap();
-        store.end(seq, end, Vec::new(), 2).await.unwrap();
-        assert_eq!(open(store, seq).await, [""; 0]);
+        let claim = accept(store, &format!("end {n}")).await;
+        store.save_op(claim, record("z", OpKind::Step), 1).await.unwrap();
+        store.end(claim, end, Vec::new(), 2).await.unwrap();
+        assert_eq!(open(store, claim).await, [""; 0]);
     }
 }
 
 async fn keeps_effects_in_the_ledger(store: &impl Store) {
-    let seq = accept(store, "a").await;
-    store.save_op(seq, OpRecord { stash: Some("1".into()), failed: 3, ..record("x", OpKind::Effect) }, 10).await.unwrap();
-    assert_eq!(ledger(store, seq).await, ["x started -"]);
-    store.checkpoint(seq, NewSnapshot { ops: behind(vec![completed("x")]), ..snapshot(9) }).await.unwrap_err();
-    assert_eq!(ledger(store, seq).await, ["x started -"], "a checkpoint that failed settled it");
-    store.checkpoint(seq, NewSnapshot { ops: behind(vec![completed("x")]), ..snapshot(1) }).await.unwrap();
+    let claim = accept(store, "a").await;
+    store.save_op(claim, OpRecord { stash: Some("1".into()), failed: 3, ..record("x", OpKind::Effect) }, 10).await.unwrap();
+    assert_eq!(ledger(store, claim).await, ["x started -"]);
+    store.checkpoint(claim, NewSnapshot { ops: behind(vec![completed("x")]), ..snapshot(9) }).await.unwrap_err();
+    assert_eq!(ledger(store, claim).await, ["x started -"], "a checkpoint that failed settled it");
+    store.checkpoint(claim, NewSnapshot { ops: behind(vec![completed("x")]), ..snapshot(1) }).await.unwrap();
     let (_, there) = store.find_op("x".into()).await.unwrap().unwrap();
     assert_eq!(there, OpRecord { state: OpState::Completed, outcome: Some("7".into()), ..record("x", OpKind::Effect) });
 
-    store.save_op(seq, OpRecord { number: Some(1), key: Some("[1]".into()), ..record("b", OpKind::Effect) }, 20).await.unwrap();
-    store.save_op(seq, record("a", OpKind::ByHand), 20).await.unwrap();
-    assert_eq!(store.load_op(seq, "a".into()).await.unwrap(), Some(record("a", OpKind::ByHand)));
-    assert_eq!(store.load_op(seq, "b".into()).await.unwrap(), None, "it is not by hand");
+    store.save_op(claim, OpRecord { number: Some(1), key: Some("[1]".into()), ..record("b", OpKind::Effect) }, 20).await.unwrap();
+    store.save_op(claim, record("a", OpKind::ByHand), 20).await.unwrap();
+    assert_eq!(store.load_op(claim.fiber, "a".into()).await.unwrap(), Some(record("a", OpKind::ByHand)));
+    assert_eq!(store.load_op(claim.fiber, "b".into()).await.unwrap(), None, "it is not by hand");
     let failed = SettledOp { number: Some(1), id: "b".into(), state: OpState::Failed, outcome: Some("declined".into()) };
-    store.end(seq, End::Failed("declined".into()), vec![failed], 30).await.unwrap();
-    assert_eq!(ledger(store, seq).await, ["x completed 7", "a started -", "b failed declined"], "by time, then place");
-    let ops = store.ops(seq).await.unwrap();
+    store.end(claim, End::Failed("declined".into()), vec![failed], 30).await.unwrap();
+    assert_eq!(ledger(store, claim).await, ["x completed 7", "a started -", "b failed declined"], "by time, then place");
+    let ops = store.ops(claim.fiber).await.unwrap();
     assert_eq!(ops.iter().map(|op| (op.started_ms, op.changed_ms)).collect::<Vec<_>>(), [(10, 2000), (20, 20), (20, 30)]);
     assert_eq!(ops[2].record.key.as_deref(), Some("[1]"));
 
-    assert!(matches!(store.again("a".into(), Again::FromStart, 40).await.unwrap(), Asked::Done(RunsAgain::InDoubt(op)) if op == "a"));
+    assert!(
+        matches!(store.restart("a".into(), Restart::FromStart, 40).await.unwrap(), CommandResult::Done(Restarted::InDoubt(op)) if op == "a")
+    );
     assert_eq!(row(store, "a").await.state, FiberState::Failed);
-    store.resolve_op(seq, ResolveOp { id: "a".into(), state: OpState::NotExecuted, outcome: None }, 40).await.unwrap();
-    store.again("a".into(), Again::FromStart, 40).await.unwrap();
-    assert_eq!(ledger(store, seq).await.len(), 3, "a restart forgets nothing of it");
-    assert_eq!((open(store, seq).await, store.load(seq).await.unwrap().restarts), (vec![], 1));
-    store.end(seq, End::Completed("1".into()), Vec::new(), 50).await.unwrap();
-    assert_eq!(ledger(store, seq).await.len(), 3);
+    store.resolve_op(claim.fiber, ResolveOp { id: "a".into(), state: OpState::NotExecuted, outcome: None }, 40).await.unwrap();
+    store.restart("a".into(), Restart::FromStart, 40).await.unwrap();
+    assert_eq!(ledger(store, claim).await.len(), 3, "a restart forgets nothing of it");
+    assert_eq!((open(store, claim).await, store.load(claim.fiber).await.unwrap().restarts), (vec![], 1));
+    let claim = claimed(store, claim.fiber, FIRST).await;
+    store.end(claim, End::Completed("1".into()), Vec::new(), 50).await.unwrap();
+    assert_eq!(ledger(store, claim).await.len(), 3);
 }
 
 async fn says_what_is_open_and_nothing_more(store: &impl Store) {
-    let (seq, other) = (accept(store, "a").await, accept(store, "b").await);
+    let (claim, other) = (accept(store, "a").await, accept(store, "b").await);
     store.save_op(other, record("o", OpKind::Effect), 1).await.unwrap();
-    store.save_op(seq, record("x", OpKind::Effect), 1).await.unwrap();
-    store.save_op(seq, record("y", OpKind::ByHand), 1).await.unwrap();
-    assert_eq!(open(store, seq).await, ["x"], "one by hand is found by its id");
+    store.save_op(claim, record("x", OpKind::Effect), 1).await.unwrap();
+    store.save_op(claim, record("y", OpKind::ByHand), 1).await.unwrap();
+    assert_eq!(open(store, claim).await, ["x"], "one by hand is found by its id");
     // One that the program leaves as it is, because it is unknown, is behind it all the same.
-    store.checkpoint(seq, NewSnapshot { ops: behind(vec![]), ..snapshot(1) }).await.unwrap();
-    assert_eq!(open(store, seq).await, [""; 0]);
-    assert_eq!(ledger(store, seq).await, ["y started -", "x started -"]);
+    store.checkpoint(claim, NewSnapshot { ops: behind(vec![]), ..snapshot(1) }).await.unwrap();
+    assert_eq!(open(store, claim).await, [""; 0]);
+    assert_eq!(ledger(store, claim).await, ["y started -", "x started -"]);
     assert_eq!(open(store, other).await, ["o"]);
 }
 
 async fn keeps_logs_until_their_operation_ends(store: &impl Store) {
-    let seq = accept(store, "a").await;
-    store.recover(1).await.unwrap();
+    let claim = accept(store, "a").await;
+    store.take_over(SECOND, 1).await.unwrap();
+    let claim = claimed(store, claim.fiber, SECOND).await;
     let items = |items: &[&str]| items.iter().map(|&item| item.to_owned()).collect::<Vec<_>>();
     let number = |id: &str| (id != "z").then_some(0);
     for (id, kind) in [("x", OpKind::Effect), ("y", OpKind::Step), ("z", OpKind::ByHand)] {
-        store.log_op(seq, record(id, kind), items(&["1", "2"]), 1).await.unwrap();
-        store.log_op(seq, record(id, kind), items(&["3"]), 1).await.unwrap();
-        assert_eq!(store.op_log(seq, number(id), id.into()).await.unwrap(), ["1", "2", "3"]);
+        store.log_op(claim, record(id, kind), items(&["1", "2"]), 1).await.unwrap();
+        store.log_op(claim, record(id, kind), items(&["3"]), 1).await.unwrap();
+        assert_eq!(store.op_log(claim.fiber, number(id), id.into()).await.unwrap(), ["1", "2", "3"]);
     }
     assert_eq!(row(store, "a").await.deaths, 0, "it has come further");
-    store.save_op(seq, OpRecord { state: OpState::Completed, ..record("z", OpKind::ByHand) }, 2).await.unwrap();
-    store.checkpoint(seq, NewSnapshot { ops: behind(vec![completed("x")]), ..snapshot(1) }).await.unwrap();
+    store.save_op(claim, OpRecord { state: OpState::Completed, ..record("z", OpKind::ByHand) }, 2).await.unwrap();
+    store.checkpoint(claim, NewSnapshot { ops: behind(vec![completed("x")]), ..snapshot(1) }).await.unwrap();
     for id in ["x", "y", "z"] {
-        assert_eq!(store.op_log(seq, number(id), id.into()).await.unwrap(), [""; 0], "{id}");
+        assert_eq!(store.op_log(claim.fiber, number(id), id.into()).await.unwrap(), [""; 0], "{id}");
     }
 }
 
 async fn resolves_what_nobody_knows_and_nothing_else(store: &impl Store) {
-    let seq = accept(store, "a").await;
+    let claim = accept(store, "a").await;
     for id in ["x", "y"] {
-        store.log_op(seq, OpRecord { stash: Some("1".into()), ..record(id, OpKind::Effect) }, vec!["1".into()], 1).await.unwrap();
+        store.log_op(claim, OpRecord { stash: Some("1".into()), ..record(id, OpKind::Effect) }, vec!["1".into()], 1).await.unwrap();
     }
-    store.save_op(seq, record("step", OpKind::Step), 1).await.unwrap();
+    store.save_op(claim, record("step", OpKind::Step), 1).await.unwrap();
     let how = |id: &str, state, outcome: Option<&str>| ResolveOp { id: id.into(), state, outcome: outcome.map(Into::into) };
     let done = || how("x", OpState::Completed, Some("7"));
-    assert!(matches!(store.resolve_op(seq, done(), 2).await.unwrap(), Asked::Not(FiberState::Running)));
-    store.set_aside(seq, Aside::Interrupted("x".into()), 2).await.unwrap();
-    assert!(matches!(store.resolve_op(seq, how("step", OpState::NotExecuted, None), 2).await.unwrap(), Asked::Unknown));
-    assert!(matches!(store.resolve_op(seq, how("no", OpState::NotExecuted, None), 2).await.unwrap(), Asked::Unknown));
-    assert!(matches!(store.resolve_op(99, done(), 2).await.unwrap(), Asked::Unknown));
-    assert!(matches!(store.resolve_op(seq, done(), 2).await.unwrap(), Asked::Done(ResolvedOp::Done(None))));
-    let known = |asked| matches!(asked, Asked::Done(ResolvedOp::Known(OpState::Completed)));
-    assert!(known(store.resolve_op(seq, how("x", OpState::Failed, Some("no")), 3).await.unwrap()));
-    store.resolve_op(seq, how("y", OpState::NotExecuted, None), 4).await.unwrap();
+    assert!(matches!(store.resolve_op(claim.fiber, done(), 2).await.unwrap(), CommandResult::InvalidState(FiberState::Running)));
+    store.suspend(claim, Suspend::Interrupted("x".into()), 2).await.unwrap();
+    assert!(matches!(store.resolve_op(claim.fiber, how("step", OpState::NotExecuted, None), 2).await.unwrap(), CommandResult::NotFound));
+    assert!(matches!(store.resolve_op(claim.fiber, how("no", OpState::NotExecuted, None), 2).await.unwrap(), CommandResult::NotFound));
+    assert!(matches!(store.resolve_op(99, done(), 2).await.unwrap(), CommandResult::NotFound));
+    assert!(matches!(store.resolve_op(claim.fiber, done(), 2).await.unwrap(), CommandResult::Done(ResolvedOp::Done)));
+    let known = |asked| matches!(asked, CommandResult::Done(ResolvedOp::Known(OpState::Completed)));
+    assert!(known(store.resolve_op(claim.fiber, how("x", OpState::Failed, Some("no")), 3).await.unwrap()));
+    store.resolve_op(claim.fiber, how("y", OpState::NotExecuted, None), 4).await.unwrap();
 
-    let there = store.load(seq).await.unwrap().ops;
+    let there = store.load(claim.fiber).await.unwrap().ops;
     let of = |id: &str| there.iter().find(|op| op.id == id).cloned().unwrap();
     assert_eq!(
         (of("x").state, of("x").outcome.as_deref(), of("x").stash, of("x").resolved),
@@ -160,18 +165,22 @@ async fn resolves_what_nobody_knows_and_nothing_else(store: &impl Store) {
     );
     assert_eq!((of("y").state, of("y").stash.as_deref()), (OpState::NotExecuted, Some("1")), "it is run again, and goes on");
     assert_eq!(
-        (store.op_log(seq, Some(0), "x".into()).await.unwrap().len(), store.op_log(seq, Some(0), "y".into()).await.unwrap().len()),
+        (
+            store.op_log(claim.fiber, Some(0), "x".into()).await.unwrap().len(),
+            store.op_log(claim.fiber, Some(0), "y".into()).await.unwrap().len()
+        ),
         (0, 1)
     );
 }
 
 async fn lets_a_parked_fiber_go_on(store: &impl Store) {
-    let seq = accept(store, "a").await;
-    store.save_op(seq, record("x", OpKind::Effect), 1).await.unwrap();
-    store.set_aside(seq, Aside::Parked("x".into()), 2).await.unwrap();
+    let claim = accept(store, "a").await;
+    store.save_op(claim, record("x", OpKind::Effect), 1).await.unwrap();
+    store.suspend(claim, Suspend::Parked("x".into()), 2).await.unwrap();
     let how = ResolveOp { id: "x".into(), state: OpState::NotExecuted, outcome: None };
-    let Asked::Done(ResolvedOp::Done(Some(woken))) = store.resolve_op(seq, how, 3).await.unwrap() else { panic!() };
-    assert_eq!((woken.seq, woken.state), (seq, FiberState::Pending));
+    let mut told = Told::by(store);
+    assert!(matches!(store.resolve_op(claim.fiber, how, 3).await.unwrap(), CommandResult::Done(ResolvedOp::Done)));
+    assert_eq!(told.ids(), ["a"]);
     assert_eq!((row(store, "a").await.state, row(store, "a").await.reason), (FiberState::Pending, None));
 }
 
@@ -181,7 +190,7 @@ async fn finds_operations_wherever_they_are(store: &impl Store) {
     store.save_op(two, record("y", OpKind::ByHand), 1).await.unwrap();
     store.save_op(two, record("z", OpKind::Step), 1).await.unwrap();
     store.end(one, End::Completed("1".into()), Vec::new(), 2).await.unwrap();
-    for (id, seq) in [("x", Some(one)), ("y", Some(two)), ("z", None), ("no", None)] {
+    for (id, seq) in [("x", Some(one.fiber)), ("y", Some(two.fiber)), ("z", None), ("no", None)] {
         assert_eq!(store.find_op(id.into()).await.unwrap().map(|(seq, op)| (seq, op.id)), seq.map(|seq| (seq, id.to_owned())));
     }
 }
@@ -196,30 +205,32 @@ fn work(runs: &Arc<AtomicU32>, gives: Option<&'static str>) -> Work {
 }
 
 async fn carries_out_a_transaction_once(store: &impl Store) {
-    let (seq, other) = (accept(store, "a").await, accept(store, "b").await);
-    store.recover(1).await.unwrap();
+    let (claim, other) = (accept(store, "a").await, accept(store, "b").await);
+    store.take_over(SECOND, 1).await.unwrap();
+    let claim = claimed(store, claim.fiber, SECOND).await;
+    let other = claimed(store, other.fiber, SECOND).await;
     let runs = Arc::new(AtomicU32::new(0));
-    let of = |seq| Some((seq, record("t", OpKind::Transaction)));
-    assert!(matches!(store.transact(of(seq), work(&runs, Some("7")), 1).await.unwrap(), Transacted::Done));
-    let there = store.load(seq).await.unwrap().ops.remove(0);
+    let of = |claim| Some((claim, Some(record("t", OpKind::Transaction))));
+    assert!(matches!(store.transact(of(claim), work(&runs, Some("7")), 1).await.unwrap(), Transacted::Done));
+    let there = store.load(claim.fiber).await.unwrap().ops.remove(0);
     assert_eq!((there.state, there.outcome.as_deref()), (OpState::Completed, Some("7")));
     assert_eq!((row(store, "a").await.deaths, row(store, "b").await.deaths), (0, 1), "it has come further");
-    assert_eq!((open(store, seq).await, ledger(store, seq).await), (vec!["t".to_owned()], vec![]));
-    assert!(matches!(store.transact(of(seq), work(&runs, Some("8")), 2).await.unwrap(), Transacted::Before(text) if text == "7"));
+    assert_eq!((open(store, claim).await, ledger(store, claim).await), (vec!["t".to_owned()], vec![]));
+    assert!(matches!(store.transact(of(claim), work(&runs, Some("8")), 2).await.unwrap(), Transacted::Before(text) if text == "7"));
     assert_eq!(runs.load(Ordering::Relaxed), 1);
     assert!(matches!(store.transact(of(other), work(&runs, Some("9")), 3).await.unwrap(), Transacted::Done));
-    store.checkpoint(seq, NewSnapshot { ops: behind(vec![]), ..snapshot(1) }).await.unwrap();
-    assert_eq!((open(store, seq).await, open(store, other).await), (vec![], vec!["t".to_owned()]));
-    assert!(matches!(store.transact(of(seq), work(&runs, Some("8")), 4).await.unwrap(), Transacted::Done));
+    store.checkpoint(claim, NewSnapshot { ops: behind(vec![]), ..snapshot(1) }).await.unwrap();
+    assert_eq!((open(store, claim).await, open(store, other).await), (vec![], vec!["t".to_owned()]));
+    assert!(matches!(store.transact(of(claim), work(&runs, Some("8")), 4).await.unwrap(), Transacted::Done));
     assert!(matches!(store.transact(None, work(&runs, Some("")), 5).await.unwrap(), Transacted::Done));
     assert_eq!(runs.load(Ordering::Relaxed), 4);
 }
 
 async fn takes_back_what_goes_wrong(store: &impl Store) {
-    let seq = accept(store, "a").await;
-    let of = || Some((seq, record("t", OpKind::Transaction)));
+    let claim = accept(store, "a").await;
+    let of = || Some((claim, Some(record("t", OpKind::Transaction))));
     assert!(matches!(store.transact(of(), work(&Arc::default(), None), 1).await.unwrap(), Transacted::Back));
     assert!(matches!(store.transact(of(), Box::new(|_| panic!("at the disco")), 1).await.unwrap(), Transacted::Panicked(_)));
-    assert_eq!(open(store, seq).await, [""; 0]);
+    assert_eq!(open(store, claim).await, [""; 0]);
     assert!(matches!(store.transact(of(), work(&Arc::default(), Some("7")), 1).await.unwrap(), Transacted::Done));
 }

@@ -60,7 +60,9 @@ pub(super) fn claim(conn: &Connection, seen: Claim, worker: WorkerId, now_ms: i6
 
 pub(super) fn join(conn: &Connection, now_ms: i64) -> rusqlite::Result<WorkerId> {
     conn.execute("INSERT INTO workers (joined_ms) VALUES (?1)", [now_ms])?;
-    Ok(conn.last_insert_rowid())
+    let worker = conn.last_insert_rowid();
+    take_over(conn, worker, now_ms)?;
+    Ok(worker)
 }
 
 /// Of a row that has no snapshot nothing can be claimed; it is called interrupted all the same, and parked when it is looked at.

@@ -155,7 +155,7 @@ impl FiberStore for Sqlite {
     }
 
     fn join(&self, now_ms: i64) -> BoxFuture<'_, Result<WorkerId>> {
-        Box::pin(self.write("register a worker", Scope::One, move |c| claims::join(c, now_ms)))
+        Box::pin(self.write("register a worker", Scope::Many, move |c| claims::join(c, now_ms)))
     }
 
     fn take_over(&self, by: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<()>> {

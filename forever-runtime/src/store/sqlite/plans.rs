@@ -3,7 +3,7 @@
 //! What is looked at is what was run, not copies of it: a trace on the connection takes down the text of every statement while the
 //! tests that every store passes are run, and then each is explained.
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, StatementStatus};
@@ -11,7 +11,7 @@ use rusqlite::{Connection, StatementStatus};
 use super::worker::{Held, Worker};
 use super::{Sqlite, open, opened};
 use crate::store::conformance::conforms;
-use crate::store::{FiberState, Store, Which};
+use crate::store::{AdminStore, FiberState, Which};
 
 /// The statements that were run, and those of them that SQLite has parsed again meanwhile.
 #[derive(Clone, Default)]
@@ -33,7 +33,7 @@ impl Seen {
             conn.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT | TraceEventCodes::SQLITE_TRACE_PROFILE, Some(take_down)).unwrap();
             Ok(Held { conn, log: None, kept: () })
         });
-        Sqlite { reader: None, writer: opened(writer.unwrap()).await.unwrap() }
+        Sqlite { reader: None, writer: opened(writer.unwrap()).await.unwrap(), ready: OnceLock::new() }
     }
 
     /// Those that have this in their text.

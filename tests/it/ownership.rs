@@ -1,0 +1,315 @@
+//! Who may run a fiber is decided by its row, and by nothing else: recovery hooks, people and activations that meet over one fiber.
+use std::future::IntoFuture;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use forever::prelude::*;
+use forever::{Agent, BoxError, Builder, Error, ErrorKind, FiberState, OnUnknown, RecoveredFiber, Recovery};
+use tempfile::TempDir;
+use tokio::sync::{Semaphore, watch};
+
+const LONG: Duration = Duration::from_secs(60);
+
+async fn soon<T>(what: &str, future: impl IntoFuture<Output = T>) -> T {
+    tokio::time::timeout(LONG, future.into_future()).await.unwrap_or_else(|_| panic!("{what} never came"))
+}
+
+/// What a recovery hook does when it is asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Fail,
+    Resume,
+    Restart,
+    Skip,
+    Complete,
+}
+
+/// What outlives the processes of a test: a bank, hooks that are held, and how often each was asked.
+#[derive(Clone)]
+struct World {
+    charges: Arc<AtomicU64>,
+    /// Charges go through one by one.
+    till: Arc<Semaphore>,
+    charging: watch::Sender<u64>,
+    answers: Arc<Mutex<Vec<Answer>>>,
+    /// Hooks are let through one by one.
+    door: Arc<Semaphore>,
+    asked: watch::Sender<u64>,
+}
+
+impl World {
+    fn new() -> Self {
+        World {
+            charges: Arc::default(),
+            till: Arc::new(Semaphore::new(0)),
+            charging: watch::Sender::new(0),
+            answers: Arc::default(),
+            door: Arc::new(Semaphore::new(0)),
+            asked: watch::Sender::new(0),
+        }
+    }
+
+    fn plan(&self, answers: &[Answer]) {
+        *self.answers.lock().unwrap() = answers.to_vec();
+    }
+
+    async fn charge(&self) -> u64 {
+        self.charging.send_modify(|n| *n += 1);
+        self.till.acquire().await.unwrap().forget();
+        self.charges.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// What the bank says of a charge of which nothing else is known.
+    fn charged(&self) -> Option<u64> {
+        let charges = self.charges.load(Ordering::SeqCst);
+        (charges > 0).then_some(charges)
+    }
+
+    async fn charging(&self, times: u64) {
+        soon("a charge", self.charging.subscribe().wait_for(|n| *n >= times)).await.unwrap();
+    }
+
+    async fn asked(&self, times: u64) {
+        soon("a hook", self.asked.subscribe().wait_for(|n| *n >= times)).await.unwrap();
+    }
+}
+
+struct Keeper(World);
+
+impl Agent for Keeper {
+    const CLASS: &'static str = "keeper";
+    type State = ();
+
+    async fn on_fiber_recovered(&self, _: &RecoveredFiber) -> Result<Recovery, BoxError> {
+        self.0.asked.send_modify(|n| *n += 1);
+        self.0.door.acquire().await?.forget();
+        let answer = {
+            let mut answers = self.0.answers.lock().unwrap();
+            if answers.len() > 1 { answers.remove(0) } else { answers[0] }
+        };
+        match answer {
+            Answer::Fail => Err("the hook is not ready".into()),
+            Answer::Resume => Ok(Recovery::Resume),
+            Answer::Restart => Ok(Recovery::Restart),
+            Answer::Skip => Ok(Recovery::Skip),
+            Answer::Complete => Ok(Recovery::complete("by the hook")?),
+        }
+    }
+}
+
+/// Charges once, though it is not known of a first attempt whether it was carried out.
+#[fiber]
+async fn buys(world: Res<World>) -> anyhow::Result<String> {
+    step!("begin", 1);
+    let receipt = step!("charge", effect, on_unknown = OnUnknown::check(async |_| world.charged()), world.charge().await);
+    step!("end", ());
+    Ok(format!("charge {receipt}"))
+}
+
+struct Place {
+    _folder: TempDir,
+    path: PathBuf,
+    world: World,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Place { path: folder.path().join("owned.db"), _folder: folder, world: World::new() }
+    }
+
+    fn builder(&self) -> Builder {
+        let world = self.world.clone();
+        let agents = world.clone();
+        Forever::builder()
+            .sqlite(&self.path)
+            .wait_for_lock(LONG)
+            .hook_timeout(LONG)
+            .resource(world)
+            .fiber::<buys>()
+            .agent(move |_| Keeper(agents.clone()))
+    }
+
+    async fn open(&self) -> Forever {
+        self.builder().open().await.unwrap()
+    }
+
+    /// A fiber of an agent, left by a process that died before its charge.
+    async fn left(&self) -> Forever {
+        let forever = self.open().await;
+        forever.spawn(buys()).id("buys").agent("keeper", "a").await.unwrap();
+        self.world.charging(1).await;
+        drop(forever);
+        self.open().await
+    }
+
+    fn sql(&self) -> rusqlite::Connection {
+        let sql = rusqlite::Connection::open(&self.path).unwrap();
+        sql.busy_timeout(LONG).unwrap();
+        sql
+    }
+}
+
+async fn state(forever: &Forever) -> FiberState {
+    forever.handle::<buys>("buys").status().await.unwrap().state
+}
+
+async fn stands(forever: &Forever, wanted: FiberState) {
+    soon(&format!("{wanted}"), async {
+        while state(forever).await != wanted {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_person_and_a_hook_that_both_resume_start_one_activation() {
+    let place = Place::new();
+    place.world.plan(&[Answer::Fail, Answer::Resume]);
+    let forever = place.left().await;
+    // The first pass fails; a second one comes after a pause. Meanwhile a person resumes.
+    place.world.door.add_permits(1);
+    place.world.asked(1).await;
+    stands(&forever, FiberState::Interrupted).await;
+    forever.resume("buys").await.unwrap();
+    place.world.charging(2).await;
+    place.world.door.add_permits(9);
+    // The hook's later passes come while the charge is under way: they have nothing to decide.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    place.world.till.add_permits(9);
+    assert_eq!(soon("the fiber", forever.handle::<buys>("buys").wait()).await.unwrap(), "charge 1");
+    assert_eq!((*place.world.charging.borrow(), place.world.charges.load(Ordering::SeqCst)), (2, 1), "the lost one, and one more");
+}
+
+#[tokio::test]
+async fn a_fiber_whose_hook_is_being_asked_is_not_resolved_by_hand() {
+    let place = Place::new();
+    place.world.plan(&[Answer::Skip]);
+    let forever = place.left().await;
+    place.world.asked(1).await;
+    for refused in
+        [forever.resolve("buys", Recovery::complete("by hand").unwrap()).await, forever.resume("buys").await, forever.restart("buys").await]
+    {
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidState);
+    }
+    place.world.door.add_permits(1);
+    stands(&forever, FiberState::Interrupted).await;
+    forever.resolve("buys", Recovery::complete("by hand").unwrap()).await.unwrap();
+    assert_eq!(soon("the fiber", forever.handle::<buys>("buys").wait()).await.unwrap(), "by hand");
+}
+
+#[tokio::test]
+async fn what_a_person_has_resolved_no_later_hook_overwrites() {
+    for late in [Answer::Complete, Answer::Resume, Answer::Restart, Answer::Skip, Answer::Fail] {
+        let place = Place::new();
+        place.world.plan(&[Answer::Fail, late]);
+        let forever = place.left().await;
+        place.world.door.add_permits(9);
+        place.world.asked(1).await;
+        stands(&forever, FiberState::Interrupted).await;
+        forever.resolve("buys", Recovery::complete("by hand").unwrap()).await.unwrap();
+        // Time enough for the next pass of the hook.
+        tokio::time::sleep(Duration::from_millis(1300)).await;
+        assert_eq!(soon("the fiber", forever.handle::<buys>("buys").wait()).await.unwrap(), "by hand");
+        assert_eq!((state(&forever).await, *place.world.charging.borrow()), (FiberState::Completed, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_fiber_that_is_cancelled_while_its_hook_says_skip_ends() {
+    for answer in [Answer::Skip, Answer::Fail] {
+        let place = Place::new();
+        place.world.plan(&[answer]);
+        let forever = place.left().await;
+        place.world.asked(1).await;
+        forever.cancel("buys", "enough").await.unwrap();
+        place.world.door.add_permits(1);
+        let error = soon("the fiber", forever.handle::<buys>("buys").wait()).await.unwrap_err();
+        assert!(error.is_cancelled() && error.reason() == "enough", "{error}");
+        stands(&forever, FiberState::Cancelled).await;
+    }
+}
+
+#[tokio::test]
+async fn a_decision_that_cannot_be_stored_is_stored_later() {
+    let place = Place::new();
+    place.world.plan(&[Answer::Complete]);
+    let forever = place.left().await;
+    place.world.asked(1).await;
+    // The disk is full to the last page while the hook answers.
+    let sql = place.sql();
+    let block = sql.unchecked_transaction().unwrap();
+    block.execute("UPDATE fibers SET metadata = '1'", ()).unwrap();
+    place.world.door.add_permits(1);
+    // The store gives up after its busy timeout of 5 s; the decision has to outlive that.
+    tokio::time::sleep(Duration::from_millis(5600)).await;
+    block.rollback().unwrap();
+    assert_eq!(soon("the fiber", forever.handle::<buys>("buys").wait()).await.unwrap(), "by the hook");
+    assert_eq!(*place.world.asked.borrow(), 1, "it was not asked again");
+}
+
+#[fiber]
+async fn counts(world: Res<World>) -> anyhow::Result<u64> {
+    let mut n = 0;
+    while n < 5 {
+        n = step!("count", world.charge().await);
+    }
+    Ok(n)
+}
+
+/// What another worker does that takes a fiber over.
+fn claim_away(sql: &rusqlite::Connection) {
+    sql.execute("UPDATE snapshots SET epoch = epoch + 1, worker = 99", ()).unwrap();
+}
+
+#[tokio::test]
+async fn an_activation_whose_claim_is_lost_stops_and_stores_nothing() {
+    let place = Place::new();
+    let forever = place.builder().fiber::<counts>().open().await.unwrap();
+    let handle = forever.spawn(counts()).id("counts").await.unwrap();
+    place.world.till.add_permits(1);
+    place.world.charging(2).await;
+    claim_away(&place.sql());
+    place.world.till.add_permits(9);
+    // It stops at the checkpoint of the step that was under way.
+    let stored = || place.sql().query_row("SELECT number, data FROM snapshots", (), |r| Ok((r.get(0)?, r.get(1)?))).unwrap();
+    let before: (i64, String) = stored();
+    forever.close().await.unwrap();
+    assert_eq!(*place.world.charging.borrow(), 2, "no further step began");
+    assert_eq!(stored(), before);
+    assert_eq!(before.0, 1);
+    assert!(handle.wait().await.is_err());
+}
+
+#[tokio::test]
+async fn a_closure_whose_claim_is_lost_stops_at_its_next_stash() {
+    let place = Place::new();
+    let forever = place.open().await;
+    let (bank, went_on) = (place.world.clone(), Arc::new(AtomicU64::new(0)));
+    let counted = Arc::clone(&went_on);
+    let work = move |ctx: forever::FiberContext| async move {
+        for n in 0..9_u64 {
+            ctx.stash(&n).await?;
+            counted.fetch_add(1, Ordering::SeqCst);
+            bank.charge().await;
+        }
+        Ok::<_, Error>(())
+    };
+    forever.run_fiber("work", work).id("work").start().await.unwrap();
+    place.world.charging(1).await;
+    claim_away(&place.sql());
+    place.world.till.add_permits(9);
+    // Its row is another worker's: all that is seen of it here is that its code was dropped.
+    soon("the end of its code", async {
+        while Arc::strong_count(&went_on) > 1 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    assert_eq!(went_on.load(Ordering::SeqCst), 1);
+    let stash: String = place.sql().query_row("SELECT data FROM snapshots", (), |r| r.get(0)).unwrap();
+    assert_eq!(stash, "0");
+}
