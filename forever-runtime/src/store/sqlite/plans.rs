@@ -65,7 +65,8 @@ async fn every_statement_uses_an_index() {
     for (operation, text) in [
         ("accept", "INSERT INTO fibers"),
         ("accept", "INSERT INTO snapshots"),
-        ("enter", "UPDATE fibers SET state = 'running'"),
+        ("claim", "UPDATE fibers SET state = 'running'"),
+        ("claim", "WHERE f.seq = ?1 AND s.epoch = ?2"),
         ("checkpoint", "UPDATE snapshots SET number = ?2"),
         ("end", "SELECT cancel,"),
         ("end", "finished_ms = ?5 WHERE seq = ?1"),
@@ -75,8 +76,9 @@ async fn every_statement_uses_an_index() {
         ("take_due", "WHERE due_ms <= ?1"),
         ("next_due", "SELECT min(due_ms)"),
         ("unfinished", "UNION ALL"),
-        ("recover", "SET deaths = min(deaths, 4294967294) + 1 WHERE fiber IN"),
-        ("close", "reason = 'the runtime was closed'"),
+        ("take over", "SET deaths = min(deaths, 4294967294) + 1, epoch"),
+        ("take over", "UPDATE fibers SET state = 'interrupted'"),
+        ("sweep", "AND f.state = 'pending' AND f.seq > ?1"),
         ("load", "SELECT f.args"),
         ("delete", "DELETE FROM fibers WHERE seq IN"),
         ("send", "INSERT INTO messages"),
@@ -137,7 +139,9 @@ const NO_ROWS_OF_OURS: [&str; 4] = ["SCAN CONSTANT ROW", "SCAN json_each", "SCAN
 const ONLY_WHAT_IS_ASKED_FOR: [&str; 4] = ["agents_awake", "schedules_running", "turns_open", "waits_due"];
 
 /// What is sorted or looked through all the same, by a part of the statement.
-const ALLOWED: [(&str, &str); 8] = [
+const ALLOWED: [(&str, &str); 9] = [
+    // One row, or as many as there are workers.
+    ("DELETE FROM workers", "SCAN workers"),
     // The fibers below one, in the order of their numbers.
     ("WITH RECURSIVE below", "USE TEMP B-TREE FOR ORDER BY"),
     // The schedules of one agent.
