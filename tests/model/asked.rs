@@ -61,6 +61,11 @@ pub(crate) enum Asked {
     Delete {
         state: FiberState,
     },
+    /// The same, polled so many times and then dropped.
+    GivenUp {
+        asked: Box<Asked>,
+        polls: u64,
+    },
 }
 
 /// By what it can be joined.
@@ -86,6 +91,7 @@ impl Model {
     /// Does what is asked for, in the one write that it takes; its fibers have not gone on yet.
     pub(crate) fn does(&mut self, asked: &Asked) -> Said {
         match asked {
+            Asked::GivenUp { asked, .. } => return self.does(asked),
             Asked::Open { process, .. } => self.open(*process),
             Asked::Close => {
                 for fiber in self.fibers.values_mut().filter(|fiber| fiber.state == FiberState::Running) {

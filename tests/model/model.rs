@@ -91,8 +91,6 @@ pub(crate) enum Task {
     Ask,
     /// Entered, while its agent is asked; with the reason that it was interrupted for.
     Asked(Option<String>),
-    /// Its agent has said that it is to begin anew.
-    Anew,
     Runs(Run),
 }
 
@@ -277,7 +275,7 @@ impl Model {
         let died_too_often = knows && fiber.deaths > MAX_RECOVERIES;
         match fiber.task {
             Task::None => return false,
-            Task::Start if !knows => fiber.stops(FiberState::Parked, Some("not registered")),
+            Task::Start if !knows => self.set_aside(name, FiberState::Parked, Some("not registered")),
             Task::Start | Task::Ask if died_too_often => self.end(name, FiberState::Failed, Some("died too often"), None),
             Task::Start | Task::Ask if fiber.cancel.is_some() => self.end(name, FiberState::Cancelled, None, None),
             Task::Start => {
@@ -293,11 +291,19 @@ impl Model {
                 let why = why.clone();
                 self.answered(name, answer, why.as_deref());
             }
-            Task::Anew if fiber.in_doubt() => fiber.stops(FiberState::Interrupted, Some("may have executed")),
-            Task::Anew => fiber.begin_anew(),
             Task::Runs(_) => return self.run(name),
         }
         true
+    }
+
+    /// It stops without ending, unless it was told to end.
+    fn set_aside(&mut self, name: &str, state: FiberState, why: Option<&str>) {
+        let fiber = self.fibers.get_mut(name).expect("it is there");
+        if fiber.cancel.is_some() {
+            self.end(name, FiberState::Cancelled, None, None);
+        } else {
+            fiber.stops(state, why);
+        }
     }
 
     /// Its agent says what becomes of it.
@@ -305,11 +311,9 @@ impl Model {
         let fiber = self.fibers.get_mut(name).expect("it is there");
         match answer {
             Answer::Resume => fiber.task = Task::Start,
-            Answer::Restart => {
-                fiber.stops(FiberState::Interrupted, Some("to be restarted"));
-                fiber.task = Task::Anew;
-            }
-            Answer::Skip => fiber.stops(FiberState::Interrupted, why),
+            Answer::Restart if fiber.in_doubt() => self.set_aside(name, FiberState::Interrupted, Some("may have executed")),
+            Answer::Restart => fiber.begin_anew(),
+            Answer::Skip => self.set_aside(name, FiberState::Interrupted, why),
             Answer::Complete => self.end(name, FiberState::Completed, None, Some(vec!["said so".to_owned()])),
             Answer::Fail => self.end(name, FiberState::Failed, Some("said so"), None),
         }
@@ -394,7 +398,7 @@ impl Model {
             }
             _ if run.acts => return false,
             // The process that began it has died, and nobody knows how it ended.
-            (None, Some(Act { state: OpState::Started, .. })) => fiber.stops(FiberState::Parked, Some("may have executed")),
+            (None, Some(Act { state: OpState::Started, .. })) => self.set_aside(name, FiberState::Parked, Some("may have executed")),
             (None, Some(Act { state: OpState::Completed, outcome, .. })) => fiber.hears(outcome.expect("what it gave")),
             (None, Some(Act { state: OpState::Failed, resolved: true, .. })) => self.end(name, FiberState::Failed, Some("declined"), None),
             _ => {

@@ -27,13 +27,13 @@ fn cancel(name: &str) -> Asked {
 }
 
 #[test]
-fn a_fiber_that_was_told_to_end_does_so_although_it_was_parked_meanwhile_and_resumed() {
+fn a_fiber_that_was_told_to_end_does_so_although_its_function_is_not_registered() {
     let resume = || Asked::Resume { name: "i0".to_owned() };
     agree(vec![open(true), spawn("i0"), cancel("i0"), Asked::Kill, open(false), resume(), Asked::Close, open(true)]);
 }
 
 #[test]
-fn a_fiber_that_was_told_to_end_does_so_although_it_was_parked_meanwhile_and_its_operation_resolved() {
+fn a_fiber_that_was_told_to_end_does_so_although_its_operation_is_in_doubt() {
     let tell = |order| Asked::Tell { name: "i0".to_owned(), order };
     let resolve = Asked::ResolveOp { name: "i0".to_owned(), number: 1, how: How::NotExecuted };
     let acts = vec![open(true), spawn("i0"), tell(Order::Act), cancel("i0"), Asked::Kill];

@@ -13,7 +13,12 @@ const MOST: usize = 6;
 pub(crate) enum Op {
     Tell(u8, Step),
     Give(u8, bool),
-    Spawn { which: u8, how: Named, guest: bool, agent: u8 },
+    Spawn {
+        which: u8,
+        how: Named,
+        guest: bool,
+        agent: u8,
+    },
     Send(u8),
     Pass(u64),
     Kill,
@@ -25,6 +30,8 @@ pub(crate) enum Op {
     Resolve(u8, bool),
     Settle(u8, How),
     Delete(FiberState),
+    /// Polled so many times, and then dropped.
+    GivenUp(Box<Op>, u64),
 }
 
 /// An [`Order`] in which nothing is chosen.
@@ -77,7 +84,18 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
     let how = prop_oneof![Just(How::Completed), Just(How::NotExecuted), Just(How::Failed)];
     let ended = prop_oneof![Just(FiberState::Completed), Just(FiberState::Failed), Just(FiberState::Cancelled)];
     let who = any::<u8>;
+    let command = prop_oneof![
+        5 => (0..2u8, named.clone(), any::<bool>(), who()).prop_map(|(which, how, guest, agent)| Op::Spawn { which, how, guest, agent }),
+        5 => who().prop_map(Op::Send),
+        3 => who().prop_map(Op::Cancel),
+        3 => who().prop_map(Op::Resume),
+        2 => who().prop_map(Op::Restart),
+        2 => (who(), any::<bool>()).prop_map(|(who, completes)| Op::Resolve(who, completes)),
+        3 => (who(), how.clone()).prop_map(|(who, how)| Op::Settle(who, how)),
+        1 => ended.clone().prop_map(Op::Delete),
+    ];
     prop_oneof![
+        6 => (command, 1..6_u64).prop_map(|(op, polls)| Op::GivenUp(Box::new(op), polls)),
         20 => (who(), step).prop_map(|(who, step)| Op::Tell(who, step)),
         8 => (who(), any::<bool>()).prop_map(|(who, well)| Op::Give(who, well)),
         5 => (0..2u8, named, any::<bool>(), who()).prop_map(|(which, how, guest, agent)| Op::Spawn { which, how, guest, agent }),
@@ -180,6 +198,7 @@ impl Op {
                 Asked::ResolveOp { name, number, how }
             }
             Op::Delete(state) => Asked::Delete { state },
+            Op::GivenUp(ref op, polls) => Asked::GivenUp { asked: Box::new(op.chosen(model, numbers)?), polls },
         })
     }
 }

@@ -254,8 +254,8 @@ impl Sink for HookSink {
 async fn claim(core: &Arc<Core>, agent: &AgentId, fiber: &Runnable, seen: Claim) -> Result<Option<Claim>> {
     match core.store.claim(seen, core.worker, core.now_ms()).await? {
         Claimed::Yes(claim) => Ok(Some(claim)),
-        Claimed::Cancelled(claim) => {
-            Decided { core, agent, fiber, claim }.end(End::Cancelled(String::new())).await;
+        Claimed::Ended(end) => {
+            Decided { core, agent, fiber, claim: seen }.tell(end);
             Ok(None)
         }
         Claimed::No => {

@@ -13,7 +13,7 @@ use super::snapshot::Snapshot;
 use super::{Failure, Fiber, FiberContext, Layout, Needs, Value};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exact;
-use crate::store::{Stored, StoredLayout, Wait};
+use crate::store::{End, Stored, StoredLayout, Wait};
 
 /// What a run came to.
 #[derive(Debug)]
@@ -24,8 +24,8 @@ pub(crate) enum Outcome {
     Parked(String),
     Interrupted(Error),
     Waiting(Wait),
-    /// It was not entered: it had been told to end.
-    Cancelled,
+    /// It was not entered: it had been told to end, and has ended with the attempt to claim it.
+    Ended(End),
     /// It was claimed by another, or changed by a command.
     Lost,
 }

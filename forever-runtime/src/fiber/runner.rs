@@ -280,8 +280,7 @@ impl FiberTask {
                 self.alive.control.claimed();
                 Ok(claim)
             }
-            // Told to end by a worker that was gone before it could.
-            Claimed::Cancelled(claim) => Err(Ran::not(Outcome::Cancelled, Some(claim))),
+            Claimed::Ended(end) => Err(Ran::not(Outcome::Ended(end), None)),
             Claimed::No => Err(Ran::not(Outcome::Lost, None)),
         }
     }
@@ -294,6 +293,7 @@ impl FiberTask {
                 Outcome::Interrupted(error) => Err(error),
                 // Nothing can be stored of a row whose epoch cannot be read.
                 Outcome::Parked(why) => Ok(Next::Stop(self.parked(&why))),
+                Outcome::Ended(end) => Ok(Next::Stop(settled_as(&self.core, &self.alive.id, &self.name, self.agent.as_ref(), end))),
                 _ => Ok(Next::Leave),
             };
         };
@@ -305,7 +305,6 @@ impl FiberTask {
         match outcome {
             Outcome::Completed(text) => self.end(claim, End::Completed(text), settled).await.map(Next::Stop),
             Outcome::Failed(why) => self.end(claim, End::Failed(why), settled).await.map(Next::Stop),
-            Outcome::Cancelled => self.end(claim, End::Cancelled(String::new()), settled).await.map(Next::Stop),
             Outcome::Parked(why) => {
                 let ended = self.core.store.suspend(claim, Suspend::Parked(why.clone()), self.core.now_ms()).await?;
                 Ok(Next::Stop(match ended {
@@ -324,7 +323,7 @@ impl FiberTask {
                 self.core.tell(&self.alive.id, &self.name, || EventKind::Waiting);
                 Ok(Next::Leave)
             }
-            Outcome::Lost => Ok(Next::Leave),
+            Outcome::Lost | Outcome::Ended(_) => Ok(Next::Leave),
             Outcome::Interrupted(error) => Err(error),
         }
     }
@@ -403,7 +402,7 @@ impl Outcome {
             Outcome::Parked(_) => "parked",
             Outcome::Interrupted(_) => "interrupted",
             Outcome::Waiting(_) => "waiting",
-            Outcome::Cancelled => "cancelled",
+            Outcome::Ended(_) => "ended",
             Outcome::Lost => "lost",
         }
     }

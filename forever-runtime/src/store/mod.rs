@@ -44,12 +44,12 @@ pub(crate) struct Claim {
 }
 
 /// Result of asking for a claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Claimed {
     /// The fiber is `running` under this claim: from now on the death of the worker counts as one of the fiber.
     Yes(Claim),
-    /// The fiber was told to end before it could run: under this claim it is to be ended, and not run.
-    Cancelled(Claim),
+    /// The fiber had been told to end before it could run: it has ended so, with this.
+    Ended(End),
     /// The fiber is another's, waits, has ended, or has been changed since it was looked at.
     No,
 }
@@ -380,7 +380,7 @@ pub(crate) trait FiberStore {
     fn epoch(&self, seq: Seq) -> BoxFuture<'_, Result<Option<Epoch>>>;
 
     /// Claims a fiber for a worker, raising its epoch, if it is ready, interrupted or parked, or already this worker's, and its epoch is the one at
-    /// which it was looked at.
+    /// which it was looked at. One that was told to end ends instead.
     fn claim(&self, seen: Claim, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<Claimed>>;
 
     /// Replaces a fiber's snapshot; it has come further, so its deaths are forgotten. Gives the claims of the children made with it:

@@ -184,8 +184,9 @@ async fn ends_what_was_told_to_end(store: &impl Store) {
     store.cancel("left".into(), "enough".into(), 4).await.unwrap();
     store.take_over(SECOND, 5).await.unwrap();
     let seen = Claim { fiber: claim.fiber, epoch: store.epoch(claim.fiber).await.unwrap().unwrap() };
-    let Claimed::Cancelled(claim) = store.claim(seen, SECOND, 6).await.unwrap() else { panic!() };
-    assert_eq!(store.end(claim, End::Completed("1".into()), Vec::new(), 7).await.unwrap(), End::Cancelled("enough".into()));
+    assert_eq!(store.claim(seen, SECOND, 6).await.unwrap(), Claimed::Ended(End::Cancelled("enough".into())));
+    assert_eq!(row(store, "left").await.state, FiberState::Cancelled);
+    assert!(is_lost(store.end(claim, End::Completed("1".into()), Vec::new(), 7).await));
 }
 
 async fn tells_of_what_becomes_ready(store: &impl Store) {

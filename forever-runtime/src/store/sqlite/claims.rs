@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::rows;
 use crate::error::{Error, ErrorKind};
-use crate::store::{Claim, Claimed, Epoch, FiberState, Seq, WorkerId};
+use crate::store::{Claim, Claimed, End, Epoch, FiberState, Runnable, Seq, WorkerId};
 
 /// The error of an operation whose claim is no longer in force.
 pub(super) fn lost(claim: Claim) -> rusqlite::Error {
@@ -29,7 +29,7 @@ pub(super) fn void(conn: &Connection, fiber: Seq) -> rusqlite::Result<()> {
     conn.prepare_cached("UPDATE snapshots SET epoch = min(epoch, 9223372036854775806) + 1 WHERE fiber = ?1")?.execute([fiber]).map(drop)
 }
 
-pub(super) fn claim(conn: &Connection, seen: Claim, worker: WorkerId, now_ms: i64) -> rusqlite::Result<Claimed> {
+pub(super) fn claim(conn: &Connection, seen: Claim, worker: WorkerId, now_ms: i64, ready: &mut Vec<Runnable>) -> rusqlite::Result<Claimed> {
     let row = conn
         .prepare_cached(
             "SELECT f.state, f.cancel IS NOT NULL, s.worker FROM fibers f JOIN snapshots s ON s.fiber = f.seq
@@ -47,6 +47,11 @@ pub(super) fn claim(conn: &Connection, seen: Claim, worker: WorkerId, now_ms: i6
     if !free {
         return Ok(Claimed::No);
     }
+    if cancelled {
+        void(conn, seen.fiber)?;
+        let ended = rows::finish(conn, seen.fiber, &End::Cancelled(String::new()), &[], now_ms, ready)?;
+        return Ok(ended.map_or(Claimed::No, Claimed::Ended));
+    }
     let claim = Claim { epoch: seen.epoch.saturating_add(1), ..seen };
     conn.prepare_cached("UPDATE snapshots SET epoch = ?2, worker = ?3 WHERE fiber = ?1")?.execute(params![
         claim.fiber,
@@ -55,7 +60,7 @@ pub(super) fn claim(conn: &Connection, seen: Claim, worker: WorkerId, now_ms: i6
     ])?;
     conn.prepare_cached("UPDATE fibers SET state = 'running', reason = NULL, changed_ms = ?2 WHERE seq = ?1")?
         .execute(params![claim.fiber, now_ms])?;
-    Ok(if cancelled { Claimed::Cancelled(claim) } else { Claimed::Yes(claim) })
+    Ok(Claimed::Yes(claim))
 }
 
 pub(super) fn join(conn: &Connection, now_ms: i64) -> rusqlite::Result<WorkerId> {

@@ -183,7 +183,7 @@ impl FiberStore for Sqlite {
     }
 
     fn claim(&self, seen: Claim, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<Claimed>> {
-        Box::pin(self.write("claim a fiber", Scope::Many, move |c| claims::claim(c, seen, worker, now_ms)))
+        Box::pin(self.write_ready("claim a fiber", move |c, ready| claims::claim(c, seen, worker, now_ms, ready)))
     }
 
     fn checkpoint(&self, claim: Claim, new: NewSnapshot) -> BoxFuture<'_, Result<Vec<Claim>>> {

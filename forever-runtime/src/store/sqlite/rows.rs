@@ -356,7 +356,7 @@ pub(super) fn end(
 }
 
 /// Ends a fiber, unless it has ended, and makes those ready that have waited for it alone.
-fn finish(
+pub(super) fn finish(
     conn: &Connection,
     seq: Seq,
     end: &End,
