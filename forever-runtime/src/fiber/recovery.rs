@@ -113,9 +113,7 @@ async fn hand_over_once(core: &Arc<Core>, agent: &AgentId, fibers: Vec<Runnable>
                 let why = format!(
                     "the process died {deaths} times while it ran or was recovered, without a checkpoint in between; {limit} recoveries are allowed",
                 );
-                if let Ok(Some(claim)) = claim(core, agent, &fiber, seen).await {
-                    Decided { core, agent, fiber: &fiber, claim }.end(End::Failed(why)).await;
-                }
+                Decided { core, agent, fiber: &fiber, claim: seen }.end(End::Failed(why)).await;
             }
             Ok(Some(Described::Alive { recovered, ledger })) => {
                 described.push(recovered);

@@ -219,10 +219,9 @@ impl FiberTask {
         let (deaths, seen) = (stored.deaths, Claim { fiber: self.seq, epoch: stored.epoch });
         let limit = self.known.as_ref().and_then(|known| known.machine().max_recoveries).unwrap_or(MAX_RECOVERIES);
         if self.known.is_some() && deaths > limit {
-            let claim = self.claim(seen).await?;
             let why =
                 format!("the process died {deaths} times while it ran, without a checkpoint in between; {limit} recoveries are allowed");
-            return Err(Ran::not(Outcome::Failed(why), Some(claim)));
+            return Err(Ran::not(Outcome::Failed(why), Some(seen)));
         }
         let entered = self.prepare(Begin::Stored(stored), seen, false);
         let mut entered = entered.map_err(|why| Ran::not(Outcome::Parked(why), Some(seen)))?;
