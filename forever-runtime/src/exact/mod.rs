@@ -50,6 +50,7 @@ mod tests;
 use serde::{Serialize, de::DeserializeOwned};
 
 pub(crate) use error::Error;
+pub(crate) use read::Reader;
 
 /// Writes `value`.
 ///

@@ -200,7 +200,7 @@ async fn describe(core: &Arc<Core>, fiber: &Unfinished) -> Result<Option<Recover
         metadata: row.metadata.and_then(|text| serde_json::from_str(&text).ok()),
         reason: row.reason.unwrap_or_default(),
         at: row.at,
-        data: stored.snapshot,
+        data: stored.snapshot.map(|text| stored.beside.fill(&text)),
         deaths: row.deaths,
         created: from_ms(row.created_ms),
     }))
