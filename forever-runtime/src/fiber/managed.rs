@@ -29,6 +29,8 @@ pub(crate) const BATCH: u32 = 500;
 #[derive(Debug, Clone, Default)]
 pub struct FiberFilter {
     which: Which,
+    /// Whether fibers with operations in doubt are deleted too.
+    in_doubt: bool,
 }
 
 impl FiberFilter {
@@ -59,6 +61,13 @@ impl FiberFilter {
     /// Ended before this time.
     pub fn ended_before(mut self, time: SystemTime) -> Self {
         self.which.ended_before_ms = Some(clock::ms(time));
+        self
+    }
+
+    /// Lets [`Forever::delete`](crate::Forever::delete) delete fibers with operations in doubt too, and with them the only record
+    /// that these may have been carried out. It changes nothing in a list.
+    pub fn delete_in_doubt(mut self) -> Self {
+        self.in_doubt = true;
         self
     }
 }
@@ -214,7 +223,7 @@ pub(crate) async fn resolve(core: &Arc<Core>, id: &str, how: Recovery) -> Result
 
 /// Deletes what has ended and agrees with the filter; says how many.
 pub(crate) async fn delete(core: &Arc<Core>, filter: FiberFilter) -> Result<u64> {
-    let mut which = filter.which;
+    let mut which = Which { settled: !filter.in_doubt, ..filter.which };
     if let Some(open) = which.states.iter().find(|state| !state.is_final()) {
         return Err(Error::new(ErrorKind::Conflict, format!("fibers that are {open} cannot be deleted: cancel or resolve them first")));
     }

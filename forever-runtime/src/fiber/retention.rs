@@ -17,7 +17,11 @@ pub(crate) const RETENTION: &str = "retention";
 const EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60 * 60));
 
 /// How long the rows of fibers that have ended are kept; what has not ended, `interrupted` and `parked` ones too, is never deleted
-/// by itself. The result of a child is kept for at least as long as its parent has not ended.
+/// by itself.
+///
+/// The result of a child is kept for as long as its parent can ask for it: until the parent has completed or was cancelled, or the row
+/// of a failed parent, which can be resumed, is gone. A fiber with an operation in doubt, an effect of which no outcome is known, is
+/// kept until [`Forever::resolve_op`](crate::Forever::resolve_op) has settled it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     pub(crate) completed: Option<Duration>,
@@ -77,7 +81,7 @@ pub(crate) fn ring() -> Ring {
 async fn delete_older(core: &Core, state: FiberState, keep: Duration) -> Result<u64> {
     let keep_ms = i64::try_from(keep.as_millis()).unwrap_or(i64::MAX);
     let before = core.now_ms().saturating_sub(keep_ms);
-    let which = Which { states: vec![state], ended_before_ms: Some(before), not_needed: true, ..Which::default() };
+    let which = Which { states: vec![state], ended_before_ms: Some(before), not_needed: true, settled: true, ..Which::default() };
     let mut all = 0;
     loop {
         let deleted = core.store.delete(which.clone(), BATCH).await?;

@@ -176,6 +176,9 @@ impl Forever {
 
     /// Deletes fibers that have ended, with everything that is stored of them; says how many.
     ///
+    /// Fibers with an operation in doubt are left out, unless the filter says [`FiberFilter::delete_in_doubt`]. The results of children
+    /// go also while their parent may ask for them: it hears that there is no such fiber.
+    ///
     /// # Errors
     /// When the filter asks for fibers that have not ended, or the store fails.
     pub async fn delete(&self, filter: FiberFilter) -> Result<u64> {

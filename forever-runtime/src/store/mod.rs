@@ -295,8 +295,10 @@ pub(crate) struct Which {
     pub(crate) class: Option<String>,
     pub(crate) agent: Option<String>,
     pub(crate) ended_before_ms: Option<i64>,
-    /// Not those whose parent has not ended: it may still ask for their results.
+    /// Not those whose parent has not ended, or has failed and can be resumed: it may still ask for their results.
     pub(crate) not_needed: bool,
+    /// Not those with an operation in doubt: an effect or one by hand that began, and of which no outcome is stored.
+    pub(crate) settled: bool,
 }
 
 /// How a fiber ended.

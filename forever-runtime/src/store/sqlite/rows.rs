@@ -154,7 +154,12 @@ fn condition(which: &Which) -> (String, Vec<Box<dyn ToSql>>) {
         values.push(Box::new(before));
     }
     if which.not_needed {
-        terms.push("NOT EXISTS (SELECT 1 FROM fibers p WHERE p.seq = f.parent AND p.finished_ms IS NULL)".to_owned());
+        let resumable = "p.finished_ms IS NULL OR p.state = 'failed'";
+        terms.push(format!("NOT EXISTS (SELECT 1 FROM fibers p WHERE p.seq = f.parent AND ({resumable}))"));
+    }
+    if which.settled {
+        let in_doubt = "o.kind IN ('effect', 'op') AND o.state = 'started'";
+        terms.push(format!("NOT EXISTS (SELECT 1 FROM ops o WHERE o.fiber = f.seq AND {in_doubt})"));
     }
     (terms.join(" AND "), values)
 }
