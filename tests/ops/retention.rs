@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forever::prelude::*;
 use forever::testing::VirtualClock;
-use forever::{Builder, Clock, FiberFilter, FiberState, OnUnknown, OpState, Resolution, Retention};
+use forever::{Builder, Clock, FiberErrorKind, FiberFilter, FiberHandle, FiberState, OnUnknown, OpState, Resolution, Retention};
 
 use crate::support::{Bank, Place, Plan, soon};
 
@@ -24,9 +24,7 @@ async fn parent(bank: Res<Bank>) -> anyhow::Result<u64> {
 
 #[fiber]
 async fn charging(bank: Res<Bank>, cents: u64) -> anyhow::Result<u64> {
-    Ok(step!("charge", effect, on_unknown = OnUnknown::Fail, |op| {
-        bank.charge(op.id(), cents).await.map_err(|why| op.unknown(why))?
-    }))
+    Ok(step!("charge", effect, on_unknown = OnUnknown::Fail, |op| { bank.charge(op.id(), cents).await.map_err(|why| op.unknown(why))? }))
 }
 
 #[fiber]
@@ -120,4 +118,145 @@ async fn deleting_by_hand_takes_operations_in_doubt_along_only_if_it_says_so() {
     assert_eq!(forever.delete(FiberFilter::new().state(FiberState::Failed)).await.unwrap(), 0);
     assert_eq!(forever.delete(FiberFilter::new().delete_in_doubt()).await.unwrap(), 1);
     assert_eq!(place.number("SELECT count(*) FROM ops"), 0);
+}
+
+/// A table of the program's that keeps fibers: the reason why, as SQLite sees it.
+const HOLDS: [&str; 5] = [
+    "CREATE TABLE notes (of TEXT REFERENCES fibers (id)) STRICT",
+    "CREATE TABLE notes (of TEXT REFERENCES FIBERS (id) ON DELETE RESTRICT) STRICT",
+    "CREATE TABLE notes (of TEXT REFERENCES fibers (id) DEFERRABLE INITIALLY DEFERRED) STRICT",
+    "CREATE TABLE notes (of TEXT NOT NULL REFERENCES fibers (id) ON DELETE SET NULL) STRICT",
+    "CREATE TABLE notes (of TEXT PRIMARY KEY REFERENCES fibers (id) ON DELETE CASCADE) STRICT;
+     CREATE TABLE notes_on_notes (of TEXT REFERENCES notes (of)) STRICT;
+     CREATE TRIGGER copies AFTER INSERT ON notes BEGIN INSERT INTO notes_on_notes VALUES (new.of); END",
+];
+
+#[tokio::test]
+async fn rows_that_the_programs_tables_refer_to_keep_no_others_from_being_deleted() {
+    for holds in HOLDS {
+        let (place, bank, clock) = (Place::new(), Bank::default(), VirtualClock::new());
+        let builder = builder(&place, &bank, &clock, Retention::forever().completed(MINUTE)).migration("notes", holds);
+        let forever = builder.open().await.unwrap();
+        for id in ["a", "held", "b"] {
+            forever.spawn(child(1)).id(id).await.unwrap().wait().await.unwrap();
+        }
+        let note = "INSERT INTO notes VALUES ('held')";
+        forever.transaction(move |tx| Ok::<_, BoxError>(tx.execute(note, ())?)).await.unwrap();
+        // More than a page of them would be tried again and again.
+        for _ in 0..2 {
+            a_minute_later(&forever, &clock).await;
+            assert_eq!(ids(&forever).await, ["held"], "{holds}");
+        }
+        forever.spawn(child(1)).await.unwrap().wait().await.unwrap();
+        assert_eq!(forever.delete(FiberFilter::new()).await.unwrap(), 1, "{holds}");
+        let free = if holds.contains("notes_on_notes") { "DELETE FROM notes_on_notes" } else { "DELETE FROM notes" };
+        forever.transaction(move |tx| Ok::<_, BoxError>(tx.execute_batch(free)?)).await.unwrap();
+        a_minute_later(&forever, &clock).await;
+        assert!(ids(&forever).await.is_empty(), "{holds}");
+    }
+}
+
+#[tokio::test]
+async fn more_held_rows_than_a_page_keep_none_behind_them() {
+    let (place, bank, clock) = (Place::new(), Bank::default(), VirtualClock::new());
+    let builder = builder(&place, &bank, &clock, Retention::forever().completed(MINUTE)).migration("notes", HOLDS[0]);
+    let forever = builder.open().await.unwrap();
+    place
+        .sql()
+        .execute_batch(
+            "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1200)
+             INSERT INTO fibers (id, name, state, args, created_ms, changed_ms, finished_ms)
+             SELECT 'f' || n, 'child', 'completed', '{}', 1, 1, 1 FROM n;
+             INSERT INTO notes SELECT id FROM fibers",
+        )
+        .unwrap();
+    a_minute_later(&forever, &clock).await;
+    assert_eq!(place.number("SELECT count(*) FROM fibers"), 1200);
+    assert_eq!(forever.delete(FiberFilter::new()).await.unwrap(), 0);
+    place.sql().execute_batch("DELETE FROM notes WHERE of <> 'f7'").unwrap();
+    assert_eq!(forever.delete(FiberFilter::new()).await.unwrap(), 1199);
+}
+
+/// That the fiber of a handle is gone, and what is said of it.
+async fn gone(handle: &FiberHandle<u64>) -> String {
+    let error = handle.wait().await.unwrap_err();
+    assert_eq!(error.kind(), FiberErrorKind::NotFound);
+    assert_eq!(handle.status().await.unwrap_err(), error);
+    error.to_string()
+}
+
+#[tokio::test]
+async fn an_effect_is_not_made_again_under_a_key_whose_fiber_was_deleted() {
+    let (place, bank, clock) = (Place::new(), Bank::default(), VirtualClock::new());
+    let retention = Retention::default().completed(MINUTE).keys(60 * MINUTE);
+    let open = async || builder(&place, &bank, &clock, retention).open().await.unwrap();
+    let forever = open().await;
+    let first = forever.spawn(charging(5)).key("order-1").await.unwrap();
+    assert!(first.accepted());
+    assert_eq!(first.wait().await.unwrap(), 1000);
+    let id = first.id().to_owned();
+    a_minute_later(&forever, &clock).await;
+    drop((first, forever));
+
+    // Another process, that knows no more than the key.
+    let forever = open().await;
+    let second = forever.spawn(charging(5)).key("order-1").await.unwrap();
+    assert_eq!((second.accepted(), second.id()), (false, id.as_str()));
+    let said = gone(&second).await;
+    let beginning = format!("there is no fiber with id `{id}` any more: it ended on ");
+    assert!(said.starts_with(&beginning) && said.ends_with(" UTC as completed, and its result is no longer kept"), "{said}");
+    let by_key = forever.by_key::<charging>("order-1").await.unwrap();
+    assert_eq!(gone(&by_key).await, said);
+    assert_eq!(bank.calls(), 1);
+
+    for (refused, why) in [
+        (forever.spawn(charging(6)).key("order-1").await.map(drop), "key `order-1` belongs to a fiber `charging` with other arguments"),
+        (forever.spawn(child(5)).key("order-1").await.map(drop), "key `order-1` belongs to a fiber `charging`"),
+        (forever.by_key::<child>("order-1").await.map(drop), "key `order-1` belongs to a fiber `charging`, not `child`"),
+    ] {
+        let refused = refused.unwrap_err();
+        assert!(refused.is_conflict() && refused.to_string().ends_with(why), "{refused}");
+    }
+    // When its time is over too, the key is free.
+    for _ in 0..61 {
+        a_minute_later(&forever, &clock).await;
+    }
+    assert!(forever.by_key::<charging>("order-1").await.unwrap_err().is_not_found());
+    assert!(forever.spawn(charging(5)).key("order-1").await.unwrap().accepted());
+}
+
+#[tokio::test]
+async fn an_id_that_the_program_gave_is_remembered_and_one_of_the_runtimes_is_not() {
+    let (place, bank, clock) = (Place::new(), Bank::default(), VirtualClock::new());
+    bank.plan([Plan::Declined]);
+    let forever = builder(&place, &bank, &clock, Retention::default()).open().await.unwrap();
+    forever.spawn(child(1)).await.unwrap().wait().await.unwrap();
+    forever.spawn(parent()).id("order-2").await.unwrap().wait().await.unwrap_err();
+    assert_eq!(forever.delete(FiberFilter::new()).await.unwrap(), 3);
+    assert_eq!(place.number("SELECT count(*) FROM past_fibers"), 1);
+    let again = forever.spawn(parent()).id("order-2").await.unwrap();
+    assert!(!again.accepted());
+    assert!(gone(&again).await.contains(" as failed, "), "{}", gone(&again).await);
+}
+
+#[tokio::test]
+async fn keys_are_forgotten_where_the_program_says_so() {
+    let (place, bank, clock) = (Place::new(), Bank::default(), VirtualClock::new());
+    let end = async |forever: &Forever, key: &str| {
+        let handle = forever.spawn(child(1)).key(key).await.unwrap();
+        handle.wait().await.unwrap();
+        handle.accepted()
+    };
+    let forever = builder(&place, &bank, &clock, Retention::default()).open().await.unwrap();
+    assert!(end(&forever, "a").await);
+    assert_eq!(forever.delete(FiberFilter::new()).await.unwrap(), 1);
+    assert!(end(&forever, "b").await);
+    assert_eq!(forever.delete(FiberFilter::new().name("parent").forget_keys()).await.unwrap(), 0);
+    assert!(!forever.spawn(child(1)).key("a").await.unwrap().accepted());
+    assert_eq!(forever.delete(FiberFilter::new().forget_keys()).await.unwrap(), 1);
+    assert!(end(&forever, "a").await && end(&forever, "b").await);
+    drop(forever);
+    let forever = builder(&place, &bank, &clock, Retention::default().keys(Duration::ZERO)).open().await.unwrap();
+    assert_eq!(forever.delete(FiberFilter::new()).await.unwrap(), 2);
+    assert!(end(&forever, "a").await);
 }

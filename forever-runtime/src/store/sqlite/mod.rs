@@ -6,6 +6,7 @@ mod lock;
 mod log;
 mod open;
 mod ops;
+mod past;
 #[cfg(test)]
 mod plans;
 mod rows;
@@ -27,8 +28,8 @@ pub(crate) use worker::Witness;
 use worker::{Held, Opened, Scope, Worker};
 
 use super::{
-    Accepted, Again, Aside, Asked, Cancelled, End, Ended, FiberRow, Find, Message, NewFiber, NewMessage, NewSnapshot, OpsBehind, RunsAgain,
-    Seq, SettledOp, Store, Stored, Unfinished, Wait, Waits, Which,
+    Accepted, Again, Aside, Asked, Cancelled, Deleted, Deletion, End, Ended, FiberRow, Find, Message, NewFiber, NewMessage, NewSnapshot,
+    OpsBehind, PastFiber, RunsAgain, Seq, SettledOp, Store, Stored, Unfinished, Wait, Waits, Which,
 };
 use crate::error::{Error, Result};
 use crate::fiber::frame::BoxFuture;
@@ -257,8 +258,16 @@ impl Store for Sqlite {
         Box::pin(self.read("list fibers", move |c| rows::list(c, &which, after, limit)))
     }
 
-    fn delete(&self, which: Which, limit: u32) -> BoxFuture<'_, Result<u64>> {
-        Box::pin(self.write("delete fibers", Scope::One, move |c| rows::delete(c, &which, limit)))
+    fn delete(&self, deletion: Deletion) -> BoxFuture<'_, Result<Deleted>> {
+        Box::pin(self.write("delete fibers", Scope::Many, move |c| past::delete(c, &deletion)))
+    }
+
+    fn past(&self, which: Find) -> BoxFuture<'_, Result<Option<PastFiber>>> {
+        Box::pin(self.read("find what is remembered of a fiber", move |c| past::find(c, &which)))
+    }
+
+    fn forget(&self, deletion: Deletion, deleted_before_ms: Option<i64>) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(self.write("forget the keys of fibers", Scope::One, move |c| past::forget(c, &deletion, deleted_before_ms)))
     }
 
     fn close(&self, now_ms: i64) -> BoxFuture<'_, Result<()>> {

@@ -5,11 +5,16 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(crate) const APPLICATION_ID: i32 = 0x4672_7672;
 
 /// One script for each version; `PRAGMA user_version` counts those that have run. Released ones never change.
-const MIGRATIONS: &[&str] =
-    &[include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql"), include_str!("schema_4.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema_1.sql"),
+    include_str!("schema_2.sql"),
+    include_str!("schema_3.sql"),
+    include_str!("schema_4.sql"),
+    include_str!("schema_5.sql"),
+];
 
 /// Our tables and views, and the indexes with names.
-pub(super) const NAMES: [&str; 39] = [
+pub(super) const NAMES: [&str; 42] = [
     "agents",
     "agents_awake",
     "arrived",
@@ -31,6 +36,9 @@ pub(super) const NAMES: [&str; 39] = [
     "op_items",
     "ops",
     "parts",
+    "past_fibers",
+    "past_fibers_deleted",
+    "past_fibers_key",
     "schedules",
     "schedules_agent",
     "schedules_next",
