@@ -2,6 +2,8 @@
 mod agents;
 mod beside;
 mod chat;
+#[cfg(test)]
+mod loading;
 mod lock;
 mod log;
 mod open;
