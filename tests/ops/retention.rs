@@ -260,3 +260,15 @@ async fn keys_are_forgotten_where_the_program_says_so() {
     assert_eq!(forever.delete(FiberFilter::new()).await.unwrap(), 2);
     assert!(end(&forever, "a").await);
 }
+
+#[tokio::test]
+async fn a_damaged_row_of_which_nothing_can_be_remembered_keeps_no_others() {
+    let (place, bank, clock) = (Place::new(), Bank::default(), VirtualClock::new());
+    let forever = builder(&place, &bank, &clock, Retention::default()).open().await.unwrap();
+    for key in ["a", "damaged", "b"] {
+        forever.spawn(child(1)).key(key).await.unwrap().wait().await.unwrap();
+    }
+    place.sql().execute("UPDATE fibers SET args = CAST(x'ff' AS TEXT) WHERE key = 'damaged'", ()).unwrap();
+    assert_eq!(forever.delete(FiberFilter::new()).await.unwrap(), 2);
+    assert_eq!(forever.delete(FiberFilter::new().forget_keys()).await.unwrap(), 1);
+}

@@ -249,7 +249,10 @@ pub(crate) async fn delete(core: &Arc<Core>, filter: FiberFilter) -> Result<u64>
         retention::forget(core, deletion, None).await?;
     }
     if deleted.held > 0 {
-        warn!(fibers = deleted.held, "fibers were not deleted: rows of the program's own tables refer to them");
+        warn!(
+            fibers = deleted.held,
+            "fibers were not deleted: rows of the program's own tables refer to them, or their own rows are damaged"
+        );
     }
     Ok(deleted.deleted)
 }

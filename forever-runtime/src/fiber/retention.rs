@@ -97,8 +97,8 @@ pub(crate) fn ring() -> Ring {
             if said.swap(held, Ordering::Relaxed) != held && held > 0 {
                 warn!(
                     fibers = held,
-                    "fibers that are over their time are kept: rows of the program's own tables refer to them. Let their foreign keys \
-                     say `ON DELETE CASCADE` or `SET NULL`, or delete the rows"
+                    "fibers that are over their time are kept: rows of the program's own tables refer to them (let the foreign keys say \
+                     `ON DELETE CASCADE` or `SET NULL`, or delete the rows), or their own rows are damaged"
                 );
             }
             if let Some(keep) = retention.keys

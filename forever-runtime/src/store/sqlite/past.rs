@@ -10,8 +10,8 @@ use crate::store::{Deleted, Deletion, EndedAt, Find, PastFiber, Seq};
 struct Candidate {
     seq: Seq,
     finished_ms: i64,
-    /// What is remembered of it, if anything is.
-    past: Option<PastFiber>,
+    /// What is remembered of it, if anything is; an error if that cannot be read, and the fiber is kept then.
+    past: rusqlite::Result<Option<PastFiber>>,
 }
 
 pub(super) fn delete(conn: &Connection, deletion: &Deletion) -> rusqlite::Result<Deleted> {
@@ -21,7 +21,7 @@ pub(super) fn delete(conn: &Connection, deletion: &Deletion) -> rusqlite::Result
     let references = references(conn)?;
     let mut free = Vec::new();
     for candidate in &candidates {
-        if !is_referred_to(conn, &references, candidate.seq)? {
+        if candidate.past.is_ok() && !is_referred_to(conn, &references, candidate.seq)? {
             free.push(candidate);
         }
     }
@@ -37,7 +37,8 @@ pub(super) fn delete(conn: &Connection, deletion: &Deletion) -> rusqlite::Result
         }
     }
     if let Some(now_ms) = deletion.remember_ms {
-        deleted.iter().filter_map(|candidate| candidate.past.as_ref()).try_for_each(|past| remember(conn, past, now_ms))?;
+        let past = deleted.iter().filter_map(|candidate| candidate.past.as_ref().ok()?.as_ref());
+        past.into_iter().try_for_each(|past| remember(conn, past, now_ms))?;
     }
     Ok(Deleted { deleted: deleted.len() as u64, held: (candidates.len() - deleted.len()) as u64, next })
 }
@@ -63,7 +64,7 @@ fn candidates(conn: &Connection, deletion: &Deletion) -> rusqlite::Result<Vec<Ca
             let past = || -> rusqlite::Result<PastFiber> {
                 Ok(PastFiber { args: exact::digest(row.get_ref("args")?.as_str()?), ..past_fiber(row)? })
             };
-            let past = if is_remembered { Some(past()?) } else { None };
+            let past = if is_remembered { past().map(Some) } else { Ok(None) };
             Ok(Candidate { seq: row.get("seq")?, finished_ms: row.get("finished_ms")?, past })
         })?
         .collect()
