@@ -152,7 +152,8 @@ pub use forever_macros::step;
 /// ```
 ///
 /// The value is what the other fiber returns, a `Result` of its own types. After a restart the fiber goes on in the middle of the call.
-/// For a fiber that runs by itself beside this one, see [`spawn!`].
+/// Up to 200 calls may be under way inside one another; one more fails the fiber. They take no more of the thread's stack than one
+/// does, and each checkpoint writes what all of them keep. For a fiber that runs by itself beside this one, see [`spawn!`].
 pub use forever_macros::call;
 
 /// Starts another fiber that runs by itself: once, however often this one is resumed.

@@ -145,7 +145,12 @@ impl Model {
             Asked::ResolveOp { name, number, how } => return self.resolve_op(name, *number, *how),
             Asked::Delete { state } => {
                 let before = self.fibers.len();
-                self.fibers.retain(|_, fiber| fiber.state != *state);
+                // What children and fibers without a name of the program's are called nobody asks for again.
+                let is_given = |name: &str| name.starts_with(['i', 'k']);
+                let goes = |fiber: &Fiber| fiber.state == *state && !fiber.in_doubt();
+                let past = self.fibers.iter().filter(|(name, fiber)| is_given(name) && goes(fiber));
+                self.past.extend(past.map(|(name, fiber)| (name.clone(), fiber.guest)));
+                self.fibers.retain(|_, fiber| !goes(fiber));
                 let there: Vec<_> = self.fibers.keys().cloned().collect();
                 for fiber in self.fibers.values_mut() {
                     fiber.parent = fiber.parent.take().filter(|parent| there.contains(parent));
@@ -198,6 +203,9 @@ impl Model {
         }
         if let Some(there) = self.fibers.get(name) {
             return if there.guest == guest { Ok(0) } else { Err(ErrorKind::Conflict) };
+        }
+        if let Some(was_guest) = self.past.get(name) {
+            return if *was_guest == guest { Ok(0) } else { Err(ErrorKind::Conflict) };
         }
         let key = (how == Named::Key).then(|| name.to_owned());
         self.fibers.insert(name.to_owned(), Fiber::new(guest, key, agent, None));

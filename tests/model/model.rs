@@ -17,6 +17,8 @@ pub(crate) struct Model {
     pub(crate) now: i64,
     pub(crate) process: Option<Process>,
     pub(crate) fibers: BTreeMap<String, Fiber>,
+    /// Those with an id or key of the program's that were deleted, and whether they were of the other function.
+    pub(crate) past: BTreeMap<String, bool>,
 }
 
 /// What is in memory and not of one fiber.

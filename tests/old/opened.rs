@@ -72,6 +72,9 @@ async fn finish(copy: &Copy) {
     if version >= 4 {
         after::four::later(&forever).await;
     }
+    if version >= 5 {
+        after::five::finish(&forever).await;
+    }
     let mut left = programs::left(version);
     left.sort_unstable();
     assert_eq!(desk.done(), left, "what was finished is not done again, and the rest is done once");
@@ -135,6 +138,11 @@ async fn a_database_of_version_4_is_opened_and_finished() {
     finish(&Copy::of(4)).await;
 }
 
+#[tokio::test]
+async fn a_database_of_version_5_is_opened_and_finished() {
+    finish(&Copy::of(5)).await;
+}
+
 /// What SQLite writes before and in front of each page in the log.
 const LOG_HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
@@ -189,6 +197,11 @@ async fn a_process_that_dies_while_it_brings_version_3_up_to_date_has_changed_no
 }
 
 #[tokio::test]
-async fn a_process_that_dies_while_it_opens_version_4_has_changed_nothing() {
+async fn a_process_that_dies_while_it_brings_version_4_up_to_date_has_changed_nothing() {
     killed_while_it_is_opened(4).await;
+}
+
+#[tokio::test]
+async fn a_process_that_dies_while_it_opens_version_5_has_changed_nothing() {
+    killed_while_it_is_opened(5).await;
 }

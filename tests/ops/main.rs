@@ -13,6 +13,7 @@ mod ids;
 mod logs;
 mod migrations;
 mod resolving;
+mod retention;
 mod support;
 mod transactions;
 mod unknown;

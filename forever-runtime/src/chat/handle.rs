@@ -316,6 +316,7 @@ impl NewTurn {
                 id: core.clock.id(),
                 name: NAME.to_owned(),
                 key: None,
+                id_given: false,
                 closure: false,
                 args: args.to_string(),
                 metadata: None,

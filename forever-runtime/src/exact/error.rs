@@ -20,7 +20,7 @@ enum Segment {
 }
 
 impl Error {
-    pub(super) fn new(what: impl Display) -> Self {
+    pub(crate) fn new(what: impl Display) -> Self {
         Error(Box::new(Inner { what: what.to_string(), path: Vec::new() }))
     }
 

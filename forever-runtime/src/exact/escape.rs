@@ -6,7 +6,8 @@ use super::error::Error;
 
 /// How deep arrays and objects may nest.
 ///
-/// `serde_json` reads 127 levels; the difference is for the snapshot around a local and the calls it may be nested in.
+/// `serde_json` reads 127 levels into a `Value`; the difference is for what a value may stand in. The calls around a local do not
+/// count: each level of a snapshot is read by itself.
 pub(super) const MAX_DEPTH: usize = 100;
 
 /// How many options and newtypes, which take no text and so no depth, may be open at once.

@@ -47,9 +47,13 @@ mod ser;
 #[cfg(test)]
 mod tests;
 
+use std::fmt::Write as _;
+
 use serde::{Serialize, de::DeserializeOwned};
+use sha2::{Digest, Sha256};
 
 pub(crate) use error::Error;
+pub(crate) use read::Reader;
 
 /// Writes `value`.
 ///
@@ -85,4 +89,14 @@ pub(crate) fn to_canonical<T: Serialize + ?Sized>(value: &T) -> Result<String, E
 /// The text does not tell a set from a list, so a list counts as a set too: it is the same as itself in another order.
 pub(crate) fn same(a: &str, b: &str) -> bool {
     same::same(a, b)
+}
+
+/// The first 16 bytes of the SHA-256 of a text written by [`to_string`], in hexadecimal digits: equal for texts that are the [`same`].
+pub(crate) fn digest(text: &str) -> String {
+    let hash = Sha256::digest(same::unordered(text).as_deref().unwrap_or(text));
+    hash[..16].iter().fold(String::new(), |mut digits, byte| {
+        // Writing into a text does not fail.
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    })
 }

@@ -11,7 +11,7 @@ use super::error::Error;
 use super::escape::{self, MAX_DEPTH, MAX_WRAPS};
 use super::logs::StoredLogs;
 
-pub(super) struct Reader<'de> {
+pub(crate) struct Reader<'de> {
     text: &'de str,
     at: usize,
     /// Arrays and objects that are open.
@@ -25,7 +25,7 @@ pub(super) struct Reader<'de> {
 const SPACE: [char; 4] = [' ', '\n', '\r', '\t'];
 
 impl<'de> Reader<'de> {
-    pub(super) fn new(text: &'de str) -> Self {
+    pub(crate) fn new(text: &'de str) -> Self {
         Reader { text, at: 0, depth: 0, wraps: 0, logs: None }
     }
 
@@ -34,7 +34,7 @@ impl<'de> Reader<'de> {
     }
 
     /// The next byte that is not white space.
-    pub(super) fn peek(&mut self) -> Option<u8> {
+    pub(crate) fn peek(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes();
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = bytes.get(self.at) {
             self.at += 1;
@@ -58,7 +58,7 @@ impl<'de> Reader<'de> {
         found
     }
 
-    pub(super) fn expect(&mut self, byte: u8) -> Result<(), Error> {
+    pub(crate) fn expect(&mut self, byte: u8) -> Result<(), Error> {
         if self.eat(byte) {
             return Ok(());
         }
@@ -86,7 +86,7 @@ impl<'de> Reader<'de> {
     }
 
     /// Whether another entry follows in the array or object that `end` ends; the first has no comma.
-    pub(super) fn more(&mut self, first: bool, end: u8) -> Result<bool, Error> {
+    pub(crate) fn more(&mut self, first: bool, end: u8) -> Result<bool, Error> {
         if self.peek() == Some(end) {
             return Ok(false);
         }
@@ -107,14 +107,14 @@ impl<'de> Reader<'de> {
         Ok(value)
     }
 
-    pub(super) fn end(&mut self) -> Result<(), Error> {
+    pub(crate) fn end(&mut self) -> Result<(), Error> {
         match self.peek() {
             None => Ok(()),
             Some(_) => Err(self.syntax("more text than one value")),
         }
     }
 
-    pub(super) fn word(&mut self, word: &str) -> Result<(), Error> {
+    pub(crate) fn word(&mut self, word: &str) -> Result<(), Error> {
         self.peek();
         if !self.text[self.at..].starts_with(word) {
             return Err(self.syntax("expected a value"));
@@ -182,7 +182,7 @@ impl<'de> Reader<'de> {
         Ok(Some(&rest[..len]))
     }
 
-    pub(super) fn string(&mut self) -> Result<Cow<'de, str>, Error> {
+    pub(crate) fn string(&mut self) -> Result<Cow<'de, str>, Error> {
         if self.peek() != Some(b'"') {
             return Err(self.syntax("expected a string"));
         }
@@ -206,7 +206,7 @@ impl<'de> Reader<'de> {
     }
 
     /// Passes over a value, however deep, and gives its text.
-    pub(super) fn skip(&mut self) -> Result<&'de str, Error> {
+    pub(crate) fn skip(&mut self) -> Result<&'de str, Error> {
         self.peek();
         let mut values = serde_json::Deserializer::from_str(&self.text[self.at..]).into_iter::<&RawValue>();
         match values.next() {

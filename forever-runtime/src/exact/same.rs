@@ -33,6 +33,13 @@ pub(super) fn canonical(text: &str) -> Result<String, Error> {
     Ok(out)
 }
 
+/// The text with its items and entries sorted: one for all texts that are the same.
+pub(super) fn unordered(text: &str) -> Result<String, Error> {
+    let mut out = String::with_capacity(text.len());
+    whole(text, Lists::AreSets)?.write(&mut out);
+    Ok(out)
+}
+
 /// What the items of an array are taken for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lists {

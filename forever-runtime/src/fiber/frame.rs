@@ -6,7 +6,7 @@
 //! the reason and drops it, so no error type of the user's is needed.
 use std::any::{Any, TypeId};
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ use super::op::ledger::{Ledger, Left, Ops};
 use super::op::transaction::Whereabouts;
 use super::parts::{Changes, Kept, Named};
 use super::saved::{Saved, checked, unreadable};
-use super::snapshot::Snapshot;
+use super::snapshot::{MAX_CALLS, Snapshot, too_many_calls};
 use super::step_span::StepSpan;
 use super::{Fiber, FiberContext};
 use crate::error::{Error, ErrorKind};
@@ -213,6 +213,8 @@ pub(crate) struct Run {
     /// What is stored beside the snapshot.
     kept: Mutex<Kept>,
     outbox: Mutex<Outbox>,
+    /// The function that was just called, for the driver.
+    called: Mutex<Option<BoxFuture<'static, ()>>>,
     pub(crate) step: StepSpan,
     pub(crate) whereabouts: Whereabouts,
     stopped: Mutex<Option<Stopped>>,
@@ -243,6 +245,7 @@ impl Run {
             ops: Arc::new(ops),
             kept: Mutex::default(),
             outbox: Mutex::default(),
+            called: Mutex::default(),
             step: StepSpan::default(),
             whereabouts: Whereabouts::default(),
             stopped: Mutex::new(None),
@@ -257,6 +260,11 @@ impl Run {
     /// What the next checkpoint takes along.
     pub(crate) fn outbox(&self) -> MutexGuard<'_, Outbox> {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The function that was called in the poll that has just ended, to be run before its caller is polled again.
+    pub(crate) fn take_called(&self) -> Option<BoxFuture<'static, ()>> {
+        self.called.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(crate) fn stop(&self, why: Stopped) {
@@ -441,18 +449,18 @@ impl Frame {
         let nested = self.target.take().and_then(|t| t.call);
         let open = self.write(cut, save, "");
         Box::pin(async move {
-            let (mut open, mut callee) = match self.callee::<F>(open, nested) {
+            let (mut open, callee) = match self.callee::<F>(open, nested) {
                 Ok(opened) => opened,
                 Err(stopped) => {
                     self.run.stop(stopped);
                     std::future::pending().await
                 }
             };
-            let returned = F::drive(start, ctx, &mut callee).await;
+            let (returned, missed) = run_callee(start, ctx.of_callee(), callee).await;
             // A step of its that ended in an error is over.
             self.run.step.end();
             self.run.whereabouts.returned();
-            let value = match callee.missed() {
+            let value = match missed {
                 None => Some(returned?),
                 Some(why) => {
                     drop(returned);
@@ -469,6 +477,9 @@ impl Frame {
 
     /// The frame of a callee, and the open text of this one around it.
     fn callee<F: Fiber>(&self, open: Result<Written, String>, nested: Option<Box<Snapshot>>) -> Result<(Written, Frame), Stopped> {
+        if self.depth == MAX_CALLS {
+            return Err(Stopped::Failed(format!("`{}` cannot be called from here: {}", F::MACHINE.name, too_many_calls())));
+        }
         let mut open = open.map_err(Stopped::Failed)?;
         open.text.truncate(open.text.len() - self.suffix.len());
         let mut callee = Frame::start(F::MACHINE, Arc::clone(&self.run));
@@ -529,6 +540,21 @@ impl Frame {
         named.logs.append(&mut kept.logs.named);
         Ok(())
     }
+}
+
+/// Lets the driver run a callee in its caller's place: what it returned, and why it never came to its cut point, if so.
+///
+/// Only the innermost function is ever polled, so the stack does not grow with the calls, however much a body takes of it.
+async fn run_callee<F: Fiber>(start: Option<F>, ctx: FiberContext, mut callee: Frame) -> (Result<F::Output, F::Error>, Option<String>) {
+    let run = callee.run();
+    let ended = Arc::new(Mutex::new(None));
+    let end = Arc::clone(&ended);
+    let called = Box::pin(async move {
+        let returned = F::drive(start, &ctx, &mut callee).await;
+        *end.lock().unwrap_or_else(PoisonError::into_inner) = Some((returned, callee.missed()));
+    });
+    *run.called.lock().unwrap_or_else(PoisonError::into_inner) = Some(called);
+    poll_fn(|_| ended.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Poll::Pending, Poll::Ready)).await
 }
 
 /// The main text of a snapshot, and what it names.

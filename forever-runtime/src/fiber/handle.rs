@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use chrono::DateTime;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +17,7 @@ use super::{managed, within};
 use crate::clock::from_ms;
 use crate::error::{Error, chain};
 use crate::exact;
-use crate::store::{FiberRow, FiberState, Find};
+use crate::store::{FiberRow, FiberState, Find, PastFiber};
 
 /// A fiber, wherever it runs or ended, that gives a `T`.
 ///
@@ -78,8 +79,13 @@ impl<T> FiberHandle<T> {
 
     async fn find(&self) -> Result<FiberRow, FiberError> {
         let core = self.link.core().map_err(|e| self.store_error(&e))?;
-        let row = core.store.find(Find::Id(self.id.to_string())).await.map_err(|e| self.store_error(&e))?;
-        let row = row.ok_or_else(|| self.error(FiberErrorKind::NotFound, ""))?;
+        let which = Find::Id(self.id.to_string());
+        let Some(row) = core.store.find(which.clone()).await.map_err(|e| self.store_error(&e))? else {
+            let past = core.store.past(which).await.map_err(|e| self.store_error(&e))?;
+            let Some(past) = past else { return Err(self.error(FiberErrorKind::NotFound, "")) };
+            self.check_name(&past.name)?;
+            return Err(self.error(FiberErrorKind::NotFound, gone(&past)));
+        };
         self.check_name(&row.name)?;
         Ok(row)
     }
@@ -178,6 +184,12 @@ impl<T> fmt::Debug for FiberHandle<T> {
             .field("accepted", &self.accepted)
             .finish_non_exhaustive()
     }
+}
+
+/// What is known of a fiber that was deleted.
+fn gone(past: &PastFiber) -> String {
+    let ended = DateTime::from_timestamp(past.finished_ms.div_euclid(1000), 0).unwrap_or_default();
+    format!("it ended on {ended} as {}, and its result is no longer kept", past.state)
 }
 
 /// What is saved of a handle.
@@ -280,7 +292,7 @@ pub enum FiberErrorKind {
     Parked,
     /// The store failed. It goes on from its last checkpoint when the store works again.
     Interrupted,
-    /// There is no fiber with this id.
+    /// There is no fiber with this id, or no longer: the reason says how it ended, if that is remembered.
     NotFound,
     /// The id belongs to another fiber function than the handle's.
     OtherFiber,
@@ -355,7 +367,8 @@ impl fmt::Display for FiberError {
             FiberErrorKind::Cancelled => write!(f, "fiber `{name}` ({id}) was cancelled: {reason}"),
             FiberErrorKind::Parked => write!(f, "fiber `{name}` ({id}) is parked: {reason}"),
             FiberErrorKind::Interrupted => write!(f, "fiber `{name}` ({id}) was interrupted: {reason}"),
-            FiberErrorKind::NotFound => write!(f, "there is no fiber with id `{id}`"),
+            FiberErrorKind::NotFound if reason.is_empty() => write!(f, "there is no fiber with id `{id}`"),
+            FiberErrorKind::NotFound => write!(f, "there is no fiber with id `{id}` any more: {reason}"),
             FiberErrorKind::OtherFiber => write!(f, "fiber `{id}` cannot be awaited: {reason}"),
             FiberErrorKind::NotStarted => f.write_str(reason),
             FiberErrorKind::Closed => write!(f, "fiber `{name}` ({id}) has not ended: {reason}"),

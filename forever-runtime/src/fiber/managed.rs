@@ -4,10 +4,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use tracing::warn;
+
 use super::core::{Core, Link};
 use super::handle::FiberStatus;
 use super::owner::Recovery;
-use super::runner;
+use super::{retention, runner};
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{CommandResult, End, FiberState, Restart, Restarted, Seq, Which};
@@ -29,6 +31,10 @@ pub(crate) const BATCH: u32 = 500;
 #[derive(Debug, Clone, Default)]
 pub struct FiberFilter {
     which: Which,
+    /// Whether fibers with operations in doubt are deleted too.
+    in_doubt: bool,
+    /// Whether nothing is remembered of what is deleted.
+    forget_keys: bool,
 }
 
 impl FiberFilter {
@@ -59,6 +65,22 @@ impl FiberFilter {
     /// Ended before this time.
     pub fn ended_before(mut self, time: SystemTime) -> Self {
         self.which.ended_before_ms = Some(clock::ms(time));
+        self
+    }
+
+    /// Lets [`Forever::delete`](crate::Forever::delete) delete fibers with operations in doubt too, and with them the only record
+    /// that these may have been carried out. It changes nothing in a list.
+    pub fn delete_in_doubt(mut self) -> Self {
+        self.in_doubt = true;
+        self
+    }
+
+    /// Lets [`Forever::delete`](crate::Forever::delete) forget the keys, and the ids that the program gave, of what it deletes and of
+    /// what was deleted before: the next spawn with one of them begins a new fiber, with new operations. What is remembered of
+    /// fibers that were deleted before says nothing of their agents, so with [`agent`](Self::agent) it stays. It changes nothing in
+    /// a list.
+    pub fn forget_keys(mut self) -> Self {
+        self.forget_keys = true;
         self
     }
 }
@@ -209,21 +231,25 @@ pub(crate) async fn resolve(core: &Arc<Core>, id: &str, how: Recovery) -> Result
 
 /// Deletes what has ended and agrees with the filter; says how many.
 pub(crate) async fn delete(core: &Arc<Core>, filter: FiberFilter) -> Result<u64> {
-    let mut which = filter.which;
+    let mut which = Which { settled: !filter.in_doubt, ..filter.which };
     if let Some(open) = which.states.iter().find(|state| !state.is_final()) {
         return Err(Error::new(ErrorKind::InvalidState, format!("fibers that are {open} cannot be deleted: cancel or resolve them first")));
     }
     if which.states.is_empty() {
         which.states = vec![FiberState::Completed, FiberState::Failed, FiberState::Cancelled];
     }
-    let mut deleted = 0;
-    loop {
-        let some = core.store.delete(which.clone(), BATCH).await?;
-        deleted += some;
-        if some < u64::from(BATCH) {
-            return Ok(deleted);
-        }
+    let deletion = retention::deletion(core, which, filter.forget_keys);
+    let deleted = retention::delete(core, deletion.clone()).await?;
+    if filter.forget_keys && deletion.which.class.is_none() {
+        retention::forget(core, deletion, None).await?;
     }
+    if deleted.held > 0 {
+        warn!(
+            fibers = deleted.held,
+            "fibers were not deleted: rows of the program's own tables refer to them, or their own rows are damaged"
+        );
+    }
+    Ok(deleted.deleted)
 }
 
 /// Why a fiber cannot be begun anew.

@@ -107,10 +107,10 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Value for T {}
     label = "not an error",
     note = "implement `std::error::Error` for it (it must be `Send` and `Sync`), or return `anyhow::Result<..>`"
 )]
-pub trait Failure: Into<Box<dyn std::error::Error + Send + Sync>> {}
+pub trait Failure: Into<Box<dyn std::error::Error + Send + Sync>> + Send {}
 
 #[diagnostic::do_not_recommend]
-impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> Failure for E {}
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>> + Send> Failure for E {}
 
 /// Implemented by `Result` alone, so that an alias as return type (`anyhow::Result<T>`) can be taken apart.
 #[doc(hidden)]
@@ -145,6 +145,13 @@ impl FiberContext {
     #[cfg_attr(not(feature = "testing"), allow(dead_code, reason = "for the testing kit"))]
     pub(crate) fn new(id: String, resources: Resources, run: &Arc<Run>) -> Self {
         FiberContext { id, name: "".into(), resuming: false, resources, clock: Arc::new(SystemClock::new()), run: Arc::clone(run) }
+    }
+
+    /// The same for a function that this one calls.
+    pub(crate) fn of_callee(&self) -> Self {
+        let FiberContext { id, name, resuming, resources, clock, run } = self;
+        let (id, name, resources) = (id.clone(), Arc::clone(name), resources.clone());
+        FiberContext { id, name, resuming: *resuming, resources, clock: Arc::clone(clock), run: Arc::clone(run) }
     }
 
     /// What all frames of the run share.

@@ -211,26 +211,30 @@ impl Beside {
 impl Snapshot {
     /// Puts the parts back where they are named; `Err` says which cannot be.
     pub(crate) fn put_back(&mut self, beside: &Beside) -> Result<(), String> {
-        for (local, text) in &mut self.locals {
-            let Some(name) = text.get().strip_prefix(PART_PLACEHOLDER).and_then(|rest| rest.strip_suffix('}')) else { continue };
-            let part = serde_json::from_str::<String>(name).ok().and_then(|name| beside.parts.get(&name));
-            let Some(part) = part else {
-                return Err(format!("local `{local}` at `{}` is not stored: there is no part {name}", self.at));
-            };
-            *text = RawValue::from_string(part.to_string())
-                .map_err(|e| format!("local `{local}` at `{}` cannot be read: the part {name} is not JSON: {e}", self.at))?;
-        }
-        self.call.as_mut().map_or(Ok(()), |call| call.put_back(beside))
+        self.each(|snapshot| {
+            for (local, text) in &mut snapshot.locals {
+                let Some(name) = text.get().strip_prefix(PART_PLACEHOLDER).and_then(|rest| rest.strip_suffix('}')) else { continue };
+                let part = serde_json::from_str::<String>(name).ok().and_then(|name| beside.parts.get(&name));
+                let Some(part) = part else {
+                    return Err(format!("local `{local}` at `{}` is not stored: there is no part {name}", snapshot.at));
+                };
+                *text = RawValue::from_string(part.to_string())
+                    .map_err(|e| format!("local `{local}` at `{}` cannot be read: the part {name} is not JSON: {e}", snapshot.at))?;
+            }
+            Ok(())
+        })
     }
 
     /// Puts the items of logs in the place of their numbers, so that a local is whole wherever it is moved.
     pub(crate) fn put_back_logs(&mut self, beside: &Beside) -> Result<(), String> {
-        for (local, text) in &mut self.locals {
-            if text.get().contains(PLACEHOLDER) {
-                *text = RawValue::from_string(beside.fill(text.get()))
-                    .map_err(|e| format!("local `{local}` at `{}` cannot be read: an item of a log is not JSON: {e}", self.at))?;
+        self.each(|snapshot| {
+            for (local, text) in &mut snapshot.locals {
+                if text.get().contains(PLACEHOLDER) {
+                    *text = RawValue::from_string(beside.fill(text.get()))
+                        .map_err(|e| format!("local `{local}` at `{}` cannot be read: an item of a log is not JSON: {e}", snapshot.at))?;
+                }
             }
-        }
-        self.call.as_mut().map_or(Ok(()), |call| call.put_back_logs(beside))
+            Ok(())
+        })
     }
 }

@@ -209,7 +209,7 @@ async fn describe(core: &Arc<Core>, fiber: &Runnable) -> Result<Option<Described
         metadata: row.metadata.and_then(|text| serde_json::from_str(&text).ok()),
         reason: row.reason.unwrap_or_default(),
         at: row.at,
-        data: stored.snapshot,
+        data: stored.snapshot.map(|text| stored.beside.fill(&text)),
         deaths: row.deaths,
         created: from_ms(row.created_ms),
     };

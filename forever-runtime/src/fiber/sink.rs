@@ -210,6 +210,7 @@ impl Sink for StoreSink {
             id: self.core.clock.id(),
             name: name.to_owned(),
             key: None,
+            id_given: false,
             closure: false,
             args,
             metadata: None,

@@ -16,7 +16,7 @@ use super::owner::{AgentId, check_name};
 use super::runner::FiberTask;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
-use crate::store::{Accepted, Claim, FiberRow, NewFiber};
+use crate::store::{Accepted, Claim, FiberRow, Find, NewFiber, PastFiber};
 
 /// A fiber about to be started; made by [`Forever::spawn`](crate::Forever::spawn), started by `.await`.
 #[derive(Debug)]
@@ -32,14 +32,16 @@ impl<F: Fiber> Spawn<F> {
         Spawn { link, call, given: Given::default() }
     }
 
-    /// Gives the fiber this id, in place of one made by the runtime. If there is a fiber with it, that one is joined.
+    /// Gives the fiber this id, in place of one made by the runtime. If there is a fiber with it, that one is joined, also when it
+    /// has ended and was deleted, for as long as [`Retention::keys`](crate::Retention::keys) says.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.given.id = Some(id.into());
         self
     }
 
     /// Gives the fiber an idempotency key, unique among all fibers of the database. If there is a fiber with it, that one is
-    /// joined, also when it has ended.
+    /// joined, also when it has ended, and when it was deleted, for as long as [`Retention::keys`](crate::Retention::keys) says:
+    /// nothing is begun then, and the handle's `wait` says how the fiber ended.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.given.key = Some(key.into());
         self
@@ -107,6 +109,7 @@ pub(crate) async fn start<T>(
         id: id.clone(),
         name: name.to_owned(),
         key: key.clone(),
+        id_given: asked_id.is_some(),
         closure,
         args: args.clone(),
         metadata,
@@ -119,7 +122,45 @@ pub(crate) async fn start<T>(
     let there = there.map_err(|e| refused(e.kind(), "it could not be stored".into()).because(e))?;
     let Some(there) = there else { return Ok(FiberHandle::new(link, id, name, true)) };
     joins(&there, name, &args, asked_id.as_deref(), key.as_deref()).map_err(|why| refused(ErrorKind::Conflict, why))?;
-    Ok(FiberHandle::new(link, there.id, name, false))
+    Ok(FiberHandle::new(link, there.id(), name, false))
+}
+
+/// A fiber that a spawn found in place of its own.
+enum There {
+    /// It runs, or has ended.
+    Stored(Box<FiberRow>),
+    /// It has ended and was deleted.
+    Past(Box<PastFiber>),
+}
+
+impl There {
+    fn id(&self) -> &str {
+        match self {
+            There::Stored(row) => &row.id,
+            There::Past(past) => &past.id,
+        }
+    }
+
+    fn key(&self) -> Option<&str> {
+        match self {
+            There::Stored(row) => row.key.as_deref(),
+            There::Past(past) => past.key.as_deref(),
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            There::Stored(row) => &row.name,
+            There::Past(past) => &past.name,
+        }
+    }
+
+    fn has_arguments(&self, args: &str) -> bool {
+        match self {
+            There::Stored(row) => exact::same(&row.args, args),
+            There::Past(past) => past.args == exact::digest(args),
+        }
+    }
 }
 
 /// The longest id or key, in bytes.
@@ -156,14 +197,15 @@ async fn accept(
     core: &Arc<Core>,
     new: NewFiber,
     run: impl FnOnce(Claim, Alive) -> BoxFuture<'static, ()> + Send + 'static,
-) -> Result<Option<Box<FiberRow>>> {
+) -> Result<Option<There>> {
     let (tell, told) = oneshot::channel();
     let of_task = Arc::clone(core);
     core.start(async move {
         let (id, name) = (new.id.clone(), new.name.clone());
         let claim = match of_task.store.accept(new).await {
             Ok(Accepted::New(claim)) => claim,
-            Ok(Accepted::Existing(row)) => return drop(tell.send(Ok(Some(row)))),
+            Ok(Accepted::Existing(row)) => return drop(tell.send(Ok(Some(There::Stored(row))))),
+            Ok(Accepted::Past(past)) => return drop(tell.send(Ok(Some(There::Past(past))))),
             Err(error) => return drop(tell.send(Err(error))),
         };
         let alive = of_task.live.activate_new(&id, &name).await;
@@ -175,25 +217,25 @@ async fn accept(
 }
 
 /// Whether a spawn that found `there` meant it; says why not.
-fn joins(there: &FiberRow, name: &str, args: &str, id: Option<&str>, key: Option<&str>) -> Result<(), String> {
+fn joins(there: &There, name: &str, args: &str, id: Option<&str>, key: Option<&str>) -> Result<(), String> {
     let what = match (id, key) {
-        (Some(id), _) if id == there.id => format!("id `{id}`"),
+        (Some(id), _) if id == there.id() => format!("id `{id}`"),
         (_, Some(key)) => format!("key `{key}`"),
-        _ => format!("id `{}`", there.id),
+        _ => format!("id `{}`", there.id()),
     };
-    if there.name != name {
-        return Err(format!("{what} belongs to a fiber `{}`", there.name));
+    if there.name() != name {
+        return Err(format!("{what} belongs to a fiber `{}`", there.name()));
     }
-    if let Some(id) = id.filter(|id| *id != there.id) {
-        return Err(format!("{what} belongs to the fiber with id `{}`, not `{id}`", there.id));
+    if let Some(id) = id.filter(|id| *id != there.id()) {
+        return Err(format!("{what} belongs to the fiber with id `{}`, not `{id}`", there.id()));
     }
-    if let Some(key) = key.filter(|key| Some(*key) != there.key.as_deref()) {
-        return Err(match &there.key {
+    if let Some(key) = key.filter(|key| Some(*key) != there.key()) {
+        return Err(match there.key() {
             Some(other) => format!("{what} belongs to the fiber with key `{other}`, not `{key}`"),
             None => format!("{what} belongs to a fiber without a key, not `{key}`"),
         });
     }
-    if !exact::same(&there.args, args) {
+    if !there.has_arguments(args) {
         return Err(format!("{what} belongs to a fiber `{name}` with other arguments"));
     }
     Ok(())
@@ -212,10 +254,15 @@ impl<F: Fiber> IntoFuture for Spawn<F> {
 pub(crate) async fn by_key<F: Fiber>(owner: &Arc<Owner>, key: &str) -> Result<FiberHandle<F::Output>> {
     let core: &Core = &owner.core;
     let name = F::MACHINE.name;
-    let row = core.store.find(crate::store::Find::Key(key.to_owned())).await?;
-    let Some(row) = row else { return Err(Error::new(ErrorKind::NotFound, format!("there is no fiber with key `{key}`"))) };
-    if row.name != name {
-        return Err(Error::new(ErrorKind::Conflict, format!("key `{key}` belongs to a fiber `{}`, not `{name}`", row.name)));
+    let there = match core.store.find(Find::Key(key.to_owned())).await? {
+        Some(row) => There::Stored(Box::new(row)),
+        None => match core.store.past(Find::Key(key.to_owned())).await? {
+            Some(past) => There::Past(Box::new(past)),
+            None => return Err(Error::new(ErrorKind::NotFound, format!("there is no fiber with key `{key}`"))),
+        },
+    };
+    if there.name() != name {
+        return Err(Error::new(ErrorKind::Conflict, format!("key `{key}` belongs to a fiber `{}`, not `{name}`", there.name())));
     }
-    Ok(FiberHandle::new(Link::Owner(Arc::clone(owner)), row.id, name, false))
+    Ok(FiberHandle::new(Link::Owner(Arc::clone(owner)), there.id(), name, false))
 }

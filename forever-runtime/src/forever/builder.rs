@@ -186,7 +186,7 @@ impl Builder {
         self
     }
 
-    /// How long fibers that have ended are kept; 24 hours and 7 days unless this is called.
+    /// How long fibers that have ended are kept, and then their keys; 24 hours, 7 days and 30 days unless this is called.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.settings.retention = retention;
         self

@@ -178,6 +178,13 @@ impl Forever {
 
     /// Deletes fibers that have ended, with everything that is stored of them; says how many.
     ///
+    /// Fibers with an operation in doubt are left out, unless the filter says [`FiberFilter::delete_in_doubt`]. The results of children
+    /// go also while their parent may ask for them: it hears that there is no such fiber. Fibers that rows of the program's own tables
+    /// refer to stay, which is said as a warning.
+    ///
+    /// Keys, and ids that the program gave, are remembered for as long as [`Retention::keys`](crate::Retention::keys) says, unless the
+    /// filter says [`FiberFilter::forget_keys`].
+    ///
     /// # Errors
     /// When the filter asks for fibers that have not ended, or the store fails.
     pub async fn delete(&self, filter: FiberFilter) -> Result<u64> {

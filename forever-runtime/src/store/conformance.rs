@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::sqlite::{Durability, Sqlite};
 use super::{
-    Accepted, Claim, Claimed, CommandResult, End, FiberRow, FiberState, Find, NewFiber, NewMessage, NewSnapshot, OpsBehind, Restart,
-    Restarted, Runnable, Seq, Store, StoredLayout, Suspend, Wait, Waits, Which, WorkerId,
+    Accepted, Claim, Claimed, CommandResult, Deleted, Deletion, End, FiberRow, FiberState, Find, NewFiber, NewMessage, NewSnapshot,
+    OpsBehind, Restart, Restarted, Runnable, Seq, Store, StoredLayout, Suspend, Wait, Waits, Which, WorkerId,
 };
 use crate::exact::logs::NewItem;
 use crate::fiber::parts::{Beside, Changes};
@@ -18,6 +18,7 @@ use crate::fiber::parts::{Beside, Changes};
 /// Runs every test over a store made by `make`, a new one for each.
 pub(super) async fn conforms<S: Store + 'static, M: Future<Output = S>>(make: impl Fn() -> M) {
     accepts_once(&make().await).await;
+    remembers_the_keys_of_what_was_deleted(&make().await).await;
     lists_what_has_not_ended_in_order(&make().await).await;
     replaces_snapshots_in_order_only(&make().await).await;
     keeps_each_layout_once(&make().await).await;
@@ -81,6 +82,7 @@ fn new(id: &str, key: Option<&str>) -> NewFiber {
         id: id.to_owned(),
         name: "work".to_owned(),
         key: key.map(str::to_owned),
+        id_given: false,
         closure: false,
         agent: None,
         parent: None,
@@ -109,7 +111,7 @@ fn snapshot(number: u64) -> NewSnapshot {
 async fn accept(store: &impl Store, id: &str) -> Claim {
     match store.accept(new(id, None)).await.unwrap() {
         Accepted::New(claim) => claim,
-        Accepted::Existing(row) => panic!("{row:?}"),
+        there => panic!("{there:?}"),
     }
 }
 
@@ -539,10 +541,47 @@ async fn lists_by_page_and_deletes_what_has_ended(store: &impl Store) {
     assert_eq!(list(Which { name: Some("other".into()), ..Which::default() }, Seq::MIN, 9).await.0, "");
 
     let ended = Which { ended_before_ms: Some(150), ..states(&[FiberState::Completed, FiberState::Failed]) };
-    assert_eq!(store.delete(ended.clone(), 1).await.unwrap(), 1);
-    assert_eq!(store.delete(ended.clone(), 9).await.unwrap(), 1);
-    assert_eq!(store.delete(ended, 9).await.unwrap(), 0);
+    let delete = async |which: Which, limit| {
+        let deletion = Deletion { which, limit, ..Deletion::default() };
+        let Deleted { deleted, held, .. } = store.delete(deletion).await.unwrap();
+        (deleted, held)
+    };
+    assert_eq!(delete(ended.clone(), 1).await, (1, 0));
+    assert_eq!(delete(ended.clone(), 9).await, (1, 0));
+    assert_eq!(delete(ended, 9).await, (0, 0));
     assert_eq!(list(Which::default(), Seq::MIN, 9).await.0, "bde");
     // What has not ended stays, whatever is asked.
-    assert_eq!(store.delete(states(&[FiberState::Running]), 9).await.unwrap(), 0);
+    assert_eq!(delete(states(&[FiberState::Running]), 9).await, (0, 0));
+}
+
+async fn remembers_the_keys_of_what_was_deleted(store: &impl Store) {
+    let given = |id: &str, key| NewFiber { id_given: true, ..new(id, key) };
+    for fiber in [given("id", None), new("made", Some("k")), new("neither", None), given("open", Some("o"))] {
+        let id = fiber.id.clone();
+        let Accepted::New(seq) = store.accept(fiber).await.unwrap() else { panic!("{id}") };
+        if id != "open" {
+            store.end(seq, End::Completed("1".into()), Vec::new(), 100).await.unwrap();
+        }
+    }
+    let all = || Deletion { which: Which { states: vec![FiberState::Completed], ..Which::default() }, limit: 2, ..Deletion::default() };
+    let first = store.delete(Deletion { remember_ms: Some(500), ..all() }).await.unwrap();
+    assert_eq!((first.deleted, first.held), (2, 0));
+    let second = store.delete(Deletion { remember_ms: Some(500), after: first.next, ..all() }).await.unwrap();
+    assert_eq!((second.deleted, second.next), (1, None));
+    for which in [Find::Id("neither".into()), Find::Id("open".into()), Find::Key("o".into())] {
+        assert_eq!(store.past(which).await.unwrap(), None);
+    }
+    let past = store.past(Find::Key("k".into())).await.unwrap().unwrap();
+    assert_eq!((past.id.as_str(), past.name.as_str(), past.state, past.finished_ms), ("made", "work", FiberState::Completed, 100));
+    assert_eq!(past.args, crate::exact::digest(r#"{"n":1}"#));
+    for again in [given("id", None), new("other", Some("k")), given("other", Some("k"))] {
+        assert!(matches!(store.accept(again).await.unwrap(), Accepted::Past(_)));
+    }
+    // Not before its time; then it is as if it had never been.
+    assert_eq!(store.forget(Deletion { limit: 9, ..Deletion::default() }, Some(500)).await.unwrap(), 0);
+    let named = |name: &str| Deletion { which: Which { name: Some(name.into()), ..Which::default() }, limit: 1, ..Deletion::default() };
+    assert_eq!(store.forget(named("other"), Some(501)).await.unwrap(), 0);
+    assert_eq!(store.forget(named("work"), Some(501)).await.unwrap(), 1);
+    assert_eq!(store.forget(named("work"), None).await.unwrap(), 1);
+    assert!(matches!(store.accept(given("id", Some("k"))).await.unwrap(), Accepted::New(_)));
 }

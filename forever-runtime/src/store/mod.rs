@@ -129,6 +129,8 @@ pub(crate) struct NewFiber {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) key: Option<String>,
+    /// Whether the program gave the id, which is remembered then when the fiber is deleted.
+    pub(crate) id_given: bool,
     /// Whether it is a closure, of which only the stash outlives the process.
     pub(crate) closure: bool,
     /// JSON object of the arguments by name.
@@ -150,6 +152,20 @@ pub(crate) enum Accepted {
     New(Claim),
     /// A fiber with the same id or key was there before.
     Existing(Box<FiberRow>),
+    /// A fiber with the same id or key has ended and was deleted.
+    Past(Box<PastFiber>),
+}
+
+/// What is remembered of a fiber that had a key or an id of the program's, after it was deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PastFiber {
+    pub(crate) id: String,
+    pub(crate) key: Option<String>,
+    pub(crate) name: String,
+    /// The [`digest`](crate::exact::digest) of its arguments.
+    pub(crate) args: String,
+    pub(crate) state: FiberState,
+    pub(crate) finished_ms: i64,
 }
 
 /// A fiber as it is stored, without its snapshot.
@@ -324,8 +340,39 @@ pub(crate) struct Which {
     pub(crate) class: Option<String>,
     pub(crate) agent: Option<String>,
     pub(crate) ended_before_ms: Option<i64>,
-    /// Not those whose parent has not ended: it may still ask for their results.
+    /// Not those whose parent has not ended, or has failed and can be resumed: it may still ask for their results.
     pub(crate) not_needed: bool,
+    /// Not those with an operation in doubt: an effect or one by hand that began, and of which no outcome is stored.
+    pub(crate) settled: bool,
+}
+
+/// Fibers to be deleted: those that have ended and agree with a filter, a page at a time.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Deletion {
+    pub(crate) which: Which,
+    /// Where the page before stopped; only where the filter is for one state.
+    pub(crate) after: Option<EndedAt>,
+    /// How many are looked at.
+    pub(crate) limit: u32,
+    /// The time now, if the keys and ids that the program gave are to be remembered.
+    pub(crate) remember_ms: Option<i64>,
+}
+
+/// A place among the fibers of one state that have ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct EndedAt {
+    pub(crate) finished_ms: i64,
+    pub(crate) seq: Seq,
+}
+
+/// Result of a [`Deletion`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Deleted {
+    pub(crate) deleted: u64,
+    /// How many are kept: by constraints of the program's tables, or because what is to be remembered of them cannot be read.
+    pub(crate) held: u64,
+    /// Where the next page begins, if there may be one.
+    pub(crate) next: Option<EndedAt>,
 }
 
 /// How a fiber ended.
@@ -447,8 +494,15 @@ pub(crate) trait AdminStore {
     /// Fibers in the order of acceptance, after `after`.
     fn list(&self, which: Which, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<FiberRow>>>;
 
-    /// Deletes fibers that have ended, the oldest first, at most `limit`; says how many.
-    fn delete(&self, which: Which, limit: u32) -> BoxFuture<'_, Result<u64>>;
+    /// Deletes fibers that have ended, the oldest first, and leaves those that constraints of the program's tables keep.
+    fn delete(&self, deletion: Deletion) -> BoxFuture<'_, Result<Deleted>>;
+
+    /// What is remembered of a fiber that was deleted, by its id or key.
+    fn past(&self, which: Find) -> BoxFuture<'_, Result<Option<PastFiber>>>;
+
+    /// Forgets a page of what is remembered of the fibers of a deletion, and of those deleted before a time if there is one; says
+    /// how many. The filter's agent means nothing here.
+    fn forget(&self, deletion: Deletion, deleted_before_ms: Option<i64>) -> BoxFuture<'_, Result<u64>>;
 
     /// Sets how many pages the database may have, to try what happens on a full disk.
     fn limit_pages(&self, pages: u32) -> BoxFuture<'_, Result<()>>;

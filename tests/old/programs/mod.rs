@@ -1,6 +1,7 @@
 //! What is left in the databases that are kept: one program for each version of the schema, which the versions after it run as well.
 //!
 //! These files are compiled by the code of now and by that of then, so they use nothing that came later.
+pub(crate) mod five;
 pub(crate) mod four;
 pub(crate) mod one;
 pub(crate) mod three;
@@ -12,27 +13,27 @@ use crate::desk::Desk;
 
 /// What is held in which life, in a database of that version.
 pub(crate) fn holds(version: u32) -> Vec<(u32, &'static str)> {
-    upto(version, [one::HOLDS, two::HOLDS, three::HOLDS, four::HOLDS])
+    upto(version, [one::HOLDS, two::HOLDS, three::HOLDS, four::HOLDS, five::HOLDS])
 }
 
 /// What has to be so at the end of which life.
 pub(crate) fn settled(version: u32) -> Vec<(u32, &'static str)> {
-    upto(version, [one::SETTLED, two::SETTLED, three::SETTLED, four::SETTLED])
+    upto(version, [one::SETTLED, two::SETTLED, three::SETTLED, four::SETTLED, five::SETTLED])
 }
 
 /// What is left to be done of such a database, each once.
 pub(crate) fn left(version: u32) -> Vec<&'static str> {
-    upto(version, [one::LEFT, two::LEFT, three::LEFT, four::LEFT])
+    upto(version, [one::LEFT, two::LEFT, three::LEFT, four::LEFT, five::LEFT])
 }
 
-fn upto<T: Copy>(version: u32, all: [&[T]; 4]) -> Vec<T> {
+fn upto<T: Copy>(version: u32, all: [&[T]; 5]) -> Vec<T> {
     all[..version as usize].concat()
 }
 
 /// A runtime that knows all fibers.
 pub(crate) fn registered(builder: Builder, desk: &Desk) -> Builder {
     let builder = one::registered(builder.resource(desk.clone()), desk.life());
-    four::registered(three::registered(two::registered(builder, desk)), desk)
+    five::registered(four::registered(three::registered(two::registered(builder, desk)), desk))
 }
 
 /// What a life of a writer does when the database is open.
@@ -41,7 +42,8 @@ pub(crate) async fn begin(forever: &Forever, desk: &Desk) -> anyhow::Result<()> 
         one::start(forever).await?;
         two::start(forever, desk).await?;
         three::start(forever).await?;
-        four::start(forever).await
+        four::start(forever).await?;
+        five::start(forever).await
     } else {
         three::resolve(forever).await
     }

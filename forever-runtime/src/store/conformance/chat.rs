@@ -31,6 +31,7 @@ fn new(of: &str, id: &str) -> NewTurn {
             id: format!("fiber-{of}-{id}"),
             name: "forever.turn".into(),
             key: None,
+            id_given: false,
             closure: false,
             args: "{}".into(),
             metadata: None,

@@ -32,7 +32,7 @@ async fn numbers_workers(store: &impl Store) {
 async fn ready(store: &impl Store, id: &str) -> Claim {
     match store.accept(NewFiber { worker: None, ..new(id, None) }).await.unwrap() {
         Accepted::New(seen) => seen,
-        Accepted::Existing(row) => panic!("{row:?}"),
+        there => panic!("{there:?}"),
     }
 }
 

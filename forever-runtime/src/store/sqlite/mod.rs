@@ -3,10 +3,13 @@ mod agents;
 mod beside;
 mod chat;
 mod claims;
+#[cfg(test)]
+mod loading;
 mod lock;
 mod log;
 mod open;
 mod ops;
+mod past;
 #[cfg(test)]
 mod plans;
 mod rows;
@@ -28,8 +31,9 @@ pub(crate) use worker::Witness;
 use worker::{Held, Opened, Scope, Worker};
 
 use super::{
-    Accepted, AdminStore, Cancelled, Claim, Claimed, CommandResult, End, Epoch, FiberRow, FiberStore, Find, Message, NewFiber, NewMessage,
-    NewSnapshot, OpsBehind, ReadySender, Restart, Restarted, Runnable, Seq, SettledOp, Stored, Suspend, Wait, Waits, Which, WorkerId,
+    Accepted, AdminStore, Cancelled, Claim, Claimed, CommandResult, Deleted, Deletion, End, Epoch, FiberRow, FiberStore, Find, Message,
+    NewFiber, NewMessage, NewSnapshot, OpsBehind, PastFiber, ReadySender, Restart, Restarted, Runnable, Seq, SettledOp, Stored, Suspend,
+    Wait, Waits, Which, WorkerId,
 };
 use crate::error::{Error, Result};
 use crate::fiber::frame::BoxFuture;
@@ -306,8 +310,16 @@ impl AdminStore for Sqlite {
         Box::pin(self.read("list fibers", move |c| rows::list(c, &which, after, limit)))
     }
 
-    fn delete(&self, which: Which, limit: u32) -> BoxFuture<'_, Result<u64>> {
-        Box::pin(self.write("delete fibers", Scope::One, move |c| rows::delete(c, &which, limit)))
+    fn delete(&self, deletion: Deletion) -> BoxFuture<'_, Result<Deleted>> {
+        Box::pin(self.write("delete fibers", Scope::Many, move |c| past::delete(c, &deletion)))
+    }
+
+    fn past(&self, which: Find) -> BoxFuture<'_, Result<Option<PastFiber>>> {
+        Box::pin(self.read("find what is remembered of a fiber", move |c| past::find(c, &which)))
+    }
+
+    fn forget(&self, deletion: Deletion, deleted_before_ms: Option<i64>) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(self.write("forget the keys of fibers", Scope::One, move |c| past::forget(c, &deletion, deleted_before_ms)))
     }
 
     fn limit_pages(&self, pages: u32) -> BoxFuture<'_, Result<()>> {

@@ -2,7 +2,7 @@
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
 
-use super::{beside, claims, ops};
+use super::{beside, claims, ops, past};
 use crate::fiber::owner::AgentId;
 use crate::fiber::parts::Beside;
 use crate::store::{
@@ -11,6 +11,12 @@ use crate::store::{
 };
 
 pub(super) fn accept(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Accepted> {
+    let given = [new.id_given.then(|| Find::Id(new.id.clone())), new.key.clone().map(Find::Key)];
+    for given in given.into_iter().flatten() {
+        if let Some(past) = past::find(conn, &given)? {
+            return Ok(Accepted::Past(Box::new(past)));
+        }
+    }
     if let Some(claim) = insert(conn, new)? {
         return Ok(Accepted::New(claim));
     }
@@ -28,8 +34,8 @@ pub(super) fn insert(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Opti
     let (class, agent) = new.agent.as_ref().map(|a| (&a.class, &a.name)).unzip();
     let inserted = conn
         .prepare_cached(
-            "INSERT INTO fibers (id, name, key, state, kind, class, agent, parent, args, metadata, created_ms, changed_ms)
-             VALUES (?1, ?2, ?3, ?11, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10) ON CONFLICT DO NOTHING",
+            "INSERT INTO fibers (id, name, key, state, kind, class, agent, parent, args, metadata, created_ms, changed_ms, id_given)
+             VALUES (?1, ?2, ?3, ?11, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10, ?12) ON CONFLICT DO NOTHING",
         )?
         .execute(params![
             new.id,
@@ -42,7 +48,8 @@ pub(super) fn insert(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Opti
             new.args,
             new.metadata,
             new.now_ms,
-            if new.worker.is_some() { "running" } else { "pending" }
+            if new.worker.is_some() { "running" } else { "pending" },
+            new.id_given
         ])?;
     if inserted == 0 {
         return Ok(None);
@@ -121,20 +128,8 @@ fn listed(row: &Row<'_>) -> Option<FiberRow> {
     })
 }
 
-pub(super) fn delete(conn: &Connection, which: &Which, limit: u32) -> rusqlite::Result<u64> {
-    let (condition, mut values) = condition(which);
-    values.push(Box::new(limit));
-    // The order is that of the index, so that each batch finds its rows at the index's beginning.
-    let sql = format!(
-        "DELETE FROM fibers WHERE seq IN (SELECT f.seq FROM fibers f WHERE f.finished_ms IS NOT NULL AND {condition}
-         ORDER BY f.state, f.finished_ms LIMIT ?)"
-    );
-    let deleted = conn.prepare_cached(&sql)?.execute(params_from_iter(values))?;
-    Ok(deleted as u64)
-}
-
 /// The `WHERE` of a filter, with its values in order.
-fn condition(which: &Which) -> (String, Vec<Box<dyn ToSql>>) {
+pub(super) fn condition(which: &Which) -> (String, Vec<Box<dyn ToSql>>) {
     let mut terms = vec!["1".to_owned()];
     let mut values: Vec<Box<dyn ToSql>> = Vec::new();
     if !which.states.is_empty() {
@@ -159,7 +154,12 @@ fn condition(which: &Which) -> (String, Vec<Box<dyn ToSql>>) {
         values.push(Box::new(before));
     }
     if which.not_needed {
-        terms.push("NOT EXISTS (SELECT 1 FROM fibers p WHERE p.seq = f.parent AND p.finished_ms IS NULL)".to_owned());
+        let resumable = "p.finished_ms IS NULL OR p.state = 'failed'";
+        terms.push(format!("NOT EXISTS (SELECT 1 FROM fibers p WHERE p.seq = f.parent AND ({resumable}))"));
+    }
+    if which.settled {
+        let in_doubt = "o.kind IN ('effect', 'op') AND o.state = 'started'";
+        terms.push(format!("NOT EXISTS (SELECT 1 FROM ops o WHERE o.fiber = f.seq AND {in_doubt})"));
     }
     (terms.join(" AND "), values)
 }

@@ -14,7 +14,7 @@ const MIGRATIONS: &[&str] = &[
 ];
 
 /// Our tables and views, and the indexes with names.
-pub(super) const NAMES: [&str; 41] = [
+pub(super) const NAMES: [&str; 44] = [
     "agents",
     "agents_awake",
     "arrived",
@@ -37,6 +37,9 @@ pub(super) const NAMES: [&str; 41] = [
     "op_items",
     "ops",
     "parts",
+    "past_fibers",
+    "past_fibers_deleted",
+    "past_fibers_key",
     "schedules",
     "schedules_agent",
     "schedules_next",
