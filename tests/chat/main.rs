@@ -3,6 +3,7 @@ mod answers;
 mod called_together;
 mod compacted;
 mod damaged;
+mod given_up;
 mod hooked;
 mod killed;
 mod logs;

@@ -21,6 +21,7 @@ use crate::agent::BoxError;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
 use crate::fiber::core::{Core, Link};
+use crate::fiber::detached::detached;
 use crate::fiber::handle::FiberError;
 use crate::fiber::owner::AgentId;
 use crate::fiber::saved::{text_to_keep, unreadable};
@@ -76,6 +77,15 @@ pub(super) struct Listening<'a>(&'a watch::Sender<Pulse>);
 impl Drop for Listening<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|pulse| (pulse.listens, pulse.silence) = (false, Duration::ZERO));
+    }
+}
+
+/// A loop answers until this is dropped.
+struct Looping<'a>(&'a watch::Sender<Pulse>);
+
+impl Drop for Looping<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|pulse| pulse.looped = false);
     }
 }
 
@@ -252,9 +262,9 @@ impl Turn {
     /// As [`run`](Turn::run).
     pub async fn run_agent_loop(&self) -> Result<(), BoxError> {
         let AgentId { class, name } = self.0.row.chat.clone();
-        self.0.pulse.send_modify(|pulse| pulse.looped = true);
+        let looping = self.loops();
         let answered = self.run(ask_and_call(TurnRef { class, agent: name, turn: self.id().to_owned() })).await;
-        self.0.pulse.send_modify(|pulse| pulse.looped = false);
+        drop(looping);
         answered?;
         self.put(Chunk::finish()).await?;
         Ok(())
@@ -278,6 +288,12 @@ impl Turn {
             inner.put(&mut stream, &piece).await?;
         }
         Ok(())
+    }
+
+    /// A loop begins to answer.
+    fn loops(&self) -> Looping<'_> {
+        self.0.pulse.send_modify(|pulse| pulse.looped = true);
+        Looping(&self.0.pulse)
     }
 
     /// A loop begins to listen to its model.
@@ -341,13 +357,18 @@ impl Turn {
         if !self.is_open() {
             return Err(writer::over());
         }
-        match self.0.core.store.stash_turn(self.0.row.seq, text.clone()).await? {
-            OfTurn::Over => Err(writer::over()),
-            OfTurn::Done => {
-                *self.0.stash.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
-                Ok(())
+        let turn = self.clone();
+        let work = async move {
+            let Inner { core, row, stash, .. } = &*turn.0;
+            match core.store.stash_turn(row.seq, text.clone()).await? {
+                OfTurn::Over => Err(writer::over()),
+                OfTurn::Done => {
+                    *stash.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+                    Ok(())
+                }
             }
-        }
+        };
+        detached(&self.0.core, work).await
     }
 
     /// What was stashed last, by this attempt or an earlier one.

@@ -13,6 +13,7 @@ use crate::chat::recovery::{ExhaustedReason, RecoveryPolicy};
 use crate::chat::turn::fiber_id;
 use crate::error::{Result, chain};
 use crate::fiber::core::Core;
+use crate::fiber::detached::detached;
 use crate::fiber::managed;
 use crate::store::chat::{IncidentState, OfTurn, Settle, TurnRow, TurnState};
 
@@ -38,7 +39,7 @@ impl Settled<'_> {
     }
 
     async fn store(self, state: TurnState, reason: Option<&str>, mut message: UiMessage, incident: IncidentState) -> Result<TurnState> {
-        let Settled { core, chats, row, .. } = self;
+        let Settled { core, chats, row, incident: interrupted } = self;
         let empty = message.parts.is_empty();
         close_parts(&mut message);
         if state != TurnState::Completed {
@@ -47,32 +48,34 @@ impl Settled<'_> {
         // An error is seen in the conversation even if nothing was said before it.
         let kept = !empty || state == TurnState::Error;
         let message = if kept { Some(message_row(&message)?.data) } else { None };
-        let how = Settle {
-            state,
-            reason: reason.map(str::to_owned),
-            message,
-            incident: self.incident.then_some(incident),
-            now_ms: core.now_ms(),
+        let how =
+            Settle { state, reason: reason.map(str::to_owned), message, incident: interrupted.then_some(incident), now_ms: core.now_ms() };
+        // Those who follow the turn hear of its end although the fiber that answers it may be dropped now.
+        let (of_work, chats, row) = (Arc::clone(core), Arc::clone(chats), row.clone());
+        let work = async move {
+            let core = &of_work;
+            let reason = how.reason.clone();
+            match core.store.settle_turn(row.seq, how).await? {
+                OfTurn::Done => {
+                    if state != TurnState::Completed {
+                        cancel_fiber(core, &row, reason.as_deref().unwrap_or("its turn has ended")).await;
+                    }
+                    chats.settled(row.seq, TurnEnd::new(state, reason.as_deref()));
+                    if interrupted {
+                        chats.feeds.tell(&row.chat, || ChatEvent::Recovering { turn: row.id.clone(), recovering: false });
+                    }
+                    Ok(state)
+                }
+                OfTurn::Over => {
+                    let row = core.store.turn_by_seq(row.seq).await?;
+                    if let Some(row) = &row {
+                        chats.ended(row);
+                    }
+                    Ok(row.map_or(TurnState::Aborted, |row| row.state))
+                }
+            }
         };
-        match core.store.settle_turn(row.seq, how).await? {
-            OfTurn::Done => {
-                if state != TurnState::Completed {
-                    cancel_fiber(core, row, reason.unwrap_or("its turn has ended")).await;
-                }
-                chats.settled(row.seq, TurnEnd::new(state, reason));
-                if self.incident {
-                    chats.feeds.tell(&row.chat, || ChatEvent::Recovering { turn: row.id.clone(), recovering: false });
-                }
-                Ok(state)
-            }
-            OfTurn::Over => {
-                let row = core.store.turn_by_seq(row.seq).await?;
-                if let Some(row) = &row {
-                    chats.ended(row);
-                }
-                Ok(row.map_or(TurnState::Aborted, |row| row.state))
-            }
-        }
+        detached(core, work).await
     }
 }
 
