@@ -163,7 +163,7 @@ async fn a_turn_that_is_cancelled_by_its_id_ends_if_that_is_stored() {
             assert!(chat.cancel("r", "no").await.unwrap());
         }
         if cancelled.is_some() {
-            assert!(times > 2);
+            assert!(times > 1);
             return;
         }
     }
