@@ -4,11 +4,14 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use forever::chat::message::{Chunk, UiMessage};
-use forever::chat::{ChatAgent, ChatEvent, ChatEvents, ToolAnswer, Turn, TurnHandle, TurnState};
+use forever::chat::message::{Chunk, MAX_CHUNK, MessageBuilder, UiMessage};
+use forever::chat::{ChatAgent, ChatEvent, ChatEvents, Entry, RecoveryPolicy, ToolAnswer, Turn, TurnHandle, TurnState};
 use forever::prelude::*;
 use forever::{Agent, AgentHandle, BoxError, FiberState, Forever};
 use serde_json::{Value, json};
+
+use crate::hooked::{self, Hooks, policy};
+use crate::scripted::{Passing, Seen};
 
 /// Polls a future so often, each time when it is woken, and drops it then; what it gives if it is ready before.
 pub(crate) async fn polled<F: Future>(future: F, times: usize) -> Option<F::Output> {
@@ -117,7 +120,7 @@ async fn waits_for(turn: &TurnHandle) -> tokio::task::JoinHandle<TurnState> {
     let mut follow = turn.follow(0).await.unwrap();
     tokio::spawn(async move {
         loop {
-            if let forever::chat::Entry::End(end) = follow.next().await.unwrap().unwrap() {
+            if let Entry::End(end) = follow.next().await.unwrap().unwrap() {
                 return end.state();
             }
         }
@@ -294,4 +297,99 @@ async fn what_only_reads_leaves_nothing_behind_when_it_is_given_up() {
     }
     assert!(chat.wait_until_stable(Duration::from_secs(60)).await.unwrap());
     assert_eq!(turn.entries().await.unwrap().len(), 5);
+}
+
+/// Writes a chunk behind one that fills the buffer, and gives up after one poll, two polls, and so on until it is written.
+async fn writes(turn: &Turn, chunk: Chunk, given_up: &Seen) -> Result<(), BoxError> {
+    for times in 1.. {
+        // The buffer has room for one chunk, and nothing is stored before this task waits.
+        turn.write(Chunk::data("fills", None, json!(times))).await?;
+        match polled(turn.write(chunk.clone()), times).await {
+            Some(written) => {
+                written?;
+                return Ok(());
+            }
+            None => given_up.note(chunk.kind()),
+        }
+        match polled(turn.flush(), times).await {
+            Some(flushed) => flushed?,
+            None => given_up.note("flush"),
+        }
+        match polled(turn.stash(&times), times).await {
+            Some(stashed) => stashed?,
+            None => {
+                given_up.note("stash");
+                turn.stash(&times).await?;
+            }
+        }
+        assert_eq!(turn.stashed::<usize>()?, Some(times));
+    }
+    Ok(())
+}
+
+/// What the chunks of a log make, as a client makes it.
+async fn built(turn: &TurnHandle) -> UiMessage {
+    let mut builder = MessageBuilder::default();
+    for entry in turn.entries().await.unwrap() {
+        if let Entry::Chunk(_, chunk) = entry {
+            builder.apply(&chunk.read().unwrap()).unwrap();
+        }
+    }
+    builder.into_message()
+}
+
+#[tokio::test]
+async fn a_write_that_is_given_up_has_changed_nothing() {
+    policy(RecoveryPolicy::default());
+    let (place, given_up) = (hooked::Place::new(), Seen::default());
+    let seen = given_up.clone();
+    let long = "long ".repeat(MAX_CHUNK / 4);
+    let text = long.clone();
+    let hooks = Hooks::new(move |turn, before| {
+        let (seen, long) = (seen.clone(), text.clone());
+        async move {
+            let chunks = match before {
+                0 => vec![
+                    Chunk::start_step(),
+                    Chunk::reasoning_start("r"),
+                    Chunk::reasoning_delta("r", "hm"),
+                    Chunk::reasoning_end("r"),
+                    Chunk::tool_input_start("call", "search"),
+                    Chunk::tool_input_delta("call", "{\"a\":"),
+                    Chunk::tool_input_delta("call", "1}"),
+                    Chunk::tool_input_available("call", "search", json!({ "a": 1 })),
+                    Chunk::tool_input_available("cut off", "search", json!({})),
+                    Chunk::tool_output_available("call", json!(2)),
+                    Chunk::text_start("t"),
+                    Chunk::text_delta("t", "One "),
+                ],
+                _ => vec![
+                    Chunk::start(),
+                    Chunk::start_step(),
+                    Chunk::text_start("u"),
+                    Chunk::text_delta("u", "two "),
+                    Chunk::text_delta("u", long),
+                    Chunk::text_end("u"),
+                    Chunk::finish_step(),
+                    Chunk::finish(),
+                ],
+            };
+            for chunk in chunks {
+                writes(&turn, chunk, &seen).await?;
+            }
+            if before == 0 { Err(Passing.into()) } else { Ok(()) }
+        }
+    });
+    let (_forever, agent) = place.open(&hooks).await;
+    let turn = hooked::ask(&agent, json!({})).await;
+    let end = comes("the end of a turn", place.ended(&turn)).await;
+    assert!(end.is_completed(), "{end:?}");
+    let message = hooked::last(&agent).await;
+    let without_fills = |message: &UiMessage| message.parts.iter().filter(|part| part.kind() != "data-fills").cloned().collect::<Vec<_>>();
+    assert_eq!(without_fills(&message), without_fills(&built(&turn).await));
+    assert_eq!(message.parts.len(), built(&turn).await.parts.len());
+    assert_eq!(message.text(), format!("One two {long}"));
+    assert_eq!(message.parts.iter().filter(|part| part.is_tool()).count(), 2);
+    let times = |what: &str| given_up.count(what);
+    assert!(times("flush") > 10 && times("stash") > 10 && times("text-start") > 1, "{:?}", given_up.all());
 }

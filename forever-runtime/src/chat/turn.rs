@@ -215,13 +215,16 @@ impl Turn {
             }
             _ => {}
         }
-        inner.repair(&mut stream).await?;
-        for chunk in inner.fitted(&mut stream, chunk) {
-            for piece in pieces(chunk)? {
-                inner.put(&mut stream, &piece).await?;
-            }
+        inner.writer.room().await?;
+        // From here on nothing waits: a write that is given up has changed nothing.
+        inner.repair(&mut stream)?;
+        let before = (stream.started, stream.continuation.clone());
+        let chunks: Result<Vec<_>> = inner.fitted(&mut stream, chunk).into_iter().map(pieces).collect();
+        let accepted = chunks.and_then(|chunks| inner.accept(&mut stream, &chunks.concat()));
+        if accepted.is_err() {
+            (stream.started, stream.continuation) = before;
         }
-        Ok(())
+        accepted
     }
 
     /// Writes what a person or their client has answered; stored when this returns.
@@ -232,7 +235,8 @@ impl Turn {
             if !self.is_open() {
                 return Err(writer::over());
             }
-            inner.put(&mut stream, &chunk).await?;
+            inner.writer.room().await?;
+            inner.accept(&mut stream, &[chunk])?;
         }
         self.flush().await
     }
@@ -278,15 +282,15 @@ impl Turn {
             return Err(writer::over());
         }
         self.expects_silence(Duration::ZERO);
+        inner.writer.room().await?;
+        let mut chunks = pieces(chunk)?;
         if !stream.started {
             let mut start = Chunk::start();
             inner.stamp(&mut start);
-            stream.started = true;
-            inner.put(&mut stream, &start).await?;
+            chunks.insert(0, start);
         }
-        for piece in pieces(chunk)? {
-            inner.put(&mut stream, &piece).await?;
-        }
+        inner.accept(&mut stream, &chunks)?;
+        stream.started = true;
         Ok(())
     }
 
@@ -436,24 +440,27 @@ impl Inner {
         }
     }
 
-    async fn put(&self, stream: &mut Stream, chunk: &Chunk) -> Result<()> {
-        stream.builder.apply(chunk)?;
-        if chunk.kind() == "finish-step" {
-            stream.steps += 1;
+    /// Adds chunks to the message and to the log, all of them to both or none to either.
+    fn accept(&self, stream: &mut Stream, chunks: &[Chunk]) -> Result<()> {
+        if chunks.is_empty() {
+            return Ok(());
         }
-        self.writer.write(chunk.to_text().into()).await
+        let texts = chunks.iter().map(|chunk| chunk.to_text().into()).collect();
+        self.writer.accept(texts, || stream.builder.apply_all(chunks))?;
+        stream.steps += chunks.iter().map(|chunk| u32::from(chunk.kind() == "finish-step")).sum::<u32>();
+        Ok(())
     }
 
     /// Settles the tool calls that an earlier attempt has left without a result.
-    pub(super) async fn repair(&self, stream: &mut Stream) -> Result<()> {
-        if !std::mem::take(&mut stream.unrepaired) {
+    pub(super) fn repair(&self, stream: &mut Stream) -> Result<()> {
+        if !stream.unrepaired {
             return Ok(());
         }
         let repaired = repair(vec![stream.builder.message().clone()], |call| self.repair_of(call));
-        for call in &repaired.calls {
-            debug!(turn.id = %self.row.id, tool.call = call.call, "an interrupted tool call was settled");
-            self.put(stream, &call.chunk).await?;
-        }
+        let chunks: Vec<_> = repaired.calls.into_iter().map(|call| call.chunk).collect();
+        self.accept(stream, &chunks)?;
+        debug!(turn.id = %self.row.id, tool.calls = chunks.len(), "interrupted tool calls were settled");
+        stream.unrepaired = false;
         // What comes after goes on from what the message is now.
         stream.continuation = Some(Continuation::of(&stream.builder));
         Ok(())

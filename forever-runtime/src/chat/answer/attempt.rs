@@ -44,7 +44,7 @@ impl Attempt<'_> {
             let mut stream = inner.stream.lock().await;
             // One that has nothing more to say settles what was left all the same.
             let repairs = matches!(ended, Heard::Answered(Ok(()))) && !inner.runs_fiber.load(Ordering::Acquire);
-            let settled_calls = if repairs { inner.repair(&mut stream).await } else { Ok(()) };
+            let settled_calls = if repairs { inner.repair(&mut stream) } else { Ok(()) };
             inner.open.send_replace(false);
             settled_calls
         };
