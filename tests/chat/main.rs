@@ -8,6 +8,7 @@ mod hooked;
 mod killed;
 mod logs;
 mod looped;
+mod panicking;
 mod recovery;
 mod replay;
 mod reported;

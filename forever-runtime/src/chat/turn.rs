@@ -16,6 +16,7 @@ use super::hooks::ChatHooks;
 use super::message::{Chunk, Continuation, MAX_CHUNK, MessageBuilder, Part, Repair, ToolState, UiMessage, repair};
 use super::model::ToolSpec;
 use super::recovery::ChatRecovery;
+use super::user_code::USUAL_TEXT;
 use super::writer::{self, Writer};
 use crate::agent::BoxError;
 use crate::error::{Error, ErrorKind, Result};
@@ -205,7 +206,7 @@ impl Turn {
         self.expects_silence(Duration::ZERO);
         match chunk.kind() {
             "error" => {
-                let text = chunk.get("errorText").and_then(Value::as_str).unwrap_or("An error occurred.");
+                let text = chunk.get("errorText").and_then(Value::as_str).unwrap_or(USUAL_TEXT);
                 stream.error = Some(text.to_owned());
                 return Ok(());
             }

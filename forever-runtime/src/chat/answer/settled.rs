@@ -11,6 +11,7 @@ use crate::chat::log::TurnEnd;
 use crate::chat::message::UiMessage;
 use crate::chat::recovery::{ExhaustedReason, RecoveryPolicy};
 use crate::chat::turn::fiber_id;
+use crate::chat::user_code::USUAL_TEXT;
 use crate::error::{Result, chain};
 use crate::fiber::core::Core;
 use crate::fiber::detached::detached;
@@ -107,12 +108,22 @@ fn mark(message: &mut UiMessage, state: TurnState, reason: Option<&str>) {
 
 /// Settles a turn whose fiber has ended without it.
 pub(in crate::chat) async fn settle_left(core: &Arc<Core>, chats: &Arc<Chats>, row: &TurnRow) -> Result<()> {
-    let chunks = core.store.chunks(row.seq, 0, u32::MAX).await?;
-    let answered = Answered::load(core, row, &chunks).await?;
     let (state, why) = match &row.cancel {
         Some(reason) => (TurnState::Aborted, reason.as_str()),
         None => (TurnState::Interrupted, "its fiber has ended"),
     };
+    settle_as(core, chats, row, state, why).await.map(drop)
+}
+
+/// Settles a turn in whose fiber something panicked.
+pub(super) async fn settle_panicked(core: &Arc<Core>, chats: &Arc<Chats>, row: &TurnRow) -> Result<TurnState> {
+    settle_as(core, chats, row, TurnState::Error, USUAL_TEXT).await
+}
+
+/// Settles a turn with what there is of its answer in the store.
+async fn settle_as(core: &Arc<Core>, chats: &Arc<Chats>, row: &TurnRow, state: TurnState, why: &str) -> Result<TurnState> {
+    let chunks = core.store.chunks(row.seq, 0, u32::MAX).await?;
+    let answered = Answered::load(core, row, &chunks).await?;
     let settled = Settled { core, chats, row, incident: false };
-    settled.with(state, Some(why), answered.builder.into_message()).await.map(drop)
+    settled.with(state, Some(why), answered.builder.into_message()).await
 }
