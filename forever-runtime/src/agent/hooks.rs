@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 
 use super::{Agent, AgentHandle, BoxError, Due};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, chain};
 use crate::fiber::drive::panic_message;
 use crate::fiber::frame::BoxFuture;
 use crate::fiber::owner::{EndedFiber, RecoveredFiber, Recovery, check_name};
@@ -51,10 +51,18 @@ impl<A: Agent> Hooks for A {
 }
 
 /// What a hook gives; its panic is its failure.
-pub(crate) async fn caught<T, F: Future<Output = Result<T, BoxError>>>(hook: impl FnOnce() -> F) -> Result<T, BoxError> {
+async fn caught<T, F: Future<Output = Result<T, BoxError>>>(hook: impl FnOnce() -> F) -> Result<T, BoxError> {
     let panicked = |payload: Box<dyn Any + Send>| BoxError::from(format!("panicked: {}", panic_message(payload.as_ref())));
     let hook = catch_unwind(AssertUnwindSafe(hook)).map_err(panicked)?;
-    AssertUnwindSafe(hook).catch_unwind().await.unwrap_or_else(|payload| Err(panicked(payload)))
+    AssertUnwindSafe(hook).catch_unwind().await.unwrap_or_else(|payload| Err(panicked(payload))).map_err(shown)
+}
+
+/// An error whose text can be had: what the program's own does when it is shown is part of the hook.
+fn shown(why: BoxError) -> BoxError {
+    match catch_unwind(AssertUnwindSafe(|| chain(&*why))) {
+        Ok(_) => why,
+        Err(_) => "it failed with an error whose text cannot be had: it panicked".into(),
+    }
 }
 
 /// How agents of a class are made.

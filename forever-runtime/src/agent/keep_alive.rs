@@ -11,6 +11,7 @@ use tracing::{info, warn};
 use super::registry::{Agents, Hold, Kept, later, ring};
 use crate::error::{Error, Result, chain};
 use crate::fiber::core::{Core, Link, race};
+use crate::fiber::detached::detached;
 use crate::fiber::owner::AgentId;
 use crate::fiber::timer::{Alarm, Timer};
 use crate::store::LeftAwake;
@@ -71,10 +72,9 @@ impl KeepAlive {
     /// When the store fails: then the heartbeat may be left, and cause the agent to be woken once more.
     pub async fn release(&mut self) -> Result<()> {
         let Some(kept) = self.kept.take() else { return Ok(()) };
-        match let_go(kept) {
-            Some((core, hold)) => rest(&core, hold).await,
-            None => Ok(()),
-        }
+        let Some((core, hold)) = let_go(kept) else { return Ok(()) };
+        let of_work = Arc::clone(&core);
+        detached(&core, async move { rest(&of_work, hold).await }).await
     }
 }
 

@@ -24,7 +24,6 @@ use tracing::warn;
 pub use connection::{Connection, Message, Pushed};
 pub use handle::{AgentHandle, Awake};
 pub(crate) use hooks::Classes;
-pub(crate) use hooks::caught;
 pub use keep_alive::KeepAlive;
 pub(crate) use registry::{Agents, Settings, Woken};
 pub use runs::Due;

@@ -2,6 +2,7 @@
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde::de::DeserializeOwned;
@@ -13,6 +14,7 @@ use crate::clock::{from_ms, ms};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
 use crate::fiber::core::{Core, Link};
+use crate::fiber::detached::detached;
 use crate::fiber::owner::{AgentId, check_name};
 use crate::store::{self, ScheduleRow, Timing};
 
@@ -142,15 +144,19 @@ impl NewSchedule {
             idempotent,
             now_ms,
         };
-        let (row, _) = core.store.add_schedule(new).await?;
-        if let Some(next_ms) = row.next_ms {
-            // One that was there may have lost its alarm.
-            runs::due_at(&core, next_ms);
-        } else {
-            let (id, error) = (&row.id, &row.error);
-            warn!(%agent, schedule.name = %name, schedule.id = id, error, "a schedule that was set aside is asked for");
-        }
-        Ok(Schedule::of(row))
+        let of_work = Arc::clone(&core);
+        let work = async move {
+            let (row, _) = of_work.store.add_schedule(new).await?;
+            if let Some(next_ms) = row.next_ms {
+                // One that was there may have lost its alarm.
+                runs::due_at(&of_work, next_ms);
+            } else {
+                let (id, error) = (&row.id, &row.error);
+                warn!(%agent, schedule.name = %name, schedule.id = id, error, "a schedule that was set aside is asked for");
+            }
+            Ok(Schedule::of(row))
+        };
+        detached(&core, work).await
     }
 }
 

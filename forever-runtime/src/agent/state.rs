@@ -1,12 +1,11 @@
 //! The stored state of an agent.
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
-
 use super::registry::{Agents, Slot};
 use super::{Message, Pushed};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fiber::core::Core;
+use crate::fiber::detached::detached;
 use crate::fiber::owner::AgentId;
 
 /// What is known in memory of the stored state.
@@ -43,19 +42,16 @@ pub(super) async fn save(core: &Arc<Core>, id: &AgentId, text: String) -> Result
     agents.check(id)?;
     let hold = agents.hold(core, id);
     let mut state = Arc::clone(&hold.slot.state).lock_owned().await;
-    let (tell, told) = oneshot::channel();
-    let task_core = Arc::clone(core);
-    core.start(async move {
+    let of_work = Arc::clone(core);
+    let work = async move {
         // Until it is known whether it was stored.
         *state = Known::Nothing;
         let slot = &hold.slot;
         let text: Arc<str> = text.into();
-        let stored = task_core.store.save_state(slot.id.clone(), text.to_string(), task_core.now_ms()).await;
-        if stored.is_ok() {
-            *state = Known::Stored(Some(Arc::clone(&text)));
-            slot.push(Pushed::State(Message(text)));
-        }
-        let _ = tell.send(stored);
-    })?;
-    told.await.unwrap_or_else(|_| Err(Error::closed()))
+        of_work.store.save_state(slot.id.clone(), text.to_string(), of_work.now_ms()).await?;
+        *state = Known::Stored(Some(Arc::clone(&text)));
+        slot.push(Pushed::State(Message(text)));
+        Ok(())
+    };
+    detached(core, work).await
 }

@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::oneshot;
 
 use super::answer::{NAME, cancel_fiber, message_row, read_messages};
 use super::feed::{ChatEvent, ChatEvents};
@@ -19,6 +18,7 @@ use crate::agent::AgentHandle;
 use crate::clock::from_ms;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::core::{Core, Link, race};
+use crate::fiber::detached::detached;
 use crate::fiber::dispatch;
 use crate::fiber::owner::{AgentId, check_name};
 use crate::fiber::saved::unreadable;
@@ -105,11 +105,15 @@ impl<A: ChatAgent> AgentHandle<A> {
     pub async fn set_messages(&self, messages: impl IntoIterator<Item = UiMessage>) -> Result<()> {
         let core = self.core()?;
         let messages = rows(&messages.into_iter().collect::<Vec<_>>())?;
-        if core.store.replace_messages(self.id().clone(), messages, core.now_ms()).await? {
-            chats(&core)?.feeds.tell(self.id(), || ChatEvent::Replaced);
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::Busy, format!("the messages of agent `{}` cannot be replaced while a turn is under way", self.id())))
+        let (of_work, chats, chat) = (Arc::clone(&core), chats(&core)?, self.id().clone());
+        let work = async move {
+            if of_work.store.replace_messages(chat.clone(), messages, of_work.now_ms()).await? {
+                chats.feeds.tell(&chat, || ChatEvent::Replaced);
+                return Ok(());
+            }
+            Err(Error::new(ErrorKind::Busy, format!("the messages of agent `{chat}` cannot be replaced while a turn is under way")))
+        };
+        detached(&core, work).await
     }
 
     /// Takes all messages away. A turn under way ends as aborted, those that wait as skipped.
@@ -118,13 +122,16 @@ impl<A: ChatAgent> AgentHandle<A> {
     /// When the store fails.
     pub async fn clear(&self) -> Result<()> {
         let core = self.core()?;
-        let chats = chats(&core)?;
-        for ended in core.store.clear_chat(self.id().clone(), core.now_ms()).await? {
-            chats.cleared(&ended);
-            cancel_fiber(&core, &ended, "the chat was cleared").await;
-        }
-        chats.feeds.tell(self.id(), || ChatEvent::Cleared);
-        Ok(())
+        let (of_work, chats, chat) = (Arc::clone(&core), chats(&core)?, self.id().clone());
+        let work = async move {
+            for ended in of_work.store.clear_chat(chat.clone(), of_work.now_ms()).await? {
+                chats.cleared(&ended);
+                cancel_fiber(&of_work, &ended, "the chat was cleared").await;
+            }
+            chats.feeds.tell(&chat, || ChatEvent::Cleared);
+            Ok(())
+        };
+        detached(&core, work).await
     }
 
     /// Listens to what happens in the chat from now on.
@@ -338,23 +345,19 @@ impl NewTurn {
     }
 }
 
-/// Stores a turn and starts its fiber, also if whoever asks goes away.
+/// Stores a turn and starts its fiber.
 async fn accept(core: &Arc<Core>, new: chat::NewTurn) -> Result<AcceptedTurn> {
-    let (tell, told) = oneshot::channel();
-    let of_task = Arc::clone(core);
-    core.start(async move {
-        let accepted = of_task.store.accept_turn(new).await;
-        if let Ok(AcceptedTurn::New(row, fiber)) = &accepted {
+    let (of_work, chats) = (Arc::clone(core), chats(core)?);
+    let work = async move {
+        let accepted = of_work.store.accept_turn(new).await?;
+        if let AcceptedTurn::New(row, fiber) = &accepted {
             // First told, then begun.
-            if let Ok(chats) = chats(&of_task) {
-                chats.feeds.tell(&row.chat, || ChatEvent::Accepted(TurnStatus::of((**row).clone())));
-            }
-            dispatch::start(&of_task, fiber.clone(), None);
+            chats.feeds.tell(&row.chat, || ChatEvent::Accepted(TurnStatus::of((**row).clone())));
+            dispatch::start(&of_work, fiber.clone(), None);
         }
-        // Nobody waits any more, which is no harm.
-        let _ = tell.send(accepted);
-    })?;
-    told.await.unwrap_or_else(|_| Err(Error::closed()))
+        Ok(accepted)
+    };
+    detached(core, work).await
 }
 
 impl IntoFuture for NewTurn {
@@ -383,6 +386,11 @@ pub struct TurnHandle {
 impl TurnHandle {
     fn new(link: Link, row: TurnRow, accepted: bool) -> Self {
         TurnHandle { link, row: Arc::new(row), accepted }
+    }
+
+    /// The same turn, by another way to its runtime.
+    pub(super) fn linked(self, link: &Link) -> Self {
+        TurnHandle { link: link.clone(), ..self }
     }
 
     /// Its id.
@@ -451,12 +459,16 @@ impl TurnHandle {
     /// When the store fails.
     pub async fn cancel(&self, reason: &str) -> Result<()> {
         let core = self.link.core()?;
-        let chats = chats(&core)?;
-        if let Some(row) = core.store.cancel_turn(self.row.seq, reason.to_owned(), core.now_ms()).await? {
-            chats.ended(&row);
-            chats.cancel(row.seq, reason);
-        }
-        Ok(())
+        let (of_work, chats) = (Arc::clone(&core), chats(&core)?);
+        let (turn, reason) = (self.row.seq, reason.to_owned());
+        let work = async move {
+            if let Some(row) = of_work.store.cancel_turn(turn, reason.clone(), of_work.now_ms()).await? {
+                chats.ended(&row);
+                chats.cancel(row.seq, &reason);
+            }
+            Ok(())
+        };
+        detached(&core, work).await
     }
 
     /// What was given to [`NewTurn::metadata`].

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use super::message::{Part, Repair};
 use super::recovery::{ChatRecovery, ChatRecoveryOptions, RecoveryPolicy};
+use super::user_code::{USUAL_TEXT, awaited, called_or};
 use super::{ChatAgent, ErrorClass, Turn};
-use crate::agent::{BoxError, caught};
+use crate::agent::BoxError;
 #[cfg(feature = "server")]
 use crate::error::{Error, ErrorKind, Result};
 #[cfg(feature = "server")]
@@ -26,23 +27,27 @@ pub(crate) trait ChatHooks: Send + Sync {
 
 impl<A: ChatAgent> ChatHooks for A {
     fn message<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<(), BoxError>> {
-        Box::pin(caught(|| self.on_chat_message(turn)))
+        Box::pin(awaited(|| self.on_chat_message(turn)))
     }
 
     fn recovery<'a>(&'a self, recovery: &'a ChatRecovery) -> BoxFuture<'a, Result<ChatRecoveryOptions, BoxError>> {
-        Box::pin(caught(|| self.on_chat_recovery(recovery)))
+        Box::pin(awaited(|| self.on_chat_recovery(recovery)))
     }
 
     fn repair(&self, call: &Part) -> Repair {
-        self.repair_interrupted_tool(call)
+        called_or("repair_interrupted_tool", || self.repair_interrupted_tool(call), || Repair::Interrupted)
     }
 
     fn classify(&self, error: &BoxError) -> ErrorClass {
-        self.classify_error(error)
+        called_or(
+            "classify_error",
+            || self.classify_error(error),
+            || called_or("source", || ErrorClass::of(error), || ErrorClass::Terminal),
+        )
     }
 
     fn client_error_text(&self, error: &BoxError) -> String {
-        ChatAgent::client_error_text(self, error)
+        called_or("client_error_text", || ChatAgent::client_error_text(self, error), || USUAL_TEXT.to_owned())
     }
 }
 
@@ -60,7 +65,7 @@ struct Of<A>(PhantomData<fn() -> A>);
 
 impl<A: ChatAgent> ChatClass for Of<A> {
     fn policy(&self) -> RecoveryPolicy {
-        A::recovery()
+        called_or("recovery", A::recovery, RecoveryPolicy::default)
     }
 
     fn hooks(&self, agent: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ChatHooks>> {
@@ -71,8 +76,11 @@ impl<A: ChatAgent> ChatClass for Of<A> {
     #[cfg(feature = "server")]
     fn state(&self, json: &str) -> Result<String> {
         let unreadable = |why: String| Error::new(ErrorKind::Value, format!("the state of an agent of class `{}` {why}", A::CLASS));
-        let state: A::State = serde_json::from_str(json).map_err(|why| unreadable(format!("cannot be read: {why}")))?;
-        exact::to_string(&state).map_err(|why| unreadable(format!("cannot be saved: {why}")))
+        let read = || {
+            let state: A::State = serde_json::from_str(json).map_err(|why| unreadable(format!("cannot be read: {why}")))?;
+            exact::to_string(&state).map_err(|why| unreadable(format!("cannot be saved: {why}")))
+        };
+        super::user_code::called(read).map_err(|why| unreadable(format!("cannot be read: it {why}")))?
     }
 }
 

@@ -17,6 +17,7 @@ mod recovery;
 pub(crate) mod retention;
 mod tools;
 mod turn;
+mod user_code;
 mod writer;
 
 use std::future::Future;
@@ -119,7 +120,7 @@ pub trait ChatAgent: Agent {
     /// told as it is.
     fn client_error_text(&self, error: &BoxError) -> String {
         let _ = error;
-        "An error occurred.".to_owned()
+        user_code::USUAL_TEXT.to_owned()
     }
 }
 

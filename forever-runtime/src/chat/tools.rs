@@ -10,6 +10,8 @@ use super::message::{Chunk, Part, ToolState, UiMessage};
 use super::{ChatAgent, Turn};
 use crate::agent::AgentHandle;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fiber::core::Link;
+use crate::fiber::detached::detached;
 
 /// How a tool call was answered by a person or their client.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,6 +82,16 @@ impl<A: ChatAgent> AgentHandle<A> {
     /// # Errors
     /// Of kind [`NotFound`](ErrorKind::NotFound) when no message has such a call; when the store fails.
     pub async fn answer_tool(&self, call: &str, answer: ToolAnswer, auto_continue: bool) -> Result<ToolAnswered> {
+        let core = self.core()?;
+        // An answer and the turn that follows it do not depend on the caller; nor does the work keep the runtime open.
+        let agent = AgentHandle::<A>::new(Link::from(&core), self.id().clone());
+        let call = call.to_owned();
+        let answered = detached(&core, async move { agent.answer(&call, answer, auto_continue).await }).await?;
+        let continued = answered.continued.map(|turn| turn.linked(self.link()));
+        Ok(ToolAnswered { continued, ..answered })
+    }
+
+    async fn answer(&self, call: &str, answer: ToolAnswer, auto_continue: bool) -> Result<ToolAnswered> {
         let core = self.core()?;
         let chats = chats(&core)?;
         // One at a time: each reads a message and writes it.

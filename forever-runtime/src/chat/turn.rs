@@ -16,11 +16,13 @@ use super::hooks::ChatHooks;
 use super::message::{Chunk, Continuation, MAX_CHUNK, MessageBuilder, Part, Repair, ToolState, UiMessage, repair};
 use super::model::ToolSpec;
 use super::recovery::ChatRecovery;
+use super::user_code::USUAL_TEXT;
 use super::writer::{self, Writer};
 use crate::agent::BoxError;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
 use crate::fiber::core::{Core, Link};
+use crate::fiber::detached::detached;
 use crate::fiber::handle::FiberError;
 use crate::fiber::owner::AgentId;
 use crate::fiber::saved::{text_to_keep, unreadable};
@@ -76,6 +78,15 @@ pub(super) struct Listening<'a>(&'a watch::Sender<Pulse>);
 impl Drop for Listening<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|pulse| (pulse.listens, pulse.silence) = (false, Duration::ZERO));
+    }
+}
+
+/// A loop answers until this is dropped.
+struct Looping<'a>(&'a watch::Sender<Pulse>);
+
+impl Drop for Looping<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|pulse| pulse.looped = false);
     }
 }
 
@@ -195,7 +206,7 @@ impl Turn {
         self.expects_silence(Duration::ZERO);
         match chunk.kind() {
             "error" => {
-                let text = chunk.get("errorText").and_then(Value::as_str).unwrap_or("An error occurred.");
+                let text = chunk.get("errorText").and_then(Value::as_str).unwrap_or(USUAL_TEXT);
                 stream.error = Some(text.to_owned());
                 return Ok(());
             }
@@ -205,13 +216,16 @@ impl Turn {
             }
             _ => {}
         }
-        inner.repair(&mut stream).await?;
-        for chunk in inner.fitted(&mut stream, chunk) {
-            for piece in pieces(chunk)? {
-                inner.put(&mut stream, &piece).await?;
-            }
+        inner.writer.room().await?;
+        // From here on nothing waits: a write that is given up has changed nothing.
+        inner.repair(&mut stream)?;
+        let before = (stream.started, stream.continuation.clone());
+        let chunks: Result<Vec<_>> = inner.fitted(&mut stream, chunk).into_iter().map(pieces).collect();
+        let accepted = chunks.and_then(|chunks| inner.accept(&mut stream, &chunks.concat()));
+        if accepted.is_err() {
+            (stream.started, stream.continuation) = before;
         }
-        Ok(())
+        accepted
     }
 
     /// Writes what a person or their client has answered; stored when this returns.
@@ -222,7 +236,8 @@ impl Turn {
             if !self.is_open() {
                 return Err(writer::over());
             }
-            inner.put(&mut stream, &chunk).await?;
+            inner.writer.room().await?;
+            inner.accept(&mut stream, &[chunk])?;
         }
         self.flush().await
     }
@@ -252,9 +267,9 @@ impl Turn {
     /// As [`run`](Turn::run).
     pub async fn run_agent_loop(&self) -> Result<(), BoxError> {
         let AgentId { class, name } = self.0.row.chat.clone();
-        self.0.pulse.send_modify(|pulse| pulse.looped = true);
+        let looping = self.loops();
         let answered = self.run(ask_and_call(TurnRef { class, agent: name, turn: self.id().to_owned() })).await;
-        self.0.pulse.send_modify(|pulse| pulse.looped = false);
+        drop(looping);
         answered?;
         self.put(Chunk::finish()).await?;
         Ok(())
@@ -268,16 +283,22 @@ impl Turn {
             return Err(writer::over());
         }
         self.expects_silence(Duration::ZERO);
+        inner.writer.room().await?;
+        let mut chunks = pieces(chunk)?;
         if !stream.started {
             let mut start = Chunk::start();
             inner.stamp(&mut start);
-            stream.started = true;
-            inner.put(&mut stream, &start).await?;
+            chunks.insert(0, start);
         }
-        for piece in pieces(chunk)? {
-            inner.put(&mut stream, &piece).await?;
-        }
+        inner.accept(&mut stream, &chunks)?;
+        stream.started = true;
         Ok(())
+    }
+
+    /// A loop begins to answer.
+    fn loops(&self) -> Looping<'_> {
+        self.0.pulse.send_modify(|pulse| pulse.looped = true);
+        Looping(&self.0.pulse)
     }
 
     /// A loop begins to listen to its model.
@@ -341,13 +362,18 @@ impl Turn {
         if !self.is_open() {
             return Err(writer::over());
         }
-        match self.0.core.store.stash_turn(self.0.row.seq, text.clone()).await? {
-            OfTurn::Over => Err(writer::over()),
-            OfTurn::Done => {
-                *self.0.stash.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
-                Ok(())
+        let turn = self.clone();
+        let work = async move {
+            let Inner { core, row, stash, .. } = &*turn.0;
+            match core.store.stash_turn(row.seq, text.clone()).await? {
+                OfTurn::Over => Err(writer::over()),
+                OfTurn::Done => {
+                    *stash.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+                    Ok(())
+                }
             }
-        }
+        };
+        detached(&self.0.core, work).await
     }
 
     /// What was stashed last, by this attempt or an earlier one.
@@ -415,24 +441,27 @@ impl Inner {
         }
     }
 
-    async fn put(&self, stream: &mut Stream, chunk: &Chunk) -> Result<()> {
-        stream.builder.apply(chunk)?;
-        if chunk.kind() == "finish-step" {
-            stream.steps += 1;
+    /// Adds chunks to the message and to the log, all of them to both or none to either.
+    fn accept(&self, stream: &mut Stream, chunks: &[Chunk]) -> Result<()> {
+        if chunks.is_empty() {
+            return Ok(());
         }
-        self.writer.write(chunk.to_text().into()).await
+        let texts = chunks.iter().map(|chunk| chunk.to_text().into()).collect();
+        self.writer.accept(texts, || stream.builder.apply_all(chunks))?;
+        stream.steps += chunks.iter().map(|chunk| u32::from(chunk.kind() == "finish-step")).sum::<u32>();
+        Ok(())
     }
 
     /// Settles the tool calls that an earlier attempt has left without a result.
-    pub(super) async fn repair(&self, stream: &mut Stream) -> Result<()> {
-        if !std::mem::take(&mut stream.unrepaired) {
+    pub(super) fn repair(&self, stream: &mut Stream) -> Result<()> {
+        if !stream.unrepaired {
             return Ok(());
         }
         let repaired = repair(vec![stream.builder.message().clone()], |call| self.repair_of(call));
-        for call in &repaired.calls {
-            debug!(turn.id = %self.row.id, tool.call = call.call, "an interrupted tool call was settled");
-            self.put(stream, &call.chunk).await?;
-        }
+        let chunks: Vec<_> = repaired.calls.into_iter().map(|call| call.chunk).collect();
+        self.accept(stream, &chunks)?;
+        debug!(turn.id = %self.row.id, tool.calls = chunks.len(), "interrupted tool calls were settled");
+        stream.unrepaired = false;
         // What comes after goes on from what the message is now.
         stream.continuation = Some(Continuation::of(&stream.builder));
         Ok(())

@@ -86,22 +86,14 @@ impl Writer {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a chunk at the end of what waits to be stored; waits for room.
-    pub(crate) async fn write(self: &Arc<Self>, chunk: Arc<str>) -> Result<()> {
+    /// Waits until there is room for more.
+    pub(crate) async fn room(&self) -> Result<()> {
         let mut moved = self.moved.subscribe();
         loop {
             {
                 let mut waiting = self.waiting();
                 waiting.failure()?;
-                let empty = waiting.chunks.is_empty();
-                if empty || waiting.chunks.len() < self.batching.chunks && waiting.bytes + chunk.len() <= self.batching.bytes {
-                    waiting.bytes += chunk.len();
-                    waiting.chunks.push(chunk);
-                    if !waiting.storing {
-                        let writer = Arc::clone(self);
-                        self.core.start(async move { writer.store().await })?;
-                        waiting.storing = true;
-                    }
+                if waiting.chunks.len() < self.batching.chunks.max(1) && waiting.bytes < self.batching.bytes.max(1) {
                     return Ok(());
                 }
                 waiting.crowded = true;
@@ -110,6 +102,23 @@ impl Writer {
             // The sender is in `self`, so the wait cannot fail.
             let _ = moved.changed().await;
         }
+    }
+
+    /// Puts chunks at the end of what waits to be stored, all of them or none: none if `apply` fails, which is called when nothing else can.
+    ///
+    /// It never waits, so that no caller that is given up has done one without the other. Room is waited for before, with [`room`](Self::room).
+    pub(crate) fn accept(self: &Arc<Self>, chunks: Vec<Arc<str>>, apply: impl FnOnce() -> Result<()>) -> Result<()> {
+        let mut waiting = self.waiting();
+        waiting.failure()?;
+        if !waiting.storing {
+            let writer = Arc::clone(self);
+            self.core.start(async move { writer.store().await })?;
+            waiting.storing = true;
+        }
+        apply()?;
+        waiting.bytes += chunks.iter().map(|chunk| chunk.len()).sum::<usize>();
+        waiting.chunks.extend(chunks);
+        Ok(())
     }
 
     /// Waits until everything that was written is stored.
@@ -142,7 +151,7 @@ impl Writer {
                     waiting.storing = false;
                     return;
                 }
-                (waiting.first, waiting.chunks.clone())
+                (waiting.first, self.batch(&waiting.chunks))
             };
             let count = chunks.len();
             let data = chunks.join("\n");
@@ -174,6 +183,17 @@ impl Writer {
                 let _ = tokio::time::timeout(self.batching.pause, self.awaited()).await;
             }
         }
+    }
+
+    /// What goes into the next row: as much as may wait, and one chunk at least.
+    fn batch(&self, chunks: &[Arc<str>]) -> Vec<Arc<str>> {
+        let mut bytes = 0;
+        let fits = |chunk: &&Arc<str>| {
+            bytes += chunk.len();
+            bytes <= self.batching.bytes
+        };
+        let count = chunks.iter().take(self.batching.chunks).take_while(fits).count().max(1);
+        chunks.iter().take(count).cloned().collect()
     }
 
     /// Ready when somebody waits for the next commit, or the runtime closes.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::Resources;
@@ -150,17 +150,6 @@ impl Core {
         };
         tasks.spawn_on(task, &self.async_runtime);
         Ok(())
-    }
-
-    /// Runs `work` to its end in a task of the runtime, also if the caller's future is dropped: what follows a commit must not depend on it.
-    pub(crate) async fn run_to_end<T: Send + 'static>(
-        self: &Arc<Self>,
-        work: impl Future<Output = Result<T>> + Send + 'static,
-    ) -> Result<T> {
-        let (tell, told) = oneshot::channel();
-        // A caller that is gone needs no answer.
-        self.start(async move { drop(tell.send(work.await)) })?;
-        told.await.unwrap_or_else(|_| Err(Error::closed()))
     }
 
     /// Frees what is kept of tasks that have ended, so that many of them leave nothing behind.

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use tracing::warn;
 
 use super::core::{Core, Link};
+use super::detached::detached;
 use super::handle::FiberStatus;
 use super::owner::Recovery;
 use super::{retention, runner};
@@ -171,7 +172,7 @@ impl IntoFuture for Fibers {
 /// Tells a fiber and those below it to end.
 pub(crate) async fn cancel(core: &Arc<Core>, id: &str, reason: &str) -> Result<()> {
     let (of_task, id, reason) = (Arc::clone(core), id.to_owned(), reason.to_owned());
-    core.run_to_end(async move { cancel_here(&of_task, &id, &reason).await }).await
+    detached(core, async move { cancel_here(&of_task, &id, &reason).await }).await
 }
 
 async fn cancel_here(core: &Arc<Core>, id: &str, reason: &str) -> Result<()> {
@@ -226,7 +227,7 @@ pub(crate) async fn resolve(core: &Arc<Core>, id: &str, how: Recovery) -> Result
         core.live.tell(&id);
         Ok(())
     };
-    core.run_to_end(resolved).await
+    detached(core, resolved).await
 }
 
 /// Deletes what has ended and agrees with the filter; says how many.

@@ -5,6 +5,7 @@
 
 pub(crate) mod closure;
 pub(crate) mod core;
+pub(crate) mod detached;
 pub(crate) mod dispatch;
 pub(crate) mod drive;
 pub(crate) mod events;

@@ -8,6 +8,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::debug;
 
 use super::core::{Core, Link, race};
+use super::detached::detached;
 use super::events::EventKind;
 use super::frame::{BoxFuture, Checkpoint, FiberEnd, Sink};
 use super::handle::FiberErrorKind;
@@ -167,7 +168,7 @@ impl Sink for StoreSink {
                     }
                     Ok(())
                 };
-                self.core.run_to_end(stored).await?;
+                detached(&self.core, stored).await?;
             }
             self.layout_stored.store(true, Ordering::Relaxed);
             self.progressed();

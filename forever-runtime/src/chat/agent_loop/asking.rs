@@ -10,6 +10,7 @@ use crate::agent::BoxError;
 use crate::chat::message::{Chunk, INTERRUPTED, Part, Repair, Role, ToolState, UiMessage, repair};
 use crate::chat::model::{Finished, Interrupted, ModelErrorKind, ModelEvent, ModelRequest};
 use crate::chat::turn::{Step, Turn, TurnRef};
+use crate::chat::user_code::{called, caught};
 use crate::fiber::core::race;
 use crate::fiber::{FiberContext, Op};
 
@@ -96,10 +97,12 @@ impl AgentLoop {
             interrupted: cut_off.then_some(Interrupted { response: kept.map(|kept| kept.response), parts: left }),
         };
         let mut fitting: Option<Fitting> = None;
-        let mut answer = self.model.answer(request);
+        let mut answer = called(|| self.model.answer(request))?;
         let _listening = turn.listens();
         loop {
-            let Some(event) = race(answer.next(), turn.closed()).await else { return Err(crate::chat::writer::over().into()) };
+            let Some(event) = race(caught(answer.next()), turn.closed()).await.transpose()? else {
+                return Err(crate::chat::writer::over().into());
+            };
             turn.expects_silence(Duration::ZERO);
             match event {
                 Some(Ok(ModelEvent::Response(id))) => {

@@ -7,6 +7,7 @@ use super::{AgentLoop, joined};
 use crate::agent::BoxError;
 use crate::chat::message::{Part, UiMessage};
 use crate::chat::turn::TurnRef;
+use crate::chat::user_code::{awaited, called_or, text_of};
 use crate::fiber::FiberContext;
 
 /// A conversation that was made shorter.
@@ -62,7 +63,7 @@ impl AgentLoop {
         let Some(compact) = &self.compaction else { return Err("there is nothing that makes a conversation shorter".into()) };
         let turn = joined(ctx, turn).await?;
         let step = turn.step(number).await;
-        let messages = compact(conversation(&turn, &step, summary)).await?;
+        let messages = awaited(|| compact(conversation(&turn, &step, summary))).await.map_err(|why| text_of(&why))?;
         Ok(Summary { messages, parts: step.before.len() })
     }
 
@@ -71,7 +72,8 @@ impl AgentLoop {
     }
 
     fn counted(&self, messages: &[UiMessage]) -> u64 {
-        self.count.as_ref().map_or_else(|| about(messages), |count| count(messages))
+        let count = self.count.as_ref();
+        count.map_or_else(|| about(messages), |count| called_or("count_tokens", || count(messages), || about(messages)))
     }
 }
 

@@ -243,7 +243,7 @@ impl AgentLoop {
             Some(tool) if call.approved.is_none() && tool.asks(&call.input) => Chunk::tool_approval_request(&call.id, op.id()),
             Some(tool) => match tool.call(call.input.clone(), op.clone()).await {
                 Ok(output) => Chunk::tool_output_available(&call.id, output),
-                Err(why) => Chunk::tool_output_error(&call.id, why.to_string()),
+                Err(why) => Chunk::tool_output_error(&call.id, why),
             },
             None => Chunk::tool_output_error(&call.id, format!("there is no tool `{}`", call.tool)),
         };

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::agent::BoxError;
 use crate::chat::model::ToolSpec;
+use crate::chat::user_code::{awaited, called_or, said_of};
 use crate::fiber::Op;
 use crate::fiber::frame::BoxFuture;
 
@@ -72,11 +73,13 @@ impl Tool {
     }
 
     pub(super) fn asks(&self, input: &Value) -> bool {
-        self.approval.as_ref().is_some_and(|asks| asks(input))
+        // A person decides where the program does not.
+        self.approval.as_ref().is_some_and(|asks| called_or("needs_approval", || asks(input), || true))
     }
 
-    pub(super) fn call(&self, input: Value, op: Op) -> BoxFuture<'static, Result<Value, BoxError>> {
-        (self.run)(input, op)
+    /// What the call gives, or the text of its failure.
+    pub(super) async fn call(&self, input: Value, op: Op) -> Result<Value, String> {
+        awaited(|| (self.run)(input, op)).await.map_err(|why| said_of(&why))
     }
 }
 

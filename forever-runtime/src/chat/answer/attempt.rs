@@ -15,8 +15,9 @@ use crate::chat::chats::UnderWay;
 use crate::chat::hooks::ChatHooks;
 use crate::chat::recovery::RecoveryPolicy;
 use crate::chat::turn::Turn;
+use crate::chat::user_code::text_of;
 use crate::chat::{Chats, ErrorClass, is_interruption};
-use crate::error::{Error, ErrorKind, Result, chain};
+use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::core::{Core, race};
 use crate::store::chat::TurnState;
 
@@ -44,7 +45,7 @@ impl Attempt<'_> {
             let mut stream = inner.stream.lock().await;
             // One that has nothing more to say settles what was left all the same.
             let repairs = matches!(ended, Heard::Answered(Ok(()))) && !inner.runs_fiber.load(Ordering::Acquire);
-            let settled_calls = if repairs { inner.repair(&mut stream).await } else { Ok(()) };
+            let settled_calls = if repairs { inner.repair(&mut stream) } else { Ok(()) };
             inner.open.send_replace(false);
             settled_calls
         };
@@ -66,10 +67,10 @@ impl Attempt<'_> {
                 match self.hooks.classify(&error) {
                     ErrorClass::Transient(wait) => {
                         let delay = Some(delay(self.policy, self.attempts + 1, wait));
-                        return self.interrupted(chain(&*error), delay).await;
+                        return self.interrupted(text_of(&error), delay).await;
                     }
                     ErrorClass::ContextOverflow | ErrorClass::Terminal => {
-                        warn!(turn.id = self.turn.id(), error = %chain(&*error), "a turn has failed");
+                        warn!(turn.id = self.turn.id(), error = text_of(&error), "a turn has failed");
                         (TurnState::Error, Some(self.hooks.client_error_text(&error)))
                     }
                 }

@@ -11,15 +11,18 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::debug;
+use tracing::{debug, warn};
 
 use prepare::{Not, Preparing};
 
 pub(super) use answered::{message_row, read_messages};
+use settled::settle_panicked;
 pub(super) use settled::{cancel_fiber, settle_left};
 
 use super::chats::Chats;
 use super::recovery::incident::Interruption;
+use super::user_code::caught;
+use crate::agent::BoxError;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::fiber::core::{Core, race};
 use crate::fiber::frame::{Frame, Locals, Save, Stopped, Unreadable};
@@ -81,7 +84,10 @@ impl Fiber for Answer {
             let answered = async {
                 let answer = start.ok_or_else(|| Error::new(ErrorKind::Value, "a turn has no snapshot to go on from"))?;
                 let core = run.sink.link().core()?;
-                answer.answer(&core, &chats, ctx).await
+                match caught(answer.answer(&core, &chats, ctx)).await {
+                    Ok(answered) => answered,
+                    Err(why) => answer.panicked(&core, &chats, &why).await,
+                }
             };
             match answered.await {
                 Ok(Next::Over(state)) => Ok(state.as_str().to_owned()),
@@ -176,6 +182,17 @@ impl Answer {
                     before = interrupted;
                 }
             }
+        }
+    }
+}
+
+impl Answer {
+    /// Ends a turn in which something has panicked that nothing else has caught: nobody waits for an answer that does not come.
+    async fn panicked(&self, core: &Arc<Core>, chats: &Arc<Chats>, why: &BoxError) -> Result<Next> {
+        warn!(turn.id = %self.turn, error = %why, "the fiber of a turn panicked, which ends the turn");
+        match core.store.turn(self.chat.clone(), self.turn.clone()).await? {
+            Some(row) => settle_panicked(core, chats, &row).await.map(Next::Over),
+            None => Ok(Next::Over(TurnState::Aborted)),
         }
     }
 }

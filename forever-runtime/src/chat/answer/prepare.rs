@@ -19,6 +19,7 @@ use crate::chat::message::Continuation;
 use crate::chat::recovery::incident::{Facts, Interruption, judge};
 use crate::chat::recovery::{ChatRecovery, Exhausted, ExhaustedReason, RecoveryPolicy};
 use crate::chat::turn::{self, Stream, Turn};
+use crate::chat::user_code::text_of;
 use crate::chat::writer::Writer;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::fiber::core::{Core, race};
@@ -115,8 +116,12 @@ impl<'a> Preparing<'a> {
         }
         self.attempts = incident.attempts;
         let context = self.answered.recovery(&self.row, &self.asked, policy, incident.attempts, deaths, &before.why);
-        if exhausted.is_none() && incident.attempts > 1 && matches!(policy.keeps(&context).await, Ok(false)) {
-            exhausted = Some(ExhaustedReason::RecoveryAborted);
+        if exhausted.is_none() && incident.attempts > 1 {
+            match policy.keeps(&context).await {
+                Ok(true) => {}
+                Ok(false) => exhausted = Some(ExhaustedReason::RecoveryAborted),
+                Err(why) => warn!(turn.id = %self.row.id, error = text_of(&why), "`should_keep_recovering` failed"),
+            }
         }
         incident.reason = exhausted.map(|why| why.as_str().to_owned());
         core.store.store_incident(self.row.seq, incident.clone(), core.now_ms()).await?;
@@ -127,7 +132,7 @@ impl<'a> Preparing<'a> {
         let settled = Settled { core, chats: self.chats, row: &self.row, incident: true };
         let state = settled.given_up(policy, reason, self.answered.builder.into_message()).await?;
         if let Err(why) = policy.tell_exhausted(Exhausted { reason, recovery: context }).await {
-            warn!(turn.id = %self.row.id, error = %chain(&*why), "`on_exhausted` failed");
+            warn!(turn.id = %self.row.id, error = text_of(&why), "`on_exhausted` failed");
         }
         Err(Not::Made(Attempted::Over(state)))
     }
@@ -141,7 +146,7 @@ impl<'a> Preparing<'a> {
         };
         let options = match race(hooks.recovery(context), self.core.clock.sleep(limit)).await {
             Some(Ok(options)) => options,
-            Some(Err(why)) => return failed(format!("`on_chat_recovery` failed: {}", chain(&*why))),
+            Some(Err(why)) => return failed(format!("`on_chat_recovery` failed: {}", text_of(&why))),
             None => return failed(format!("`on_chat_recovery` took longer than {limit:?}")),
         };
         if !options.persist {

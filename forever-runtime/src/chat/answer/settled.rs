@@ -11,8 +11,10 @@ use crate::chat::log::TurnEnd;
 use crate::chat::message::UiMessage;
 use crate::chat::recovery::{ExhaustedReason, RecoveryPolicy};
 use crate::chat::turn::fiber_id;
+use crate::chat::user_code::USUAL_TEXT;
 use crate::error::{Result, chain};
 use crate::fiber::core::Core;
+use crate::fiber::detached::detached;
 use crate::fiber::managed;
 use crate::store::chat::{IncidentState, OfTurn, Settle, TurnRow, TurnState};
 
@@ -38,7 +40,7 @@ impl Settled<'_> {
     }
 
     async fn store(self, state: TurnState, reason: Option<&str>, mut message: UiMessage, incident: IncidentState) -> Result<TurnState> {
-        let Settled { core, chats, row, .. } = self;
+        let Settled { core, chats, row, incident: interrupted } = self;
         let empty = message.parts.is_empty();
         close_parts(&mut message);
         if state != TurnState::Completed {
@@ -47,32 +49,34 @@ impl Settled<'_> {
         // An error is seen in the conversation even if nothing was said before it.
         let kept = !empty || state == TurnState::Error;
         let message = if kept { Some(message_row(&message)?.data) } else { None };
-        let how = Settle {
-            state,
-            reason: reason.map(str::to_owned),
-            message,
-            incident: self.incident.then_some(incident),
-            now_ms: core.now_ms(),
+        let how =
+            Settle { state, reason: reason.map(str::to_owned), message, incident: interrupted.then_some(incident), now_ms: core.now_ms() };
+        // Those who follow the turn hear of its end although the fiber that answers it may be dropped now.
+        let (of_work, chats, row) = (Arc::clone(core), Arc::clone(chats), row.clone());
+        let work = async move {
+            let core = &of_work;
+            let reason = how.reason.clone();
+            match core.store.settle_turn(row.seq, how).await? {
+                OfTurn::Done => {
+                    if state != TurnState::Completed {
+                        cancel_fiber(core, &row, reason.as_deref().unwrap_or("its turn has ended")).await;
+                    }
+                    chats.settled(row.seq, TurnEnd::new(state, reason.as_deref()));
+                    if interrupted {
+                        chats.feeds.tell(&row.chat, || ChatEvent::Recovering { turn: row.id.clone(), recovering: false });
+                    }
+                    Ok(state)
+                }
+                OfTurn::Over => {
+                    let row = core.store.turn_by_seq(row.seq).await?;
+                    if let Some(row) = &row {
+                        chats.ended(row);
+                    }
+                    Ok(row.map_or(TurnState::Aborted, |row| row.state))
+                }
+            }
         };
-        match core.store.settle_turn(row.seq, how).await? {
-            OfTurn::Done => {
-                if state != TurnState::Completed {
-                    cancel_fiber(core, row, reason.unwrap_or("its turn has ended")).await;
-                }
-                chats.settled(row.seq, TurnEnd::new(state, reason));
-                if self.incident {
-                    chats.feeds.tell(&row.chat, || ChatEvent::Recovering { turn: row.id.clone(), recovering: false });
-                }
-                Ok(state)
-            }
-            OfTurn::Over => {
-                let row = core.store.turn_by_seq(row.seq).await?;
-                if let Some(row) = &row {
-                    chats.ended(row);
-                }
-                Ok(row.map_or(TurnState::Aborted, |row| row.state))
-            }
-        }
+        detached(core, work).await
     }
 }
 
@@ -104,12 +108,22 @@ fn mark(message: &mut UiMessage, state: TurnState, reason: Option<&str>) {
 
 /// Settles a turn whose fiber has ended without it.
 pub(in crate::chat) async fn settle_left(core: &Arc<Core>, chats: &Arc<Chats>, row: &TurnRow) -> Result<()> {
-    let chunks = core.store.chunks(row.seq, 0, u32::MAX).await?;
-    let answered = Answered::load(core, row, &chunks).await?;
     let (state, why) = match &row.cancel {
         Some(reason) => (TurnState::Aborted, reason.as_str()),
         None => (TurnState::Interrupted, "its fiber has ended"),
     };
+    settle_as(core, chats, row, state, why).await.map(drop)
+}
+
+/// Settles a turn in whose fiber something panicked.
+pub(super) async fn settle_panicked(core: &Arc<Core>, chats: &Arc<Chats>, row: &TurnRow) -> Result<TurnState> {
+    settle_as(core, chats, row, TurnState::Error, USUAL_TEXT).await
+}
+
+/// Settles a turn with what there is of its answer in the store.
+async fn settle_as(core: &Arc<Core>, chats: &Arc<Chats>, row: &TurnRow, state: TurnState, why: &str) -> Result<TurnState> {
+    let chunks = core.store.chunks(row.seq, 0, u32::MAX).await?;
+    let answered = Answered::load(core, row, &chunks).await?;
     let settled = Settled { core, chats, row, incident: false };
-    settled.with(state, Some(why), answered.builder.into_message()).await.map(drop)
+    settled.with(state, Some(why), answered.builder.into_message()).await
 }

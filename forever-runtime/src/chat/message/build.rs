@@ -143,6 +143,15 @@ impl MessageBuilder {
         Ok(())
     }
 
+    /// Adds chunks, all of them or, if one is refused, none.
+    pub(in crate::chat) fn apply_all(&mut self, chunks: &[Chunk]) -> Result<()> {
+        if let [chunk] = chunks {
+            return self.apply(chunk);
+        }
+        let before = self.clone();
+        chunks.iter().try_for_each(|chunk| self.apply(chunk)).inspect_err(|_| *self = before)
+    }
+
     /// The message so far. The input of tools that is still being written is read when it is asked for, not at every chunk.
     pub fn message(&mut self) -> &UiMessage {
         self.calls.settle(&mut self.message.parts);

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::agent::BoxError;
 use crate::chat::message::{Part, UiMessage};
 use crate::chat::model::ToolSpec;
+use crate::chat::user_code::awaited;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
 use crate::fiber::frame::BoxFuture;
@@ -138,14 +139,14 @@ impl RecoveryPolicy {
     /// Whether to go on, as far as the program is asked.
     pub(crate) async fn keeps(&self, recovery: &ChatRecovery) -> Result<bool, BoxError> {
         match &self.keep {
-            Some(ask) => ask(recovery.clone()).await,
+            Some(ask) => awaited(|| ask(recovery.clone())).await,
             None => Ok(true),
         }
     }
 
     pub(crate) async fn tell_exhausted(&self, exhausted: Exhausted) -> Result<(), BoxError> {
         match &self.exhausted {
-            Some(tell) => tell(exhausted).await,
+            Some(tell) => awaited(|| tell(exhausted)).await,
             None => Ok(()),
         }
     }

@@ -1,6 +1,7 @@
 //! Agents: waking and leaving, state, keep-alive, schedules. Time is virtual.
 mod dying;
 mod fibers;
+mod given_up;
 mod keep_alive;
 mod listing;
 mod schedules;

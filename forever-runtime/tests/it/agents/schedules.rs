@@ -277,3 +277,27 @@ async fn many_schedules_that_are_due_are_taken_page_by_page() {
     world.until("SELECT count(*) FROM schedules", 0).await;
     assert_eq!(world.dues().len(), 2000);
 }
+
+/// An error that panics when it is shown.
+#[derive(Debug)]
+struct Unsayable;
+
+impl std::fmt::Display for Unsayable {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("on purpose")
+    }
+}
+
+impl std::error::Error for Unsayable {}
+
+#[tokio::test]
+async fn an_error_that_panics_when_it_is_shown_counts_as_a_failed_run() {
+    let world = World::new();
+    world.on_start(|_| async { Err(Unsayable.into()) });
+    let forever = world.open().await;
+    let agent = forever.agent::<Clerk>("a");
+    agent.schedule(SECOND, "tea", ()).await.unwrap();
+    world.pass(&forever, SECOND).await;
+    world.until("SELECT count(*) FROM schedules WHERE running_ms IS NULL AND attempts = 1", 1).await;
+    assert!(agent.schedules().await.unwrap()[0].error().unwrap().ends_with("an error whose text cannot be had: it panicked"));
+}
