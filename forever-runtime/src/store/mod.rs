@@ -9,8 +9,10 @@ mod conformance;
 mod ops;
 pub(crate) mod sqlite;
 
+use std::any::Any;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{Arc, Weak};
 
 use serde::{Deserialize, Serialize};
 
@@ -324,6 +326,23 @@ pub(crate) enum Aside {
     Parked(String),
 }
 
+/// The ownership of a database, as it is seen by the tasks of the runtime that has it open.
+#[derive(Debug, Clone)]
+pub(crate) struct Ownership(Weak<dyn Any + Send + Sync>);
+
+impl Ownership {
+    /// Of what frees the database when it is dropped.
+    pub(crate) fn of<T: Any + Send + Sync>(lock: &Arc<T>) -> Self {
+        let lock: Arc<dyn Any + Send + Sync> = Arc::<T>::clone(lock);
+        Ownership(Arc::downgrade(&lock))
+    }
+
+    /// Keeps the database until this is dropped; none if it may be another's by now.
+    pub(crate) fn hold(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.0.upgrade()
+    }
+}
+
 /// The storage of one runtime.
 pub(crate) trait Store: AgentStore + OpStore + chat::ChatStore + Send + Sync + fmt::Debug {
     /// Stores a fiber as running, unless one with its id or key is there.
@@ -400,6 +419,9 @@ pub(crate) trait Store: AgentStore + OpStore + chat::ChatStore + Send + Sync + f
 
     /// Lets go of the database at once, as a dying process would, and returns when it is free.
     fn abandon(&self);
+
+    /// What tasks hold while they run, so that nobody else opens the database.
+    fn ownership(&self) -> Ownership;
 
     /// Sets how many pages the database may have, to try what happens on a full disk.
     fn limit_pages(&self, pages: u32) -> BoxFuture<'_, Result<()>>;

@@ -1,6 +1,6 @@
 //! This test binary started again as another process, to be killed.
 use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
 
 use forever_runtime::Forever;
@@ -18,10 +18,15 @@ const MARK: &str = "child says ";
 
 impl Child {
     pub fn start(role: &str, place: &Place) -> Self {
-        let mut process = Command::new(std::env::current_exe().unwrap())
+        Self::at(role, &place.path(), Command::new(std::env::current_exe().unwrap()))
+    }
+
+    /// Over a database of any name, as a command that runs this binary.
+    pub fn at(role: &str, db: &Path, mut command: Command) -> Self {
+        let mut process = command
             .args(["--exact", "child::role", "--ignored", "--nocapture"])
             .env("FOREVER_ROLE", role)
-            .env("FOREVER_DB", place.path())
+            .env("FOREVER_DB", db)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -37,15 +42,24 @@ impl Child {
 
     /// Waits for a line.
     pub fn said(&mut self, what: &str) {
-        let wanted = format!("{MARK}{what}");
+        while let Some(line) = self.says() {
+            if line == what {
+                return;
+            }
+        }
+        panic!("the child ended without saying `{what}`");
+    }
+
+    /// The next line.
+    pub fn says(&mut self) -> Option<String> {
         let mut line = String::new();
         while self.out.read_line(&mut line).unwrap() > 0 {
-            if line.trim_end().ends_with(&wanted) {
-                return;
+            if let Some((_, said)) = line.trim_end().split_once(MARK) {
+                return Some(said.to_owned());
             }
             line.clear();
         }
-        panic!("the child ended without saying `{what}`");
+        None
     }
 
     pub fn kill(&mut self) {
@@ -87,6 +101,17 @@ fn role() {
                 say("open");
                 std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
             }
+            "own from elsewhere" => {
+                let forever = open(&db, &Probe::default()).await;
+                std::env::set_current_dir("/").unwrap();
+                forever.run(three("a")).await.unwrap();
+                say("open");
+                std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+            }
+            "try" => match usual(&Probe::default()).sqlite(&db).open().await {
+                Ok(_) => say("opened"),
+                Err(error) => say(&format!("{:?}: {error}", error.kind())),
+            },
             "die in a step" => {
                 let probe = Probe::default();
                 probe.plan("a.two", Plan::Abort);

@@ -11,6 +11,7 @@ mod disk;
 mod drift;
 mod ending;
 mod fibers;
+mod files;
 mod hooks;
 mod managed;
 mod opening;

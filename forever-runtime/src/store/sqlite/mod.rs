@@ -4,6 +4,8 @@ mod beside;
 mod chat;
 mod lock;
 mod log;
+#[cfg(target_os = "linux")]
+mod mounts;
 mod open;
 mod ops;
 #[cfg(test)]
@@ -14,8 +16,8 @@ mod sync;
 pub(crate) mod user;
 mod worker;
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
@@ -27,7 +29,7 @@ pub(crate) use worker::Witness;
 use worker::{Held, Opened, Scope, Worker};
 
 use super::{
-    Accepted, Again, Aside, Asked, Cancelled, End, Ended, FiberRow, Find, Message, NewFiber, NewMessage, NewSnapshot, OpsBehind, RunsAgain,
+    Accepted, Again, Aside, Asked, Cancelled, End, Ended, FiberRow, Find, Message, NewFiber, NewMessage, NewSnapshot, OpsBehind, Ownership, RunsAgain,
     Seq, SettledOp, Store, Stored, Unfinished, Wait, Waits, Which,
 };
 use crate::error::{Error, Result};
@@ -42,6 +44,9 @@ pub(crate) struct Sqlite {
     /// Stopped first, so that the writer's connection is the last and tidies up the log.
     reader: Option<Worker>,
     writer: Worker,
+    /// Held by the two, and by tasks that run.
+    lock: Weak<lock::Lock>,
+    ownership: Ownership,
 }
 
 /// Who sees every commit.
@@ -50,24 +55,29 @@ pub(crate) type SeenBy = Option<Arc<dyn Witness>>;
 impl Sqlite {
     /// Opens the file at `path`, waiting for its owner for as long as `wait`.
     pub(crate) async fn open(path: &Path, durability: Durability, wait: Duration, seen_by: SeenBy) -> Result<Self> {
-        let path = open::check(path)?;
-        let lock = take_lock(&path, wait).await?;
-        let (at, also_at): (PathBuf, PathBuf) = (path.clone(), path);
+        let lock = Arc::new(take_lock(path, wait).await?);
+        let (of_writer, of_reader) = (Arc::clone(&lock), Arc::clone(&lock));
+        let (ownership, of_store) = (Ownership::of(&lock), Arc::downgrade(&lock));
         let (witness, dies) = (seen_by.clone(), seen_by.is_some());
         let writer = Worker::start("forever-writer", seen_by, move || {
-            let mut conn = open::writer(&at, durability, dies)?;
-            Ok(Held { log: Some(log::Log::watch(&mut conn, durability)?), conn, kept: lock })
+            let mut conn = open::writer(lock.path(), durability, dies)?;
+            let log = Some(log::Log::watch(&mut conn, durability)?);
+            lock.watch()?;
+            Ok(Held { log, conn, kept: of_writer })
         })?;
         let writer = opened(writer).await?;
-        let reader = Worker::start("forever-reader", witness, move || Ok(Held { conn: open::reader(&also_at)?, log: None, kept: () }))?;
-        Ok(Sqlite { reader: Some(opened(reader).await?), writer: writer.answers_soon(durability == Durability::Process) })
+        let open = move || Ok(Held { conn: open::reader(of_reader.path())?, log: None, kept: of_reader });
+        let reader = Some(opened(Worker::start("forever-reader", witness, open)?).await?);
+        Ok(Sqlite { reader, writer: writer.answers_soon(durability == Durability::Process), lock: of_store, ownership })
     }
 
     /// Opens a database that lives as long as the store, or, if it has a name, as long as anybody has it open.
     pub(crate) async fn in_memory(name: Option<String>, seen_by: SeenBy) -> Result<Self> {
-        let open = move || Ok(Held { conn: open::in_memory(name.as_deref())?, log: None, kept: () });
+        let kept = Arc::new(());
+        let ownership = Ownership::of(&kept);
+        let open = move || Ok(Held { conn: open::in_memory(name.as_deref())?, log: None, kept });
         let writer = Worker::start("forever-writer", seen_by, open)?;
-        Ok(Sqlite { reader: None, writer: opened(writer).await?.answers_soon(true) })
+        Ok(Sqlite { reader: None, writer: opened(writer).await?.answers_soon(true), lock: Weak::new(), ownership })
     }
 
     async fn read<T, F>(&self, what: &'static str, work: F) -> Result<T>
@@ -86,7 +96,15 @@ impl Sqlite {
         self.writer.call(what, scope, work).await
     }
 
+    /// What holds the lock from now on is what is left of the runtime.
+    fn closes(&self) {
+        if let Some(lock) = self.lock.upgrade() {
+            lock.close();
+        }
+    }
+
     fn stop(&self) {
+        self.closes();
         if let Some(reader) = &self.reader {
             reader.stop();
         }
@@ -100,14 +118,19 @@ async fn opened((worker, opened): (Worker, Opened)) -> Result<Worker> {
 }
 
 async fn take_lock(path: &Path, wait: Duration) -> Result<lock::Lock> {
-    let first = lock::Lock::take(path);
+    let take = || {
+        let file = lock::DatabaseFile::open(path)?;
+        open::check(&file)?;
+        lock::Lock::take(file)
+    };
+    let first = take();
     if wait.is_zero() || !first.as_ref().is_err_and(Error::is_busy) {
         return first;
     }
     let again = async {
         loop {
             tokio::time::sleep(LOCK_POLL).await;
-            match lock::Lock::take(path) {
+            match take() {
                 Err(e) if e.is_busy() => {}
                 other => return other,
             }
@@ -115,7 +138,7 @@ async fn take_lock(path: &Path, wait: Duration) -> Result<lock::Lock> {
     };
     match tokio::time::timeout(wait, again).await {
         Ok(taken) => taken,
-        Err(_) => lock::Lock::take(path),
+        Err(_) => take(),
     }
 }
 
@@ -275,6 +298,7 @@ impl Store for Sqlite {
                     .map(drop)
                 })
                 .await;
+            self.closes();
             if let Some(reader) = &self.reader {
                 reader.stopped().await;
             }
@@ -285,6 +309,10 @@ impl Store for Sqlite {
 
     fn abandon(&self) {
         self.stop();
+    }
+
+    fn ownership(&self) -> Ownership {
+        self.ownership.clone()
     }
 
     fn limit_pages(&self, pages: u32) -> BoxFuture<'_, Result<()>> {

@@ -33,7 +33,8 @@ impl Seen {
             conn.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT | TraceEventCodes::SQLITE_TRACE_PROFILE, Some(take_down)).unwrap();
             Ok(Held { conn, log: None, kept: () })
         });
-        Sqlite { reader: None, writer: opened(writer.unwrap()).await.unwrap() }
+        let (lock, ownership) = (std::sync::Weak::new(), crate::store::Ownership::of(&Arc::new(())));
+        Sqlite { reader: None, writer: opened(writer.unwrap()).await.unwrap(), lock, ownership }
     }
 
     /// Those that have this in their text.
