@@ -66,7 +66,9 @@ impl Forever {
     ///
     /// # Errors
     /// When its function is not registered, an argument cannot be saved, the id or key belongs to a fiber with another function
-    /// or other arguments, the store fails, or the runtime is closed.
+    /// or other arguments, the store fails, or the runtime is closed. Of kind [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) when the fiber may
+    /// be stored all the same, and would then run after the next open. The call is safe to repeat with the same id or key; without either
+    /// it may start a second fiber.
     pub fn spawn<F: Fiber>(&self, call: F) -> Spawn<F> {
         Spawn::new(self.link(), call)
     }
@@ -114,6 +116,8 @@ impl Forever {
     ///
     /// # Errors
     /// When there is no such fiber, it has ended, its function receives nothing on this topic or something else, or the store fails.
+    /// After kind [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) the message may be received all the same, and twice if it is sent again: give it
+    /// an id of your own that its receiver compares.
     pub async fn send<V: Serialize + ?Sized>(&self, id: &str, topic: &str, value: &V) -> Result<()> {
         messages::send(&self.owner.core, id, topic, value).await
     }
@@ -126,7 +130,10 @@ impl Forever {
     /// Tells a fiber, and every fiber that it has spawned, to end; see [`FiberHandle::cancel`].
     ///
     /// # Errors
-    /// When there is no such fiber, it has ended, or the store fails.
+    /// When there is no such fiber, it has ended, or the store fails. Safe to repeat after
+    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown), and so are [`resume`](Forever::resume), [`restart`](Forever::restart),
+    /// [`resolve`](Forever::resolve), [`resolve_op`](Forever::resolve_op) and [`delete`](Forever::delete): what was done the first time is
+    /// not done again.
     pub async fn cancel(&self, id: &str, reason: &str) -> Result<()> {
         managed::cancel(&self.owner.core, id, reason).await
     }
@@ -212,7 +219,8 @@ impl Forever {
     /// # Errors
     /// The closure's, unchanged. Those of the library, made into an `E`: of kind [`Setup`](ErrorKind::Setup) when the closure did what it
     /// must not; of kind [`Value`](ErrorKind::Value) when a deferred constraint is violated at the end; when the store fails or the runtime is
-    /// closed.
+    /// closed. Of kind [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) when it may be committed all the same: it is safe to repeat if the closure
+    /// looks first whether its rows are there.
     ///
     /// # Panics
     /// When the closure does.

@@ -3,7 +3,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
 
-use forever_runtime::Forever;
+use forever_runtime::{Error, Forever};
 
 use crate::fibers::three;
 use crate::support::{Place, Plan, Probe, usual};
@@ -112,6 +112,28 @@ fn role() {
                 Ok(_) => say("opened"),
                 Err(error) => say(&format!("{:?}: {error}", error.kind())),
             },
+            "write too much" => {
+                let probe = Probe::default();
+                let forever = open(&db, &probe).await;
+                let large = "long".repeat(500_000);
+                say(&format!("spawn: {}", told(&forever.spawn(three(&large)).id("large").await.unwrap_err())));
+                forever.spawn(three("small")).id("small").await.unwrap().wait().await.unwrap();
+                let noted = probe.clone();
+                let stashes = forever.run_fiber("stashes", |ctx| async move {
+                    ctx.stash("short").await?;
+                    noted.note(told(&ctx.stash(&large).await.unwrap_err()));
+                    std::future::pending::<Result<(), Error>>().await
+                });
+                let _running = tokio::spawn(stashes.into_future());
+                probe.reached_times("small.end", 1).await;
+                while probe.log().last().unwrap() == "small.end" {
+                    tokio::task::yield_now().await;
+                }
+                say(&format!("stash: {}", probe.log().last().unwrap()));
+                say(&format!("conflict: {:?}", forever.spawn(three("other")).id("small").await.unwrap_err().kind()));
+                say(&format!("there: {}", forever.fibers().await.unwrap().fibers.len()));
+                std::future::pending::<()>().await;
+            }
             "die in a step" => {
                 let probe = Probe::default();
                 probe.plan("a.two", Plan::Abort);
@@ -171,4 +193,10 @@ fn threads() -> usize {
     tasks
         .filter(|t| std::fs::read_to_string(t.as_ref().unwrap().path().join("comm")).is_ok_and(|name| name.starts_with("forever-")))
         .count()
+}
+
+fn told(error: &Error) -> String {
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |e| e.source());
+    let retryable = if error.is_retryable() { "retryable" } else { "final" };
+    format!("{:?}, {retryable}: {}", error.kind(), causes.map(ToString::to_string).collect::<Vec<_>>().join(": "))
 }

@@ -322,6 +322,26 @@ async fn ids(forever: &Forever) -> usize {
     forever.fibers().await.unwrap().fibers.len()
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn single_statement_into_a_file_that_is_gone_is_not_acknowledged() {
+    let (place, probe) = (Place::new(), Probe::default());
+    let forever = place.open(&probe).await;
+    let (path, noted) = (place.path(), probe.clone());
+    let stashes = forever.run_fiber("stashes", |ctx| async move {
+        ctx.stash(&1).await?;
+        std::fs::remove_file(path).unwrap();
+        for n in 2..4 {
+            noted.note(format!("{n}: {:?}", ctx.stash(&n).await.map_err(|error| error.kind())));
+        }
+        Ok::<_, Error>(())
+    });
+    let running = tokio::spawn(stashes.into_future());
+    probe.reached("3: Err(DatabaseLost)").await;
+    assert_eq!(probe.log()[0], "2: Err(OutcomeUnknown)");
+    running.abort();
+}
+
 const REMOVED: &str = "its file was removed or renamed";
 
 #[cfg(unix)]

@@ -153,7 +153,8 @@ impl DatabaseFile {
             return Err(refused(ErrorKind::Store, "it is read-only".into()));
         }
         if names(&found) > 1 {
-            let why = "it has several names (hard links), and SQLite would keep a log beside each: remove all but one, whose `-wal` is kept";
+            let why =
+                "it has several names (hard links), and SQLite would keep a log beside each: remove all but one, whose `-wal` is kept";
             return Err(refused(ErrorKind::Store, why.into()));
         }
         if is_mounted_by_itself(&path) {

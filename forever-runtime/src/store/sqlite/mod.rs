@@ -29,8 +29,8 @@ pub(crate) use worker::Witness;
 use worker::{Held, Opened, Scope, Worker};
 
 use super::{
-    Accepted, Again, Aside, Asked, Cancelled, End, Ended, FiberRow, Find, Message, NewFiber, NewMessage, NewSnapshot, OpsBehind, Ownership, RunsAgain,
-    Seq, SettledOp, Store, Stored, Unfinished, Wait, Waits, Which,
+    Accepted, Again, Aside, Asked, Cancelled, End, Ended, FiberRow, Find, Message, NewFiber, NewMessage, NewSnapshot, OpsBehind, Ownership,
+    RunsAgain, Seq, SettledOp, Store, Stored, Unfinished, Wait, Waits, Which,
 };
 use crate::error::{Error, Result};
 use crate::fiber::frame::BoxFuture;
