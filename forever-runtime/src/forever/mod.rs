@@ -3,6 +3,7 @@ mod builder;
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -231,6 +232,35 @@ impl Forever {
         E: From<Error> + Send + 'static,
     {
         transaction::outside(&self.owner.core, work).await
+    }
+
+    /// Copies the database to a new file at `path`, while everything goes on: a database of one moment, that any runtime can open. When this
+    /// returns, the copy is complete and on the disk. Of a database in memory too; there, writes wait meanwhile.
+    ///
+    /// What was done after that moment is not known to the copy: a runtime that is opened over it makes the effects since then again, and its
+    /// keys start second fibers. "Backup and restoring" in `docs/guarantees.md` says what to do about it.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> forever::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let forever = forever::Forever::builder().sqlite(folder.path().join("shop.db")).open().await?;
+    /// # let copies = folder.path();
+    /// forever.backup(copies.join("shop-monday.db")).await?;
+    /// # forever.close().await
+    /// # }
+    /// ```
+    ///
+    /// Where the future is dropped or the process dies, there is a complete copy at `path` or nothing; beside it there may be a file that ends in
+    /// `.part`.
+    ///
+    /// # Errors
+    /// Of kind [`Store`](ErrorKind::Store) when there is a file at `path`, or it cannot be written; when the database cannot be read, or the
+    /// runtime is closed.
+    pub async fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
+        let core = &self.owner.core;
+        core.store.back_up(path.as_ref().to_owned(), core.clock.id()).await
     }
 
     /// What happens to fibers from now on.

@@ -11,6 +11,7 @@ pub(crate) mod sqlite;
 
 use std::any::Any;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, Weak};
 
@@ -419,6 +420,10 @@ pub(crate) trait Store: AgentStore + OpStore + chat::ChatStore + Send + Sync + f
 
     /// Lets go of the database at once, as a dying process would, and returns when it is free.
     fn abandon(&self);
+
+    /// Copies the database, as it is at one moment, to a new file, which is on the disk when this is ready. Until then it
+    /// has `part` in its name.
+    fn back_up(&self, path: PathBuf, part: String) -> BoxFuture<'_, Result<()>>;
 
     /// What tasks hold while they run, so that nobody else opens the database.
     fn ownership(&self) -> Ownership;

@@ -1,5 +1,6 @@
 //! The store on SQLite: one file, or a database in memory that works the same.
 mod agents;
+mod backup;
 mod beside;
 mod chat;
 mod lock;
@@ -16,7 +17,7 @@ mod sync;
 pub(crate) mod user;
 mod worker;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -46,6 +47,7 @@ pub(crate) struct Sqlite {
     writer: Worker,
     /// Held by the two, and by tasks that run.
     lock: Weak<lock::Lock>,
+    is_in_memory: bool,
     ownership: Ownership,
 }
 
@@ -68,7 +70,13 @@ impl Sqlite {
         let writer = opened(writer).await?;
         let open = move || Ok(Held { conn: open::reader(of_reader.path())?, log: None, kept: of_reader });
         let reader = Some(opened(Worker::start("forever-reader", witness, open)?).await?);
-        Ok(Sqlite { reader, writer: writer.answers_soon(durability == Durability::Process), lock: of_store, ownership })
+        Ok(Sqlite {
+            reader,
+            writer: writer.answers_soon(durability == Durability::Process),
+            lock: of_store,
+            is_in_memory: false,
+            ownership,
+        })
     }
 
     /// Opens a database that lives as long as the store, or, if it has a name, as long as anybody has it open.
@@ -77,7 +85,7 @@ impl Sqlite {
         let ownership = Ownership::of(&kept);
         let open = move || Ok(Held { conn: open::in_memory(name.as_deref())?, log: None, kept });
         let writer = Worker::start("forever-writer", seen_by, open)?;
-        Ok(Sqlite { reader: None, writer: opened(writer).await?.answers_soon(true), lock: Weak::new(), ownership })
+        Ok(Sqlite { reader: None, writer: opened(writer).await?.answers_soon(true), lock: Weak::new(), is_in_memory: true, ownership })
     }
 
     async fn read<T, F>(&self, what: &'static str, work: F) -> Result<T>
@@ -309,6 +317,10 @@ impl Store for Sqlite {
 
     fn abandon(&self) {
         self.stop();
+    }
+
+    fn back_up(&self, path: PathBuf, part: String) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.back_up(path, part))
     }
 
     fn ownership(&self) -> Ownership {

@@ -195,7 +195,7 @@ fn kind_of(error: &rusqlite::Error) -> ErrorKind {
 }
 
 /// SQLite syncs the file but not the entry of a new file in its folder.
-fn sync_folder(path: &Path) -> std::io::Result<()> {
+pub(super) fn sync_folder(path: &Path) -> std::io::Result<()> {
     match path.parent() {
         #[cfg(unix)]
         Some(folder) => {

@@ -34,7 +34,7 @@ impl Seen {
             Ok(Held { conn, log: None, kept: () })
         });
         let (lock, ownership) = (std::sync::Weak::new(), crate::store::Ownership::of(&Arc::new(())));
-        Sqlite { reader: None, writer: opened(writer.unwrap()).await.unwrap(), lock, ownership }
+        Sqlite { reader: None, writer: opened(writer.unwrap()).await.unwrap(), lock, is_in_memory: true, ownership }
     }
 
     /// Those that have this in their text.

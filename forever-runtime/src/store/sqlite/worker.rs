@@ -26,10 +26,18 @@ const YIELD: u32 = 20;
 pub(crate) enum Scope {
     /// Nothing.
     Read,
+    /// Nothing, and it is run by itself: no transaction may be open around it.
+    Alone,
     /// One statement, which SQLite takes back by itself when it fails.
     One,
     /// Several statements, taken back together when one fails.
     Many,
+}
+
+impl Scope {
+    fn writes(self) -> bool {
+        matches!(self, Scope::One | Scope::Many)
+    }
 }
 
 /// One who sees every commit, and may end everything around it: a test.
@@ -497,12 +505,12 @@ impl Served<'_> {
     /// Leaves out the jobs that the witness does not let through; says whether there are any.
     fn ends_before(&self, batch: &mut Vec<Box<dyn Job>>) -> bool {
         let Some(witness) = self.witness else { return false };
-        let writes: Vec<_> = batch.iter().filter(|job| job.scope() != Scope::Read).map(|job| job.what()).collect();
+        let writes: Vec<_> = batch.iter().filter(|job| job.scope().writes()).map(|job| job.what()).collect();
         let through = if writes.is_empty() { 0 } else { witness.begins(&writes) };
         let ends = through < writes.len();
         let mut before = 0;
         batch.retain(|job| {
-            before += usize::from(job.scope() != Scope::Read);
+            before += usize::from(job.scope().writes());
             !ends || before <= through
         });
         ends
@@ -570,7 +578,11 @@ fn run_batch(on: &Served<'_>, batch: &mut Vec<Box<dyn Job>>, log: Option<&Log>) 
         }
         return;
     }
-    let writes = batch.iter().filter(|j| j.scope() != Scope::Read).count();
+    for mut job in batch.extract_if(.., |job| job.scope() == Scope::Alone) {
+        let ran = job.run(on.conn).map_err(Failure::from);
+        job.answer(ran);
+    }
+    let writes = batch.iter().filter(|j| j.scope().writes()).count();
     let single = batch.len() == 1 && batch[0].scope() == Scope::One;
     if writes == 0 || single {
         for mut job in batch.drain(..) {
@@ -602,7 +614,7 @@ fn run_batch(on: &Served<'_>, batch: &mut Vec<Box<dyn Job>>, log: Option<&Log>) 
         Err(Lost::Job | Lost::Transaction) => {
             for mut job in batch.drain(..) {
                 let ran = alone(on, job.as_mut());
-                on.stored(usize::from(job.scope() != Scope::Read), log);
+                on.stored(usize::from(job.scope().writes()), log);
                 job.answer(ran);
             }
         }
@@ -682,7 +694,7 @@ fn in_savepoint(conn: &Connection, job: &mut dyn Job) -> rusqlite::Result<()> {
 
 fn alone(on: &Served<'_>, job: &mut dyn Job) -> Result<(), Failure> {
     let conn = on.conn;
-    if job.scope() == Scope::Read {
+    if !job.scope().writes() {
         return Ok(job.run(conn)?);
     }
     on.begins_nothing();
