@@ -10,6 +10,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorKind {
     /// The store could not be read or written.
     Store,
+    /// The commit of a write failed, so that it may or may not be found stored when the database is opened again. A call that names an id or
+    /// a key is safe to repeat: see [`Error::is_outcome_unknown`].
+    OutcomeUnknown,
+    /// A file of the database was removed or replaced while the runtime had it open. Nothing is read or stored any more: close the runtime,
+    /// and open the database again.
+    DatabaseLost,
     /// A value could not be saved or restored exactly.
     Value,
     /// A step took longer than its `timeout`.
@@ -74,8 +80,29 @@ impl Error {
     }
 
     /// Whether the same call may succeed later, with nothing changed in the program.
+    ///
+    /// After [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) it may do twice what it asks for, unless it is safe to repeat.
     pub fn is_retryable(&self) -> bool {
-        matches!(self.kind, ErrorKind::Busy | ErrorKind::Store)
+        matches!(self.kind, ErrorKind::Busy | ErrorKind::Store | ErrorKind::OutcomeUnknown)
+    }
+
+    /// Whether a write may be stored although its call has failed, because its commit failed (a disk that is full or does not answer, a sync
+    /// that failed). Every other error of a write says that it is not stored and will not be.
+    ///
+    /// In this process the write is not seen. It can only be found by the next one that opens the database, and only if nothing else
+    /// was stored before: the next commit that succeeds is written over it.
+    pub fn is_outcome_unknown(&self) -> bool {
+        self.kind == ErrorKind::OutcomeUnknown
+    }
+
+    /// Whether a file of the database was removed or replaced while the runtime had it open.
+    pub fn is_database_lost(&self) -> bool {
+        self.kind == ErrorKind::DatabaseLost
+    }
+
+    /// Whether the store failed, in whatever way, or is closed.
+    pub(crate) fn is_of_store(&self) -> bool {
+        matches!(self.kind, ErrorKind::Store | ErrorKind::OutcomeUnknown | ErrorKind::DatabaseLost | ErrorKind::Closed)
     }
 
     /// Whether an id or key belongs to a fiber with another function or other arguments.

@@ -430,6 +430,8 @@ async fn what_is_forbidden_is_named_and_takes_the_transaction_back() {
     let place = Place::new();
     let forever = builder(&place).open().await.unwrap();
     let version = place.number("PRAGMA user_version");
+    // So that there is a number of messages that could be changed.
+    place.sql().execute("INSERT INTO sqlite_sequence VALUES ('messages', 1)", ()).unwrap();
     for (sql, why) in [
         ("COMMIT", "`COMMIT` is not allowed"),
         ("ROLLBACK", "`ROLLBACK` is not allowed"),
@@ -451,6 +453,13 @@ async fn what_is_forbidden_is_named_and_takes_the_transaction_back() {
         ("PRAGMA wal_checkpoint", "`PRAGMA wal_checkpoint` is not allowed"),
         ("PRAGMA defer_foreign_keys = 1", "`PRAGMA defer_foreign_keys = 1` is not allowed"),
         ("ATTACH ':memory:' AS other", "`ATTACH :memory:` is not allowed"),
+        ("DELETE FROM sqlite_sequence", "`DELETE FROM sqlite_sequence` is not allowed: it changed what belongs to Forever's tables"),
+        ("UPDATE Sqlite_Sequence SET seq = 0", "`UPDATE sqlite_sequence` is not allowed"),
+        ("INSERT INTO sqlite_sequence VALUES ('messages', 7)", "`INSERT INTO sqlite_sequence` is not allowed"),
+        (
+            "ANALYZE entries; INSERT INTO sqlite_stat1 VALUES ('fibers', 'fibers_open', '1000000 1')",
+            "`INSERT INTO sqlite_stat1` is not allowed",
+        ),
         (
             "CREATE TRIGGER mine AFTER INSERT ON entries BEGIN DELETE FROM fibers; END; INSERT INTO entries (what) VALUES ('x')",
             "`DELETE FROM fibers` by `mine` is not allowed",
@@ -467,12 +476,40 @@ async fn what_is_forbidden_is_named_and_takes_the_transaction_back() {
             assert_eq!(error.downcast_ref::<Error>().unwrap().kind(), ErrorKind::Setup);
         }
     }
+    assert_eq!(place.number("SELECT seq FROM sqlite_sequence WHERE name = 'messages'"), 1);
     // The store itself has prepared such a statement, and keeps it.
     let cached = forever.transaction(|tx| tx.prepare_cached("COMMIT")?.execute(()).map_err(BoxError::from));
     assert!(soon(cached).await.unwrap_err().to_string().contains("`COMMIT` is not allowed"));
     assert_eq!(entries(&place), [""; 0]);
     assert_eq!(place.number("PRAGMA user_version"), version);
     soon(forever.run_fiber("alive", async |_| Ok::<_, Error>(1))).await.unwrap();
+}
+
+#[tokio::test]
+async fn numbers_of_the_programs_own_tables_may_be_set() {
+    let place = Place::new();
+    let forever = builder(&place).open().await.unwrap();
+    let n = soon(forever.transaction(|tx| {
+        insert(tx, "first")?;
+        tx.execute("UPDATE sqlite_sequence SET seq = 100 WHERE name = 'entries'", ())?;
+        insert(tx, "second")
+    }))
+    .await
+    .unwrap();
+    assert_eq!(n, 101);
+    assert_eq!(entries(&place), ["first", "second"], "whatever was run twice is there once");
+}
+
+#[tokio::test]
+async fn a_text_of_the_stores_own_is_looked_at_when_the_program_has_it() {
+    let place = Place::new();
+    let forever = builder(&place).open().await.unwrap();
+    soon(forever.run_fiber("enters", async |_| Ok::<_, Error>(1))).await.unwrap();
+    // What the store prepares and keeps: were it taken from there, nothing would be asked.
+    let done = forever.transaction(|tx| tx.prepare_cached("ROLLBACK /* forever */")?.execute(()).map_err(BoxError::from));
+    assert!(soon(done).await.unwrap_err().to_string().contains("`ROLLBACK` is not allowed"));
+    let done = forever.transaction(|tx| tx.prepare_cached("RELEASE forever_tx /* forever */")?.execute(()).map_err(BoxError::from));
+    assert!(soon(done).await.unwrap_err().to_string().contains("`RELEASE forever_tx` is not allowed"));
 }
 
 #[tokio::test]

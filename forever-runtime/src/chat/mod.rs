@@ -39,7 +39,7 @@ pub(crate) use hooks::ChatClasses;
 pub use crate::store::chat::TurnState;
 
 use crate::agent::{Agent, BoxError};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use message::{Part, Repair};
 use model::{ModelError, ModelErrorKind};
 
@@ -157,5 +157,5 @@ impl ErrorClass {
 /// An error of this library that no retry by the turn itself can mend: the store fails, or the runtime closes.
 fn is_interruption(error: &BoxError) -> bool {
     let ours = error.downcast_ref::<Error>();
-    ours.is_some_and(|error| matches!(error.kind(), ErrorKind::Store | ErrorKind::Closed))
+    ours.is_some_and(Error::is_of_store)
 }

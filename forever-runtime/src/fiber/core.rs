@@ -1,6 +1,8 @@
 //! What all fibers of one runtime share, and what owns it.
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -51,6 +53,8 @@ pub(crate) struct Core {
     pub(crate) suspects: Arc<Semaphore>,
     async_runtime: Handle,
     tasks: Mutex<JoinSet<()>>,
+    /// Whether tasks are dropped where they are.
+    aborts: AtomicBool,
     closing: watch::Sender<bool>,
     /// Whether the store was closed; held while that is done.
     closed: tokio::sync::Mutex<bool>,
@@ -113,6 +117,7 @@ impl Core {
             suspects: Arc::new(Semaphore::new(1)),
             async_runtime,
             tasks: Mutex::default(),
+            aborts: AtomicBool::new(false),
             closing: watch::Sender::new(false),
             closed: tokio::sync::Mutex::new(false),
         }
@@ -144,8 +149,22 @@ impl Core {
             return Err(Error::closed());
         }
         let core = Arc::clone(self);
+        let ownership = self.store.ownership();
         let task = async move {
-            task.await;
+            // The database is another's at the earliest when no task is being polled and none will be.
+            let mut kept = None;
+            let mut task = std::pin::pin!(task);
+            std::future::poll_fn(|cx| {
+                let Some(held) = ownership.hold() else { return Poll::Pending };
+                let polled = task.as_mut().poll(cx);
+                if polled.is_pending() && core.aborts.load(Ordering::Acquire) {
+                    // It is dropped next, and its values with it.
+                    kept = Some(held);
+                }
+                polled
+            })
+            .await;
+            drop(kept);
             core.forget_ended();
         };
         tasks.spawn_on(task, &self.async_runtime);
@@ -173,6 +192,7 @@ impl Core {
         };
         self.live.close();
         if race(drain(&mut tasks), self.clock.sleep(deadline)).await.is_none() {
+            self.aborts.store(true, Ordering::Release);
             tasks.abort_all();
             race(drain(&mut tasks), tokio::time::sleep(DROP_TIME)).await;
         }
@@ -187,6 +207,7 @@ impl Core {
         self.closing.send_replace(true);
         self.live.close();
         self.listeners.close();
+        self.aborts.store(true, Ordering::Release);
         self.tasks().abort_all();
         self.store.abandon();
     }

@@ -3,6 +3,7 @@ mod builder;
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +67,9 @@ impl Forever {
     ///
     /// # Errors
     /// When its function is not registered, an argument cannot be saved, the id or key belongs to a fiber with another function
-    /// or other arguments, the store fails, or the runtime is closed.
+    /// or other arguments, the store fails, or the runtime is closed. Of kind [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) when the fiber may
+    /// be stored all the same, and would then run after the next open. The call is safe to repeat with the same id or key; without either
+    /// it may start a second fiber.
     pub fn spawn<F: Fiber>(&self, call: F) -> Spawn<F> {
         Spawn::new(self.link(), call)
     }
@@ -115,7 +118,8 @@ impl Forever {
     ///
     /// # Errors
     /// When there is no such fiber; of kind [`InvalidState`](ErrorKind::InvalidState) when it has ended; when its function receives nothing on
-    /// this topic or something else, or the store fails.
+    /// this topic or something else, or the store fails. After kind [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) the message may be received all
+    /// the same: sending it again is safe if it has a message id.
     pub fn send<V: Serialize + ?Sized>(&self, id: &str, topic: &str, value: &V) -> SendMessage {
         SendMessage::new(self.link(), id, topic, value)
     }
@@ -128,7 +132,10 @@ impl Forever {
     /// Tells a fiber, and every fiber that it has spawned, to end; see [`FiberHandle::cancel`].
     ///
     /// # Errors
-    /// When there is no such fiber, it has ended, or the store fails.
+    /// When there is no such fiber, it has ended, or the store fails. Safe to repeat after
+    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown), and so are [`resume`](Forever::resume), [`restart`](Forever::restart),
+    /// [`resolve`](Forever::resolve), [`resolve_op`](Forever::resolve_op) and [`delete`](Forever::delete): what was done the first time is
+    /// not done again.
     pub async fn cancel(&self, id: &str, reason: &str) -> Result<()> {
         managed::cancel(&self.owner.core, id, reason).await
     }
@@ -221,7 +228,8 @@ impl Forever {
     /// # Errors
     /// The closure's, unchanged. Those of the library, made into an `E`: of kind [`Setup`](ErrorKind::Setup) when the closure did what it
     /// must not; of kind [`Value`](ErrorKind::Value) when a deferred constraint is violated at the end; when the store fails or the runtime is
-    /// closed.
+    /// closed. Of kind [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) when it may be committed all the same: it is safe to repeat if the closure
+    /// looks first whether its rows are there.
     ///
     /// # Panics
     /// When the closure does.
@@ -232,6 +240,35 @@ impl Forever {
         E: From<Error> + Send + 'static,
     {
         transaction::outside(&self.owner.core, work).await
+    }
+
+    /// Copies the database to a new file at `path`, while everything goes on: a database of one moment, that any runtime can open. When this
+    /// returns, the copy is complete and on the disk. Of a database in memory too; there, writes wait meanwhile.
+    ///
+    /// What was done after that moment is not known to the copy: a runtime that is opened over it makes the effects since then again, and its
+    /// keys start second fibers. "Backup and restoring" in `docs/guarantees.md` says what to do about it.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> forever::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let forever = forever::Forever::builder().sqlite(folder.path().join("shop.db")).open().await?;
+    /// # let copies = folder.path();
+    /// forever.backup(copies.join("shop-monday.db")).await?;
+    /// # forever.close().await
+    /// # }
+    /// ```
+    ///
+    /// Where the future is dropped or the process dies, there is a complete copy at `path` or nothing; beside it there may be a file that ends in
+    /// `.part`.
+    ///
+    /// # Errors
+    /// Of kind [`Store`](ErrorKind::Store) when there is a file at `path`, or it cannot be written; when the database cannot be read, or the
+    /// runtime is closed.
+    pub async fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
+        let core = &self.owner.core;
+        core.store.back_up(path.as_ref().to_owned(), core.clock.id()).await
     }
 
     /// What happens to fibers from now on.

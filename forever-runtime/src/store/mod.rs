@@ -9,8 +9,11 @@ mod conformance;
 mod ops;
 pub(crate) mod sqlite;
 
+use std::any::Any;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::{Arc, Weak};
 
 use serde::{Deserialize, Serialize};
 
@@ -391,6 +394,23 @@ pub(crate) enum Suspend {
     Parked(String),
 }
 
+/// The ownership of a database, as it is seen by the tasks of the runtime that has it open.
+#[derive(Debug, Clone)]
+pub(crate) struct Ownership(Weak<dyn Any + Send + Sync>);
+
+impl Ownership {
+    /// Of what frees the database when it is dropped.
+    pub(crate) fn of<T: Any + Send + Sync>(lock: &Arc<T>) -> Self {
+        let lock: Arc<dyn Any + Send + Sync> = Arc::<T>::clone(lock);
+        Ownership(Arc::downgrade(&lock))
+    }
+
+    /// Keeps the database until this is dropped; none if it may be another's by now.
+    pub(crate) fn hold(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.0.upgrade()
+    }
+}
+
 /// Receives every fiber that a committed transaction has made ready, before the caller of that transaction has its answer.
 ///
 /// Only a hint: a fiber that is ready is `pending` in the store, and a sweep finds those of which nothing was heard.
@@ -503,6 +523,13 @@ pub(crate) trait AdminStore {
     /// Forgets a page of what is remembered of the fibers of a deletion, and of those deleted before a time if there is one; says
     /// how many. The filter's agent means nothing here.
     fn forget(&self, deletion: Deletion, deleted_before_ms: Option<i64>) -> BoxFuture<'_, Result<u64>>;
+
+    /// Copies the database, as it is at one moment, to a new file, which is on the disk when this is ready. Until then it
+    /// has `part` in its name.
+    fn back_up(&self, path: PathBuf, part: String) -> BoxFuture<'_, Result<()>>;
+
+    /// What tasks hold while they run, so that nobody else opens the database.
+    fn ownership(&self) -> Ownership;
 
     /// Sets how many pages the database may have, to try what happens on a full disk.
     fn limit_pages(&self, pages: u32) -> BoxFuture<'_, Result<()>>;

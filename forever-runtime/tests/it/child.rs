@@ -1,9 +1,9 @@
 //! This test binary started again as another process, to be killed.
 use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
 
-use forever_runtime::Forever;
+use forever_runtime::{Error, Forever};
 
 use crate::fibers::three;
 use crate::support::{Place, Plan, Probe, usual};
@@ -18,10 +18,15 @@ const MARK: &str = "child says ";
 
 impl Child {
     pub fn start(role: &str, place: &Place) -> Self {
-        let mut process = Command::new(std::env::current_exe().unwrap())
+        Self::at(role, &place.path(), Command::new(std::env::current_exe().unwrap()))
+    }
+
+    /// Over a database of any name, as a command that runs this binary.
+    pub fn at(role: &str, db: &Path, mut command: Command) -> Self {
+        let mut process = command
             .args(["--exact", "child::role", "--ignored", "--nocapture"])
             .env("FOREVER_ROLE", role)
-            .env("FOREVER_DB", place.path())
+            .env("FOREVER_DB", db)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -37,15 +42,24 @@ impl Child {
 
     /// Waits for a line.
     pub fn said(&mut self, what: &str) {
-        let wanted = format!("{MARK}{what}");
+        while let Some(line) = self.says() {
+            if line == what {
+                return;
+            }
+        }
+        panic!("the child ended without saying `{what}`");
+    }
+
+    /// The next line.
+    pub fn says(&mut self) -> Option<String> {
         let mut line = String::new();
         while self.out.read_line(&mut line).unwrap() > 0 {
-            if line.trim_end().ends_with(&wanted) {
-                return;
+            if let Some((_, said)) = line.trim_end().split_once(MARK) {
+                return Some(said.to_owned());
             }
             line.clear();
         }
-        panic!("the child ended without saying `{what}`");
+        None
     }
 
     pub fn kill(&mut self) {
@@ -86,6 +100,39 @@ fn role() {
                 let _forever = open(&db, &Probe::default()).await;
                 say("open");
                 std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+            }
+            "own from elsewhere" => {
+                let forever = open(&db, &Probe::default()).await;
+                std::env::set_current_dir("/").unwrap();
+                forever.run(three("a")).await.unwrap();
+                say("open");
+                std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+            }
+            "try" => match usual(&Probe::default()).sqlite(&db).open().await {
+                Ok(_) => say("opened"),
+                Err(error) => say(&format!("{:?}: {error}", error.kind())),
+            },
+            "write too much" => {
+                let probe = Probe::default();
+                let forever = open(&db, &probe).await;
+                let large = "long".repeat(500_000);
+                say(&format!("spawn: {}", told(&forever.spawn(three(&large)).id("large").await.unwrap_err())));
+                forever.spawn(three("small")).id("small").await.unwrap().wait().await.unwrap();
+                let noted = probe.clone();
+                let stashes = forever.run_fiber("stashes", |ctx| async move {
+                    ctx.stash("short").await?;
+                    noted.note(told(&ctx.stash(&large).await.unwrap_err()));
+                    std::future::pending::<Result<(), Error>>().await
+                });
+                let _running = tokio::spawn(stashes.into_future());
+                probe.reached_times("small.end", 1).await;
+                while probe.log().last().unwrap() == "small.end" {
+                    tokio::task::yield_now().await;
+                }
+                say(&format!("stash: {}", probe.log().last().unwrap()));
+                say(&format!("conflict: {:?}", forever.spawn(three("other")).id("small").await.unwrap_err().kind()));
+                say(&format!("there: {}", forever.fibers().await.unwrap().fibers.len()));
+                std::future::pending::<()>().await;
             }
             "die in a step" => {
                 let probe = Probe::default();
@@ -146,4 +193,10 @@ fn threads() -> usize {
     tasks
         .filter(|t| std::fs::read_to_string(t.as_ref().unwrap().path().join("comm")).is_ok_and(|name| name.starts_with("forever-")))
         .count()
+}
+
+fn told(error: &Error) -> String {
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |e| e.source());
+    let retryable = if error.is_retryable() { "retryable" } else { "final" };
+    format!("{:?}, {retryable}: {}", error.kind(), causes.map(ToString::to_string).collect::<Vec<_>>().join(": "))
 }

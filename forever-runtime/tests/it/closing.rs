@@ -1,7 +1,7 @@
 //! Closing a runtime, and dropping it without.
 use std::time::Duration;
 
-use forever_runtime::{FiberErrorKind, FiberState};
+use forever_runtime::{FiberErrorKind, FiberState, Forever};
 
 use crate::fibers::{Three, three};
 use crate::support::{Place, Probe};
@@ -73,8 +73,8 @@ async fn a_clean_close_is_no_death() {
 
 #[tokio::test]
 async fn a_closed_runtime_says_so() {
-    let probe = Probe::default();
-    let forever = Place::new().open(&probe).await;
+    let (place, probe) = (Place::new(), Probe::default());
+    let forever = place.open(&probe).await;
     let handle = forever.spawn(three("a")).await.unwrap();
     handle.wait().await.unwrap();
     forever.close().await.unwrap();
@@ -141,4 +141,38 @@ fn an_async_runtime_that_ends_first_loses_nothing() {
         let forever = place.open(&probe).await;
         assert_eq!(forever.by_key::<Three>("k").await.unwrap().wait().await.unwrap(), 17);
     });
+}
+
+/// A runtime is closed while a step keeps its thread; what may be open until that step has gone on?
+async fn nobody_opens_it_before_the_blocked_step_is_gone(close: impl AsyncFnOnce(Forever)) {
+    let (place, probe) = (Place::new(), Probe::default());
+    let free = probe.block("a.two");
+    let forever = place.open(&probe).await;
+    forever.spawn(three("a")).key("k").await.unwrap();
+    probe.reached("a.two").await;
+    close(forever).await;
+
+    let second = Probe::default();
+    let error = place.builder(&second).open().await.unwrap_err();
+    assert!(error.is_busy(), "{error}");
+    let why = format!("owned by this process ({}): a task of a runtime that was closed still runs", std::process::id());
+    assert!(error.to_string().ends_with(&why), "{error}");
+    assert!(!probe.log().contains(&"a.two is no longer blocked".to_owned()));
+
+    let waiting = tokio::spawn(place.builder(&second).wait_for_lock(Duration::from_secs(60)).open());
+    free.send(()).unwrap();
+    let forever = waiting.await.unwrap().unwrap();
+    assert_eq!(probe.log().last().unwrap(), "a.two is no longer blocked", "the step was over by then, and nothing came after it");
+    assert_eq!(forever.by_key::<Three>("k").await.unwrap().wait().await.unwrap(), 17);
+    assert_eq!(second.log(), ["a.two", "a.three", "a.end"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_database_stays_locked_while_a_task_keeps_its_thread() {
+    nobody_opens_it_before_the_blocked_step_is_gone(async |forever| forever.close().deadline(Duration::ZERO).await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_database_stays_locked_while_a_task_keeps_its_thread() {
+    nobody_opens_it_before_the_blocked_step_is_gone(async |forever| drop(forever)).await;
 }

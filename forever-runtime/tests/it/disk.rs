@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use forever_runtime::{ErrorKind, FiberState, Forever};
 
+use crate::child::Child;
 use crate::fibers::{Big, three};
 use crate::support::{Place, Probe, Still, usual};
 
@@ -101,4 +102,55 @@ async fn what_a_full_disk_has_stopped_goes_on_at_the_next_open() {
     let forever = place.open(&probe).await;
     assert_eq!(forever.handle::<Big>(&id).wait().await.unwrap(), 1 << 20);
     assert_eq!(probe.log(), ["big.fill", "big.end"]);
+}
+
+#[tokio::test]
+async fn a_single_statement_that_does_not_fit_is_not_stored() {
+    let (place, probe) = (Place::new(), Probe::default());
+    let forever = place.open(&probe).await;
+    let (gate, noted) = (probe.hold("filled"), probe.clone());
+    let stashes = forever.run_fiber("stashes", |ctx| async move {
+        ctx.stash("short").await?;
+        noted.step("filled").await.unwrap();
+        noted.note(format!("{:?}", ctx.stash(&"long".repeat(100_000)).await.map_err(|error| error.kind())));
+        Ok::<_, forever_runtime::Error>(())
+    });
+    let running = tokio::spawn(stashes.into_future());
+    probe.reached("filled").await;
+    fill(&place, &forever).await;
+    gate.add_permits(1);
+    probe.reached("Err(Store)").await;
+    free(&forever).await;
+    running.await.unwrap().unwrap();
+}
+
+/// The log may not grow by what one commit needs, so that the commit fails in the middle of its writing.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_write_whose_commit_fails_says_that_its_outcome_is_unknown_and_can_be_repeated_by_its_id() {
+    let (place, probe) = (Place::new(), Probe::default());
+    let mut command = std::process::Command::new("sh");
+    // Without the signal that ends a process which writes too much, the write fails. 1024 KiB, in blocks of 512 bytes.
+    command.args(["-c", "trap '' XFSZ; ulimit -f 2048; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
+    let mut limited = Child::at("write too much", &place.path(), command);
+    for said in [
+        // Several statements, and one by itself.
+        // 778 is SQLITE_IOERR_WRITE.
+        "spawn: OutcomeUnknown, retryable: failed to start fiber `three`: it could not be stored: failed to store a fiber: \
+         the commit failed, and may be found stored at the next open: disk I/O error: Error code 778: disk I/O error",
+        "stash: OutcomeUnknown, retryable: failed to store a stash: the commit failed, and may be found stored at the next open: disk I/O error: Error code 778: disk I/O error",
+        // What is wrong with the call itself is no doubt about the disk.
+        "conflict: Conflict",
+        "there: 2",
+    ] {
+        assert_eq!(limited.says().as_deref(), Some(said));
+    }
+    limited.kill();
+    // Something was stored since, so that neither can be found.
+    assert_eq!(place.number("SELECT count(*) FROM fibers"), 2);
+    assert_eq!(place.text("SELECT data FROM snapshots WHERE data IS NOT NULL").as_deref(), Some("\"short\""));
+    let forever = place.open(&probe).await;
+    let again = forever.spawn(three(&"long".repeat(500_000))).id("large").await.unwrap();
+    assert!(again.accepted());
+    assert_eq!(again.wait().await.unwrap(), 3 * 2_000_000 + 14);
 }

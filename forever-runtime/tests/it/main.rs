@@ -3,6 +3,7 @@
 #![allow(clippy::manual_async_fn, reason = "written the way the macro writes it")]
 
 mod agents;
+mod backup;
 mod child;
 mod closing;
 mod closures;
@@ -11,6 +12,7 @@ mod disk;
 mod drift;
 mod ending;
 mod fibers;
+mod files;
 mod hooks;
 mod managed;
 mod opening;

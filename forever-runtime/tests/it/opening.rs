@@ -203,28 +203,6 @@ async fn a_file_owned_by_a_live_process_names_it_and_is_free_when_it_is_killed()
     waiting.await.unwrap().unwrap();
 }
 
-#[cfg(unix)]
-#[tokio::test]
-async fn an_owner_whose_lock_was_taken_away_does_not_write_into_the_database_of_the_next() {
-    let (place, probe) = (Place::new(), Probe::default());
-    let first = place.open(&probe).await;
-    first.run(three("before")).await.unwrap();
-    std::fs::remove_file(format!("{}.lock", place.path().display())).unwrap();
-    // Nobody else has written yet, so nothing is lost by this.
-    first.run(three("without a lock")).await.unwrap();
-
-    let second = place.open(&probe).await;
-    let there = second.run(three("the next owner's")).await.unwrap();
-    let error = first.spawn(three("too late")).id("late").await.unwrap_err();
-    let causes: Vec<_> = std::iter::successors(Some(&error as &dyn std::error::Error), |e| e.source()).map(ToString::to_string).collect();
-    assert!(causes.iter().any(|cause| cause.contains("was removed or replaced, and another process has written to it")), "{causes:?}");
-    first.close().await.unwrap_err();
-
-    assert_eq!(second.fibers().await.unwrap().fibers.len(), 3);
-    assert_eq!(second.run(three("the next owner's")).await.unwrap(), there);
-    second.close().await.unwrap();
-}
-
 #[tokio::test]
 async fn an_owner_goes_on_when_a_tool_has_written_into_its_database() {
     let (place, probe) = (Place::new(), Probe::default());

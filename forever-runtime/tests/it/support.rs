@@ -28,6 +28,8 @@ pub enum Plan {
     Hold(Arc<Semaphore>),
     Fail(String),
     Panic(String),
+    /// The step keeps its thread until the channel has something for it or is gone.
+    Block(Arc<Mutex<std::sync::mpsc::Receiver<()>>>),
     /// The process dies.
     Abort,
 }
@@ -44,6 +46,13 @@ impl Probe {
         gate
     }
 
+    /// Lets a step keep its thread until the sender sends or goes.
+    pub fn block(&self, step: &str) -> std::sync::mpsc::Sender<()> {
+        let (free, blocked) = std::sync::mpsc::channel();
+        self.plan(step, Plan::Block(Arc::new(Mutex::new(blocked))));
+        free
+    }
+
     pub fn clear(&self) {
         self.0.plans.lock().unwrap().clear();
         self.0.log.send_replace(Vec::new());
@@ -58,6 +67,10 @@ impl Probe {
             Some(Plan::Hold(gate)) => gate.acquire().await.unwrap().forget(),
             Some(Plan::Fail(why)) => return Err(why),
             Some(Plan::Panic(why)) => panic!("{why}"),
+            Some(Plan::Block(blocked)) => {
+                let _ = blocked.lock().unwrap().recv();
+                self.note(format!("{step} is no longer blocked"));
+            }
             Some(Plan::Abort) => std::process::abort(),
         }
         Ok(step.len() as u64)

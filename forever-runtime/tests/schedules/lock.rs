@@ -1,17 +1,21 @@
 //! From one owner of a database to the next.
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
-use crate::store::sqlite::lock::Lock;
+use crate::store::sqlite::lock::{DatabaseFile, Lock};
 use crate::store::sqlite::log::Log;
 use crate::store::sqlite::sync::{meet, thread};
 use crate::store::sqlite::worker::{Held, Scope, Worker};
 use crate::support::{Book, caller, in_any_order};
 
+fn take(path: &Path) -> Result<Lock, Error> {
+    DatabaseFile::open(path).and_then(Lock::take)
+}
+
 /// Opens as the store does: the lock is taken first, and goes with the thread.
-fn open(book: &Book, path: &std::path::Path) -> Result<Worker, Error> {
-    let lock = Lock::take(path)?;
+fn open(book: &Book, path: &Path) -> Result<Worker, Error> {
+    let lock = take(path)?;
     assert!(!book.is_open(), "two have the database open");
     let book = book.clone();
     let (worker, opened) = Worker::start("writer", None, move || {
@@ -23,7 +27,7 @@ fn open(book: &Book, path: &std::path::Path) -> Result<Worker, Error> {
 }
 
 /// Tries again for as long as somebody owns it.
-fn wait_for(book: &Book, path: &std::path::Path) -> Worker {
+fn wait_for(book: &Book, path: &Path) -> Worker {
     loop {
         match open(book, path) {
             Err(error) if error.is_busy() => thread::yield_now(),
@@ -87,7 +91,7 @@ fn of_three_who_open_together_one_at_a_time_owns_it() {
 fn a_lock_is_free_when_opening_has_failed() {
     in_any_order(|| {
         let (_folder, path) = place();
-        let lock = Lock::take(&path).unwrap();
+        let lock = take(&path).unwrap();
         let failed = Worker::start("writer", None, move || {
             let _lock = lock;
             meet();
@@ -96,6 +100,6 @@ fn a_lock_is_free_when_opening_has_failed() {
         let (worker, opened) = failed.unwrap();
         assert!(shuttle::future::block_on(opened).unwrap().is_err());
         drop(worker);
-        Lock::take(&path).unwrap();
+        take(&path).unwrap();
     });
 }

@@ -22,6 +22,8 @@ mod store {
     #[path = "sqlite"]
     pub(crate) mod sqlite {
         pub(crate) mod lock;
+        #[cfg(target_os = "linux")]
+        pub(crate) mod mounts;
         #[path = "../../../tests/schedules/sync.rs"]
         pub(crate) mod sync;
         pub(crate) mod worker;
@@ -32,6 +34,10 @@ mod store {
 
             #[allow(clippy::unused_self, reason = "as in the runtime")]
             impl Log {
+                pub(crate) fn commits(&self) -> std::sync::Arc<super::sync::atomic::AtomicBool> {
+                    std::sync::Arc::default()
+                }
+
                 pub(crate) fn pages(&self) -> super::worker::Pages {
                     0
                 }

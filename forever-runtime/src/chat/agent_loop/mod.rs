@@ -22,7 +22,7 @@ use super::message::{Chunk, Part, ToolState, UiMessage};
 use super::model::{ChatModel, ModelError};
 use super::turn::{Turn, TurnRef};
 use crate::agent::BoxError;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::fiber::frame::{BoxFuture, Stopped};
 use crate::fiber::op::unknown::OnUnknown;
 use crate::fiber::{FiberContext, Op, Retry};
@@ -299,8 +299,5 @@ async fn joined(ctx: &FiberContext, turn: &TurnRef) -> Result<Turn, BoxError> {
 
 /// An error of the store, or of a runtime that closes, interrupts the fiber; any other is its own.
 async fn failed<T>(ctx: &FiberContext, error: Error) -> Result<T, BoxError> {
-    match error.kind() {
-        ErrorKind::Store | ErrorKind::Closed => Ok(ctx.run().halt(Stopped::Interrupted(error)).await),
-        _ => Err(error.into()),
-    }
+    if error.is_of_store() { Ok(ctx.run().halt(Stopped::Interrupted(error)).await) } else { Err(error.into()) }
 }

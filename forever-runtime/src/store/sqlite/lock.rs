@@ -1,83 +1,490 @@
-//! Who owns a database: an advisory lock of the operating system on `<database>.lock`, which holds the owner's process id.
+//! Who owns a database: locks of the operating system, which the kernel frees when their holder dies, however it dies.
 //!
-//! The kernel frees the lock when its owner dies, however it dies. The file itself stays: removing it would let two owners
-//! hold locks on two files of one name. Somebody may remove it all the same; an owner to whom that has happened, and who finds that another
-//! has written, does not write any more ([`Kept::is_ours`]).
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, SeekFrom, Write};
+//! There are two of them. One is on the database file itself, so that it holds whatever name the file was opened by. The other is on
+//! `<database>.lock` beside it, which holds the owner's process id; earlier versions know only that one, and it is the only one where a
+//! lock on the database would be in the way of SQLite's own. Within a process, a table says who owns which file.
+//!
+//! **Invariant:** no descriptor of a database is closed while SQLite may have the file open in this process. Closing any of them
+//! would free all locks that SQLite holds on the file: <https://sqlite.org/howtocorrupt.html>, section 2.2.
+use std::collections::BTreeMap;
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use super::worker::Kept;
+use tracing::{error, warn};
+
+use super::worker::{Files, Kept};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A held lock, freed on drop.
+/// So many descriptors of databases that nobody owns any more stay open: a program may have connections of its own to them.
+const KEPT: usize = 64;
+
+/// Which file it is, whatever it is called.
+#[cfg(unix)]
+type FileId = (u64, u64);
+/// The standard library does not say which file it is; an open file can be neither renamed nor removed.
+#[cfg(not(unix))]
+type FileId = PathBuf;
+
+#[cfg(unix)]
+fn file_id(found: &Metadata, _: &Path) -> FileId {
+    use std::os::unix::fs::MetadataExt;
+    (found.dev(), found.ino())
+}
+
+#[cfg(not(unix))]
+fn file_id(_: &Metadata, path: &Path) -> FileId {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// How many names a file has.
+fn names(found: &Metadata) -> u64 {
+    #[cfg(unix)]
+    return std::os::unix::fs::MetadataExt::nlink(found);
+    #[cfg(not(unix))]
+    {
+        let _ = found;
+        1
+    }
+}
+
+/// The databases that this process owns or has owned.
+static OPEN: Mutex<Table> = Mutex::new(Table { files: BTreeMap::new(), freed: 0 });
+
+struct Table {
+    files: BTreeMap<FileId, Entry>,
+    /// How many owners have gone.
+    freed: u64,
+}
+
+struct Entry {
+    file: Arc<File>,
+    owner: Weak<Ownership>,
+    /// After how many others its last owner has gone.
+    freed: u64,
+    /// Opened although there was a descriptor already.
+    spare: Vec<File>,
+}
+
+/// What an owner says to those who come after it.
+#[derive(Debug, Default)]
+struct Ownership {
+    /// Whether its runtime was closed.
+    closed: AtomicBool,
+}
+
+fn table() -> MutexGuard<'static, Table> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Table {
+    fn keep(&mut self, id: FileId, file: File) -> &mut Entry {
+        match self.files.entry(id) {
+            std::collections::btree_map::Entry::Vacant(free) => {
+                free.insert(Entry { file: Arc::new(file), owner: Weak::new(), freed: 0, spare: Vec::new() })
+            }
+            std::collections::btree_map::Entry::Occupied(there) => {
+                let entry = there.into_mut();
+                entry.spare.push(file);
+                entry
+            }
+        }
+    }
+
+    /// Closes the descriptors of files that are gone, and the oldest ones where there are many.
+    fn tidy(&mut self) {
+        let is_free = |entry: &Entry| entry.owner.strong_count() == 0;
+        self.files.retain(|_, entry| !is_free(entry) || entry.file.metadata().is_ok_and(|found| names(&found) > 0));
+        let mut free: Vec<_> = self.files.iter().filter(|(_, entry)| is_free(entry)).map(|(id, entry)| (entry.freed, id.clone())).collect();
+        free.sort_unstable();
+        for (_, id) in free.iter().rev().skip(KEPT) {
+            self.files.remove(id);
+        }
+    }
+}
+
+/// A database file that this process alone has, as far as the file itself says.
+#[derive(Debug)]
+pub(crate) struct DatabaseFile {
+    /// What its user calls it.
+    given: PathBuf,
+    path: PathBuf,
+    id: FileId,
+    file: Arc<File>,
+    ownership: Arc<Ownership>,
+    is_locked: bool,
+}
+
+impl DatabaseFile {
+    /// Opens the file at `given`, made if it is not there, and takes its lock. What is in it is not looked at.
+    ///
+    /// # Errors
+    /// Kind `Busy` when a runtime has it; kind `Format` when it is a directory; kind `Store` when it cannot be used.
+    pub(crate) fn open(given: &Path) -> Result<Self> {
+        let refused = |kind, why: String| Error::new(kind, format!("failed to open database `{}`: {why}", given.display()));
+        let unreadable = |e: io::Error| refused(ErrorKind::Store, "it cannot be read".into()).because(e);
+        // The working directory may be another one later.
+        let at = std::path::absolute(given).map_err(unreadable)?;
+        let mut table = table();
+        table.tidy();
+        let (found, made) = match std::fs::metadata(&at) {
+            Ok(found) => (found, None),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let made = make(given, &at)?;
+                (made.metadata().map_err(unreadable)?, Some(made))
+            }
+            Err(e) => return Err(unreadable(e)),
+        };
+        if found.is_dir() {
+            return Err(refused(ErrorKind::Format, "it is a directory".into()));
+        }
+        let id = file_id(&found, &at);
+        if let Some(file) = made {
+            table.keep(id.clone(), file);
+        }
+        let path = at.canonicalize().map_err(unreadable)?;
+        if let Some(owner) = table.files.get(&id).and_then(|entry| entry.owner.upgrade()) {
+            let why = if owner.closed.load(Ordering::Acquire) { ": a task of a runtime that was closed still runs" } else { "" };
+            return Err(refused(ErrorKind::Busy, format!("owned by this process ({}){why}", std::process::id())));
+        }
+        if found.permissions().readonly() {
+            return Err(refused(ErrorKind::Store, "it is read-only".into()));
+        }
+        if names(&found) > 1 {
+            let why =
+                "it has several names (hard links), and SQLite would keep a log beside each: remove all but one, whose `-wal` is kept";
+            return Err(refused(ErrorKind::Store, why.into()));
+        }
+        if is_mounted_by_itself(&path) {
+            let why = "the file is mounted by itself, and SQLite's log beside it would not be: mount its folder";
+            return Err(refused(ErrorKind::Store, why.into()));
+        }
+        if !table.files.contains_key(&id) {
+            let file = OpenOptions::new().read(true).write(true).open(&path).map_err(unreadable)?;
+            let opened = file_id(&file.metadata().map_err(unreadable)?, &path);
+            table.keep(opened, file);
+        }
+        let Some(entry) = table.files.get_mut(&id) else {
+            return Err(refused(ErrorKind::Store, "it was replaced while it was opened".into()));
+        };
+        let is_locked = match lock_itself(&entry.file, &path) {
+            Ok(is_locked) => is_locked,
+            Err(TryLockError::WouldBlock) => return Err(refused(ErrorKind::Busy, owner(&lock_path(&path)))),
+            Err(TryLockError::Error(e)) => return Err(refused(ErrorKind::Store, "it cannot be locked".into()).because(e)),
+        };
+        let ownership = Arc::new(Ownership::default());
+        entry.owner = Arc::downgrade(&ownership);
+        let taken = DatabaseFile { given: given.to_owned(), path, id, file: Arc::clone(&entry.file), ownership, is_locked };
+        drop(table);
+        // Freed, it waits for the table.
+        match std::fs::metadata(&taken.path) {
+            Ok(found) if file_id(&found, &taken.path) == taken.id => Ok(taken),
+            _ => Err(refused(ErrorKind::Store, "it was replaced while it was opened".into())),
+        }
+    }
+
+    pub(crate) fn given(&self) -> &Path {
+        &self.given
+    }
+
+    /// Where it is, without symbolic links.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its first hundred bytes, or what there is of them.
+    pub(crate) fn header(&self) -> io::Result<Vec<u8>> {
+        let (mut file, mut header) = (&*self.file, Vec::new());
+        file.seek(SeekFrom::Start(0))?;
+        file.take(100).read_to_end(&mut header)?;
+        Ok(header)
+    }
+}
+
+impl Drop for DatabaseFile {
+    fn drop(&mut self) {
+        let mut table = table();
+        if self.is_locked {
+            // A process that another thread is starting has a copy of the descriptor for a moment.
+            let _ = self.file.unlock();
+        }
+        table.freed += 1;
+        let freed = table.freed;
+        if let Some(entry) = table.files.get_mut(&self.id)
+            && entry.owner.ptr_eq(&Arc::downgrade(&self.ownership))
+        {
+            (entry.owner, entry.freed) = (Weak::new(), freed);
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn is_mounted_by_itself(path: &Path) -> bool {
+    super::mounts::Mount::of(path).is_some_and(|mount| mount.is_of_one_file(path))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_mounted_by_itself(_: &Path) -> bool {
+    false
+}
+
+/// Locks a database file, where that lock and those of SQLite do not know of each other; says whether it did.
+#[cfg(target_os = "linux")]
+fn lock_itself(file: &File, path: &Path) -> Result<bool, TryLockError> {
+    let apart = super::mounts::Mount::of(path).is_none_or(|mount| mount.has_own_locks());
+    if apart {
+        file.try_lock()?;
+    }
+    Ok(apart)
+}
+
+/// BSD has one kind of lock, whichever way it is taken, and Windows lets nobody else read what is locked.
+#[cfg(not(target_os = "linux"))]
+fn lock_itself(_: &File, _: &Path) -> Result<bool, TryLockError> {
+    Ok(false)
+}
+
+/// Makes an empty file; where a symbolic link leads to no file, at its end.
+fn make(given: &Path, at: &Path) -> Result<File> {
+    let refused = |why: String| Error::new(ErrorKind::Store, format!("failed to open database `{}`: {why}", given.display()));
+    if given.file_name().is_none() {
+        return Err(refused("it is not the path of a file".into()));
+    }
+    let folder = at.parent().unwrap_or(at);
+    folder.canonicalize().map_err(|e| refused(format!("the folder `{}` cannot be used", folder.display())).because(e))?;
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(at)
+        .map_err(|e| refused("it cannot be made".into()).because(e))
+}
+
+/// A database that is owned, freed on drop.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    file: File,
-    path: PathBuf,
+    beside: Mutex<File>,
+    watch: OnceLock<Watch>,
+    lost: OnceLock<Arc<str>>,
+    /// Freed last.
+    database: DatabaseFile,
 }
 
 impl Lock {
-    /// Takes the lock for the database at `path`.
+    /// Takes the lock beside a database.
     ///
     /// # Errors
-    /// Kind `Busy` when somebody holds it, naming the process; kind `Store` when the lock file cannot be used.
-    pub(crate) fn take(path: &Path) -> Result<Self> {
-        let beside = lock_path(path);
-        let failed = |e: std::io::Error| {
-            Error::new(ErrorKind::Store, format!("failed to open database `{}`: cannot lock `{}`", path.display(), beside.display()))
-                .because(e)
+    /// Kind `Busy` when another process holds it, naming that; kind `Store` when the lock file cannot be used.
+    pub(crate) fn take(database: DatabaseFile) -> Result<Self> {
+        let beside = lock_path(&database.path);
+        let why = |why: &str| format!("failed to open database `{}`: {why}", database.given.display());
+        let file = match lock_beside(&beside) {
+            Ok(file) => file,
+            Err(TryLockError::WouldBlock) => return Err(Error::new(ErrorKind::Busy, why(&owner(&beside)))),
+            Err(TryLockError::Error(e)) => {
+                return Err(Error::new(ErrorKind::Store, why(&format!("cannot lock `{}`", beside.display()))).because(e));
+            }
         };
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&beside).map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(busy(path, &mut file)),
-            Err(TryLockError::Error(e)) => return Err(failed(e)),
-        }
-        file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(failed)?;
-        Ok(Lock { file, path: beside })
+        Ok(Lock { beside: Mutex::new(file), watch: OnceLock::new(), lost: OnceLock::new(), database })
+    }
+
+    /// Where the database is, without symbolic links.
+    pub(crate) fn path(&self) -> &Path {
+        &self.database.path
+    }
+
+    /// Says that the runtime was closed: what still has the lock is what is left of it.
+    pub(crate) fn close(&self) {
+        self.database.ownership.closed.store(true, Ordering::Release);
+    }
+
+    fn beside(&self) -> MutexGuard<'_, File> {
+        self.beside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Kept for Lock {
-    /// Whether the locked file is still the one at its path: if not, it was removed or replaced, and another process may own the database.
     fn is_ours(&self) -> bool {
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::MetadataExt;
-            let of = |found: std::io::Result<std::fs::Metadata>| found.map(|there| (there.dev(), there.ino())).ok();
-            let ours = of(self.file.metadata());
-            ours.is_some() && ours == of(std::fs::metadata(&self.path))
+        let path = lock_path(self.path());
+        let id = |found: io::Result<Metadata>| found.ok().map(|found| file_id(&found, &path));
+        let ours = id(self.beside().metadata());
+        ours.is_some() && ours == id(std::fs::metadata(&path))
+    }
+
+    fn look(&self) -> Files {
+        self.watch.get().map_or(Files::Same, |watch| watch.look(self))
+    }
+
+    fn take_again(&self) -> bool {
+        let path = lock_path(self.path());
+        let Ok(file) = lock_beside(&path) else { return false };
+        let _ = std::mem::replace(&mut *self.beside(), file).unlock();
+        warn!(lock = %path.display(), "the lock file of a database that is in use was removed or replaced, and is put back");
+        true
+    }
+
+    fn lost(&self) -> Option<Arc<str>> {
+        self.lost.get().cloned()
+    }
+
+    fn lose(&self, why: String) -> Arc<str> {
+        let first = self.lost.get().is_none();
+        let lost = self.lost.get_or_init(|| format!("the database `{}` is lost to this runtime: {why}", self.path().display()).into());
+        if first {
+            error!(database = %self.path().display(), "{lost}; nothing is stored any more, close the runtime and open the database again");
         }
-        // Elsewhere an open file cannot be removed.
-        #[cfg(not(unix))]
-        self.path.exists()
+        Arc::clone(lost)
     }
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
+        let beside = self.beside();
         // So that nobody is told of an owner that has let go.
-        let _ = self.file.set_len(0);
+        let _ = beside.set_len(0);
         // Closing the file would not do: a process that another thread is starting has its own copy of it for a moment.
-        let _ = self.file.unlock();
+        let _ = beside.unlock();
     }
 }
 
-fn busy(path: &Path, file: &mut File) -> Error {
-    let mut pid = String::new();
-    let read = file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_string(&mut pid));
-    let owner = match read.ok().and_then(|_| pid.trim().parse::<u32>().ok()) {
+/// The files of a database that SQLite has open, and how they are known to be still where they were.
+#[derive(Debug)]
+struct Watch {
+    log: PathBuf,
+    log_id: FileId,
+    #[cfg(unix)]
+    folder: File,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// When the folder was last changed, if all files were in their places since.
+    folder: Option<[i64; 4]>,
+    /// How often only that was looked at.
+    looks: u8,
+}
+
+impl Lock {
+    /// From now on says when one of the files is not in its place any more; SQLite has them open.
+    ///
+    /// # Errors
+    /// When one is not there now.
+    pub(crate) fn watch(&self) -> Result<()> {
+        let unreadable = |e| Error::new(ErrorKind::Store, format!("failed to watch the files of `{}`", self.path().display())).because(e);
+        let log = beside(self.path(), "-wal");
+        let log_id = file_id(&std::fs::metadata(&log).map_err(unreadable)?, &log);
+        let watch = Watch {
+            log,
+            log_id,
+            #[cfg(unix)]
+            folder: File::open(self.path().parent().unwrap_or(self.path())).map_err(unreadable)?,
+            seen: Mutex::default(),
+        };
+        self.watch.get_or_init(|| watch);
+        Ok(())
+    }
+}
+
+impl Watch {
+    /// A folder says when a file in it was added, removed or renamed, so that one look is enough for most commits.
+    #[cfg(unix)]
+    fn look(&self, lock: &Lock) -> Files {
+        use std::os::unix::fs::MetadataExt;
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = self.folder.metadata().ok();
+        let changed = folder.map(|it| [it.mtime(), it.mtime_nsec(), it.ctime(), it.ctime_nsec()]);
+        seen.looks = seen.looks.wrapping_add(1);
+        // A folder further up may have been renamed, which this one does not say.
+        if changed.is_some() && changed == seen.folder && !seen.looks.is_multiple_of(LOOKS) {
+            return Files::Same;
+        }
+        seen.folder = None;
+        let log = std::fs::metadata(&self.log);
+        let files = self.look_at_all(lock, &log);
+        // Within the grain of the file system's clock the folder may be changed again and say the same.
+        if let (Files::Same, Ok(log), Some(times)) = (&files, &log, changed)
+            && log.mtime() > times[0].max(times[2]) + GRAIN
+        {
+            seen.folder = changed;
+        }
+        files
+    }
+
+    /// An open file can be neither renamed nor removed.
+    #[cfg(not(unix))]
+    fn look(&self, lock: &Lock) -> Files {
+        self.look_at_all(lock, &std::fs::metadata(&self.log))
+    }
+
+    fn look_at_all(&self, lock: &Lock, log: &io::Result<Metadata>) -> Files {
+        let path = lock.path();
+        match place_of(&std::fs::metadata(path), path, &lock.database.id) {
+            Place::Same => {}
+            Place::Empty => return Files::Gone("its file was removed or renamed".into()),
+            Place::Another => return Files::Gone("its file was replaced".into()),
+        }
+        match place_of(log, &self.log, &self.log_id) {
+            Place::Same => {}
+            Place::Empty => return Files::NoLog("its write-ahead log (`-wal`) was removed or renamed".into()),
+            Place::Another => return Files::Gone("its write-ahead log (`-wal`) was replaced".into()),
+        }
+        if lock.is_ours() { Files::Same } else { Files::NoLock }
+    }
+}
+
+/// After so many looks at the folder alone all files are looked at.
+#[cfg(unix)]
+const LOOKS: u8 = 64;
+
+/// How far apart times have to be, in seconds, to be different on every file system: FAT counts in steps of two.
+#[cfg(unix)]
+const GRAIN: i64 = 2;
+
+/// What is where a file was.
+enum Place {
+    Same,
+    Empty,
+    Another,
+}
+
+fn place_of(found: &io::Result<Metadata>, path: &Path, id: &FileId) -> Place {
+    match found {
+        Ok(found) if file_id(found, path) == *id => Place::Same,
+        Ok(_) => Place::Another,
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Place::Empty,
+        // It may be there, and cannot be asked for now.
+        Err(_) => Place::Same,
+    }
+}
+
+/// Opens the file beside a database, locks it, and writes down who has it.
+fn lock_beside(path: &Path) -> Result<File, TryLockError> {
+    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(TryLockError::Error)?;
+    file.try_lock()?;
+    file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(TryLockError::Error)?;
+    Ok(file)
+}
+
+/// Who has the lock of a database, as the end of a sentence.
+fn owner(beside: &Path) -> String {
+    match std::fs::read_to_string(beside).ok().and_then(|pid| pid.trim().parse::<u32>().ok()) {
         Some(pid) if pid == std::process::id() => format!("owned by this process ({pid})"),
         Some(pid) => format!("owned by process {pid}"),
         None => "owned by another process".to_owned(),
-    };
-    Error::new(ErrorKind::Busy, format!("failed to open database `{}`: {owner}", path.display()))
+    }
 }
 
 /// The file with the lock of a database.
 pub(super) fn lock_path(path: &Path) -> PathBuf {
+    beside(path, ".lock")
+}
+
+fn beside(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
+    name.push(end);
     PathBuf::from(name)
 }

@@ -4,7 +4,7 @@
 //! after a crash, which reads all of it; a short one costs syncs. So it is copied when it is long in pages or in commits: many
 //! small checkpoints make a log that is read in a millisecond, and large ones do not pay for more copies than SQLite's own rule.
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use rusqlite::Connection;
 use rusqlite::hooks::Wal;
@@ -37,6 +37,8 @@ pub(crate) struct Log {
     shortest: u32,
     commits: u32,
     seen: u32,
+    /// Set when a commit begins to write.
+    began: Arc<AtomicBool>,
 }
 
 impl Log {
@@ -49,7 +51,19 @@ impl Log {
             Ok(())
         };
         conn.wal_hook(Some(hook)).map_err(|e| Error::new(ErrorKind::Store, "failed to watch the write-ahead log").because(e))?;
-        Ok(Log { pages, copied: 0, shortest: shortest(durability), commits: 0, seen: 0 })
+        let began = Arc::new(AtomicBool::new(false));
+        let begins = Arc::clone(&began);
+        let hook = move || {
+            begins.store(true, Ordering::Relaxed);
+            false
+        };
+        conn.commit_hook(Some(hook)).map_err(|e| Error::new(ErrorKind::Store, "failed to watch commits").because(e))?;
+        Ok(Log { pages, copied: 0, shortest: shortest(durability), commits: 0, seen: 0, began })
+    }
+
+    /// Becomes true when a commit begins to write, whatever becomes of it.
+    pub(crate) fn commits(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.began)
     }
 
     /// How long it is.

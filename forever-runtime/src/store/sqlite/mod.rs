@@ -1,5 +1,6 @@
 //! The store on SQLite: one file, or a database in memory that works the same.
 mod agents;
+mod backup;
 mod beside;
 mod chat;
 mod claims;
@@ -7,6 +8,8 @@ mod claims;
 mod loading;
 mod lock;
 mod log;
+#[cfg(target_os = "linux")]
+mod mounts;
 mod open;
 mod ops;
 mod past;
@@ -19,7 +22,7 @@ pub(crate) mod user;
 mod worker;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
@@ -32,8 +35,8 @@ use worker::{Held, Opened, Scope, Worker};
 
 use super::{
     Accepted, AdminStore, Cancelled, Claim, Claimed, CommandResult, Deleted, Deletion, End, Epoch, FiberRow, FiberStore, Find, Message,
-    NewFiber, NewMessage, NewSnapshot, OpsBehind, PastFiber, ReadySender, Restart, Restarted, Runnable, Seq, SettledOp, Stored, Suspend,
-    Wait, Waits, Which, WorkerId,
+    NewFiber, NewMessage, NewSnapshot, OpsBehind, Ownership, PastFiber, ReadySender, Restart, Restarted, Runnable, Seq, SettledOp, Stored,
+    Suspend, Wait, Waits, Which, WorkerId,
 };
 use crate::error::{Error, Result};
 use crate::fiber::frame::BoxFuture;
@@ -49,6 +52,10 @@ pub(crate) struct Sqlite {
     writer: Worker,
     /// Told of fibers that a commit has made ready.
     ready: OnceLock<ReadySender>,
+    /// Held by the two, and by tasks that run.
+    lock: Weak<lock::Lock>,
+    is_in_memory: bool,
+    ownership: Ownership,
 }
 
 /// Who sees every commit.
@@ -57,28 +64,37 @@ pub(crate) type SeenBy = Option<Arc<dyn Witness>>;
 impl Sqlite {
     /// Opens the file at `path`, waiting for its owner for as long as `wait`.
     pub(crate) async fn open(path: &Path, durability: Durability, wait: Duration, seen_by: SeenBy) -> Result<Self> {
-        let path = open::check(path)?;
-        let lock = take_lock(&path, wait).await?;
-        let (at, also_at): (PathBuf, PathBuf) = (path.clone(), path);
+        let lock = Arc::new(take_lock(path, wait).await?);
+        let (of_writer, of_reader) = (Arc::clone(&lock), Arc::clone(&lock));
+        let (ownership, of_store) = (Ownership::of(&lock), Arc::downgrade(&lock));
         let (witness, dies) = (seen_by.clone(), seen_by.is_some());
         let writer = Worker::start("forever-writer", seen_by, move || {
-            let mut conn = open::writer(&at, durability, dies)?;
-            Ok(Held { log: Some(log::Log::watch(&mut conn, durability)?), conn, kept: lock })
+            let mut conn = open::writer(lock.path(), durability, dies)?;
+            let log = Some(log::Log::watch(&mut conn, durability)?);
+            lock.watch()?;
+            Ok(Held { log, conn, kept: of_writer })
         })?;
         let writer = opened(writer).await?;
-        let reader = Worker::start("forever-reader", witness, move || Ok(Held { conn: open::reader(&also_at)?, log: None, kept: () }))?;
+        let open = move || Ok(Held { conn: open::reader(of_reader.path())?, log: None, kept: of_reader });
+        let reader = Some(opened(Worker::start("forever-reader", witness, open)?).await?);
         Ok(Sqlite {
-            reader: Some(opened(reader).await?),
+            reader,
             writer: writer.answers_soon(durability == Durability::Process),
             ready: OnceLock::new(),
+            lock: of_store,
+            is_in_memory: false,
+            ownership,
         })
     }
 
     /// Opens a database that lives as long as the store, or, if it has a name, as long as anybody has it open.
     pub(crate) async fn in_memory(name: Option<String>, seen_by: SeenBy) -> Result<Self> {
-        let open = move || Ok(Held { conn: open::in_memory(name.as_deref())?, log: None, kept: () });
+        let kept = Arc::new(());
+        let ownership = Ownership::of(&kept);
+        let open = move || Ok(Held { conn: open::in_memory(name.as_deref())?, log: None, kept });
         let writer = Worker::start("forever-writer", seen_by, open)?;
-        Ok(Sqlite { reader: None, writer: opened(writer).await?.answers_soon(true), ready: OnceLock::new() })
+        let writer = opened(writer).await?.answers_soon(true);
+        Ok(Sqlite { reader: None, writer, ready: OnceLock::new(), lock: Weak::new(), is_in_memory: true, ownership })
     }
 
     async fn read<T, F>(&self, what: &'static str, work: F) -> Result<T>
@@ -119,7 +135,15 @@ impl Sqlite {
         self.writer.call_then(what, Scope::Many, work, tell).await
     }
 
+    /// What holds the lock from now on is what is left of the runtime.
+    fn closes(&self) {
+        if let Some(lock) = self.lock.upgrade() {
+            lock.close();
+        }
+    }
+
     fn stop(&self) {
+        self.closes();
         if let Some(reader) = &self.reader {
             reader.stop();
         }
@@ -133,14 +157,19 @@ async fn opened((worker, opened): (Worker, Opened)) -> Result<Worker> {
 }
 
 async fn take_lock(path: &Path, wait: Duration) -> Result<lock::Lock> {
-    let first = lock::Lock::take(path);
+    let take = || {
+        let file = lock::DatabaseFile::open(path)?;
+        open::check(&file)?;
+        lock::Lock::take(file)
+    };
+    let first = take();
     if wait.is_zero() || !first.as_ref().is_err_and(Error::is_busy) {
         return first;
     }
     let again = async {
         loop {
             tokio::time::sleep(LOCK_POLL).await;
-            match lock::Lock::take(path) {
+            match take() {
                 Err(e) if e.is_busy() => {}
                 other => return other,
             }
@@ -148,7 +177,7 @@ async fn take_lock(path: &Path, wait: Duration) -> Result<lock::Lock> {
     };
     match tokio::time::timeout(wait, again).await {
         Ok(taken) => taken,
-        Err(_) => lock::Lock::take(path),
+        Err(_) => take(),
     }
 }
 
@@ -276,6 +305,7 @@ impl FiberStore for Sqlite {
                     claims::release(c, worker, true, "the runtime was closed", now_ms)
                 })
                 .await;
+            self.closes();
             if let Some(reader) = &self.reader {
                 reader.stopped().await;
             }
@@ -320,6 +350,14 @@ impl AdminStore for Sqlite {
 
     fn forget(&self, deletion: Deletion, deleted_before_ms: Option<i64>) -> BoxFuture<'_, Result<u64>> {
         Box::pin(self.write("forget the keys of fibers", Scope::One, move |c| past::forget(c, &deletion, deleted_before_ms)))
+    }
+
+    fn back_up(&self, path: PathBuf, part: String) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.back_up(path, part))
+    }
+
+    fn ownership(&self) -> Ownership {
+        self.ownership.clone()
     }
 
     fn limit_pages(&self, pages: u32) -> BoxFuture<'_, Result<()>> {

@@ -1,13 +1,13 @@
 //! Opening a file: what is refused before anything is touched, and how a connection is set up.
 use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::{lock, schema, user};
+use super::lock::{self, DatabaseFile};
+use super::{schema, user};
 use crate::error::{Error, ErrorKind, Result};
 
 /// How long a statement waits for a person's own SQLite tool to let go of the database.
@@ -38,67 +38,41 @@ impl Durability {
     }
 }
 
-/// The path with symbolic links resolved, if a database can be there; looks at the file, changes nothing.
-pub(crate) fn check(path: &Path) -> Result<PathBuf> {
-    let refused = |kind, why: String| Error::new(kind, format!("failed to open database `{}`: {why}", path.display()));
-    let unreadable = |e: std::io::Error| refused(ErrorKind::Store, "it cannot be read".into()).because(e);
-    let found = match std::fs::metadata(path) {
-        Ok(found) => found,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return check_new(path),
-        Err(e) => return Err(unreadable(e)),
-    };
-    if found.is_dir() {
-        return Err(refused(ErrorKind::Format, "it is a directory".into()));
-    }
-    if found.permissions().readonly() {
-        return Err(refused(ErrorKind::Store, "it is read-only".into()));
-    }
-    let real = path.canonicalize().map_err(unreadable)?;
-    let mut header = Vec::new();
-    File::open(&real).and_then(|f| f.take(100).read_to_end(&mut header)).map_err(unreadable)?;
+/// Refuses what is not a database of ours, and changes nothing.
+pub(crate) fn check(file: &DatabaseFile) -> Result<()> {
+    let real = file.path();
+    let refused = |kind, why: String| Error::new(kind, format!("failed to open database `{}`: {why}", file.given().display()));
+    let header = file.header().map_err(|e| refused(ErrorKind::Store, "it cannot be read".into()).because(e))?;
     if header.is_empty() {
-        return Ok(real);
+        return Ok(());
     }
     if header.len() < 100 || !header.starts_with(b"SQLite format 3\0") {
         return Err(refused(ErrorKind::Format, "it is not an SQLite database".into()));
     }
     // The places of the two numbers are fixed by SQLite's file format, section 1.3.
     let (version, application) = (number(&header, 60), number(&header, 68));
-    if application == 0 {
-        // Somebody else's, or ours from before its first page was copied out of the log.
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let foreign = Connection::open_with_flags(&real, flags).and_then(|conn| {
-            conn.busy_timeout(BUSY_TIMEOUT)?;
-            leave_log(&conn, true)?;
-            is_ours(&conn)
-        });
-        match foreign {
-            // Its process was killed while it made the database, and had the lock by then. Whoever only reads cannot take back what is half
-            // done; the writer can, and looks again.
-            Err(e) if is_half_done(&e) && lock::lock_path(&real).exists() => {}
-            Err(e) => return Err(refused(kind_of(&e), "it cannot be read".into()).because(e)),
-            Ok(ours) => ours.map_err(|why| refused(ErrorKind::Format, why))?,
-        }
-    } else {
-        fits(application, version).map_err(|why| refused(ErrorKind::Format, why))?;
+    if application != 0 {
+        return fits(application, version).map_err(|why| refused(ErrorKind::Format, why));
     }
-    Ok(real)
+    // Somebody else's, or ours from before its first page was copied out of the log.
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let foreign = Connection::open_with_flags(real, flags).and_then(|conn| {
+        conn.busy_timeout(BUSY_TIMEOUT)?;
+        leave_log(&conn, true)?;
+        is_ours(&conn)
+    });
+    match foreign {
+        // Its process was killed while it made the database, and had the lock by then. Whoever only reads cannot take back what is half
+        // done; the writer can, and looks again.
+        Err(e) if is_half_done(&e) && lock::lock_path(real).exists() => Ok(()),
+        Err(e) => Err(refused(kind_of(&e), "it cannot be read".into()).because(e)),
+        Ok(ours) => ours.map_err(|why| refused(ErrorKind::Format, why)),
+    }
 }
 
 /// Whether a transaction has to be taken back before the file can be read.
 fn is_half_done(error: &rusqlite::Error) -> bool {
     error.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_READONLY_ROLLBACK)
-}
-
-fn check_new(path: &Path) -> Result<PathBuf> {
-    let refused = |why: String| Error::new(ErrorKind::Store, format!("failed to open database `{}`: {why}", path.display()));
-    let Some(name) = path.file_name() else { return Err(refused("it is not the path of a file".into())) };
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let real = folder.canonicalize().map_err(|e| refused(format!("the folder `{}` cannot be used", folder.display())).because(e))?;
-    Ok(real.join(name))
 }
 
 fn number(header: &[u8], at: usize) -> i32 {
@@ -132,7 +106,7 @@ fn is_ours(conn: &Connection) -> rusqlite::Result<Result<(), String>> {
 pub(crate) fn writer(path: &Path, durability: Durability, dies: bool) -> Result<Connection> {
     let failed = |why: &str| Error::new(ErrorKind::Store, format!("failed to open database `{}`: {why}", path.display()));
     let sqlite = |e: rusqlite::Error| Error::new(kind_of(&e), format!("failed to open database `{}`", path.display())).because(e);
-    let new = !path.exists();
+    let new = std::fs::metadata(path).map_or(true, |found| found.len() == 0);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
     conn.busy_timeout(BUSY_TIMEOUT).map_err(sqlite)?;
@@ -221,17 +195,46 @@ fn kind_of(error: &rusqlite::Error) -> ErrorKind {
 }
 
 /// SQLite syncs the file but not the entry of a new file in its folder.
-fn sync_folder(path: &Path) -> std::io::Result<()> {
+pub(super) fn sync_folder(path: &Path) -> std::io::Result<()> {
     match path.parent() {
         #[cfg(unix)]
-        Some(folder) => File::open(folder)?.sync_all(),
+        Some(folder) => {
+            File::open(folder)?.sync_all()?;
+            #[cfg(test)]
+            tests::SYNCED.with_borrow_mut(|synced| synced.push(folder.to_owned()));
+            Ok(())
+        }
         _ => Ok(()),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::path::PathBuf;
+
     use super::*;
+
+    thread_local! {
+        /// The folders that this thread has synced.
+        pub(super) static SYNCED: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn folder_of_a_new_database_is_synced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        for made in [|_: &Path| {}, |path: &Path| drop(File::create(path).unwrap())] {
+            SYNCED.take();
+            made(&path);
+            drop(writer(&path, Durability::Power, false).unwrap());
+            assert_eq!(SYNCED.take(), [folder.path()], "before anybody is told that something is stored");
+            drop(writer(&path, Durability::Power, false).unwrap());
+            assert_eq!(SYNCED.take(), [] as [&Path; 0], "its name is stored by then");
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
 
     #[test]
     fn every_durability_is_what_sqlite_says_it_is() {

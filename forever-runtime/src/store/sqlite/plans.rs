@@ -33,7 +33,9 @@ impl Seen {
             conn.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT | TraceEventCodes::SQLITE_TRACE_PROFILE, Some(take_down)).unwrap();
             Ok(Held { conn, log: None, kept: () })
         });
-        Sqlite { reader: None, writer: opened(writer.unwrap()).await.unwrap(), ready: OnceLock::new() }
+        let (lock, ownership) = (std::sync::Weak::new(), crate::store::Ownership::of(&Arc::new(())));
+        let writer = opened(writer.unwrap()).await.unwrap();
+        Sqlite { reader: None, writer, ready: OnceLock::new(), lock, is_in_memory: true, ownership }
     }
 
     /// Those that have this in their text.

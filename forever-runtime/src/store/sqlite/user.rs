@@ -5,12 +5,12 @@
 //! of the error that SQLite gives it.
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization, TransactionOperation};
-use rusqlite::{Connection, ErrorCode, OptionalExtension, ffi, params};
+use rusqlite::types::Value;
+use rusqlite::{CachedStatement, Connection, ErrorCode, Name, OptionalExtension, Params, Row, Statement, ffi, params};
 use sha2::{Digest, Sha256};
 
 use super::worker::{Scope, execute};
@@ -20,20 +20,141 @@ use crate::fiber::op::ledger::hex;
 use crate::store::{Claim, OpRecord, OpState, Seq, Transacted, Work};
 
 /// The database inside a transaction, as [`FiberContext::transaction`](crate::FiberContext::transaction) and
-/// [`Forever::transaction`](crate::Forever::transaction) give it to their closures: a [`rusqlite::Connection`].
+/// [`Forever::transaction`](crate::Forever::transaction) give it to their closures.
+///
+/// It has the methods of a [`rusqlite::Connection`] that run SQL, and none of those that change the connection.
 ///
 /// Everything may be read, Forever's tables too. What may not be done: to begin, end or nest transactions, to attach databases, to change
-/// settings by `PRAGMA`, and to change Forever's tables or what belongs to them. A transaction in which that was tried is taken back.
+/// settings by `PRAGMA`, and to change Forever's tables or what belongs to them, such as their rows of `sqlite_sequence`. A transaction in
+/// which that was tried is taken back.
 ///
 /// SQLite plans a statement once, whatever values it is given ([QPSG](https://sqlite.org/queryplanner-ng.html#qpstab)): an index serves
 /// `LIKE 'a%'`, and not `LIKE ?1`.
 pub struct Tx<'a>(&'a Connection);
 
-impl Deref for Tx<'_> {
-    type Target = Connection;
+/// Each does what the method of [`rusqlite::Connection`] does that has its name.
+impl Tx<'_> {
+    /// Runs one statement; gives the number of rows that it changed.
+    ///
+    /// # Errors
+    /// When SQLite fails, or the statement gives rows.
+    pub fn execute<P: Params>(&self, sql: &str, params: P) -> rusqlite::Result<usize> {
+        self.0.execute(sql, params)
+    }
 
-    fn deref(&self) -> &Connection {
-        self.0
+    /// Runs several statements, divided by semicolons.
+    ///
+    /// # Errors
+    /// When SQLite fails.
+    pub fn execute_batch(&self, sql: &str) -> rusqlite::Result<()> {
+        self.0.execute_batch(sql)
+    }
+
+    /// Runs a query, and makes a value of its first row.
+    ///
+    /// # Errors
+    /// When SQLite fails, or there is no row ([`QueryReturnedNoRows`](rusqlite::Error::QueryReturnedNoRows)).
+    pub fn query_row<T, P, F>(&self, sql: &str, params: P, f: F) -> rusqlite::Result<T>
+    where
+        P: Params,
+        F: FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    {
+        self.0.query_row(sql, params, f)
+    }
+
+    /// Runs a query, and makes a value of its only row.
+    ///
+    /// # Errors
+    /// When SQLite fails, or there is not one row.
+    pub fn query_one<T, P, F>(&self, sql: &str, params: P, f: F) -> rusqlite::Result<T>
+    where
+        P: Params,
+        F: FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    {
+        self.0.query_one(sql, params, f)
+    }
+
+    /// Runs a query, and makes a value of its first row, with an error of the caller's.
+    ///
+    /// # Errors
+    /// Those of the closure, and when SQLite fails or there is no row.
+    pub fn query_row_and_then<T, E, P, F>(&self, sql: &str, params: P, f: F) -> Result<T, E>
+    where
+        P: Params,
+        F: FnOnce(&Row<'_>) -> Result<T, E>,
+        E: From<rusqlite::Error>,
+    {
+        self.0.query_row_and_then(sql, params, f)
+    }
+
+    /// Prepares a statement, to be run several times.
+    ///
+    /// # Errors
+    /// When SQLite fails.
+    pub fn prepare(&self, sql: &str) -> rusqlite::Result<Statement<'_>> {
+        self.0.prepare(sql)
+    }
+
+    /// Prepares a statement that is kept for later transactions.
+    ///
+    /// # Errors
+    /// When SQLite fails.
+    pub fn prepare_cached(&self, sql: &str) -> rusqlite::Result<CachedStatement<'_>> {
+        // The store's own statements are kept by their text too, and nothing is asked about those.
+        self.0.prepare_cached(&format!("/* tx */ {sql}"))
+    }
+
+    /// The rowid of the row that was inserted last.
+    pub fn last_insert_rowid(&self) -> i64 {
+        self.0.last_insert_rowid()
+    }
+
+    /// How many rows the last statement changed.
+    pub fn changes(&self) -> u64 {
+        self.0.changes()
+    }
+
+    /// How many rows were changed since the database was opened, by whomever: a difference of two is of use.
+    pub fn total_changes(&self) -> u64 {
+        self.0.total_changes()
+    }
+
+    /// Reads a setting.
+    ///
+    /// # Errors
+    /// When SQLite fails.
+    pub fn pragma_query_value<T, F>(&self, schema_name: Option<&str>, pragma_name: &str, f: F) -> rusqlite::Result<T>
+    where
+        F: FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    {
+        self.0.pragma_query_value(schema_name, pragma_name, f)
+    }
+
+    /// Reads the rows of a `PRAGMA` without a value.
+    ///
+    /// # Errors
+    /// When SQLite fails.
+    pub fn pragma_query<F>(&self, schema_name: Option<&str>, pragma_name: &str, f: F) -> rusqlite::Result<()>
+    where
+        F: FnMut(&Row<'_>) -> rusqlite::Result<()>,
+    {
+        self.0.pragma_query(schema_name, pragma_name, f)
+    }
+
+    /// Whether there is a table of this name.
+    ///
+    /// # Errors
+    /// When SQLite fails.
+    pub fn table_exists<N: Name>(&self, db_name: Option<N>, table_name: N) -> rusqlite::Result<bool> {
+        self.0.table_exists(db_name, table_name)
+    }
+
+    /// Whether a table has a column of this name.
+    ///
+    /// # Errors
+    /// When SQLite fails.
+    pub fn column_exists<N: Name>(&self, db_name: Option<N>, table_name: N, column_name: N) -> rusqlite::Result<bool> {
+        self.0.column_exists(db_name, table_name, column_name)
     }
 }
 
@@ -95,10 +216,26 @@ fn transact(conn: &Connection, of: Option<&(Claim, Option<OpRecord>)>, work: &mu
         }
     }
     execute(conn, "SAVEPOINT forever_tx /* forever */")?;
-    let (came, forbidden) = guarded(|| work(&Tx(conn)));
+    let mut ran = guarded(|| work(&Tx(conn)));
     if conn.is_autocommit() {
         return Err(rolled_back());
     }
+    if let Ran { came: Ok(Some(_)), forbidden: None, touched: Some(what) } = &mut ran {
+        // Rare, and so what was there before is read afterwards; the work may be run more than once.
+        let (what, after) = (std::mem::take(what), catalog(conn)?);
+        execute(conn, "ROLLBACK TO forever_tx /* forever */")?;
+        let before = catalog(conn)?;
+        if after == before {
+            ran = guarded(|| work(&Tx(conn)));
+            if conn.is_autocommit() {
+                return Err(rolled_back());
+            }
+        }
+        if after != before || catalog(conn)? != before {
+            ran.forbidden.get_or_insert(format!("`{what}` is not allowed: it changed what belongs to Forever's tables"));
+        }
+    }
+    let Ran { came, forbidden, .. } = ran;
     let transacted = match (came, forbidden) {
         (Err(payload), _) => Transacted::Panicked(payload),
         (Ok(_), Some(what)) => Transacted::Refused(Error::new(ErrorKind::Setup, format!("in a transaction, {what}"))),
@@ -175,7 +312,13 @@ fn apply(conn: &Connection, n: usize, migration: &Migration, now_ms: i64) -> Res
     let failed = |e| Error::new(ErrorKind::Setup, format!("failed to apply migration `{name}`")).because(e);
     conn.pragma_update(None, "foreign_keys", false).map_err(failed)?;
     let applied = conn.execute_batch("BEGIN IMMEDIATE").map_err(failed).and_then(|()| {
-        let (came, forbidden) = guarded(|| conn.execute_batch(&migration.sql));
+        let before = catalog(conn).map_err(failed)?;
+        let Ran { came, mut forbidden, touched } = guarded(|| conn.execute_batch(&migration.sql));
+        if let Some(what) = touched
+            && catalog(conn).map_err(failed)? != before
+        {
+            forbidden.get_or_insert(format!("`{what}` is not allowed: it changed what belongs to Forever's tables"));
+        }
         if let Some(what) = forbidden {
             return Err(Error::new(ErrorKind::Setup, format!("failed to apply migration `{name}`: in a migration, {what}")));
         }
@@ -218,6 +361,8 @@ thread_local! {
     static GUARDS: Cell<bool> = const { Cell::new(false) };
     /// The first thing that it tried and must not do.
     static FORBIDDEN: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// The first thing by which it may have changed what SQLite keeps of tables of ours.
+    static TOUCHED: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 /// Puts the guard on a connection; it lets everything pass until code of the program runs on the connection's thread.
@@ -229,6 +374,11 @@ pub(super) fn guard(conn: &mut Connection) -> rusqlite::Result<()> {
         if !GUARDS.get() {
             return Authorization::Allow;
         }
+        if let Some(what) = touched(&about) {
+            TOUCHED.with_borrow_mut(|first| {
+                first.get_or_insert(what);
+            });
+        }
         let Some(what) = forbidden(&about) else { return Authorization::Allow };
         FORBIDDEN.with_borrow_mut(|first| {
             first.get_or_insert(what);
@@ -237,13 +387,56 @@ pub(super) fn guard(conn: &mut Connection) -> rusqlite::Result<()> {
     }))
 }
 
-/// Runs code of the program under guard; gives what it tried and must not do.
-fn guarded<T>(work: impl FnOnce() -> T) -> (std::thread::Result<T>, Option<String>) {
+/// What came of code of the program.
+struct Ran<T> {
+    came: std::thread::Result<T>,
+    /// What it tried and must not do.
+    forbidden: Option<String>,
+    /// What it did and may do to tables of its own.
+    touched: Option<String>,
+}
+
+/// Runs code of the program under guard.
+fn guarded<T>(work: impl FnOnce() -> T) -> Ran<T> {
     FORBIDDEN.take();
+    TOUCHED.take();
     GUARDS.set(true);
     let came = catch_unwind(AssertUnwindSafe(work));
     GUARDS.set(false);
-    (came, FORBIDDEN.take())
+    Ran { came, forbidden: FORBIDDEN.take(), touched: TOUCHED.take() }
+}
+
+/// What SQLite keeps in tables of its own about those of Forever.
+fn catalog(conn: &Connection) -> rusqlite::Result<Vec<String>> {
+    let tables = "SELECT name FROM sqlite_schema WHERE name = 'sqlite_sequence' OR name GLOB 'sqlite_stat*'";
+    let tables: Vec<String> = conn.prepare(tables)?.query_map((), |r| r.get(0))?.collect::<Result<_, _>>()?;
+    let mut rows = Vec::new();
+    for table in tables {
+        let mut all = conn.prepare(&format!("SELECT * FROM {table}"))?;
+        let columns = all.column_count();
+        let mut found = all.query(())?;
+        while let Some(row) = found.next()? {
+            let values = (0..columns).map(|n| row.get(n)).collect::<Result<Vec<Value>, _>>()?;
+            // The first column names the table.
+            if matches!(values.first(), Some(Value::Text(of)) if is_ours(of)) {
+                rows.push(format!("{table} {values:?}"));
+            }
+        }
+    }
+    rows.sort_unstable();
+    Ok(rows)
+}
+
+/// Whether SQLite's own tables are written: directly, or because a table is dropped, renamed or analyzed.
+fn touched(about: &AuthContext<'_>) -> Option<String> {
+    let (what, table) = match about.action {
+        AuthAction::Insert { table_name } => ("INSERT INTO", table_name),
+        AuthAction::Update { table_name, .. } => ("UPDATE", table_name),
+        AuthAction::Delete { table_name } => ("DELETE FROM", table_name),
+        _ => return None,
+    };
+    let name = table.to_ascii_lowercase();
+    (name == "sqlite_sequence" || name.starts_with("sqlite_stat")).then(|| format!("{what} {name}"))
 }
 
 /// Whether a table, index or view is one of Forever's.

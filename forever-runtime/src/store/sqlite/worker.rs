@@ -7,7 +7,9 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 
-use rusqlite::{Connection, ErrorCode, ffi};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode};
+use tracing::warn;
 
 use super::log::Log;
 use super::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,10 +26,18 @@ const YIELD: u32 = 20;
 pub(crate) enum Scope {
     /// Nothing.
     Read,
+    /// Nothing, and it is run by itself: no transaction may be open around it.
+    Alone,
     /// One statement, which SQLite takes back by itself when it fails.
     One,
     /// Several statements, taken back together when one fails.
     Many,
+}
+
+impl Scope {
+    fn writes(self) -> bool {
+        matches!(self, Scope::One | Scope::Many)
+    }
 }
 
 /// One who sees every commit, and may end everything around it: a test.
@@ -61,11 +71,45 @@ trait Job: Send {
     /// Runs it and keeps what came out.
     fn run(&mut self, conn: &Connection) -> rusqlite::Result<()>;
     /// Tells the caller: what came out, or why not.
-    fn answer(self: Box<Self>, failed: Option<Cause>);
+    fn answer(self: Box<Self>, ran: Result<(), Failure>);
 }
 
 /// Why a job failed; a lost commit is the reason of many.
 type Cause = Arc<rusqlite::Error>;
+
+/// What became of a job that has no result.
+#[derive(Debug, Clone)]
+enum Failure {
+    /// Nothing of it is stored, and nothing will be.
+    Failed(Cause),
+    /// Its commit failed. What it wrote is in the log in part or as a whole, and whoever reads the log next may find it there; whoever has
+    /// it open does not, and writes over it with the next commit.
+    Unknown(Cause),
+    /// A file of the database is gone.
+    Lost { why: Arc<str>, committed: bool },
+}
+
+impl Failure {
+    fn error(self, what: &str) -> Error {
+        match self {
+            Failure::Failed(why) => Error::new(kind_of(&why), format!("failed to {what}")).because(why),
+            Failure::Unknown(why) => {
+                let text = format!("failed to {what}: the commit failed, and may be found stored at the next open");
+                Error::new(ErrorKind::OutcomeUnknown, text).because(why)
+            }
+            Failure::Lost { why, committed } => {
+                let kind = if committed { ErrorKind::OutcomeUnknown } else { ErrorKind::DatabaseLost };
+                Error::new(kind, format!("failed to {what}: {why}"))
+            }
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(why: rusqlite::Error) -> Self {
+        Failure::Failed(Arc::new(why))
+    }
+}
 
 struct Call<T, F, A, U> {
     what: &'static str,
@@ -97,11 +141,11 @@ where
         Ok(())
     }
 
-    fn answer(self: Box<Self>, failed: Option<Cause>) {
-        let answer = match (failed, self.out) {
-            (None, Some(out)) => Ok((self.then)(out)),
-            (Some(why), _) => Err(Error::new(kind_of(&why), format!("failed to {}", self.what)).because(why)),
-            (None, None) => Err(Error::new(ErrorKind::Store, format!("failed to {}: it was not run", self.what))),
+    fn answer(self: Box<Self>, ran: Result<(), Failure>) {
+        let answer = match (ran, self.out) {
+            (Ok(()), Some(out)) => Ok((self.then)(out)),
+            (Err(failure), _) => Err(failure.error(self.what)),
+            (Ok(()), None) => Err(Error::new(ErrorKind::Store, format!("failed to {}: it was not run", self.what))),
         };
         // A caller that is gone needs no answer.
         let _ = self.answer.send(answer);
@@ -163,7 +207,8 @@ impl Worker {
                 Ok(Held { conn, log, kept }) => {
                     if told.send(Ok(())).is_ok() {
                         let fence = log.is_some().then(|| Fence::new(&kept));
-                        serve(&Served { conn: &conn, fence, witness: witness.as_deref() }, log, jobs, &seen);
+                        let commits = log.as_ref().map(Log::commits);
+                        serve(&Served { conn: &conn, kept: &kept, fence, commits, witness: witness.as_deref() }, log, jobs, &seen);
                     }
                     drop(conn);
                     drop(kept);
@@ -313,13 +358,67 @@ pub(crate) struct Held<K> {
 
 /// What is held beside a connection.
 pub(crate) trait Kept {
-    /// Whether the database is still its holder's to write.
+    /// Whether the lock beside the database is still its holder's.
     fn is_ours(&self) -> bool {
         true
+    }
+
+    /// Whether the files that SQLite has open are still those of the database.
+    fn look(&self) -> Files {
+        Files::Same
+    }
+
+    /// Takes the lock again whose file is gone; says whether nobody else has it.
+    fn take_again(&self) -> bool {
+        true
+    }
+
+    /// Why nothing may be asked of the database any more.
+    fn lost(&self) -> Option<Arc<str>> {
+        None
+    }
+
+    /// From now on nothing may be asked of it.
+    fn lose(&self, why: String) -> Arc<str> {
+        why.into()
     }
 }
 
 impl Kept for () {}
+
+impl<K: Kept + ?Sized> Kept for Arc<K> {
+    fn is_ours(&self) -> bool {
+        (**self).is_ours()
+    }
+
+    fn look(&self) -> Files {
+        (**self).look()
+    }
+
+    fn take_again(&self) -> bool {
+        (**self).take_again()
+    }
+
+    fn lost(&self) -> Option<Arc<str>> {
+        (**self).lost()
+    }
+
+    fn lose(&self, why: String) -> Arc<str> {
+        (**self).lose(why)
+    }
+}
+
+/// What was found where the files of a database were.
+#[derive(Debug)]
+pub(crate) enum Files {
+    Same,
+    /// The lock file is not the one that was locked.
+    NoLock,
+    /// There is no log: what is in it can still be copied into the database.
+    NoLog(String),
+    /// Another file, or no database.
+    Gone(String),
+}
 
 /// Whether the thread has opened its connection.
 pub(crate) type Opened = oneshot::Receiver<Result<()>>;
@@ -327,16 +426,22 @@ pub(crate) type Opened = oneshot::Receiver<Result<()>>;
 /// What jobs are run on, what keeps them from it, and who sees it.
 struct Served<'a> {
     conn: &'a Connection,
+    kept: &'a dyn Kept,
     fence: Option<Fence<'a>>,
+    /// Set by each commit that begins.
+    commits: Option<Arc<AtomicBool>>,
     witness: Option<&'a dyn Witness>,
 }
 
-/// Keeps an owner from writing whose lock was taken away while it was not looking, and whose database another owner has written since.
+/// Keeps an owner from writing into what is not its database any more, and from telling that something is stored which is not there
+/// for whoever opens the database next.
 struct Fence<'a> {
     lock: &'a dyn Kept,
     /// SQLite's number that changes when another connection has committed: <https://sqlite.org/pragma.html#pragma_data_version>.
     seen: Cell<Option<i64>>,
 }
+
+const TAKEN: &str = "its lock file was removed or replaced, and another process has written to it";
 
 impl<'a> Fence<'a> {
     fn new(lock: &'a dyn Kept) -> Self {
@@ -344,36 +449,92 @@ impl<'a> Fence<'a> {
     }
 
     /// Fails if the database is another's by now. Inside a transaction that writes, nobody can make it so before its end.
-    fn holds(&self, conn: &Connection) -> rusqlite::Result<()> {
-        let version = conn.prepare_cached("PRAGMA data_version /* forever */")?.query_row((), |r| r.get(0))?;
+    fn holds(&self, conn: &Connection) -> Result<(), Failure> {
+        let version = data_version(conn)?;
         if self.seen.get() == Some(version) {
             return Ok(());
         }
         if !self.lock.is_ours() {
-            let why = "its lock file was removed or replaced, and another process has written to it";
-            return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_READONLY), Some(why.to_owned())));
+            return Err(self.lose(conn, TAKEN.into(), false));
         }
         // A person's tool has written, or this is the first look.
         self.seen.set(Some(version));
         Ok(())
     }
+
+    /// Fails if what was committed just now is not in the files that are found where the database is.
+    fn still_holds(&self, conn: &Connection) -> Result<(), Failure> {
+        let why = match self.lock.look() {
+            Files::Same => return Ok(()),
+            Files::NoLock => {
+                // Taken by nobody, and nobody has had it in between.
+                if self.lock.take_again() && Some(data_version(conn)?) == self.seen.get() {
+                    return Ok(());
+                }
+                TAKEN.to_owned()
+            }
+            Files::NoLog(why) => {
+                // The log is read where it was, whatever its name.
+                let copied = conn.prepare_cached("PRAGMA wal_checkpoint(FULL) /* forever */").and_then(|mut s| s.query_row((), |_| Ok(())));
+                if let Err(error) = copied {
+                    warn!(%error, "a write-ahead log that was removed could not be copied into its database");
+                }
+                why
+            }
+            Files::Gone(why) => why,
+        };
+        Err(self.lose(conn, why, true))
+    }
+
+    fn lose(&self, conn: &Connection, why: String, committed: bool) -> Failure {
+        // SQLite would remove the log of whoever has the database now.
+        let _ = conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        Failure::Lost { why: self.lock.lose(why), committed }
+    }
+}
+
+fn data_version(conn: &Connection) -> rusqlite::Result<i64> {
+    conn.prepare_cached("PRAGMA data_version /* forever */")?.query_row((), |r| r.get(0))
 }
 
 impl Served<'_> {
+    /// Fails if there is nothing to read or write any more.
+    fn is_there(&self) -> Result<(), Failure> {
+        self.kept.lost().map_or(Ok(()), |why| Err(Failure::Lost { why, committed: false }))
+    }
+
     /// Fails if what is written now would be written into another's database.
-    fn may_write(&self) -> rusqlite::Result<()> {
+    fn may_write(&self) -> Result<(), Failure> {
         self.fence.as_ref().map_or(Ok(()), |fence| fence.holds(self.conn))
+    }
+
+    /// Fails if what was committed is lost.
+    fn has_stored(&self) -> Result<(), Failure> {
+        self.fence.as_ref().map_or(Ok(()), |fence| fence.still_holds(self.conn))
+    }
+
+    /// No commit has begun.
+    fn begins_nothing(&self) {
+        if let Some(commits) = &self.commits {
+            commits.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Why a transaction failed that began after [`begins_nothing`](Served::begins_nothing).
+    fn failure(&self, why: rusqlite::Error) -> Failure {
+        let began = self.commits.as_ref().is_some_and(|commits| commits.load(Ordering::Relaxed));
+        if began { Failure::Unknown(Arc::new(why)) } else { Failure::from(why) }
     }
 
     /// Leaves out the jobs that the witness does not let through; says whether there are any.
     fn ends_before(&self, batch: &mut Vec<Box<dyn Job>>) -> bool {
         let Some(witness) = self.witness else { return false };
-        let writes: Vec<_> = batch.iter().filter(|job| job.scope() != Scope::Read).map(|job| job.what()).collect();
+        let writes: Vec<_> = batch.iter().filter(|job| job.scope().writes()).map(|job| job.what()).collect();
         let through = if writes.is_empty() { 0 } else { witness.begins(&writes) };
         let ends = through < writes.len();
         let mut before = 0;
         batch.retain(|job| {
-            before += usize::from(job.scope() != Scope::Read);
+            before += usize::from(job.scope().writes());
             !ends || before <= through
         });
         ends
@@ -405,7 +566,7 @@ fn serve(on: &Served<'_>, mut log: Option<Log>, mut jobs: mpsc::Receiver<Box<dyn
             return;
         }
         // The callers have their answers: nobody waits for this.
-        if let Some(log) = &mut log {
+        if let Some(log) = log.as_mut().filter(|_| on.is_there().is_ok()) {
             log.tidy(on.conn);
         }
     }
@@ -435,15 +596,23 @@ fn look_again(n: u32) {
 
 /// Runs the jobs and answers them. Reads need no transaction; the writes share one.
 fn run_batch(on: &Served<'_>, batch: &mut Vec<Box<dyn Job>>, log: Option<&Log>) {
-    let writes = batch.iter().filter(|j| j.scope() != Scope::Read).count();
+    if let Err(lost) = on.is_there() {
+        for job in batch.drain(..) {
+            job.answer(Err(lost.clone()));
+        }
+        return;
+    }
+    for mut job in batch.extract_if(.., |job| job.scope() == Scope::Alone) {
+        let ran = job.run(on.conn).map_err(Failure::from);
+        job.answer(ran);
+    }
+    let writes = batch.iter().filter(|j| j.scope().writes()).count();
     let single = batch.len() == 1 && batch[0].scope() == Scope::One;
     if writes == 0 || single {
-        // A statement by itself is its own transaction.
         for mut job in batch.drain(..) {
-            let ran = if writes > 0 { on.may_write().and_then(|()| job.run(on.conn)) } else { job.run(on.conn) };
-            let failed = ran.err().map(Arc::new);
+            let ran = if writes > 0 { by_itself(on, job.as_mut()) } else { job.run(on.conn).map_err(Failure::from) };
             on.stored(writes, log);
-            job.answer(failed);
+            job.answer(ran);
         }
         return;
     }
@@ -455,21 +624,22 @@ fn run_batch(on: &Served<'_>, batch: &mut Vec<Box<dyn Job>>, log: Option<&Log>) 
     match ran {
         Ok(outcomes) => {
             on.stored(writes, log);
+            let stored = on.has_stored();
             for (job, outcome) in batch.drain(..).zip(outcomes) {
-                job.answer(outcome.err().map(Arc::new));
+                job.answer(outcome.map_err(Failure::from).and_then(|()| stored.clone()));
             }
         }
         Err(Lost::Commit(why)) => {
             for job in batch.drain(..) {
-                job.answer(Some(Arc::clone(&why)));
+                job.answer(Err(why.clone()));
             }
         }
         // One job cost the others their transaction: nothing of it is stored, so each tries again by itself.
         Err(Lost::Job | Lost::Transaction) => {
             for mut job in batch.drain(..) {
-                let failed = alone(on, job.as_mut()).err().map(Arc::new);
-                on.stored(usize::from(job.scope() != Scope::Read), log);
-                job.answer(failed);
+                let ran = alone(on, job.as_mut());
+                on.stored(usize::from(job.scope().writes()), log);
+                job.answer(ran);
             }
         }
     }
@@ -477,20 +647,29 @@ fn run_batch(on: &Served<'_>, batch: &mut Vec<Box<dyn Job>>, log: Option<&Log>) 
 
 /// Why a transaction of several jobs came to nothing.
 enum Lost {
-    Commit(Cause),
+    Commit(Failure),
     /// A job of several statements failed, and what it had changed cannot be told from what the others have.
     Job,
     Transaction,
 }
 
+/// Runs a statement, which is its own transaction.
+fn by_itself(on: &Served<'_>, job: &mut dyn Job) -> Result<(), Failure> {
+    on.may_write()?;
+    on.begins_nothing();
+    job.run(on.conn).map_err(|why| on.failure(why))?;
+    on.has_stored()
+}
+
 /// Runs the jobs in one transaction; with `savepoints`, one that fails takes back its own changes only.
 fn together(on: &Served<'_>, batch: &mut [Box<dyn Job>], savepoints: bool) -> Result<Vec<rusqlite::Result<()>>, Lost> {
     let conn = on.conn;
-    let commit_failed = |e| Lost::Commit(Arc::new(e));
-    execute(conn, BEGIN).map_err(commit_failed)?;
+    let failed = |e| Lost::Commit(Failure::from(e));
+    on.begins_nothing();
+    execute(conn, BEGIN).map_err(failed)?;
     if let Err(why) = on.may_write() {
         let _ = execute(conn, ROLLBACK);
-        return Err(commit_failed(why));
+        return Err(Lost::Commit(why));
     }
     let several = batch.len() > 1;
     let mut outcomes = Vec::with_capacity(batch.len());
@@ -501,7 +680,7 @@ fn together(on: &Served<'_>, batch: &mut [Box<dyn Job>], savepoints: bool) -> Re
             return Err(Lost::Transaction);
         }
         if many && !savepoints && ran.is_err() {
-            execute(conn, ROLLBACK).map_err(commit_failed)?;
+            execute(conn, ROLLBACK).map_err(failed)?;
             return Err(Lost::Job);
         }
         if ran.is_err() && !several {
@@ -518,7 +697,7 @@ fn together(on: &Served<'_>, batch: &mut [Box<dyn Job>], savepoints: bool) -> Re
         }
         // A constraint that is looked at when all is done: one of the program's tables, and one job's fault.
         let one_is_at_fault = several && why.sqlite_error_code() == Some(ErrorCode::ConstraintViolation);
-        return Err(if one_is_at_fault { Lost::Transaction } else { commit_failed(why) });
+        return Err(if one_is_at_fault { Lost::Transaction } else { Lost::Commit(on.failure(why)) });
     }
     Ok(outcomes)
 }
@@ -537,17 +716,19 @@ fn in_savepoint(conn: &Connection, job: &mut dyn Job) -> rusqlite::Result<()> {
     ran
 }
 
-fn alone(on: &Served<'_>, job: &mut dyn Job) -> rusqlite::Result<()> {
+fn alone(on: &Served<'_>, job: &mut dyn Job) -> Result<(), Failure> {
     let conn = on.conn;
-    if job.scope() == Scope::Read {
-        return job.run(conn);
+    if !job.scope().writes() {
+        return Ok(job.run(conn)?);
     }
+    on.begins_nothing();
     execute(conn, BEGIN)?;
-    let ran = on.may_write().and_then(|()| job.run(conn)).and_then(|()| execute(conn, COMMIT));
+    let in_it = on.may_write().and_then(|()| Ok(job.run(conn)?));
+    let ran = in_it.and_then(|()| execute(conn, COMMIT).map_err(|why| on.failure(why)));
     if ran.is_err() && !conn.is_autocommit() {
         let _ = execute(conn, ROLLBACK);
     }
-    ran
+    ran.and_then(|()| on.has_stored())
 }
 
 // Prepared statements are kept by their text, and code of the program may prepare statements too: it must not be given these.
