@@ -14,7 +14,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use agents::{AgentStore, LeftAwake, NewSchedule, Ran, ScheduleRow, Timing};
+pub(crate) use agents::{AgentStore, FarSchedules, LeftAwake, NewSchedule, Ran, ScheduleRow, Timing};
 pub use ops::OpState;
 pub(crate) use ops::{OpKind, OpRecord, OpRow, OpStore, OpsBehind, ResolveOp, ResolvedOp, SettledOp, Transacted, Work};
 pub use sqlite::user::Tx;
