@@ -256,11 +256,10 @@ fn add(conn: &Connection, new: &NewSchedule) -> rusqlite::Result<(ScheduleRow, b
     Ok((added, true))
 }
 
-/// The first schedule that is the same as a new one: of the same kind, name and payload, and for cron of the same pattern. One that comes goes before
-/// one that was set aside.
+/// The first schedule that is the same as a new one: of the same kind, name and payload, and for cron of the same pattern.
 fn like(conn: &Connection, new: &NewSchedule) -> rusqlite::Result<Option<(i64, ScheduleRow)>> {
     let mut found = conn.prepare_cached(
-        "SELECT * FROM schedules WHERE class = ?1 AND agent = ?2 AND name = ?3 AND kind = ?4 ORDER BY next_ms IS NULL, seq",
+        "SELECT * FROM schedules WHERE class = ?1 AND agent = ?2 AND name = ?3 AND kind = ?4 ORDER BY seq",
     )?;
     let mut rows = found.query(params![new.agent.class, new.agent.name, new.name, new.timing.kind()])?;
     while let Some(there) = rows.next()? {
