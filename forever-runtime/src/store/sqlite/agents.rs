@@ -258,9 +258,8 @@ fn add(conn: &Connection, new: &NewSchedule) -> rusqlite::Result<(ScheduleRow, b
 
 /// The first schedule that is the same as a new one: of the same kind, name and payload, and for cron of the same pattern.
 fn like(conn: &Connection, new: &NewSchedule) -> rusqlite::Result<Option<(i64, ScheduleRow)>> {
-    let mut found = conn.prepare_cached(
-        "SELECT * FROM schedules WHERE class = ?1 AND agent = ?2 AND name = ?3 AND kind = ?4 ORDER BY seq",
-    )?;
+    let mut found =
+        conn.prepare_cached("SELECT * FROM schedules WHERE class = ?1 AND agent = ?2 AND name = ?3 AND kind = ?4 ORDER BY seq")?;
     let mut rows = found.query(params![new.agent.class, new.agent.name, new.name, new.timing.kind()])?;
     while let Some(there) = rows.next()? {
         let seq = there.get("seq")?;

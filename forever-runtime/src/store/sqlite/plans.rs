@@ -131,7 +131,7 @@ fn slow(conn: &Connection, sql: &str) -> Option<String> {
 }
 
 /// What a scan may be of: rows that are not of a table.
-const NO_ROWS_OF_OURS: [&str; 4] = ["SCAN CONSTANT ROW", "SCAN json_each", "SCAN b", "SCAN (subquery"];
+const NO_ROWS_OF_OURS: [&str; 5] = ["SCAN sqlite_sequence", "SCAN CONSTANT ROW", "SCAN json_each", "SCAN b", "SCAN (subquery"];
 
 /// Indexes that have in them only what such a statement wants: what is awake, what runs, what is due, what was asked.
 const ONLY_WHAT_IS_ASKED_FOR: [&str; 4] = ["agents_awake", "schedules_running", "turns_open", "waits_due"];
