@@ -5,6 +5,7 @@ mod compacted;
 mod damaged;
 mod given_up;
 mod hooked;
+mod identity;
 mod killed;
 mod logs;
 mod looped;

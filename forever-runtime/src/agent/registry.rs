@@ -1,5 +1,5 @@
 //! The agents in memory: at most one of each class and name, woken when needed, let go when nothing holds them any more.
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -44,6 +44,20 @@ pub(crate) struct Agents {
     pub(super) settings: Settings,
     /// Those that are in memory, or that something holds.
     slots: Mutex<HashMap<AgentId, Arc<Slot>>>,
+    /// The schedules whose run has been given to their agent, by id, until it is stored how that ended.
+    begun: Mutex<HashSet<String>>,
+}
+
+/// A schedule whose run has begun, until this is dropped.
+pub(super) struct Begun {
+    agents: Arc<Agents>,
+    schedule: String,
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.agents.begun_runs().remove(&self.schedule);
+    }
 }
 
 /// The place of one agent, for as long as something holds it or it is in memory.
@@ -188,7 +202,22 @@ pub(super) fn is_within_start(id: &AgentId) -> bool {
 
 impl Agents {
     pub(crate) fn new(classes: Classes, settings: Settings) -> Self {
-        Agents { classes, settings, slots: Mutex::default() }
+        Agents { classes, settings, slots: Mutex::default(), begun: Mutex::default() }
+    }
+
+    fn begun_runs(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The run of a schedule begins.
+    pub(super) fn begin_run(self: &Arc<Self>, schedule: &str) -> Begun {
+        self.begun_runs().insert(schedule.to_owned());
+        Begun { agents: Arc::clone(self), schedule: schedule.to_owned() }
+    }
+
+    /// The schedules whose run has begun.
+    pub(super) fn begun(&self) -> Vec<String> {
+        self.begun_runs().iter().cloned().collect()
     }
 
     /// The agents of a runtime.
@@ -280,8 +309,15 @@ impl Agents {
             let mut slots = self.slots();
             let Some(slot) = slots.get(&id).map(Arc::clone) else { return };
             let mut inner = slot.inner();
-            if inner.holds > 0 || core.now_ms() < later(inner.idle_since_ms, self.settings.idle_timeout) {
+            if inner.holds > 0 {
                 return;
+            }
+            let now_ms = core.now_ms();
+            // The clock may have been set back since.
+            inner.idle_since_ms = inner.idle_since_ms.min(now_ms);
+            let over_ms = later(inner.idle_since_ms, self.settings.idle_timeout);
+            if now_ms < over_ms {
+                return core.timer.set(idle_alarm(&id), over_ms);
             }
             slots.remove(&id);
             std::mem::replace(&mut inner.phase, Phase::Asleep)

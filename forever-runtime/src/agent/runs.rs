@@ -83,6 +83,7 @@ impl fmt::Debug for Due {
 
 pub(super) fn listen(timer: &mut Timer) {
     timer.on(DUE, ring(|agents, core, _| Box::pin(async move { run_due(&agents, &core).await })));
+    timer.on_set_back(ring(|agents, core, _| Box::pin(async move { schedule::correct(&core, &agents).await })));
 }
 
 /// Sees to it that schedules are looked at then, or sooner.
@@ -101,7 +102,10 @@ impl Agents {
             );
         }
         keep_alive::revive(self, core).await?;
-        schedule::arm(core, self).await
+        schedule::arm(core, self).await?;
+        // The clock may have been set back while no process was there.
+        let (agents, of_task) = (Arc::clone(self), Arc::clone(core));
+        core.start(async move { schedule::correct(&of_task, &agents).await })
     }
 }
 
@@ -132,8 +136,11 @@ async fn run_due(agents: &Arc<Agents>, core: &Arc<Core>) {
 /// Runs one schedule once, and stores what came of it.
 async fn run(agents: &Arc<Agents>, core: &Arc<Core>, row: ScheduleRow) {
     let due = Due { row };
+    let mut begun = None;
     let told = async {
         let woken = agents.wake(core, &due.row.agent).await?;
+        // From here on whoever asks for the same once more asks for another run.
+        begun = Some(agents.begin_run(due.id()));
         debug!(agent = %due.row.agent, schedule.id = due.id(), schedule.name = due.name(), attempt = due.attempt(), "schedule runs");
         woken.agent.due(&due).await
     };
@@ -163,6 +170,7 @@ async fn run(agents: &Arc<Agents>, core: &Arc<Core>, row: ScheduleRow) {
             return;
         }
     }
+    drop(begun);
     if let Some(at) = next {
         due_at(core, at);
     }

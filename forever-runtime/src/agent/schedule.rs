@@ -11,11 +11,12 @@ use tracing::warn;
 use super::registry::Agents;
 use super::{cron, runs};
 use crate::clock::{from_ms, ms};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exact;
 use crate::fiber::core::{Core, Link};
 use crate::fiber::detached::detached;
 use crate::fiber::owner::{AgentId, check_name};
+use crate::fiber::timer::SET_BACK_MS;
 use crate::store::{self, ScheduleRow, Timing};
 
 /// 9999-12-31T23:59:59.999Z: what is later is a mistake.
@@ -81,12 +82,23 @@ impl When {
     }
 }
 
+/// Whether a time is so far ahead that the clock was set back since it was now.
+fn is_far(at_ms: i64, now_ms: i64) -> bool {
+    at_ms.saturating_sub(now_ms) > SET_BACK_MS
+}
+
 /// When a schedule is due after `now_ms`: the first time of its rhythm that is not past.
 pub(super) fn next_due(timing: &Timing, due_ms: i64, now_ms: i64) -> Result<i64, String> {
     match timing {
         Timing::Delay | Timing::Time => Err("it is due once".to_owned()),
-        Timing::Cron(pattern) => cron::next(pattern, now_ms.max(due_ms)).map_err(|why| format!("`{pattern}` does not say when: {why}")),
+        Timing::Cron(pattern) => {
+            // A time that is not there yet was due by a clock that was ahead.
+            let after_ms = if is_far(due_ms, now_ms) { now_ms } else { now_ms.max(due_ms) };
+            cron::next(pattern, after_ms).map_err(|why| format!("`{pattern}` does not say when: {why}"))
+        }
         Timing::Every(every_ms) if *every_ms <= 0 => Err(format!("its interval cannot be {every_ms} ms")),
+        // The first time of the rhythm after now.
+        Timing::Every(every_ms) if is_far(due_ms, now_ms) => Ok(due_ms - (due_ms.saturating_sub(now_ms) - 1) / every_ms * every_ms),
         Timing::Every(every_ms) => {
             let passed = now_ms.saturating_sub(due_ms).max(0) / every_ms;
             let next = passed.checked_add(1).and_then(|times| times.checked_mul(*every_ms)).and_then(|after| due_ms.checked_add(after));
@@ -116,7 +128,7 @@ impl NewSchedule {
     /// Whether a schedule of the same kind, name and payload that is there already (for cron, also of the same pattern) is to be the one. So it is
     /// for cron and intervals unless this says otherwise, and is not for what is due once.
     ///
-    /// What is there stays due when it was. One that was set aside because it failed runs again; one that was set aside because the
+    /// What is there stays due when it was. Something due once whose run has begun is not there any more, so that it can ask for itself. One that was set aside because it failed runs again; one that was set aside because the
     /// process died of it stays so, with its [`error`](Schedule::error), until it is cancelled.
     pub fn idempotent(mut self, idempotent: bool) -> Self {
         self.idempotent = Some(idempotent);
@@ -142,6 +154,7 @@ impl NewSchedule {
             timing,
             due_ms,
             idempotent,
+            begun: agents.begun(),
             now_ms,
         };
         let of_work = Arc::clone(&core);
@@ -175,6 +188,28 @@ pub(super) async fn arm(core: &Core, agents: &Agents) -> Result<()> {
         runs::due_at(core, at);
     }
     Ok(())
+}
+
+/// Brings forward what was computed by a clock that was ahead and has been set back since: no schedule waits longer than from one time of its rhythm to
+/// the next, or than the delay that it was made with.
+pub(super) async fn correct(core: &Core, agents: &Agents) {
+    let corrected = async {
+        let now_ms = core.now_ms();
+        let far = core.store.far_schedules(now_ms, SET_BACK_MS).await?;
+        let next = |pattern: String| Some((cron::next(&pattern, now_ms).ok()?, pattern));
+        let crons = far.crons.into_iter().filter_map(|(pattern, latest_ms)| Some((latest_ms, next(pattern)?)));
+        let crons: Vec<_> = crons.filter(|(latest_ms, (next_ms, _))| is_far(*latest_ms, *next_ms)).map(|(_, cron)| cron).collect();
+        if far.others || !crons.is_empty() {
+            let corrected = core.store.correct_schedules(now_ms, SET_BACK_MS, crons).await?;
+            warn!(schedules = corrected, "schedules that were far ahead, as the clock had been, are due earlier");
+        }
+        arm(core, agents).await
+    };
+    if let Err(why) = corrected.await
+        && !why.is_closed()
+    {
+        warn!(error = %chain(&why), "it could not be looked up which schedules are far ahead");
+    }
 }
 
 /// What kind of schedule it is.
@@ -293,6 +328,18 @@ mod tests {
         assert_eq!(next_due(&every, 1000, 1100), Ok(1200));
         assert_eq!(next_due(&every, 1000, 1950), Ok(2000));
         assert_eq!(next_due(&every, 1000, 500), Ok(1100), "the clock was set back");
+    }
+
+    #[test]
+    fn after_a_clock_that_was_far_ahead_a_rhythm_goes_on_from_now() {
+        let year = 365 * 24 * 3_600_000;
+        for (every_ms, now_ms, next) in [(100, 1050, 1100), (100, 1000, 1100), (100, 1099, 1100), (7_000, 1000, 1000 + 6_000)] {
+            let due_ms = year / every_ms * every_ms;
+            assert_eq!(next_due(&Timing::Every(every_ms), due_ms, now_ms).map(|at| at % every_ms), Ok(0));
+            assert_eq!(next_due(&Timing::Every(every_ms), due_ms, now_ms), Ok(next));
+        }
+        assert_eq!(next_due(&Timing::Cron("0 * * * *".into()), year, 1000), Ok(3_600_000));
+        assert_eq!(next_due(&Timing::Cron("0 * * * *".into()), 3_600_000, 3_599_000), Ok(7_200_000), "a clock that is corrected a little");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::hooks::ChatClass;
 use super::log::{Logs, TurnEnd};
 use super::tools::Answering;
 use super::writer::{Batching, over};
-use super::{ChatClasses, Turn};
+use super::{ChatClasses, Turn, retention};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::fiber::core::{Core, race};
 use crate::fiber::owner::AgentId;
@@ -162,6 +162,7 @@ impl Chats {
 
     /// Settles the turns that were left by fibers that have ended; done when a runtime opens.
     pub(crate) async fn recover(self: &Arc<Self>, core: &Arc<Core>) -> Result<()> {
+        retention::correct(core).await;
         for left in core.store.left_turns().await? {
             let settled = async {
                 // Whoever cannot be read keeps nobody else waiting.

@@ -411,10 +411,12 @@ impl TurnHandle {
     async fn log(&self) -> Result<Arc<Log>> {
         let core = self.link.core()?;
         let (log, row) = log::known(&core, &chats(&core)?.logs, self.row.seq).await?;
-        if row.is_none() {
-            return Err(self.gone());
-        }
-        Ok(log)
+        self.mine(row).map(|_| log)
+    }
+
+    /// Its row, if what is stored under its number is this turn.
+    fn mine(&self, row: Option<TurnRow>) -> Result<TurnRow> {
+        row.filter(|row| row.id == self.row.id && row.chat == self.row.chat).ok_or_else(|| self.gone())
     }
 
     fn gone(&self) -> Error {
@@ -453,7 +455,7 @@ impl TurnHandle {
         Ok(entries)
     }
 
-    /// Ends it. What there is of its answer is kept. One that has ended stays as it is.
+    /// Ends it. What there is of its answer is kept. One that has ended stays as it is, and one that is not there any more is no error.
     ///
     /// # Errors
     /// When the store fails.
@@ -476,7 +478,9 @@ impl TurnHandle {
     /// # Errors
     /// When it cannot be read as a `V`, or the store cannot be read.
     pub async fn metadata<V: DeserializeOwned>(&self) -> Result<Option<V>> {
-        let Some(text) = self.link.core()?.store.turn_request(self.row.seq).await?.metadata else { return Ok(None) };
+        let core = self.link.core()?;
+        self.mine(core.store.turn_by_seq(self.row.seq).await?)?;
+        let Some(text) = core.store.turn_request(self.row.seq).await?.metadata else { return Ok(None) };
         serde_json::from_str(&text)
             .map(Some)
             .map_err(|why| Error::new(ErrorKind::Value, format!("the metadata of turn `{}` {}", self.row.id, unreadable::<V>(why))))
@@ -488,7 +492,7 @@ impl TurnHandle {
     /// When it is not there any more, or the store cannot be read.
     pub async fn status(&self) -> Result<TurnStatus> {
         let row = self.link.core()?.store.turn_by_seq(self.row.seq).await?;
-        row.map(TurnStatus::of).ok_or_else(|| self.gone())
+        self.mine(row).map(TurnStatus::of)
     }
 }
 

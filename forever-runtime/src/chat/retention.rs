@@ -5,9 +5,10 @@ use std::time::Duration;
 use tracing::warn;
 
 use super::Chats;
-use crate::error::{Result, chain};
+use crate::error::{Error, Result, chain};
 use crate::fiber::core::Core;
-use crate::fiber::timer::{Alarm, Ring, Timer};
+use crate::fiber::timer::{Alarm, Ring, SET_BACK_MS, Timer};
+use crate::fiber::waking;
 
 /// The alarm of the next look.
 const RETENTION: &str = "chat retention";
@@ -33,6 +34,25 @@ pub(crate) fn listen(timer: &mut Timer, chats: &Arc<Chats>) {
         })
     });
     timer.on(RETENTION, ring);
+    timer.on_set_back(Arc::new(|core, _| Box::pin(async move { correct(&core).await })));
+}
+
+/// Lets no turn wait for the time of a clock that was ahead and has been set back since.
+pub(super) async fn correct(core: &Arc<Core>) {
+    let corrected = async {
+        let now_ms = core.now_ms();
+        if core.store.any_far_turn(now_ms, SET_BACK_MS).await? {
+            let turns = core.store.correct_turns(now_ms, SET_BACK_MS).await?;
+            warn!(turns, "turns that were far ahead, as the clock had been, are due earlier");
+            waking::prepare(core).await?;
+        }
+        Ok::<_, Error>(())
+    };
+    if let Err(error) = corrected.await
+        && !error.is_closed()
+    {
+        warn!(error = %chain(&error), "it could not be looked up which turns are far ahead");
+    }
 }
 
 /// Sets the alarm for the next look.

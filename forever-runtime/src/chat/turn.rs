@@ -28,6 +28,7 @@ use crate::fiber::owner::AgentId;
 use crate::fiber::saved::{text_to_keep, unreadable};
 use crate::fiber::spawn::Spawn;
 use crate::fiber::{Fiber, FiberContext};
+use crate::store::Find;
 use crate::store::chat::{OfTurn, TurnKind, TurnRow};
 
 /// One answer, being given. A clone is the same turn.
@@ -256,8 +257,10 @@ impl Turn {
         let inner = &*self.0;
         inner.runs_fiber.store(true, Ordering::Release);
         let AgentId { class, name } = &inner.row.chat;
-        let spawn = Spawn::new(Link::from(&inner.core), call).id(fiber_id(&inner.row)).agent(class, name);
-        let handle = spawn.await.map_err(|error| FiberError::not_started(F::MACHINE.name, &error))?;
+        let not_started = |error| FiberError::not_started(F::MACHINE.name, &error);
+        let id = fiber_id(&inner.core, &inner.row).await.map_err(not_started)?;
+        let spawn = Spawn::new(Link::from(&inner.core), call).id(id).agent(class, name);
+        let handle = spawn.await.map_err(not_started)?;
         handle.wait().await
     }
 
@@ -478,9 +481,25 @@ impl Inner {
     }
 }
 
-/// The id of the fiber that answers a turn.
-pub(super) fn fiber_id(row: &TurnRow) -> String {
-    format!("{}/turn/{}", row.chat, row.id)
+/// What stands between the name of an agent and the id of a turn in the id of a fiber.
+const JOINT: &str = "/turn/";
+
+/// The id of the fiber that answers a turn: `class/name/turn/id`, or, where that can be taken apart in more than one way,
+/// `class/turn/name/id` with each `/` and `%` of both as `%2F` and `%25`, unless the turn has a fiber under the first already.
+pub(super) async fn fiber_id(core: &Core, row: &TurnRow) -> Result<String> {
+    let AgentId { class, name } = &row.chat;
+    let plain = format!("{class}/{name}{JOINT}{}", row.id);
+    // An id that is `/turn/` from one place only is read in one way; those places may overlap.
+    let joints = (0..plain.len()).filter(|&at| plain.as_bytes()[at..].starts_with(JOINT.as_bytes())).count();
+    if joints == 1 {
+        return Ok(plain);
+    }
+    let there = core.store.find(Find::Id(plain.clone())).await?;
+    if there.is_some_and(|fiber| fiber.agent.as_ref() == Some(&row.chat)) {
+        return Ok(plain);
+    }
+    let escaped = |text: &str| text.replace('%', "%25").replace('/', "%2F");
+    Ok(format!("{class}{JOINT}{}/{}", escaped(name), escaped(&row.id)))
 }
 
 /// A chunk in pieces that can be stored.

@@ -124,7 +124,9 @@ impl Core {
     }
 
     pub(crate) fn now_ms(&self) -> i64 {
-        clock::ms(self.clock.now())
+        let now_ms = clock::ms(self.clock.now());
+        self.timer.saw(now_ms);
+        now_ms
     }
 
     /// Tells whoever listens what has happened to a fiber.

@@ -4,10 +4,12 @@
 //! a task of its own, so that nothing that is due waits for something slow.
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tracing::warn;
 
 use super::core::{Core, race};
 use super::frame::BoxFuture;
@@ -29,12 +31,20 @@ impl Alarm {
 /// What to do when an alarm of one kind is due.
 pub(crate) type Ring = Arc<dyn Fn(Arc<Core>, Arc<str>) -> BoxFuture<'static, ()> + Send + Sync>;
 
+/// A clock that is behind the latest time seen by more than this was set back. Times that are later
+/// than they can be by less than this are left as they are: clocks are corrected by seconds all the time.
+pub(crate) const SET_BACK_MS: i64 = 60_000;
+
 /// The alarms that are set.
 #[derive(Default)]
 pub(crate) struct Timer {
     alarms: Mutex<Alarms>,
     changed: Notify,
     rings: HashMap<&'static str, Ring>,
+    /// What to do when the clock was set back.
+    set_back: Vec<Ring>,
+    /// The latest time seen since the clock was last set back.
+    latest_ms: AtomicI64,
 }
 
 #[derive(Default)]
@@ -67,6 +77,32 @@ impl Timer {
     /// Says what to do when an alarm of a kind is due.
     pub(crate) fn on(&mut self, what: &'static str, ring: Ring) {
         self.rings.insert(what, ring);
+    }
+
+    /// Says what to do when the clock was set back: stored times that were computed by the clock as it was before are far in the future.
+    pub(crate) fn on_set_back(&mut self, ring: Ring) {
+        self.set_back.push(ring);
+    }
+
+    /// Remembers a time that the clock has said.
+    pub(crate) fn saw(&self, now_ms: i64) {
+        self.latest_ms.fetch_max(now_ms, Ordering::Relaxed);
+    }
+
+    /// Whether the clock was set back since this was last asked.
+    fn was_set_back(&self, now_ms: i64) -> bool {
+        let back = self.latest_ms.load(Ordering::Relaxed).saturating_sub(now_ms) > SET_BACK_MS;
+        if back {
+            self.latest_ms.store(now_ms, Ordering::Relaxed);
+        }
+        back
+    }
+
+    /// Takes out all alarms that are set.
+    fn take_all(&self) -> Vec<Alarm> {
+        let mut alarms = self.alarms();
+        alarms.at.clear();
+        std::mem::take(&mut alarms.in_order).into_iter().map(|(_, alarm)| alarm).collect()
     }
 
     /// Sets an alarm, in place of the time that it was set to.
@@ -110,11 +146,18 @@ impl Timer {
 
 /// Rings what is due until the runtime closes.
 pub(crate) async fn run(core: Arc<Core>) {
+    // A runtime that closes leaves what is due for the next one.
+    let start = |ring: &Ring, of: Arc<str>| drop(core.start(ring(Arc::clone(&core), of)));
+    let rings = |alarm: Alarm| core.timer.rings.get(alarm.what).into_iter().for_each(|ring| start(ring, Arc::clone(&alarm.of)));
     while !core.is_closing() {
+        if core.timer.was_set_back(core.now_ms()) {
+            warn!("the clock was set back, and what is due is looked up again");
+            core.timer.set_back.iter().for_each(|ring| start(ring, "".into()));
+            // Alarms were set by the clock as it was. Each is set anew by what it rings.
+            core.timer.take_all().into_iter().for_each(rings);
+        }
         while let Some(alarm) = core.timer.take_due(core.now_ms()) {
-            let Some(ring) = core.timer.rings.get(alarm.what) else { continue };
-            // A runtime that closes leaves what is due for the next one.
-            let _ = core.start(ring(Arc::clone(&core), alarm.of));
+            rings(alarm);
         }
         let Some(next) = core.timer.next() else {
             race(core.timer.changed.notified(), core.closing()).await;
@@ -148,5 +191,20 @@ mod tests {
         assert_eq!(timer.next(), Some(25));
         assert_eq!(due(25), ["late"]);
         assert_eq!(timer.next(), None);
+    }
+
+    #[test]
+    fn a_clock_is_set_back_by_more_than_a_minute_and_once() {
+        let timer = Timer::default();
+        let looks = |now: i64| {
+            timer.saw(now);
+            timer.was_set_back(now)
+        };
+        assert!(!looks(1_000_000));
+        assert!(!looks(1_000_000 - SET_BACK_MS));
+        assert!(looks(1_000_000 - SET_BACK_MS - 1));
+        assert!(!looks(1_000_000 - SET_BACK_MS - 1), "it is told once");
+        assert!(!looks(9_000_000), "ahead is not back");
+        assert!(looks(1_000_000));
     }
 }

@@ -53,6 +53,8 @@ pub(crate) struct NewSchedule {
     pub(crate) due_ms: i64,
     /// Whether one like it, if there is one, is to take its place.
     pub(crate) idempotent: bool,
+    /// The ids of schedules whose run has begun: of what is due once they are none like it.
+    pub(crate) begun: Vec<String>,
     pub(crate) now_ms: i64,
 }
 
@@ -90,6 +92,15 @@ pub(crate) enum Ran {
     Again { next_ms: i64, error: String },
     /// It is not run again.
     Aside { error: String },
+}
+
+/// Schedules that are due later than they can be, unless the clock was ahead when that was computed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FarSchedules {
+    /// The patterns of all cron schedules that are not due soon, each with the latest time at which one is due.
+    pub(crate) crons: Vec<(String, i64)>,
+    /// Whether there are others.
+    pub(crate) others: bool,
 }
 
 /// The storage of agents and their schedules. `classes` are those that are registered; what is of others stays as it is.
@@ -137,6 +148,13 @@ pub(crate) trait AgentStore {
 
     /// Stores how a run ended. The schedule it was of may have been taken away or changed since.
     fn end_run(&self, run: ScheduleRow, ran: Ran) -> BoxFuture<'_, Result<()>>;
+
+    /// What may be due later than it can be, by more than `slack_ms`.
+    fn far_schedules(&self, now_ms: i64, slack_ms: i64) -> BoxFuture<'_, Result<FarSchedules>>;
+
+    /// Makes schedules due earlier that are due later than they can be, by more than `slack_ms`: intervals at the next time of their rhythm, those of
+    /// these patterns at these times, delays that were made later than now after their delay, and what has failed now. What is due at a time stays so.
+    fn correct_schedules(&self, now_ms: i64, slack_ms: i64, crons: Vec<(i64, String)>) -> BoxFuture<'_, Result<u64>>;
 
     /// When the next schedule may be claimed.
     fn next_schedule(&self, classes: Vec<String>) -> BoxFuture<'_, Result<Option<i64>>>;

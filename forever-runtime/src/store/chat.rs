@@ -328,6 +328,12 @@ pub(crate) trait ChatStore {
     /// Deletes the chunks of turns that were settled before this time, of at most so many; says of how many.
     fn fold_turns(&self, before_ms: i64, limit: u32) -> BoxFuture<'_, Result<u64>>;
 
-    /// Deletes turns that were settled before this time, at most so many; says how many.
+    /// Deletes turns that were settled before this time, at most so many; says how many. Their numbers are not given again.
     fn delete_turns(&self, before_ms: i64, limit: u32) -> BoxFuture<'_, Result<u64>>;
+
+    /// Whether a turn waits for quiet that was accepted more than `slack_ms` later than now, by a clock that was ahead.
+    fn any_far_turn(&self, now_ms: i64, slack_ms: i64) -> BoxFuture<'_, Result<bool>>;
+
+    /// Lets such turns wait for as long as they were to, from now on; says how many.
+    fn correct_turns(&self, now_ms: i64, slack_ms: i64) -> BoxFuture<'_, Result<u64>>;
 }

@@ -41,6 +41,7 @@ pub(super) async fn conforms<S: Store + 'static, M: Future<Output = S>>(make: im
     agents::keeps_heartbeats_until_they_are_taken_back(&make().await).await;
     agents::lists_and_cancels_an_agents_own_schedules(&make().await).await;
     agents::finds_the_schedule_that_is_there(&make().await).await;
+    agents::corrects_schedules_that_are_far_ahead(&make().await).await;
     agents::lets_schedules_in_when_they_are_due(&make().await).await;
     agents::keeps_what_came_of_a_run(&make().await).await;
     agents::counts_deaths_of_schedules_that_run(&make().await).await;

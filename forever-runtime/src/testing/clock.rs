@@ -32,9 +32,28 @@ pub struct VirtualClock {
 #[derive(Debug, Default)]
 struct Shared {
     passed: Duration,
+    /// How far the clock was set ahead and back, in all.
+    ahead: Duration,
+    back: Duration,
     /// Who sleeps until when; the second number tells sleepers of one time apart.
-    sleepers: BTreeMap<(Duration, u64), oneshot::Sender<()>>,
+    sleepers: BTreeMap<(Duration, u64), Sleeper>,
     made: u64,
+}
+
+#[derive(Debug)]
+struct Sleeper {
+    wake: oneshot::Sender<()>,
+    /// Whether it waits for a time, and looks again when the clock is set.
+    looks: bool,
+}
+
+impl Shared {
+    /// Wakes those that wait for a time.
+    fn look_again(&mut self) {
+        for (_, sleeper) in self.sleepers.extract_if(.., |_, sleeper| sleeper.looks) {
+            let _ = sleeper.wake.send(());
+        }
+    }
 }
 
 /// 2024-01-01 00:00:00 UTC.
@@ -55,29 +74,33 @@ impl VirtualClock {
             && sleeper.key().0 <= passed
         {
             // A sleeper that is gone needs no waking.
-            let _ = sleeper.remove().send(());
+            let _ = sleeper.remove().wake.send(());
         }
+    }
+
+    /// Sets the clock ahead without time passing, as a system clock is set: sleeps go on for as long as before.
+    pub fn set_ahead(&self, by: Duration) {
+        let mut shared = self.shared();
+        shared.ahead += by;
+        shared.look_again();
+    }
+
+    /// Sets the clock back without time passing, as a system clock is set: sleeps go on for as long as before.
+    pub fn set_back(&self, by: Duration) {
+        let mut shared = self.shared();
+        shared.back += by;
+        shared.look_again();
     }
 
     /// How long it is until the next sleeper wakes, if anybody sleeps.
     pub fn next_sleeper(&self) -> Option<Duration> {
         let mut shared = self.shared();
-        shared.sleepers.retain(|_, wake| !wake.is_closed());
+        shared.sleepers.retain(|_, sleeper| !sleeper.wake.is_closed());
         let (at, _) = *shared.sleepers.first_key_value()?.0;
         Some(at.saturating_sub(shared.passed))
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Clock for VirtualClock {
-    fn now(&self) -> SystemTime {
-        UNIX_EPOCH + START + self.shared().passed
-    }
-
-    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    fn sleeps(&self, duration: Duration, looks: bool) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         let (wake, woken) = oneshot::channel();
         let mut shared = self.shared();
         if duration.is_zero() {
@@ -85,7 +108,7 @@ impl Clock for VirtualClock {
         }
         shared.made += 1;
         let key = (shared.passed.saturating_add(duration), shared.made);
-        shared.sleepers.insert(key, wake);
+        shared.sleepers.insert(key, Sleeper { wake, looks });
         drop(shared);
         let clock = self.clone();
         Box::pin(async move {
@@ -95,9 +118,23 @@ impl Clock for VirtualClock {
         })
     }
 
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Clock for VirtualClock {
+    fn now(&self) -> SystemTime {
+        let shared = self.shared();
+        UNIX_EPOCH + (START + shared.passed + shared.ahead).saturating_sub(shared.back)
+    }
+
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        self.sleeps(duration, false)
+    }
+
     fn sleep_towards(&self, left: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        // Nobody sets it back.
-        self.sleep(left)
+        self.sleeps(left, true)
     }
 
     fn id(&self) -> String {

@@ -82,7 +82,8 @@ impl Settled<'_> {
 
 /// Ends the fiber that answers a turn, if there is one.
 pub(in crate::chat) async fn cancel_fiber(core: &Arc<Core>, row: &TurnRow, reason: &str) {
-    match managed::cancel(core, &fiber_id(row), reason).await {
+    let cancelled = async { managed::cancel(core, &fiber_id(core, row).await?, reason).await };
+    match cancelled.await {
         Ok(()) => {}
         Err(error) if error.is_not_found() || error.is_invalid_state() || error.is_closed() => {}
         Err(error) => warn!(turn.id = %row.id, error = %chain(&error), "the fiber of a turn could not be cancelled"),

@@ -54,11 +54,13 @@ fn next(policy: &RecoveryPolicy, before: Option<&IncidentRow>, facts: Facts) -> 
             created_ms: now_ms,
         };
     };
-    let again = IncidentRow { continues: chunks > 0, state: IncidentState::Attempting, chunks, ..before.clone() };
+    let progress_ms = before.progress_ms.min(now_ms);
+    let again = IncidentRow { continues: chunks > 0, state: IncidentState::Attempting, chunks, progress_ms, ..before.clone() };
     if chunks > before.chunks {
         return IncidentRow { attempts: 1, attempt_ms: now_ms, progress_ms: now_ms, ..again };
     }
-    let soon = now_ms.saturating_sub(before.attempt_ms) < ms(policy.debounce);
+    // Not so if the clock was set back meanwhile: it would be soon for as long as it takes to be there again.
+    let soon = now_ms.abs_diff(before.attempt_ms) < ms(policy.debounce).unsigned_abs();
     if facts.how == Interruption::Process && soon {
         return again;
     }
@@ -109,6 +111,17 @@ mod tests {
         let (first, _) = judge(&policy(), None, at(0, 1));
         let (second, _) = judge(&policy(), Some(&first), Facts { how: Interruption::Here, ..at(1, 1) });
         assert_eq!(second.attempts, 2);
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_does_not_give_a_turn_a_year() {
+        let year = 365 * 24 * 60 * MINUTE;
+        let mut incident = judge(&policy(), None, at(year, 1)).0;
+        for n in 2..=4_u32 {
+            incident = judge(&policy(), Some(&incident), at(i64::from(n) * MINUTE, 1)).0;
+            assert_eq!(incident.attempts, n, "each counts");
+        }
+        assert_eq!(judge(&policy(), Some(&incident), at(20 * MINUTE, 1)).1, Some(ExhaustedReason::NoProgressTimeout));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What every store keeps to where agents and their schedules are concerned.
 use crate::fiber::owner::AgentId;
-use crate::store::{LeftAwake, NewSchedule, Ran, ScheduleRow, Store, Timing};
+use crate::store::{FarSchedules, LeftAwake, NewSchedule, Ran, ScheduleRow, Store, Timing};
 
 fn agent(name: &str) -> AgentId {
     AgentId { class: "clerk".into(), name: name.into() }
@@ -17,6 +17,7 @@ fn schedule(id: &str, timing: Timing, due_ms: i64) -> NewSchedule {
         name: "tea".into(),
         payload: "1".into(),
         idempotent: timing.repeats(),
+        begun: Vec::new(),
         timing,
         due_ms,
         now_ms: 5,
@@ -168,4 +169,55 @@ pub(super) async fn counts_deaths_of_schedules_that_run(store: &impl Store) {
     // What killed the process is not brought back by being asked for.
     let asked = add(store, NewSchedule { idempotent: true, ..schedule("x", Timing::Time, 99) }).await;
     assert_eq!((asked.id.as_str(), asked.next_ms), ("a", None));
+}
+
+/// What is due later than it can be is found and corrected, and nothing else.
+pub(super) async fn corrects_schedules_that_are_far_ahead(store: &impl Store) {
+    const SLACK: i64 = 100;
+    let ahead = 1_000_000;
+    let named = |name: &str, new: NewSchedule| NewSchedule { name: name.into(), id: name.into(), ..new };
+    let made = |created_ms: i64, new: NewSchedule| NewSchedule { now_ms: created_ms, ..new };
+    for new in [
+        named("every, far", schedule("", Timing::Every(70), ahead)),
+        named("every, near", schedule("", Timing::Every(70), 200)),
+        named("cron, far", schedule("", Timing::Cron("a".into()), ahead)),
+        named("cron, near", schedule("", Timing::Cron("a".into()), 210)),
+        named("time", schedule("", Timing::Time, ahead)),
+        named("delay, far", made(ahead, schedule("", Timing::Delay, ahead + 30))),
+        named("delay, long", schedule("", Timing::Delay, ahead)),
+    ] {
+        add(store, new).await;
+    }
+    // Two that have failed, one of them by a clock that was ahead.
+    for (name, due_ms, next_ms) in [("failed, far", 1, ahead), ("failed, near", 2, 150)] {
+        add(store, named(name, schedule("", Timing::Delay, due_ms))).await;
+        let run = claim(store, due_ms).await.pop().unwrap();
+        store.end_run(run, Ran::Again { next_ms, error: "no".into() }).await.unwrap();
+    }
+    let crons = |latest_ms| vec![("a".to_owned(), latest_ms)];
+    let far = store.far_schedules(50, SLACK).await.unwrap();
+    assert_eq!(far, FarSchedules { crons: crons(ahead), others: true });
+    assert_eq!(store.correct_schedules(50, SLACK, vec![(120, "a".into())]).await.unwrap(), 4);
+    let next = async || {
+        let rows = store.schedules(agent("a")).await.unwrap();
+        let mut next: Vec<_> = rows.into_iter().map(|row| (row.name, row.next_ms.unwrap())).collect();
+        next.sort();
+        next
+    };
+    let expected = [
+        ("cron, far", 120),
+        ("cron, near", 210),
+        ("delay, far", 80),
+        ("delay, long", ahead),
+        // The first time of its rhythm.
+        ("every, far", 50 + (ahead - 50 - 1) % 70 + 1),
+        ("every, near", 200),
+        ("failed, far", 50),
+        ("failed, near", 150),
+        ("time", ahead),
+    ];
+    assert_eq!(next().await, expected.map(|(name, at)| (name.to_owned(), at)));
+    // Once.
+    assert_eq!(store.far_schedules(50, SLACK).await.unwrap(), FarSchedules { crons: crons(210), others: false });
+    assert_eq!(store.correct_schedules(50, SLACK, vec![(200, "a".into())]).await.unwrap(), 0);
 }

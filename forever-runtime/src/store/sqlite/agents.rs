@@ -7,10 +7,16 @@ use crate::error::Result;
 use crate::exact;
 use crate::fiber::frame::BoxFuture;
 use crate::fiber::owner::AgentId;
-use crate::store::{AgentStore, LeftAwake, NewSchedule, Ran, ScheduleRow, Timing};
+use crate::store::{AgentStore, FarSchedules, LeftAwake, NewSchedule, Ran, ScheduleRow, Timing};
 
 /// A schedule that may be claimed, if its class is among the ones in the JSON array `?1`.
 const WAITS: &str = "next_ms IS NOT NULL AND running_ms IS NULL AND +class IN (SELECT value FROM json_each(?1))";
+
+/// A schedule that is due later than it can be: `?1` is now, `?2` how much later is no matter.
+const FAR: &str = "next_ms > ?1 + ?2 AND running_ms IS NULL AND (
+    kind = 'every' AND attempts = 0 AND every_ms > 0 AND due_ms > ?1 + every_ms + ?2
+    OR kind = 'delay' AND attempts = 0 AND created_ms > ?1 + ?2
+    OR attempts > 0 AND next_ms > due_ms)";
 
 /// Whether one that has seen deaths is being tried alone.
 const SUSPECT_RUNS: &str = "EXISTS (SELECT 1 FROM schedules WHERE running_ms IS NOT NULL AND deaths > 1)";
@@ -132,6 +138,26 @@ impl AgentStore for Sqlite {
         Box::pin(self.write("store how a schedule has run", Scope::Many, move |c| end_run(c, &run, &ran)))
     }
 
+    fn far_schedules(&self, now_ms: i64, slack_ms: i64) -> BoxFuture<'_, Result<FarSchedules>> {
+        Box::pin(self.read("find schedules that are far ahead", move |c| {
+            let crons = c
+                .prepare_cached(
+                    "SELECT cron, max(next_ms) FROM schedules
+                     WHERE next_ms > ?1 + ?2 AND running_ms IS NULL AND kind = 'cron' AND attempts = 0 AND cron IS NOT NULL GROUP BY cron",
+                )?
+                .query_map([now_ms, slack_ms], |row| Ok((text(row, "cron")?, row.get(1)?)))?
+                .collect::<Result<_, _>>()?;
+            let others = c
+                .prepare_cached(&format!("SELECT EXISTS (SELECT 1 FROM schedules WHERE {FAR})"))?
+                .query_row([now_ms, slack_ms], |row| row.get(0))?;
+            Ok(FarSchedules { crons, others })
+        }))
+    }
+
+    fn correct_schedules(&self, now_ms: i64, slack_ms: i64, crons: Vec<(i64, String)>) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(self.write("correct schedules that are far ahead", Scope::Many, move |c| correct(c, now_ms, slack_ms, &crons)))
+    }
+
     fn next_schedule(&self, classes: Vec<String>) -> BoxFuture<'_, Result<Option<i64>>> {
         let classes = array(&classes);
         Box::pin(self.read("find the schedule that is due next", move |c| {
@@ -238,6 +264,10 @@ fn like(conn: &Connection, new: &NewSchedule) -> rusqlite::Result<Option<(i64, S
     while let Some(there) = rows.next()? {
         let seq = there.get("seq")?;
         let there = row(there)?;
+        if !new.timing.repeats() && new.begun.contains(&there.id) {
+            // It goes when its run ends, and what is asked for is to come after that.
+            continue;
+        }
         let same_pattern = !matches!(new.timing, Timing::Cron(_)) || there.timing == new.timing;
         if same_pattern && exact::same(&there.payload, &new.payload) {
             return Ok(Some((seq, there)));
@@ -260,6 +290,30 @@ fn renew(conn: &Connection, seq: i64, there: ScheduleRow, new: &NewSchedule) -> 
          WHERE seq = ?1 RETURNING *",
     )?
     .query_row(params![seq, every_ms, new.due_ms], row)
+}
+
+fn correct(conn: &Connection, now_ms: i64, slack_ms: i64, crons: &[(i64, String)]) -> rusqlite::Result<u64> {
+    let mut corrected = conn
+        .prepare_cached(&format!(
+            // All expressions see the row as it was.
+            "UPDATE schedules SET
+                 due_ms = CASE WHEN attempts > 0 THEN due_ms WHEN kind = 'every' THEN due_ms - (due_ms - ?1 - 1) / every_ms * every_ms
+                               ELSE ?1 + max(due_ms - created_ms, 0) END,
+                 next_ms = CASE WHEN attempts > 0 THEN iif(kind = 'time', max(due_ms, ?1), ?1)
+                                WHEN kind = 'every' THEN due_ms - (due_ms - ?1 - 1) / every_ms * every_ms
+                                ELSE ?1 + max(due_ms - created_ms, 0) END,
+                 created_ms = iif(created_ms > ?1 + ?2, ?1, created_ms)
+             WHERE {FAR}"
+        ))?
+        .execute([now_ms, slack_ms])?;
+    let mut of_pattern = conn.prepare_cached(
+        "UPDATE schedules SET due_ms = ?3, next_ms = ?3
+         WHERE next_ms > ?3 + ?2 AND running_ms IS NULL AND kind = 'cron' AND attempts = 0 AND cron = ?4 AND ?1 < ?3",
+    )?;
+    for (next_ms, pattern) in crons {
+        corrected += of_pattern.execute(params![now_ms, slack_ms, next_ms, pattern])?;
+    }
+    Ok(corrected as u64)
 }
 
 fn claim(conn: &Connection, classes: &str, now_ms: i64, limit: u32) -> rusqlite::Result<Vec<ScheduleRow>> {

@@ -140,13 +140,13 @@ fn slow(conn: &Connection, sql: &str) -> Option<String> {
 }
 
 /// What a scan may be of: rows that are not of a table.
-const NO_ROWS_OF_OURS: [&str; 4] = ["SCAN CONSTANT ROW", "SCAN json_each", "SCAN b", "SCAN (subquery"];
+const NO_ROWS_OF_OURS: [&str; 5] = ["SCAN sqlite_sequence", "SCAN CONSTANT ROW", "SCAN json_each", "SCAN b", "SCAN (subquery"];
 
 /// Indexes that have in them only what such a statement wants: what is awake, what runs, what is due, what was asked.
 const ONLY_WHAT_IS_ASKED_FOR: [&str; 4] = ["agents_awake", "schedules_running", "turns_open", "waits_due"];
 
 /// What is sorted or looked through all the same, by a part of the statement.
-const ALLOWED: [(&str, &str); 12] = [
+const ALLOWED: [(&str, &str); 13] = [
     // One row, or as many as there are workers.
     ("DELETE FROM workers", "SCAN workers"),
     // The fibers below one, in the order of their numbers.
@@ -160,6 +160,8 @@ const ALLOWED: [(&str, &str); 12] = [
     ("ORDER BY o.started_ms", "USE TEMP B-TREE FOR ORDER BY"),
     // A list of several states, which few ask for.
     ("f.state IN ('running', 'failed')", "USE TEMP B-TREE FOR ORDER BY"),
+    // The patterns of cron schedules; when a runtime opens, and when the clock was set back.
+    ("kind = 'cron' AND attempts = 0 AND cron IS NOT NULL GROUP BY cron", "USE TEMP B-TREE FOR GROUP BY"),
     // The agents that are awake when a runtime opens, and the schedules of classes that it does not know; once.
     ("heartbeat_ms IS NOT NULL ORDER BY", "USE TEMP B-TREE"),
     ("WHERE class NOT IN", "SCAN schedules"),

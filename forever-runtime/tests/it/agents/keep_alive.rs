@@ -282,6 +282,27 @@ async fn an_agent_that_kills_the_process_whenever_it_is_woken_is_left_alone_in_t
 }
 
 #[tokio::test]
+async fn a_death_is_counted_before_an_agent_that_was_kept_alive_is_woken() {
+    let world = World::new();
+    drop(world.open().await);
+    world.place.sql().execute("INSERT INTO agents (class, name, heartbeat_ms, changed_ms) VALUES ('clerk', 'a', 1, 1)", ()).unwrap();
+    for deaths in 1..=3 {
+        world.probe.clear();
+        world.probe.hold("a starts");
+        let forever = world.open().await;
+        world.probe.reached("a starts").await;
+        assert_eq!(world.place.number("SELECT deaths FROM agents"), deaths, "it is stored before anything of the agent runs");
+        // The process dies while the agent wakes.
+        drop(forever);
+    }
+    world.probe.clear();
+    let forever = world.open().await;
+    world.until("SELECT count(*) FROM agents", 0).await;
+    world.pass(&forever, HOUR).await;
+    assert_eq!(world.probe.times("a starts"), 0, "it is not woken a fourth time");
+}
+
+#[tokio::test]
 async fn an_agent_of_a_class_that_is_not_registered_keeps_its_heartbeat() {
     let world = World::new();
     drop(world.open().await);

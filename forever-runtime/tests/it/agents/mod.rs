@@ -27,6 +27,8 @@ pub const HOUR: Duration = Duration::from_secs(3600);
 
 type Start = Arc<dyn Fn(AgentHandle<Clerk>) -> Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>> + Send + Sync>;
 
+type Also = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>> + Send + Sync>;
+
 /// Writes everything that is handed to it into the log: `a starts`, `a: tea`, `a leaves`.
 pub struct Clerk {
     pub me: AgentHandle<Clerk>,
@@ -48,6 +50,10 @@ impl Agent for Clerk {
 
     async fn on_schedule(&self, due: &Due) -> Result<(), BoxError> {
         self.world.dues.lock().unwrap().push(format!("{} {} {}", due.name(), at(due.scheduled()), due.attempt()));
+        let also = self.world.also.lock().unwrap().clone();
+        if let Some(also) = also {
+            also().await?;
+        }
         self.world.probe.step(&format!("{}: {}", self.me.name(), due.name())).await?;
         Ok(())
     }
@@ -81,6 +87,8 @@ pub struct World {
     pub clock: VirtualClock,
     /// What `on_start` does besides.
     start: Arc<Mutex<Option<Start>>>,
+    /// What `on_schedule` does besides.
+    also: Arc<Mutex<Option<Also>>>,
     /// Name, time and attempt of everything that was due.
     pub dues: Arc<Mutex<Vec<String>>>,
     marks: watch::Sender<u64>,
@@ -93,6 +101,7 @@ impl World {
             probe: Probe::default(),
             clock: VirtualClock::new(),
             start: Arc::default(),
+            also: Arc::default(),
             dues: Arc::default(),
             marks: watch::Sender::new(0),
         }
@@ -103,6 +112,10 @@ impl World {
         start: impl Fn(AgentHandle<Clerk>) -> F + Send + Sync + 'static,
     ) {
         *self.start.lock().unwrap() = Some(Arc::new(move |me| Box::pin(start(me))));
+    }
+
+    pub fn on_schedule<F: Future<Output = Result<(), BoxError>> + Send + 'static>(&self, also: impl Fn() -> F + Send + Sync + 'static) {
+        *self.also.lock().unwrap() = Some(Arc::new(move || Box::pin(also())));
     }
 
     pub fn builder(&self) -> Builder {

@@ -1,5 +1,8 @@
 //! Schedules that run, fail, hang and repeat. Numbers in brackets: the catalogue of cases that the behaviour is taken from.
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+use forever_runtime::{AgentHandle, Clock, Forever};
 
 use super::{Clerk, HOUR, MINUTE, SECOND, World, at};
 use crate::support::Plan;
@@ -22,7 +25,6 @@ async fn a_delay_wakes_the_agent_when_it_is_over_and_is_done_then() {
 
 #[tokio::test]
 async fn a_time_is_kept_and_one_that_has_passed_is_now() {
-    use forever_runtime::Clock;
     let world = World::new();
     let forever = world.open().await;
     let agent = forever.agent::<Clerk>("a");
@@ -300,4 +302,171 @@ async fn an_error_that_panics_when_it_is_shown_counts_as_a_failed_run() {
     world.pass(&forever, SECOND).await;
     world.until("SELECT count(*) FROM schedules WHERE running_ms IS NULL AND attempts = 1", 1).await;
     assert!(agent.schedules().await.unwrap()[0].error().unwrap().ends_with("an error whose text cannot be had: it panicked"));
+}
+
+#[tokio::test]
+async fn a_schedule_that_asks_for_itself_in_its_run_comes_again() {
+    let world = World::new();
+    let me: Arc<OnceLock<AgentHandle<Clerk>>> = Arc::default();
+    let agent = Arc::clone(&me);
+    world.on_schedule(move || {
+        let agent = agent.get().cloned().unwrap();
+        async move {
+            // Twice, as it is idempotent.
+            let first = agent.schedule(MINUTE, "tea", ()).idempotent(true).await?;
+            let second = agent.schedule(MINUTE, "tea", ()).idempotent(true).await?;
+            assert_eq!(first.id(), second.id());
+            Ok(())
+        }
+    });
+    let forever = world.open().await;
+    me.set(forever.agent::<Clerk>("a")).unwrap();
+    forever.agent::<Clerk>("a").schedule(MINUTE, "tea", ()).idempotent(true).await.unwrap();
+    for times in 1..5 {
+        world.pass(&forever, MINUTE).await;
+        world.probe.reached_times("a: tea", times).await;
+        world.until("SELECT count(*) FROM schedules WHERE name = 'tea' AND running_ms IS NULL", 1).await;
+        world.until("SELECT count(*) FROM schedules WHERE name = 'tea'", 1).await;
+    }
+    assert_eq!(world.dues(), ["tea 60 1", "tea 120 1", "tea 180 1", "tea 240 1"]);
+    // A run that fails behind that is tried again, and neither is lost nor doubled by it.
+    world.probe.plan("a: tea", Plan::Fail("no water".into()));
+    world.pass(&forever, MINUTE).await;
+    world.until("SELECT count(*) FROM schedules WHERE name = 'tea' AND running_ms IS NULL AND attempts = 1", 1).await;
+    world.until("SELECT count(*) FROM schedules WHERE name = 'tea'", 2).await;
+    world.probe.clear();
+    world.pass(&forever, 3 * SECOND).await;
+    world.until("SELECT count(*) FROM schedules WHERE name = 'tea'", 1).await;
+    assert_eq!(world.dues().last().map(String::as_str), Some("tea 300 2"));
+}
+
+#[tokio::test]
+async fn one_who_asks_before_a_run_begins_asks_for_that_run() {
+    let world = World::new();
+    // The agent is woken by the schedule, and asks for it again before it has run.
+    world.on_start(|me| async move {
+        me.schedule(MINUTE, "tea", ()).idempotent(true).await?;
+        Ok(())
+    });
+    let forever = world.open().await;
+    forever.agent::<Clerk>("a").schedule(MINUTE, "tea", ()).idempotent(true).await.unwrap();
+    world.pass(&forever, MINUTE).await;
+    world.probe.reached("a: tea").await;
+    world.until("SELECT count(*) FROM schedules", 0).await;
+}
+
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Sets the clock, and waits until the runtime has looked at what is due by it.
+async fn set(world: &World, forever: &Forever, ahead: bool, by: Duration) {
+    if ahead {
+        world.clock.set_ahead(by)
+    } else {
+        world.clock.set_back(by)
+    }
+    world.pass(forever, Duration::from_millis(1)).await;
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_ahead_and_back_neither_stops_nor_floods_what_repeats() {
+    for (by, closes) in [(HOUR, false), (YEAR, false), (10 * YEAR, false), (YEAR, true)] {
+        let world = World::new();
+        let mut forever = world.open().await;
+        let agent = forever.agent::<Clerk>("a");
+        agent.schedule_every(MINUTE, "tick", ()).await.unwrap();
+        agent.schedule("* * * * *", "tock", ()).await.unwrap();
+        set(&world, &forever, true, by).await;
+        for name in ["a: tick", "a: tock"] {
+            world.probe.reached(name).await;
+        }
+        let none_runs = "SELECT count(*) FROM schedules WHERE class = 'clerk' AND running_ms IS NOT NULL";
+        world.until(none_runs, 0).await;
+        assert_eq!(world.dues().len(), 2, "what is overdue runs once");
+        if closes {
+            forever.close().await.unwrap();
+            world.clock.set_back(by);
+            drop(agent);
+            forever = world.open().await;
+        } else {
+            set(&world, &forever, false, by).await;
+        }
+        world.until("SELECT count(*) FROM schedules WHERE class = 'clerk' AND next_ms > 1704067200000 + 3600000", 0).await;
+        for minute in 1..4 {
+            world.pass(&forever, MINUTE).await;
+            for name in ["a: tick", "a: tock"] {
+                world.probe.reached_times(name, minute + 1).await;
+            }
+            world.until(none_runs, 0).await;
+        }
+        assert_eq!(world.dues().len(), 2 + 2 * 3, "{:?}", world.dues());
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_keeps_what_repeats_going() {
+    let world = World::new();
+    let forever = world.open().await;
+    let agent = forever.agent::<Clerk>("a");
+    agent.schedule_every(MINUTE, "tick", ()).await.unwrap();
+    agent.schedule("* * * * *", "tock", ()).await.unwrap();
+    set(&world, &forever, false, 5 * HOUR).await;
+    world.until("SELECT count(*) FROM schedules WHERE class = 'clerk' AND next_ms > 1704067200000", 0).await;
+    assert_eq!(world.dues(), [""; 0]);
+    world.pass(&forever, MINUTE).await;
+    for name in ["a: tick", "a: tock"] {
+        world.probe.reached(name).await;
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_while_a_schedule_runs_does_not_stop_it() {
+    let world = World::new();
+    let gate = world.probe.hold("a: tick");
+    let forever = world.builder().hung_schedule_timeout(HOUR).open().await.unwrap();
+    forever.agent::<Clerk>("a").schedule_every(MINUTE, "tick", ()).await.unwrap();
+    set(&world, &forever, true, YEAR).await;
+    world.probe.reached("a: tick").await;
+    set(&world, &forever, false, YEAR).await;
+    gate.add_permits(100);
+    world.until("SELECT count(*) FROM schedules WHERE name = 'tick' AND running_ms IS NULL", 1).await;
+    // What is due in a minute has run.
+    world.pass(&forever, 2 * MINUTE).await;
+    world.probe.reached_times("a: tick", 2).await;
+    world.until("SELECT count(*) FROM schedules WHERE name = 'tick' AND running_ms IS NULL", 1).await;
+    assert_eq!(world.dues(), ["tick 60 1", "tick 120 1"]);
+}
+
+#[tokio::test]
+async fn what_was_asked_for_or_failed_while_the_clock_was_ahead_is_not_due_in_a_year() {
+    let world = World::new();
+    world.probe.plan("a: cake", Plan::Fail("no flour".into()));
+    let forever = world.open().await;
+    let agent = forever.agent::<Clerk>("a");
+    agent.schedule(MINUTE, "cake", ()).await.unwrap();
+    agent.schedule_every(MINUTE, "tick", ()).await.unwrap();
+    let at = world.clock.now() + 2 * YEAR;
+    agent.schedule(at, "party", ()).await.unwrap();
+    set(&world, &forever, true, YEAR).await;
+    world.until("SELECT count(*) FROM schedules WHERE name = 'cake' AND attempts = 1 AND running_ms IS NULL", 1).await;
+    agent.schedule(MINUTE, "tea", ()).await.unwrap();
+    world.probe.clear();
+    set(&world, &forever, false, YEAR).await;
+    world.probe.reached("a: cake").await;
+    world.pass(&forever, MINUTE).await;
+    world.probe.reached("a: tea").await;
+    world.until("SELECT count(*) FROM schedules WHERE class = 'clerk'", 2).await;
+    let party = agent.schedules().await.unwrap().into_iter().find(|schedule| schedule.name() == "party").unwrap();
+    assert_eq!(party.next(), Some(at), "a time stays what it is");
+}
+
+#[tokio::test]
+async fn an_agent_leaves_memory_although_the_clock_was_set_back() {
+    let world = World::new();
+    let forever = world.open().await;
+    let agent = forever.agent::<Clerk>("a");
+    set(&world, &forever, true, YEAR).await;
+    drop(agent.wake().await.unwrap());
+    set(&world, &forever, false, YEAR).await;
+    world.pass(&forever, 10 * MINUTE).await;
+    world.probe.reached("a leaves").await;
 }

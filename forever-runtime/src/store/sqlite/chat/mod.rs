@@ -204,11 +204,15 @@ impl ChatStore for Sqlite {
     }
 
     fn delete_turns(&self, before_ms: i64, limit: u32) -> BoxFuture<'_, Result<u64>> {
-        Box::pin(self.write("delete turns", Scope::One, move |c| {
-            c.prepare_cached("DELETE FROM turns WHERE seq IN (SELECT seq FROM turns WHERE settled_ms < ?1 ORDER BY settled_ms LIMIT ?2)")?
-                .execute(params![before_ms, limit])
-                .map(|deleted| deleted as u64)
-        }))
+        Box::pin(self.write("delete turns", Scope::Many, move |c| turns::delete(c, before_ms, limit)))
+    }
+
+    fn any_far_turn(&self, now_ms: i64, slack_ms: i64) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(self.read("find turns that are far ahead", move |c| turns::any_far(c, now_ms, slack_ms)))
+    }
+
+    fn correct_turns(&self, now_ms: i64, slack_ms: i64) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(self.write("correct turns that are far ahead", Scope::Many, move |c| turns::correct(c, now_ms, slack_ms)))
     }
 }
 

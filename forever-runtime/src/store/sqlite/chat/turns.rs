@@ -135,8 +135,10 @@ pub(super) fn accept(conn: &Connection, new: &NewTurn) -> rusqlite::Result<Accep
         .fiber;
     let ready = rows::runnable(conn, fiber)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
     conn.prepare_cached(
-        "INSERT INTO turns (chat, id, key, kind, policy, state, fiber, message, place, origins, due_ms, created_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, 'queued', ?6, ?7, ?8, ?9, ?10, ?11)",
+        "INSERT INTO turns (seq, chat, id, key, kind, policy, state, fiber, message, place, origins, due_ms, created_ms)
+         VALUES (1 + max(coalesce((SELECT max(seq) FROM turns), 0),
+                         coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = 'turns'), 0)),
+                 ?1, ?2, ?3, ?4, ?5, 'queued', ?6, ?7, ?8, ?9, ?10, ?11)",
     )?
     .execute(params![
         chat,
@@ -254,6 +256,46 @@ pub(super) fn begin(conn: &Connection, turn: TurnSeq, now_ms: i64) -> rusqlite::
         incident: incident(conn, turn)?,
         again,
     })))
+}
+
+/// Deletes turns that were settled before a time, and keeps in mind the last number that was given: no turn is ever another one's.
+pub(super) fn delete(conn: &Connection, before_ms: i64, limit: u32) -> rusqlite::Result<u64> {
+    let last: Option<TurnSeq> = conn.prepare_cached("SELECT max(seq) FROM turns")?.query_row((), |r| r.get(0))?;
+    let deleted = conn
+        .prepare_cached("DELETE FROM turns WHERE seq IN (SELECT seq FROM turns WHERE settled_ms < ?1 ORDER BY settled_ms LIMIT ?2)")?
+        .execute(params![before_ms, limit])?;
+    if deleted > 0 {
+        // SQLite's own table of the highest numbers, which counts for its own only where a table says so.
+        let kept = conn.prepare_cached("UPDATE sqlite_sequence SET seq = max(seq, ?1) WHERE name = 'turns'")?.execute([last])?;
+        if kept == 0 {
+            conn.prepare_cached("INSERT INTO sqlite_sequence (name, seq) VALUES ('turns', ?1)")?.execute([last])?;
+        }
+    }
+    Ok(deleted as u64)
+}
+
+/// Those that wait for quiet until a time that was computed when the clock was ahead: `?1` is now, `?2` how much is no matter.
+const FAR: &str = "settled_ms IS NULL AND state = 'queued' AND due_ms IS NOT NULL AND created_ms > ?1 + ?2";
+
+pub(super) fn any_far(conn: &Connection, now_ms: i64, slack_ms: i64) -> rusqlite::Result<bool> {
+    conn.prepare_cached(&format!("SELECT EXISTS (SELECT 1 FROM turns INDEXED BY turns_open WHERE {FAR})"))?
+        .query_row([now_ms, slack_ms], |r| r.get(0))
+}
+
+/// Lets them wait for as long as they were to, from now on.
+pub(super) fn correct(conn: &Connection, now_ms: i64, slack_ms: i64) -> rusqlite::Result<u64> {
+    conn.prepare_cached(&format!(
+        "UPDATE waits SET due_ms = ?1 + max(t.due_ms - t.created_ms, 0)
+         FROM (SELECT fiber, due_ms, created_ms FROM turns INDEXED BY turns_open WHERE {FAR}) t
+         WHERE waits.fiber = t.fiber AND waits.due_ms IS NOT NULL"
+    ))?
+    .execute([now_ms, slack_ms])?;
+    let corrected = conn
+        .prepare_cached(&format!(
+            "UPDATE turns INDEXED BY turns_open SET due_ms = ?1 + max(due_ms - created_ms, 0), created_ms = ?1 WHERE {FAR}"
+        ))?
+        .execute([now_ms, slack_ms])?;
+    Ok(corrected as u64)
 }
 
 pub(super) fn request(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<TurnRequest> {

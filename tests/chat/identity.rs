@@ -1,0 +1,180 @@
+//! Which turn is which: numbers are not used again, and ids that users choose are not taken apart.
+use std::time::Duration;
+
+use forever::chat::message::UiMessage;
+use forever::chat::{ChatAgent, Entry, Queueing, Turn, TurnHandle, TurnState};
+use forever::prelude::*;
+use forever::testing::VirtualClock;
+use forever::{Agent, AgentHandle, BoxError, Builder, ErrorKind, FiberState, Forever, Retention};
+use serde_json::{Value, json};
+
+/// Answers with a fiber that waits to be told what to say, or at once.
+struct Runs;
+
+impl Agent for Runs {
+    const CLASS: &'static str = "runs";
+    type State = ();
+}
+
+impl ChatAgent for Runs {
+    async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
+        if turn.body() == Some(&json!("runs")) {
+            turn.run(told()).await?;
+        }
+        Ok(())
+    }
+}
+
+#[fiber]
+async fn told() -> Result<bool, BoxError> {
+    let told: bool = recv!("told");
+    Ok(told)
+}
+
+fn runs() -> Builder {
+    Forever::builder().fiber::<told>().chat_agent(|_| Runs)
+}
+
+async fn ask(agent: &AgentHandle<Runs>, id: &str, body: &str) -> TurnHandle {
+    agent.save_messages([UiMessage::user(format!("u-{id}"), "hi")]).id(id).metadata(&id).body(&body).await.unwrap()
+}
+
+async fn waiting(forever: &Forever, count: usize) -> Vec<String> {
+    let ids = async {
+        loop {
+            let page = forever.fibers().name("told").state(FiberState::Waiting).await.unwrap();
+            if page.fibers.len() == count {
+                return page.fibers.iter().map(|fiber| fiber.id.clone()).collect();
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), ids).await.unwrap_or_else(|_| panic!("{count} fibers never wait"))
+}
+
+#[tokio::test]
+async fn a_handle_of_a_turn_that_was_deleted_never_shows_another_turn() {
+    let clock = VirtualClock::new();
+    let keep = Duration::from_secs(600);
+    let forever = runs().in_memory().clock(clock.clone()).replay_retention(keep).retention(Retention::default().failed(keep));
+    let forever = forever.open().await.unwrap();
+    let (ada, bob) = (forever.agent::<Runs>("ada"), forever.agent::<Runs>("bob"));
+    let old = ask(&ada, "secret", "").await;
+    let mut follow = old.follow(0).await.unwrap();
+    old.wait().await.unwrap();
+    clock.advance(2 * keep);
+    while ada.turn("secret").await.unwrap().is_some() {
+        clock.advance(Duration::from_secs(60));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // Several, for as many as were deleted.
+    let new = [ask(&bob, "other", "runs").await, ask(&bob, "third", "").await];
+    waiting(&forever, 1).await;
+    assert_eq!(old.wait().await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(old.status().await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(old.entries().await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(old.follow(0).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(old.metadata::<Value>().await.unwrap_err().kind(), ErrorKind::NotFound);
+    old.cancel("not the other one").await.unwrap();
+    let mut seen = Vec::new();
+    while let Some(entry) = follow.next().await.unwrap() {
+        seen.push(entry);
+    }
+    assert!(matches!(seen.last(), Some(Entry::End(end)) if end.is_completed()), "its own end: {seen:?}");
+    let fiber = waiting(&forever, 1).await.pop().unwrap();
+    forever.send(&fiber, "told", &true).await.unwrap();
+    for turn in new {
+        assert!(turn.wait().await.unwrap().is_completed());
+    }
+}
+
+#[tokio::test]
+async fn turns_whose_names_and_ids_make_the_same_text_have_fibers_of_their_own() {
+    let forever = runs().in_memory().open().await.unwrap();
+    let mut turns = Vec::new();
+    for (name, id) in [("x/turn/1", "2"), ("x", "1/turn/2"), ("x/turn", "turn/2"), ("x", "turn/turn/2"), ("turn", "2"), ("x%2F1", "2")] {
+        turns.push(ask(&forever.agent::<Runs>(name), id, "runs").await);
+        waiting(&forever, turns.len() - usize::from(turns.len() > 3)).await;
+    }
+    // The second turn of `x` waits for the first one.
+    turns[1].cancel("one of them").await.unwrap();
+    assert_eq!(turns[1].wait().await.unwrap().state(), TurnState::Aborted);
+    for fiber in waiting(&forever, turns.len() - 1).await {
+        forever.send(&fiber, "told", &true).await.unwrap();
+    }
+    for (n, turn) in turns.iter().enumerate() {
+        assert_eq!(turn.wait().await.unwrap().is_completed(), n != 1);
+    }
+}
+
+#[tokio::test]
+async fn a_fiber_that_was_stored_under_the_older_id_of_its_turn_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chat.db");
+    for cancels in [false, true] {
+        let (name, id) = ("x/turn/1", format!("{cancels}"));
+        let forever = runs().sqlite(&path).open().await.unwrap();
+        ask(&forever.agent::<Runs>(name), &id, "runs").await;
+        waiting(&forever, 1).await;
+        drop(forever);
+        let sql = rusqlite::Connection::open(&path).unwrap();
+        let older = format!("runs/{name}/turn/{id}");
+        assert_eq!(sql.execute("UPDATE fibers SET id = ?1 WHERE name = 'told' AND finished_ms IS NULL", [&older]).unwrap(), 1);
+        drop(sql);
+
+        let forever = runs().sqlite(&path).open().await.unwrap();
+        let turn = forever.agent::<Runs>(name).turn(&id).await.unwrap().unwrap();
+        while turn.status().await.unwrap().state() != TurnState::Running {
+            tokio::task::yield_now().await;
+        }
+        if cancels {
+            turn.cancel("no").await.unwrap();
+            assert_eq!(turn.wait().await.unwrap().state(), TurnState::Aborted);
+            waiting(&forever, 0).await;
+        } else {
+            forever.send(&older, "told", &true).await.unwrap();
+            let end = tokio::time::timeout(Duration::from_secs(60), turn.wait()).await.expect("the turn has another fiber").unwrap();
+            assert!(end.is_completed());
+        }
+        forever.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_waits_for_quiet_does_not_wait_for_a_clock_that_was_ahead() {
+    let year = Duration::from_secs(365 * 24 * 3600);
+    for closes in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = VirtualClock::new();
+        let open = || runs().clock(clock.clone()).sqlite(folder.path().join("chat.db")).open();
+        let mut forever = open().await.unwrap();
+        clock.set_ahead(year);
+        let agent = forever.agent::<Runs>("a");
+        let quiet = Queueing::Debounce(Duration::from_secs(60));
+        let turn = agent.save_messages([UiMessage::user("u", "hi")]).id("r").queueing(quiet).await.unwrap();
+        while forever.fibers().name("forever.turn").state(FiberState::Waiting).await.unwrap().fibers.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        clock.set_back(year);
+        if closes {
+            drop((turn, agent));
+            forever.close().await.unwrap();
+            forever = open().await.unwrap();
+        }
+        let turn = forever.agent::<Runs>("a").turn("r").await.unwrap().unwrap();
+        let ended = async {
+            tokio::select! {
+                end = turn.wait() => assert!(end.unwrap().is_completed()),
+                () = async {
+                    // Ten minutes at most.
+                    for _ in 0..600 {
+                        clock.advance(Duration::from_secs(1));
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                    std::future::pending().await
+                } => {}
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), ended).await.expect("the turn waits for a year");
+    }
+}
