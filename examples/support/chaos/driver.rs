@@ -61,7 +61,10 @@ impl Driver {
             tasks.spawn(async move { driver.schedule(errand).await });
         }
         for n in 0..AGENTS {
-            self.forever.agent::<Clerk>(format!("clerk-{n}")).wake().await.map(drop).or_else(|e| self.may_fail(e))?;
+            while let Err(error) = self.forever.agent::<Clerk>(format!("clerk-{n}")).wake().await {
+                self.may_fail(error)?;
+                self.world.pause().await;
+            }
         }
         // Those that were accepted are under way, whatever the window.
         let (there, new): (Vec<_>, Vec<_>) = round.fibers.into_iter().partition(|spec| self.past.accepted.contains(&spec.id));
@@ -82,9 +85,10 @@ impl Driver {
         Ok(())
     }
 
-    /// A store that fails is tried again; everything else ends the worker.
+    /// A store that fails is tried again, and so is an agent whose `on_start` the store has failed; everything else ends the worker.
     fn may_fail(&self, error: forever::Error) -> anyhow::Result<()> {
-        if !error.is_retryable() {
+        let mut causes = std::iter::successors(Some(&error as &(dyn std::error::Error + 'static)), |error| error.source());
+        if !causes.any(|cause| cause.downcast_ref::<forever::Error>().is_some_and(forever::Error::is_retryable)) {
             bail!(error);
         }
         self.world.write(&format!("refused {error}"));
@@ -200,7 +204,10 @@ impl Driver {
         while number <= spec.size {
             self.world.pause().await;
             self.world.write(&format!("sends {id} {number}"));
-            match self.forever.send(id, "mail", &number).await {
+            let message = self.forever.send(id, "mail", &number);
+            // With an id it is stored once, however often it is sent.
+            let message = if spec.names_messages() { message.message_id(number.to_string()) } else { message };
+            match message.await {
                 Ok(()) => {
                     self.world.write(&format!("sent {id} {number}"));
                     number += 1;
