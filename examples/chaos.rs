@@ -193,13 +193,7 @@ fn run(until: Until, seed: u64, place: &Path, sabotage: Option<Sabotage>, inject
 }
 
 /// The same with faults in the workers' I/O, of one kind or of all.
-fn run_with_faults(
-    until: Until,
-    seed: u64,
-    place: &Path,
-    sabotage: Option<Sabotage>,
-    only: Option<FaultKind>,
-) -> anyhow::Result<bool> {
+fn run_with_faults(until: Until, seed: u64, place: &Path, sabotage: Option<Sabotage>, only: Option<FaultKind>) -> anyhow::Result<bool> {
     let dir = tempfile::tempdir_in(place)?;
     let injector = Injector::compile(dir.path(), only)?;
     run(until, seed, place, sabotage, Some(&injector))

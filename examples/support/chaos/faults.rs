@@ -140,10 +140,12 @@ impl Injector {
         let windows = (0..1 + dice.below(4)).map(|_| {
             let kind = kinds[dice.below(count) as usize];
             // While the database is opened, or later.
-            let first = match (kind, dice.below(2)) {
-                (FaultKind::Open | FaultKind::Sync, _) => dice.below(8),
-                (FaultKind::Lock, _) | (_, 0) => dice.below(40),
-                _ => dice.below(600),
+            let first = match (kind, dice.below(3)) {
+                (FaultKind::Open, _) => dice.below(8),
+                (_, 0) => dice.below(40),
+                (FaultKind::Sync, _) => dice.below(60),
+                (FaultKind::Lock, _) => dice.below(150),
+                _ => dice.below(800),
             };
             let micros = match (kind, dice.below(3)) {
                 (FaultKind::TornWrite, _) | (_, 0) => 0,

@@ -62,7 +62,7 @@ pub(crate) fn run(orders: &Orders) -> anyhow::Result<()> {
 
 async fn live(orders: &Orders, round: Round) -> anyhow::Result<()> {
     let world = World::open(&orders.dir, orders.seed, orders.life, orders.mishaps, orders.forgetful)?;
-    world.write("waits");
+    world.write(&format!("waits {}", std::env::var("FOREVER_FAULTS").unwrap_or_default()));
     let forever = open(orders, &round, &world).await?;
     world.write("opens");
     let events = tokio::spawn(tell(forever.events(), world.clone()));

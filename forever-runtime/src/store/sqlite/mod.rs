@@ -9,6 +9,8 @@ mod open;
 mod ops;
 #[cfg(test)]
 mod plans;
+#[cfg(test)]
+mod reads;
 mod rows;
 mod schema;
 mod sync;

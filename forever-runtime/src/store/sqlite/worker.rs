@@ -440,7 +440,9 @@ fn run_batch(on: &Served<'_>, batch: &mut Vec<Box<dyn Job>>, log: Option<&Log>) 
     if writes == 0 || single {
         // A statement by itself is its own transaction.
         for mut job in batch.drain(..) {
-            let ran = if writes > 0 { on.may_write().and_then(|()| job.run(on.conn)) } else { job.run(on.conn) };
+            let ran = at_rest(on.conn).and_then(|()| if writes > 0 { on.may_write() } else { Ok(()) }).and_then(|()| job.run(on.conn));
+            // If it fails, it is tried again before the next job.
+            let _ = at_rest(on.conn);
             let failed = ran.err().map(Arc::new);
             on.stored(writes, log);
             job.answer(failed);
@@ -475,6 +477,12 @@ fn run_batch(on: &Served<'_>, batch: &mut Vec<Box<dyn Job>>, log: Option<&Log>) 
     }
 }
 
+/// Ends a transaction that a job has left open: one whose own end has failed. Until then every read would see the snapshot in which it began,
+/// and no write would be committed.
+fn at_rest(conn: &Connection) -> rusqlite::Result<()> {
+    if conn.is_autocommit() { Ok(()) } else { execute(conn, ROLLBACK) }
+}
+
 /// Why a transaction of several jobs came to nothing.
 enum Lost {
     Commit(Cause),
@@ -487,6 +495,7 @@ enum Lost {
 fn together(on: &Served<'_>, batch: &mut [Box<dyn Job>], savepoints: bool) -> Result<Vec<rusqlite::Result<()>>, Lost> {
     let conn = on.conn;
     let commit_failed = |e| Lost::Commit(Arc::new(e));
+    at_rest(conn).map_err(commit_failed)?;
     execute(conn, BEGIN).map_err(commit_failed)?;
     if let Err(why) = on.may_write() {
         let _ = execute(conn, ROLLBACK);
@@ -542,6 +551,7 @@ fn alone(on: &Served<'_>, job: &mut dyn Job) -> rusqlite::Result<()> {
     if job.scope() == Scope::Read {
         return job.run(conn);
     }
+    at_rest(conn)?;
     execute(conn, BEGIN)?;
     let ran = on.may_write().and_then(|()| job.run(conn)).and_then(|()| execute(conn, COMMIT));
     if ran.is_err() && !conn.is_autocommit() {
