@@ -140,16 +140,16 @@ impl Injector {
         let windows = (0..1 + dice.below(4)).map(|_| {
             let kind = kinds[dice.below(count) as usize];
             // While the database is opened, or later.
-            let first = match (kind, dice.below(3)) {
+            let first = match (kind, dice.below(5)) {
                 (FaultKind::Open, _) => dice.below(8),
                 (_, 0) => dice.below(40),
                 (FaultKind::Sync, _) => dice.below(60),
                 (FaultKind::Lock, _) => dice.below(150),
-                _ => dice.below(800),
+                _ => 40 + dice.below(1000),
             };
             let micros = match (kind, dice.below(3)) {
                 (FaultKind::TornWrite, _) | (_, 0) => 0,
-                _ if last => dice.below(300_000),
+                _ if last => dice.below(500_000),
                 _ => dice.below(40_000),
             };
             let one_in = if dice.below(2) == 0 { 1 } else { 1 + dice.below(10) };
