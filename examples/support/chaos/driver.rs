@@ -45,6 +45,9 @@ impl Past {
     }
 }
 
+/// What SQLite says when the disk fails. Inside a transaction of the program's the error is the program's, and its fiber fails.
+const DISK: [&str; 3] = ["disk I/O error", "database disk image is malformed", "database or disk is full"];
+
 pub(crate) struct Driver {
     pub(crate) forever: Forever,
     pub(crate) world: World,
@@ -178,7 +181,8 @@ impl Driver {
 
     /// Whether there is something that a person can do, or that time may bring.
     async fn help(&self, id: &str, error: &FiberError) -> anyhow::Result<bool> {
-        let failed = if error.is_failed() && error.reason().contains(PLANNED) {
+        let passes = |reason: &str| reason.contains(PLANNED) || DISK.iter().any(|text| reason.contains(text));
+        let failed = if error.is_failed() && passes(error.reason()) {
             self.forever.resume(id).await.err()
         } else if error.is_parked() {
             match money::look_into(&self.forever, &self.world, id).await {
