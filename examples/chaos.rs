@@ -35,6 +35,10 @@
 //! keeps the folder of the round. `--break` shows that: it breaks a promise from outside (`bank`: the bank takes no notice of ids; `fiber`: a row
 //! disappears; `snapshot`: a snapshot is empty again).
 //!
+//! `--faults` lets the I/O of the workers' databases fail as well: errors of reads, writes, syncs, opens and locks, a full disk, short and torn
+//! writes, for one call or for a while (`support/chaos/faults.c`, preloaded into the workers; Linux only). The last line counts them
+//! (`faults_eio_read=N ..`), and a run in which there were none fails. The audit stays the same.
+//!
 //! `docs/reliability.md` has the figures of long runs. Unix only: it takes signals.
 #![forbid(unsafe_code)]
 
