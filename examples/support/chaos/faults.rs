@@ -137,7 +137,7 @@ impl Injector {
         if count == 0 || dice.below(4) == 0 {
             return None;
         }
-        let windows = (0..1 + dice.below(4)).map(|_| {
+        let windows = (0..=dice.below(4)).map(|_| {
             let kind = kinds[dice.below(count) as usize];
             // While the database is opened, or later.
             let first = match (kind, dice.below(5)) {
