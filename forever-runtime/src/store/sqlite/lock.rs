@@ -39,6 +39,36 @@ impl Lock {
     }
 }
 
+/// Result of [`look`].
+#[derive(Debug)]
+pub(crate) enum Look {
+    /// A live process owns the database, which may be this one.
+    Owned,
+    /// It is free, and stays so until this is dropped, if there is a lock file.
+    Free(Option<File>),
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        if let Look::Free(Some(file)) = self {
+            // As for the lock itself, closing the file would not do.
+            let _ = file.unlock();
+        }
+    }
+}
+
+/// Looks whether the database at `path` has an owner, without taking it.
+///
+/// To read the file of a database that this process owns is no way to find out: closing it would drop the locks that SQLite has on it
+/// (<https://sqlite.org/howtocorrupt.html>, section 2.2).
+pub(super) fn look(path: &Path) -> Look {
+    let file = OpenOptions::new().read(true).write(true).open(lock_path(path)).ok();
+    match file.as_ref().map(File::try_lock) {
+        Some(Err(TryLockError::WouldBlock)) => Look::Owned,
+        _ => Look::Free(file),
+    }
+}
+
 impl Kept for Lock {
     /// Whether the locked file is still the one at its path: if not, it was removed or replaced, and another process may own the database.
     fn is_ours(&self) -> bool {

@@ -78,7 +78,14 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// The path with symbolic links resolved, if a database can be there; looks at the file, changes nothing.
+///
+/// A file that has an owner is left alone: its owner has looked at it, and to take it is refused.
 pub(crate) fn check(path: &Path) -> Result<PathBuf> {
+    let _free = match path.canonicalize().map(|real| (lock::look(&real), real)) {
+        Ok((lock::Look::Owned, real)) => return Ok(real),
+        Ok((free, _)) => Some(free),
+        Err(_) => None,
+    };
     readable(path, || check_once(path))
 }
 
