@@ -4,6 +4,7 @@
 //! cargo run --release --example chaos -- --minutes 2 --seed 1
 //! cargo run --release --example chaos -- --deaths 500
 //! cargo run --release --example chaos -- --break snapshot
+//! cargo run --release --example chaos -- --faults --deaths 500
 //! ```
 //!
 //! The program starts itself as a worker, a second process that runs some dozens of fibers from a database file, and ends it again after some
@@ -34,6 +35,10 @@
 //! keeps the folder of the round. `--break` shows that: it breaks a promise from outside (`bank`: the bank takes no notice of ids; `fiber`: a row
 //! disappears; `snapshot`: a snapshot is empty again).
 //!
+//! `--faults` lets the I/O of the workers' databases fail as well: errors of reads, writes, syncs, opens and locks, a full disk, short and torn
+//! writes, for one call or for a while (`support/chaos/faults.c`, preloaded into the workers; Linux only). The last line counts them
+//! (`faults_eio_read=N ..`), and a run in which there were none fails. The audit stays the same.
+//!
 //! `docs/reliability.md` has the figures of long runs. Unix only: it takes signals.
 #![forbid(unsafe_code)]
 
@@ -55,6 +60,7 @@ use forever::{Clock, SystemClock};
 
 use args::Args;
 use chaos::audit::{self, Counts, Fault, Findings};
+use chaos::faults::{self, FaultCounts, FaultKind, Injector};
 use chaos::killer::{Deaths, Killer};
 use chaos::round::Round;
 use chaos::worker::{self, Orders};
@@ -64,12 +70,15 @@ use chaos::{Sabotage, journal};
 const USAGE: &str = "\
 Runs fibers of all kinds in a process that dies all the time, and audits what they did.
 
-usage: chaos [--minutes F] [--deaths N] [--seed N] [--dir PATH] [--break WHAT]
+usage: chaos [--minutes F] [--deaths N] [--seed N] [--dir PATH] [--break WHAT] [--faults] [--faults-only KIND]
   --minutes F   how long to go on (1)
   --deaths N    go on for so many deaths, however long it takes
   --seed N      the seed of the first round (1)
   --dir PATH    where the databases are, each in a folder of its own (the system's place for temporary files)
-  --break WHAT  break a promise, to see the audit fail: bank, fiber or snapshot";
+  --break WHAT  break a promise, to see the audit fail: bank, fiber or snapshot
+  --faults      inject faults into the workers' I/O (Linux, needs a C compiler)
+  --faults-only KIND
+                only this kind: eio-read, eio-write, enospc, short, torn, fsync, open or lock";
 
 /// When there are to be no more deaths.
 #[derive(Clone, Copy)]
@@ -87,10 +96,15 @@ struct Sum {
     repeated: usize,
     lost: usize,
     duplicates: usize,
+    /// Faults that were injected, if any were to be.
+    faults: Option<FaultCounts>,
 }
 
 impl Sum {
-    fn add(&mut self, deaths: Deaths, findings: &Findings) {
+    fn add(&mut self, deaths: Deaths, findings: &Findings, faults: FaultCounts) {
+        if let Some(sum) = &mut self.faults {
+            sum.add(faults);
+        }
         self.rounds += 1;
         self.deaths.add(deaths);
         self.counts.add(&findings.counts);
@@ -100,7 +114,7 @@ impl Sum {
     }
 
     fn print(&self, good: bool) {
-        let Sum { rounds, deaths, counts, repeated, lost, duplicates } = self;
+        let Sum { rounds, deaths, counts, repeated, lost, duplicates, faults } = self;
         let Deaths { kills, aborts, exits, closes, stops, stopped_dead, looks } = deaths;
         println!(
             "\nrounds={rounds} kills={kills} aborts={aborts} exits={exits} stops={stops} killed_while_stopped={stopped_dead} \
@@ -124,25 +138,29 @@ impl Sum {
             counts.interrupted,
             counts.given_up
         );
+        if faults.is_some() {
+            println!("interrupted_by_faults={} refused_calls={}", counts.interrupted_by_faults, counts.refused);
+        }
         println!(
-            "deaths={} fibers={} finished_steps={} repeated_finished_steps={repeated} lost_fibers={lost} duplicate_effects={duplicates} audit={}",
+            "deaths={} fibers={} finished_steps={} repeated_finished_steps={repeated} lost_fibers={lost} duplicate_effects={duplicates}{} audit={}",
             deaths.all(),
             counts.fibers,
             counts.finished_steps,
+            faults.map(|faults| format!(" {faults}")).unwrap_or_default(),
             if good { "ok" } else { "failed" }
         );
     }
 }
 
 /// Runs rounds until it is enough, or one is not as promised; says whether all were.
-fn run(until: Until, seed: u64, place: &Path, sabotage: Option<Sabotage>) -> anyhow::Result<bool> {
+fn run(until: Until, seed: u64, place: &Path, sabotage: Option<Sabotage>, injector: Option<&Injector>) -> anyhow::Result<bool> {
     let clock = SystemClock::new();
-    let mut sum = Sum::default();
+    let mut sum = Sum { faults: injector.map(|_| FaultCounts::default()), ..Sum::default() };
     loop {
         let dir = tempfile::Builder::new().prefix("forever-chaos-").tempdir_in(place)?;
         let round = Round::drawn(seed + u64::from(sum.rounds));
         let begun = clock.now();
-        let mut killer = Killer::new(dir.path(), &round, sabotage)?;
+        let mut killer = Killer::new(dir.path(), &round, sabotage, injector)?;
         let before = sum.deaths.all();
         killer.run(|deaths| {
             live_line(&round, before + deaths.all());
@@ -155,7 +173,7 @@ fn run(until: Until, seed: u64, place: &Path, sabotage: Option<Sabotage>) -> any
         for text in std::mem::take(&mut killer.wrong) {
             findings.fault("opens", None, text);
         }
-        sum.add(killer.deaths, &findings);
+        sum.add(killer.deaths, &findings, faults::counts(dir.path())?);
         let good = findings.faults.is_empty();
         show_round(&round, &killer.deaths, &findings, clock.now().duration_since(begun).unwrap_or_default());
         let enough = match until {
@@ -167,10 +185,22 @@ fn run(until: Until, seed: u64, place: &Path, sabotage: Option<Sabotage>) -> any
             println!("\nthe database and the log are kept in {}", dir.keep().display());
         }
         if !good || enough {
-            sum.print(good);
-            return Ok(good);
+            // A run that was to have faults, and had none, has shown nothing.
+            let injected = sum.faults.is_none_or(|faults| faults.all() > 0);
+            if !injected {
+                println!("\n✗ no faults were injected");
+            }
+            sum.print(good && injected);
+            return Ok(good && injected);
         }
     }
+}
+
+/// The same with faults in the workers' I/O, of one kind or of all.
+fn run_with_faults(until: Until, seed: u64, place: &Path, sabotage: Option<Sabotage>, only: Option<FaultKind>) -> anyhow::Result<bool> {
+    let dir = tempfile::tempdir_in(place)?;
+    let injector = Injector::compile(dir.path(), only)?;
+    run(until, seed, place, sabotage, Some(&injector))
 }
 
 /// On a terminal: how far it is, in the place of the line of the round.
@@ -230,9 +260,9 @@ fn orders(args: &mut Args, seed: u64) -> Option<Orders> {
     let since = args.value("--since", "milliseconds", any).unwrap_or(0);
     let full = args.value("--full-after", "microseconds", any).zip(args.value("--full-for", "microseconds", any));
     let close = args.value("--close", "microseconds", any);
-    let (last, forgetful) = (args.flag("--last"), args.flag("--forgetful"));
+    let (last, forgetful, faulty) = (args.flag("--last"), args.flag("--forgetful"), args.flag("--faulty"));
     let dir: Option<PathBuf> = args.value("--worker", "a folder", |_| true);
-    dir.map(|dir| Orders { dir, seed, life, since, mishaps, full, close, last, forgetful })
+    dir.map(|dir| Orders { dir, seed, life, since, mishaps, full, close, last, forgetful, faulty })
 }
 
 fn main() -> ExitCode {
@@ -242,6 +272,8 @@ fn main() -> ExitCode {
     let seed = args.value("--seed", "a number", |_| true).unwrap_or(1);
     let place = args.value("--dir", "a folder that is there", |dir: &PathBuf| dir.is_dir()).unwrap_or_else(std::env::temp_dir);
     let sabotage = args.value("--break", "bank, fiber or snapshot", |_| true);
+    let only = args.value("--faults-only", "eio-read, eio-write, enospc, short, torn, fsync, open or lock", |_: &FaultKind| true);
+    let faults = args.flag("--faults") || only.is_some();
     let orders = orders(&mut args, seed);
     args.finish();
     let until = match deaths {
@@ -250,7 +282,8 @@ fn main() -> ExitCode {
     };
     let done = match orders {
         Some(orders) => worker::run(&orders).map(|()| true),
-        None => run(until, seed, &place, sabotage),
+        None if faults => run_with_faults(until, seed, &place, sabotage, only),
+        None => run(until, seed, &place, sabotage, None),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -19,10 +19,15 @@ impl Victim {
         Self::spawn(Command::new(std::env::current_exe()?).args(args))
     }
 
-    /// The same in a folder, with a file there for its errors.
-    pub(crate) fn start_in(dir: &Path, errors: &Path, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> anyhow::Result<Self> {
+    /// The same in a folder, with a file there for its errors, and with more variables in its environment.
+    pub(crate) fn start_in(
+        dir: &Path,
+        errors: &Path,
+        environment: impl IntoIterator<Item = (impl AsRef<OsStr>, impl AsRef<OsStr>)>,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> anyhow::Result<Self> {
         let errors = OpenOptions::new().append(true).create(true).open(errors)?;
-        Self::spawn(Command::new(std::env::current_exe()?).args(args).current_dir(dir).stderr(errors))
+        Self::spawn(Command::new(std::env::current_exe()?).args(args).envs(environment).current_dir(dir).stderr(errors))
     }
 
     /// The same with what it prints.

@@ -27,6 +27,49 @@ fn a_hundred_and_fifty_deaths_repeat_nothing_lose_nothing_and_double_nothing() {
     assert!(!text.contains('\x1b') && !text.contains('\r'), "for a terminal, in a pipe");
 }
 
+/// The kinds of injected faults, as the last line counts them.
+#[cfg(target_os = "linux")]
+const FAULTS: [&str; 8] = ["eio_read", "eio_write", "enospc", "short", "torn", "fsync", "open", "lock"];
+
+#[cfg(target_os = "linux")]
+fn faults(text: &str) -> [u32; 8] {
+    let last = last_line(text);
+    FAULTS.map(|name| last[format!("faults_{name}").as_str()].parse().unwrap())
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_hundred_deaths_on_a_failing_disk_repeat_nothing_lose_nothing_and_double_nothing() {
+    let (output, text, errors) = run("chaos", &["--deaths", "100", "--seed", "1", "--faults"]);
+    assert!(output.status.success(), "{text}{errors}");
+    let [deaths, _, steps, repeated, lost, duplicates] = numbers(&text);
+    assert!(deaths >= 100 && steps >= 200, "{text}");
+    assert_eq!((repeated, lost, duplicates), (0, 0, 0), "{text}");
+    assert_eq!(last_line(&text)["audit"], "ok");
+    // Where a process dies depends on the machine, so not every kind need come in a run that is so short.
+    let injected = faults(&text);
+    assert!(injected.iter().filter(|count| **count > 0).count() >= 6 && injected.iter().sum::<u32>() >= 50, "{text}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn faults_of_one_kind_are_of_no_other() {
+    let (output, text, errors) = run("chaos", &["--deaths", "20", "--seed", "1", "--faults-only", "eio-read"]);
+    assert!(output.status.success(), "{text}{errors}");
+    let [reads, others @ ..] = faults(&text);
+    assert!(reads > 0 && others == [0; 7], "{text}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_run_without_the_faults_that_it_was_to_have_fails() {
+    // No worker lives to have one.
+    let (output, text, errors) = run("chaos", &["--deaths", "0", "--faults-only", "torn"]);
+    assert_eq!(output.status.code(), Some(1), "{text}{errors}");
+    assert!(text.contains("no faults were injected"), "{text}");
+    assert_eq!(last_line(&text)["audit"], "failed");
+}
+
 /// Breaks a promise from outside; gives the text and the three numbers that must be 0.
 fn broken(what: &str) -> (String, [u32; 3]) {
     let (output, text, errors) = run("chaos", &["--deaths", "400", "--seed", "1", "--break", what]);

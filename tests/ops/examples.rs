@@ -103,7 +103,7 @@ fn case_126_kills_in_the_middle_of_words_and_calls_lose_no_chunk_and_double_no_b
 
 #[test]
 fn wrong_arguments_are_explained() {
-    let cases: [(&str, &[&str], &str); 12] = [
+    let cases: [(&str, &[&str], &str); 13] = [
         ("agent_loop", &["--kills", "51"], "error: `--kills 51`: expected a number from 0 to 50"),
         ("payments", &["--orders", "3"], "error: `--orders 3`: expected a number from 4 to 1000"),
         ("payments", &["--kills", "many"], "error: `--kills many`: expected a number from 0 to 1000"),
@@ -115,6 +115,11 @@ fn wrong_arguments_are_explained() {
         ("chaos", &["--minutes", "-1"], "error: `--minutes -1`: expected a number from 0 to 10000"),
         ("chaos", &["--deaths", "many"], "error: `--deaths many`: expected a number"),
         ("chaos", &["--break", "everything"], "error: `--break everything`: expected bank, fiber or snapshot"),
+        (
+            "chaos",
+            &["--faults-only", "all"],
+            "error: `--faults-only all`: expected eio-read, eio-write, enospc, short, torn, fsync, open or lock",
+        ),
         ("chaos", &["now"], "error: unknown argument `now`"),
     ];
     for (name, arguments, message) in cases {

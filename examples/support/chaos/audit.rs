@@ -54,6 +54,10 @@ pub(crate) struct Counts {
     pub(crate) full_disks: usize,
     /// Fibers that a full disk stopped.
     pub(crate) interrupted: usize,
+    /// Fibers that the store failed for another reason.
+    pub(crate) interrupted_by_faults: usize,
+    /// Calls of the program that the store refused.
+    pub(crate) refused: usize,
     /// Closures that have failed because ten recoveries did not do.
     pub(crate) given_up: usize,
 }
@@ -76,6 +80,8 @@ impl Counts {
         self.ticks += more.ticks;
         self.full_disks += more.full_disks;
         self.interrupted += more.interrupted;
+        self.interrupted_by_faults += more.interrupted_by_faults;
+        self.refused += more.refused;
         self.given_up += more.given_up;
     }
 }
@@ -116,6 +122,8 @@ pub(crate) fn round(dir: &Path, round: &Round) -> anyhow::Result<Findings> {
         match line.words() {
             ["full", _] => findings.counts.full_disks += 1,
             ["interrupted", why] if why.contains("full") => findings.counts.interrupted += 1,
+            ["interrupted", _] => findings.counts.interrupted_by_faults += 1,
+            ["refused", _] => findings.counts.refused += 1,
             ["panics", _] => findings.counts.panics += 1,
             _ => {}
         }

@@ -45,6 +45,9 @@ impl Past {
     }
 }
 
+/// What SQLite says when the disk fails. Inside a transaction of the program's the error is the program's, and its fiber fails.
+const DISK: [&str; 3] = ["disk I/O error", "database disk image is malformed", "database or disk is full"];
+
 pub(crate) struct Driver {
     pub(crate) forever: Forever,
     pub(crate) world: World,
@@ -61,7 +64,10 @@ impl Driver {
             tasks.spawn(async move { driver.schedule(errand).await });
         }
         for n in 0..AGENTS {
-            self.forever.agent::<Clerk>(format!("clerk-{n}")).wake().await.map(drop).or_else(|e| self.may_fail(e))?;
+            while let Err(error) = self.forever.agent::<Clerk>(format!("clerk-{n}")).wake().await {
+                self.may_fail(error)?;
+                self.world.pause().await;
+            }
         }
         // Those that were accepted are under way, whatever the window.
         let (there, new): (Vec<_>, Vec<_>) = round.fibers.into_iter().partition(|spec| self.past.accepted.contains(&spec.id));
@@ -82,9 +88,10 @@ impl Driver {
         Ok(())
     }
 
-    /// A store that fails is tried again; everything else ends the worker.
+    /// A store that fails is tried again, and so is an agent whose `on_start` the store has failed; everything else ends the worker.
     fn may_fail(&self, error: forever::Error) -> anyhow::Result<()> {
-        if !error.is_retryable() {
+        let mut causes = std::iter::successors(Some(&error as &(dyn std::error::Error + 'static)), |error| error.source());
+        if !causes.any(|cause| cause.downcast_ref::<forever::Error>().is_some_and(forever::Error::is_retryable)) {
             bail!(error);
         }
         self.world.write(&format!("refused {error}"));
@@ -174,7 +181,8 @@ impl Driver {
 
     /// Whether there is something that a person can do, or that time may bring.
     async fn help(&self, id: &str, error: &FiberError) -> anyhow::Result<bool> {
-        let failed = if error.is_failed() && error.reason().contains(PLANNED) {
+        let passes = |reason: &str| reason.contains(PLANNED) || DISK.iter().any(|text| reason.contains(text));
+        let failed = if error.is_failed() && passes(error.reason()) {
             self.forever.resume(id).await.err()
         } else if error.is_parked() {
             match money::look_into(&self.forever, &self.world, id).await {
@@ -200,7 +208,10 @@ impl Driver {
         while number <= spec.size {
             self.world.pause().await;
             self.world.write(&format!("sends {id} {number}"));
-            match self.forever.send(id, "mail", &number).await {
+            let message = self.forever.send(id, "mail", &number);
+            // With an id it is stored once, however often it is sent.
+            let message = if spec.names_messages() { message.message_id(number.to_string()) } else { message };
+            match message.await {
                 Ok(()) => {
                     self.world.write(&format!("sent {id} {number}"));
                     number += 1;

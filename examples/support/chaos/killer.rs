@@ -10,6 +10,7 @@ use forever::{Clock, SystemClock};
 use super::super::dice::Dice;
 use super::super::victim::Victim;
 use super::Sabotage;
+use super::faults::{Faults, Injector};
 use super::journal::{Journal, Reader};
 use super::peek;
 use super::round::Round;
@@ -62,7 +63,7 @@ impl Deaths {
 }
 
 /// How one life goes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Life {
     /// It is killed after so many lines, and then so many microseconds.
     lines: usize,
@@ -72,10 +73,11 @@ struct Life {
     mishaps: Mishaps,
     full: Option<(u64, u64)>,
     close: Option<u64>,
+    faults: Option<Faults>,
 }
 
 impl Life {
-    fn drawn(dice: &mut Dice) -> Self {
+    fn drawn(dice: &mut Dice, injector: Option<&Injector>) -> Self {
         let (lines, micros) = match dice.below(20) {
             // While the database is opened and fibers are picked up.
             0..=4 => (0, dice.below(15_000)),
@@ -96,20 +98,22 @@ impl Life {
             mishaps,
             full: one_in(dice, 20).then(|| (u64::from(dice.below(6000)), 1000 + u64::from(dice.below(60_000)))),
             close: one_in(dice, 40).then(|| u64::from(dice.below(40_000))),
+            faults: injector.and_then(|injector| injector.draw(dice, false)),
         };
         if life.close.is_some() {
             // Until it ends by itself.
             life.lines = usize::MAX;
-        } else if life.full.is_some() {
-            // Most of these live to see that there is room again.
+        } else if life.full.is_some() || life.faults.is_some() && dice.below(3) == 0 {
+            // Most of these live to see that there is room again, or that the disk works again.
             life.micros += u64::from(dice.below(100_000));
         }
         life
     }
 
-    /// A life that nothing ends.
-    fn last() -> Self {
-        Life { lines: usize::MAX, micros: 0, stop: None, mishaps: Mishaps::default(), full: None, close: None }
+    /// A life that nothing ends; its faults pass, and it has to come to its end all the same.
+    fn last(dice: &mut Dice, injector: Option<&Injector>) -> Self {
+        let faults = injector.and_then(|injector| injector.draw(dice, true));
+        Life { lines: usize::MAX, micros: 0, stop: None, mishaps: Mishaps::default(), full: None, close: None, faults }
     }
 }
 
@@ -118,6 +122,7 @@ pub(crate) struct Killer<'a> {
     dir: PathBuf,
     round: &'a Round,
     sabotage: Option<Sabotage>,
+    injector: Option<&'a Injector>,
     dice: Dice,
     reader: Reader,
     journal: Journal,
@@ -130,12 +135,13 @@ pub(crate) struct Killer<'a> {
 }
 
 impl<'a> Killer<'a> {
-    pub(crate) fn new(dir: &Path, round: &'a Round, sabotage: Option<Sabotage>) -> anyhow::Result<Self> {
+    pub(crate) fn new(dir: &Path, round: &'a Round, sabotage: Option<Sabotage>, injector: Option<&'a Injector>) -> anyhow::Result<Self> {
         let now = SystemClock::new().now().duration_since(SystemTime::UNIX_EPOCH)?;
         Ok(Killer {
             dir: dir.to_owned(),
             round,
             sabotage,
+            injector,
             dice: Dice::new(round.seed, "deaths"),
             reader: Reader::open(dir)?,
             journal: Journal::open(dir)?,
@@ -151,13 +157,13 @@ impl<'a> Killer<'a> {
     pub(crate) fn run(&mut self, mut enough: impl FnMut(&Deaths) -> bool) -> anyhow::Result<()> {
         let mut next = None;
         while !self.done && self.wrong.is_empty() && self.lives < LIVES && !enough(&self.deaths) {
-            let life = Life::drawn(&mut self.dice);
+            let life = Life::drawn(&mut self.dice, self.injector);
             next = match next {
                 None => {
-                    let worker = self.start(life, false)?;
-                    self.end_of(worker, life)?
+                    let worker = self.start(&life, false)?;
+                    self.end_of(worker, &life)?
                 }
-                Some(worker) => self.end_of(worker, life)?,
+                Some(worker) => self.end_of(worker, &life)?,
             };
             self.see_what_is_left(next.is_some())?;
         }
@@ -165,11 +171,12 @@ impl<'a> Killer<'a> {
         if let Some(mut worker) = next {
             self.take_note(worker.end()?)?;
         }
-        let worker = self.start(Life::last(), true)?;
+        let last = Life::last(&mut self.dice, self.injector);
+        let worker = self.start(&last, true)?;
         self.follow_to_the_end(worker)
     }
 
-    fn start(&mut self, life: Life, last: bool) -> anyhow::Result<Victim> {
+    fn start(&mut self, life: &Life, last: bool) -> anyhow::Result<Victim> {
         self.lives += 1;
         let mut args = vec!["--worker".to_owned(), self.dir.display().to_string()];
         let mut option = |name: &str, value: String| args.extend([name.to_owned(), value]);
@@ -195,11 +202,16 @@ impl<'a> Killer<'a> {
         if self.sabotage == Some(Sabotage::Bank) && !last {
             args.push("--forgetful".to_owned());
         }
-        Victim::start_in(&self.dir, &errors(&self.dir), args)
+        let mut environment = Vec::new();
+        if let (Some(injector), Some(faults)) = (self.injector, &life.faults) {
+            args.push("--faulty".to_owned());
+            environment = injector.environment(&self.dir, faults)?;
+        }
+        Victim::start_in(&self.dir, &errors(&self.dir), environment, args)
     }
 
     /// Lets a worker live as long as it is to, and ends it. Gives the one that has taken over, if one has.
-    fn end_of(&mut self, mut worker: Victim, life: Life) -> anyhow::Result<Option<Victim>> {
+    fn end_of(&mut self, mut worker: Victim, life: &Life) -> anyhow::Result<Option<Victim>> {
         let from = self.reader.count()?;
         self.follow(&mut worker, from.saturating_add(life.lines))?;
         sleep(Duration::from_micros(life.micros));
@@ -237,8 +249,9 @@ impl<'a> Killer<'a> {
             return Ok(None);
         }
         self.deaths.stops += 1;
-        let life = Life { stop: None, ..Life::drawn(&mut self.dice) };
-        let mut second = self.start(life, false)?;
+        // Without faults, as one of them could end it while it waits.
+        let life = Life { stop: None, faults: None, ..Life::drawn(&mut self.dice, None) };
+        let mut second = self.start(&life, false)?;
         self.follow(&mut second, self.reader.count()? + 1)?;
         let still = self.reader.count()?;
         sleep(Duration::from_micros(u64::from(5000 + self.dice.below(60_000))));

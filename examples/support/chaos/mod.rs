@@ -1,6 +1,7 @@
 //! The parts of the chaos program.
 pub(crate) mod audit;
 mod driver;
+pub(crate) mod faults;
 pub(crate) mod fibers;
 pub(crate) mod journal;
 pub(crate) mod killer;

@@ -226,6 +226,11 @@ impl Spec {
         }
     }
 
+    /// Whether the messages to it have ids of their own.
+    pub(crate) fn names_messages(&self) -> bool {
+        self.size.is_multiple_of(2)
+    }
+
     /// Whether a charge of it may be asked for again without asking the bank first.
     pub(crate) fn asks_again(&self, key: &str) -> bool {
         match self.kind {

@@ -37,6 +37,8 @@ pub(crate) struct Orders {
     /// Whether it ends when everything has ended.
     pub(crate) last: bool,
     pub(crate) forgetful: bool,
+    /// Whether faults are injected into its I/O.
+    pub(crate) faulty: bool,
 }
 
 /// Carries out what it is told, unless it is killed.
@@ -60,8 +62,8 @@ pub(crate) fn run(orders: &Orders) -> anyhow::Result<()> {
 
 async fn live(orders: &Orders, round: Round) -> anyhow::Result<()> {
     let world = World::open(&orders.dir, orders.seed, orders.life, orders.mishaps, orders.forgetful)?;
-    world.write("waits");
-    let forever = builder(orders, &round, &world).open().await?;
+    world.write(&format!("waits {}", std::env::var("FOREVER_FAULTS").unwrap_or_default()));
+    let forever = open(orders, &round, &world).await?;
     world.write("opens");
     let events = tokio::spawn(tell(forever.events(), world.clone()));
     let past = Past::read(&journal::read(&orders.dir)?);
@@ -87,13 +89,24 @@ async fn live(orders: &Orders, round: Round) -> anyhow::Result<()> {
         () = closed => {}
     }
     match forever.close().await {
-        // On a full disk a clean close is none, and is told so.
-        Err(error) if error.is_retryable() && orders.full.is_some() => world.write(&format!("refused {error}")),
+        // On a disk that is full or fails a clean close is none, and is told so.
+        Err(error) if error.is_retryable() && (orders.full.is_some() || orders.faulty) => world.write(&format!("refused {error}")),
         closed => closed?,
     }
     events.await?;
     world.write("closed");
     Ok(())
+}
+
+/// Opens the database, as often as it takes where faults are injected.
+async fn open(orders: &Orders, round: &Round, world: &World) -> anyhow::Result<Forever> {
+    loop {
+        match builder(orders, round, world).open().await {
+            Err(error) if error.is_retryable() && orders.faulty => world.write(&format!("refused {error}")),
+            opened => return Ok(opened?),
+        }
+        sleep(Duration::from_millis(1)).await;
+    }
 }
 
 fn builder(orders: &Orders, round: &Round, world: &World) -> forever::Builder {

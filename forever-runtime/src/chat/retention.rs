@@ -7,8 +7,8 @@ use tracing::warn;
 use super::Chats;
 use crate::error::{Error, Result, chain};
 use crate::fiber::core::Core;
+use crate::fiber::dispatch;
 use crate::fiber::timer::{Alarm, Ring, SET_BACK_MS, Timer};
-use crate::fiber::waking;
 
 /// The alarm of the next look.
 const RETENTION: &str = "chat retention";
@@ -44,7 +44,7 @@ pub(super) async fn correct(core: &Arc<Core>) {
         if core.store.any_far_turn(now_ms, SET_BACK_MS).await? {
             let turns = core.store.correct_turns(now_ms, SET_BACK_MS).await?;
             warn!(turns, "turns that were far ahead, as the clock had been, are due earlier");
-            waking::prepare(core).await?;
+            dispatch::set_alarm(core).await?;
         }
         Ok::<_, Error>(())
     };

@@ -81,11 +81,17 @@ async fn dispatch(core: Arc<Core>, mut ready: UnboundedReceiver<Runnable>) {
     }
 }
 
-/// Sets the alarm for what already waits, and begins to sweep; when a runtime opens.
-pub(crate) async fn begin(core: &Arc<Core>) -> Result<()> {
+/// Sets the alarm for what already waits.
+pub(crate) async fn set_alarm(core: &Arc<Core>) -> Result<()> {
     if let Some(next) = core.store.next_due().await? {
         core.timer.set_earlier(Alarm::the(WAITS), next);
     }
+    Ok(())
+}
+
+/// Sets the alarm for what already waits, and begins to sweep; when a runtime opens.
+pub(crate) async fn begin(core: &Arc<Core>) -> Result<()> {
+    set_alarm(core).await?;
     core.start(sweep(Arc::clone(core)))
 }
 
@@ -112,9 +118,7 @@ async fn sweep_once(core: &Arc<Core>) -> Result<usize> {
             found += usize::from(start(core, fiber, Some(permit)));
         }
     }
-    if let Some(next) = core.store.next_due().await? {
-        core.timer.set_earlier(Alarm::the(WAITS), next);
-    }
+    set_alarm(core).await?;
     Ok(found)
 }
 

@@ -178,6 +178,31 @@ async fn a_second_runtime_over_an_open_file_is_refused() {
     place.open(&probe).await;
 }
 
+/// How many POSIX locks this process has on a file.
+#[cfg(target_os = "linux")]
+fn locks_of_this_process(path: &Path) -> usize {
+    let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).unwrap());
+    let (process, file) = (std::process::id().to_string(), format!(":{inode}"));
+    let locks = std::fs::read_to_string("/proc/locks").unwrap();
+    let ours =
+        |line: &&str| line.contains("POSIX") && line.split(' ').any(|word| word == process) && line.split(' ').any(|w| w.ends_with(&file));
+    locks.lines().filter(ours).count()
+}
+
+/// The system drops all locks of a process on a file when the process closes any descriptor of it. A person's SQLite tool would then take itself
+/// for the last user of the database and remove its log, and everything that is stored afterwards would go to the removed file.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn refused_second_runtime_leaves_the_locks_of_the_first() {
+    let (place, probe) = (Place::new(), Probe::default());
+    let first = place.open(&probe).await;
+    let before = locks_of_this_process(&place.path());
+    assert!(before > 0);
+    assert!(refused(place.path()).await.is_busy());
+    assert_eq!(locks_of_this_process(&place.path()), before);
+    first.close().await.unwrap();
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn a_second_runtime_by_another_name_of_the_file_is_refused() {

@@ -15,6 +15,8 @@ mod ops;
 mod past;
 #[cfg(test)]
 mod plans;
+#[cfg(test)]
+mod reads;
 mod rows;
 mod schema;
 mod sync;

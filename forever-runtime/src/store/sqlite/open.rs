@@ -1,6 +1,6 @@
 //! Opening a file: what is refused before anything is touched, and how a connection is set up.
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -38,8 +38,51 @@ impl Durability {
     }
 }
 
+/// How often a file is opened before it counts as damaged.
+const ATTEMPTS: u32 = 3;
+
+/// Opens a file, and again where SQLite calls it damaged: a read that fails with `EIO` is reported in the same way (`SQLITE_IOERR_CORRUPTFS`
+/// becomes `SQLITE_CORRUPT`). A file is damaged if it can be read from its beginning to its end and SQLite says so each time.
+fn readable<T>(path: &Path, mut open: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut attempts = 1;
+    loop {
+        let error = match open() {
+            Err(error) if is_corrupt(&error) => error,
+            opened => return opened,
+        };
+        for file in [path.to_owned(), beside(path, "-wal")] {
+            match File::open(&file).and_then(|mut file| std::io::copy(&mut file, &mut std::io::sink())) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    let why = format!("failed to open database `{}`: `{}` cannot be read", path.display(), file.display());
+                    return Err(Error::new(ErrorKind::Store, why).because(e));
+                }
+                _ => {}
+            }
+        }
+        if attempts == ATTEMPTS {
+            return Err(error);
+        }
+        attempts += 1;
+    }
+}
+
+fn is_corrupt(error: &Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<rusqlite::Error>());
+    cause.and_then(rusqlite::Error::sqlite_error_code) == Some(rusqlite::ErrorCode::DatabaseCorrupt)
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
 /// Refuses what is not a database of ours, and changes nothing.
 pub(crate) fn check(file: &DatabaseFile) -> Result<()> {
+    readable(file.path(), || check_once(file))
+}
+
+fn check_once(file: &DatabaseFile) -> Result<()> {
     let real = file.path();
     let refused = |kind, why: String| Error::new(kind, format!("failed to open database `{}`: {why}", file.given().display()));
     let header = file.header().map_err(|e| refused(ErrorKind::Store, "it cannot be read".into()).because(e))?;
@@ -104,6 +147,10 @@ fn is_ours(conn: &Connection) -> rusqlite::Result<Result<(), String>> {
 /// Opens the one connection that writes; `path` has passed [`check`], and the caller holds the lock. One that `dies` leaves the write-ahead
 /// log as it is when it is closed, as a killed process does.
 pub(crate) fn writer(path: &Path, durability: Durability, dies: bool) -> Result<Connection> {
+    readable(path, || writer_once(path, durability, dies))
+}
+
+fn writer_once(path: &Path, durability: Durability, dies: bool) -> Result<Connection> {
     let failed = |why: &str| Error::new(ErrorKind::Store, format!("failed to open database `{}`: {why}", path.display()));
     let sqlite = |e: rusqlite::Error| Error::new(kind_of(&e), format!("failed to open database `{}`", path.display())).because(e);
     let new = std::fs::metadata(path).map_or(true, |found| found.len() == 0);
@@ -131,9 +178,9 @@ pub(crate) fn writer(path: &Path, durability: Durability, dies: bool) -> Result<
     Ok(conn)
 }
 
-/// Opens a connection that only reads.
+/// Opens a connection that only reads, of a database that the writer has opened: what fails now is not its format.
 pub(crate) fn reader(path: &Path) -> Result<Connection> {
-    let sqlite = |e: rusqlite::Error| Error::new(kind_of(&e), format!("failed to open database `{}`", path.display())).because(e);
+    let sqlite = |e: rusqlite::Error| Error::new(ErrorKind::Store, format!("failed to open database `{}`", path.display())).because(e);
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
     conn.busy_timeout(BUSY_TIMEOUT).map_err(sqlite)?;
@@ -250,6 +297,26 @@ mod tests {
             let mode: String = conn.pragma_query_value(None, "journal_mode", |r| r.get(0)).unwrap();
             assert_eq!(mode, "wal");
         }
+    }
+
+    /// The error with which SQLite reports damage, and a read that failed with `EIO`.
+    fn corrupt() -> Error {
+        let why = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT), None);
+        Error::new(kind_of(&why), "failed to open").because(why)
+    }
+
+    #[test]
+    fn failed_read_is_not_taken_for_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        std::fs::write(&path, "there").unwrap();
+        let mut failures = [true, false].into_iter();
+        let opened = readable(&path, || if failures.next().unwrap() { Err(corrupt()) } else { Ok(1) });
+        assert_eq!(opened.unwrap(), 1);
+        assert_eq!(readable::<()>(&path, || Err(corrupt())).unwrap_err().kind(), ErrorKind::Format);
+        // A folder is what can be opened and cannot be read.
+        let unreadable = readable::<()>(folder.path(), || Err(corrupt())).unwrap_err();
+        assert_eq!(unreadable.kind(), ErrorKind::Store, "{unreadable}");
     }
 
     #[test]

@@ -309,7 +309,7 @@ fn applied(conn: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
 /// can be made anew (<https://sqlite.org/lang_altertable.html>, section 7).
 fn apply(conn: &Connection, n: usize, migration: &Migration, now_ms: i64) -> Result<()> {
     let name = &migration.name;
-    let failed = |e| Error::new(ErrorKind::Setup, format!("failed to apply migration `{name}`")).because(e);
+    let failed = |e| Error::new(kind_of(&e), format!("failed to apply migration `{name}`")).because(e);
     conn.pragma_update(None, "foreign_keys", false).map_err(failed)?;
     let applied = conn.execute_batch("BEGIN IMMEDIATE").map_err(failed).and_then(|()| {
         let before = catalog(conn).map_err(failed)?;
@@ -342,6 +342,23 @@ fn apply(conn: &Connection, n: usize, migration: &Migration, now_ms: i64) -> Res
     }
     conn.pragma_update(None, "foreign_keys", true).map_err(failed)?;
     applied
+}
+
+/// Whose fault it is that a migration failed: the store's, if another try may succeed, or that of its SQL.
+fn kind_of(error: &rusqlite::Error) -> ErrorKind {
+    match error.sqlite_error_code() {
+        Some(
+            ErrorCode::SystemIoFailure
+            | ErrorCode::DiskFull
+            // A read that fails with `EIO` is reported so.
+            | ErrorCode::DatabaseCorrupt
+            | ErrorCode::CannotOpen
+            | ErrorCode::DatabaseBusy
+            | ErrorCode::FileLockingProtocolFailed
+            | ErrorCode::OutOfMemory,
+        ) => ErrorKind::Store,
+        _ => ErrorKind::Setup,
+    }
 }
 
 /// A table of the program's with a row that refers to one that is not there.
@@ -535,3 +552,26 @@ const READING: [&str; 18] = [
     "synchronous",
     "user_version",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite::open;
+
+    #[test]
+    fn migration_on_a_full_disk_can_be_tried_again() {
+        let conn = open::in_memory(None).unwrap();
+        let given = [Migration {
+            name: "notes".to_owned(),
+            sql: "CREATE TABLE notes (data); INSERT INTO notes VALUES (zeroblob(100000))".to_owned(),
+        }];
+        let pages: i64 = conn.pragma_query_value(None, "page_count", |r| r.get(0)).unwrap();
+        conn.pragma_update(None, "max_page_count", pages + 2).unwrap();
+        let error = migrate(&conn, &given, 0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Store, "{error}");
+        conn.pragma_update(None, "max_page_count", pages + 1000).unwrap();
+        migrate(&conn, &given, 0).unwrap();
+        let there: i64 = conn.query_row("SELECT count(*) FROM notes", (), |r| r.get(0)).unwrap();
+        assert_eq!(there, 1);
+    }
+}

@@ -610,7 +610,11 @@ fn run_batch(on: &Served<'_>, batch: &mut Vec<Box<dyn Job>>, log: Option<&Log>) 
     let single = batch.len() == 1 && batch[0].scope() == Scope::One;
     if writes == 0 || single {
         for mut job in batch.drain(..) {
-            let ran = if writes > 0 { by_itself(on, job.as_mut()) } else { job.run(on.conn).map_err(Failure::from) };
+            let ran = at_rest(on.conn)
+                .map_err(Failure::from)
+                .and_then(|()| if writes > 0 { by_itself(on, job.as_mut()) } else { job.run(on.conn).map_err(Failure::from) });
+            // If it fails, it is tried again before the next job.
+            let _ = at_rest(on.conn);
             on.stored(writes, log);
             job.answer(ran);
         }
@@ -645,6 +649,12 @@ fn run_batch(on: &Served<'_>, batch: &mut Vec<Box<dyn Job>>, log: Option<&Log>) 
     }
 }
 
+/// Ends a transaction that a job has left open: one whose own end has failed. Until then every read would see the snapshot in which it began,
+/// and no write would be committed.
+fn at_rest(conn: &Connection) -> rusqlite::Result<()> {
+    if conn.is_autocommit() { Ok(()) } else { execute(conn, ROLLBACK) }
+}
+
 /// Why a transaction of several jobs came to nothing.
 enum Lost {
     Commit(Failure),
@@ -666,6 +676,7 @@ fn together(on: &Served<'_>, batch: &mut [Box<dyn Job>], savepoints: bool) -> Re
     let conn = on.conn;
     let failed = |e| Lost::Commit(Failure::from(e));
     on.begins_nothing();
+    at_rest(conn).map_err(failed)?;
     execute(conn, BEGIN).map_err(failed)?;
     if let Err(why) = on.may_write() {
         let _ = execute(conn, ROLLBACK);
@@ -722,6 +733,7 @@ fn alone(on: &Served<'_>, job: &mut dyn Job) -> Result<(), Failure> {
         return Ok(job.run(conn)?);
     }
     on.begins_nothing();
+    at_rest(conn)?;
     execute(conn, BEGIN)?;
     let in_it = on.may_write().and_then(|()| Ok(job.run(conn)?));
     let ran = in_it.and_then(|()| execute(conn, COMMIT).map_err(|why| on.failure(why)));
