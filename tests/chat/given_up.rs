@@ -315,12 +315,11 @@ async fn writes(turn: &Turn, chunk: Chunk, given_up: &Seen) -> Result<(), BoxErr
             Some(flushed) => flushed?,
             None => given_up.note("flush"),
         }
-        match polled(turn.stash(&times), times).await {
-            Some(stashed) => stashed?,
-            None => {
-                given_up.note("stash");
-                turn.stash(&times).await?;
-            }
+        if let Some(stashed) = polled(turn.stash(&times), times).await {
+            stashed?;
+        } else {
+            given_up.note("stash");
+            turn.stash(&times).await?;
         }
         assert_eq!(turn.stashed::<usize>()?, Some(times));
     }

@@ -171,7 +171,7 @@ async fn a_turn_that_waits_for_quiet_does_not_wait_for_a_clock_that_was_ahead() 
                         clock.advance(Duration::from_secs(1));
                         tokio::time::sleep(Duration::from_millis(1)).await;
                     }
-                    std::future::pending().await
+                    std::future::pending::<()>().await;
                 } => {}
             }
         };

@@ -322,7 +322,7 @@ struct Mute {
 impl ChatModel for Mute {
     fn answer(&self, _: ModelRequest) -> ModelStream {
         if self.at_once {
-            panics()
+            panics::<()>();
         }
         Box::pin(futures_util::stream::poll_fn(|_| panics::<std::task::Poll<Option<Result<ModelEvent, _>>>>()))
     }

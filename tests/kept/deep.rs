@@ -126,11 +126,11 @@ fn functions_that_take_much_of_the_stack_can_be_called_as_deep() {
     let on_small_stack = || {
         let world = World::new(usize::MAX);
         let whole = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-            let whole = Stage::new().resource(world.clone()).play(From::Start(wide(LIMIT)), None).await;
+            let whole = Box::pin(Stage::new().resource(world.clone()).play(From::Start(wide(LIMIT)), None)).await;
             // From the deepest snapshot, all the way up.
             let deepest = whole.snapshots.iter().rev().max_by_key(|text| text.matches("\"call\":{").count()).unwrap().clone();
             let world = World::new(usize::MAX);
-            let resumed = Stage::new().resource(world.clone()).play(From::<wide>::Snapshot(deepest), None).await;
+            let resumed = Box::pin(Stage::new().resource(world.clone()).play(From::<wide>::Snapshot(deepest), None)).await;
             assert_eq!(resumed.outcome, whole.outcome);
             assert_eq!(world.done().len(), LIMIT as usize + 1);
             whole

@@ -353,7 +353,7 @@ async fn accept(core: &Arc<Core>, new: chat::NewTurn) -> Result<AcceptedTurn> {
         if let AcceptedTurn::New(row, fiber) = &accepted {
             // First told, then begun.
             chats.feeds.tell(&row.chat, || ChatEvent::Accepted(TurnStatus::of((**row).clone())));
-            dispatch::start(&of_work, fiber.clone(), None);
+            dispatch::start(&of_work, fiber, None);
         }
         Ok(accepted)
     };

@@ -59,7 +59,7 @@ async fn dispatch_due(core: &Arc<Core>) -> Result<Option<i64>> {
         for fiber in due {
             // So many are on their way at a time; what is behind them is safe in the store.
             let Ok(permit) = Arc::clone(&core.entering).acquire_owned().await else { return Ok(None) };
-            start(core, fiber, Some(permit));
+            start(core, &fiber, Some(permit));
         }
         if through {
             return core.store.next_due().await;
@@ -77,7 +77,7 @@ pub(crate) fn listen(core: &Arc<Core>) -> Result<()> {
 
 async fn dispatch(core: Arc<Core>, mut ready: UnboundedReceiver<Runnable>) {
     while let Some(Some(fiber)) = race(ready.recv(), core.closing()).await {
-        start(&core, fiber, None);
+        start(&core, &fiber, None);
     }
 }
 
@@ -115,7 +115,7 @@ async fn sweep_once(core: &Arc<Core>) -> Result<usize> {
         after = last.seq;
         for fiber in page.into_iter().filter(|fiber| !core.live.is_active(&fiber.id)) {
             let Ok(permit) = Semaphore::try_acquire_owned(Arc::clone(&core.entering)) else { return Ok(found) };
-            found += usize::from(start(core, fiber, Some(permit)));
+            found += usize::from(start(core, &fiber, Some(permit)));
         }
     }
     set_alarm(core).await?;
@@ -123,10 +123,10 @@ async fn sweep_once(core: &Arc<Core>) -> Result<usize> {
 }
 
 /// Starts an activation, unless there is one, which then leaves the fiber to the dispatcher; says whether it has.
-pub(crate) fn start(core: &Arc<Core>, fiber: Runnable, entering: Option<OwnedSemaphorePermit>) -> bool {
-    let Some(alive) = core.live.activate(&fiber) else { return false };
+pub(crate) fn start(core: &Arc<Core>, fiber: &Runnable, entering: Option<OwnedSemaphorePermit>) -> bool {
+    let Some(alive) = core.live.activate(fiber) else { return false };
     core.tell(&fiber.id, &fiber.name, || EventKind::Woken);
-    let task = FiberTask::new(core, &fiber, alive, Turn::default(), entering);
+    let task = FiberTask::new(core, fiber, alive, Turn::default(), entering);
     // A runtime that closes leaves it ready for the next one.
     core.start(task.recover()).is_ok()
 }

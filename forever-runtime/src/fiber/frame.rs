@@ -549,11 +549,11 @@ async fn run_callee<F: Fiber>(start: Option<F>, ctx: FiberContext, mut callee: F
     let run = callee.run();
     let ended = Arc::new(Mutex::new(None));
     let end = Arc::clone(&ended);
-    let called = Box::pin(async move {
+    let body = Box::pin(async move {
         let returned = F::drive(start, &ctx, &mut callee).await;
         *end.lock().unwrap_or_else(PoisonError::into_inner) = Some((returned, callee.missed()));
     });
-    *run.called.lock().unwrap_or_else(PoisonError::into_inner) = Some(called);
+    *run.called.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
     poll_fn(|_| ended.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Poll::Pending, Poll::Ready)).await
 }
 

@@ -250,7 +250,7 @@ pub(crate) async fn delete(core: &Arc<Core>, filter: FiberFilter) -> Result<u64>
             "fibers were not deleted: rows of the program's own tables refer to them, or their own rows are damaged"
         );
     }
-    Ok(deleted.deleted)
+    Ok(deleted.count)
 }
 
 /// Why a fiber cannot be begun anew.

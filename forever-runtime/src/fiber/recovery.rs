@@ -311,7 +311,7 @@ impl Decided<'_> {
         let core = self.core;
         match answer {
             // It is this worker's: its activation goes on under a claim of its own.
-            Recovery::Resume => drop(dispatch::start(core, self.fiber.clone(), None)),
+            Recovery::Resume => drop(dispatch::start(core, self.fiber, None)),
             Recovery::Restart => {
                 let restarted = self.stored(|| core.store.restart_claimed(self.claim, core.now_ms())).await;
                 if let Some(Restarted::InDoubt(op)) = restarted {

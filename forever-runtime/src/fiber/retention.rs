@@ -86,8 +86,8 @@ pub(crate) fn ring() -> Ring {
                 match delete_older(&core, state, keep).await {
                     Ok(deleted) => {
                         held += deleted.held;
-                        if deleted.deleted > 0 {
-                            debug!(%state, deleted = deleted.deleted, "deleted fibers that were over their time");
+                        if deleted.count > 0 {
+                            debug!(%state, deleted = deleted.count, "deleted fibers that were over their time");
                         }
                     }
                     Err(error) if core.is_closing() || error.is_closed() => return,
@@ -135,8 +135,8 @@ pub(crate) async fn delete(core: &Core, deletion: Deletion) -> Result<Deleted> {
         let which = Which { states: vec![*state], ..deletion.which.clone() };
         let mut page = Deletion { which, ..deletion.clone() };
         loop {
-            let Deleted { deleted, held, next } = core.store.delete(page.clone()).await?;
-            all.deleted += deleted;
+            let Deleted { count, held, next } = core.store.delete(page.clone()).await?;
+            all.count += count;
             all.held += held;
             if next.is_none() || core.is_closing() {
                 break;

@@ -90,6 +90,7 @@ struct Level {
     of: Option<BTreeMap<String, u32>>,
     at: Option<String>,
     locals: Option<BTreeMap<String, Box<RawValue>>>,
+    #[allow(clippy::option_option, reason = "missing, null and there are three things")]
     call: Option<Option<Box<Snapshot>>>,
 }
 

@@ -544,7 +544,7 @@ async fn lists_by_page_and_deletes_what_has_ended(store: &impl Store) {
     let ended = Which { ended_before_ms: Some(150), ..states(&[FiberState::Completed, FiberState::Failed]) };
     let delete = async |which: Which, limit| {
         let deletion = Deletion { which, limit, ..Deletion::default() };
-        let Deleted { deleted, held, .. } = store.delete(deletion).await.unwrap();
+        let Deleted { count: deleted, held, .. } = store.delete(deletion).await.unwrap();
         (deleted, held)
     };
     assert_eq!(delete(ended.clone(), 1).await, (1, 0));
@@ -566,9 +566,9 @@ async fn remembers_the_keys_of_what_was_deleted(store: &impl Store) {
     }
     let all = || Deletion { which: Which { states: vec![FiberState::Completed], ..Which::default() }, limit: 2, ..Deletion::default() };
     let first = store.delete(Deletion { remember_ms: Some(500), ..all() }).await.unwrap();
-    assert_eq!((first.deleted, first.held), (2, 0));
+    assert_eq!((first.count, first.held), (2, 0));
     let second = store.delete(Deletion { remember_ms: Some(500), after: first.next, ..all() }).await.unwrap();
-    assert_eq!((second.deleted, second.next), (1, None));
+    assert_eq!((second.count, second.next), (1, None));
     for which in [Find::Id("neither".into()), Find::Id("open".into()), Find::Key("o".into())] {
         assert_eq!(store.past(which).await.unwrap(), None);
     }

@@ -371,7 +371,7 @@ pub(crate) struct EndedAt {
 /// Result of a [`Deletion`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Deleted {
-    pub(crate) deleted: u64,
+    pub(crate) count: u64,
     /// How many are kept: by constraints of the program's tables, or because what is to be remembered of them cannot be read.
     pub(crate) held: u64,
     /// Where the next page begins, if there may be one.

@@ -50,8 +50,13 @@ struct Sleeper {
 impl Shared {
     /// Wakes those that wait for a time.
     fn look_again(&mut self) {
-        for (_, sleeper) in self.sleepers.extract_if(.., |_, sleeper| sleeper.looks) {
-            let _ = sleeper.wake.send(());
+        let all = std::mem::take(&mut self.sleepers);
+        for (at, sleeper) in all {
+            if sleeper.looks {
+                let _ = sleeper.wake.send(());
+            } else {
+                self.sleepers.insert(at, sleeper);
+            }
         }
     }
 }

@@ -78,13 +78,13 @@ async fn writes_go_on_while_a_copy_is_made_and_each_copy_is_whole() {
     let (place, elsewhere, probe) = (Place::new(), Place::new(), Probe::default());
     let forever = place.open(&probe).await;
     let writer = forever.clone();
-    let writes = tokio::spawn(async move {
+    let running = tokio::spawn(async move {
         for n in 0..200 {
             writer.run(three(&format!("{n}"))).await.unwrap();
         }
     });
     let mut copies = 0;
-    while !writes.is_finished() {
+    while !running.is_finished() {
         let path = elsewhere.folder.path().join(format!("{copies}.db"));
         forever.backup(&path).await.unwrap();
         let copy = rusqlite::Connection::open(&path).unwrap();
@@ -100,9 +100,9 @@ async fn writes_go_on_while_a_copy_is_made_and_each_copy_is_whole() {
         assert_eq!(ahead, 0, "a fiber and its snapshot are of one moment");
         copies += 1;
     }
-    writes.await.unwrap();
+    running.await.unwrap();
     assert!(copies > 0);
-    assert!(names(&elsewhere).iter().all(|name| !name.ends_with(".part")));
+    assert!(!names(&elsewhere).concat().contains(".part"));
 }
 
 #[tokio::test]

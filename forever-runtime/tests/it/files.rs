@@ -260,7 +260,7 @@ async fn a_single_statement_is_not_written_into_the_database_of_the_next_owner()
     let first = place.open(&probe).await;
     let gate = Arc::new(Semaphore::new(0));
     let (of_fiber, stashed) = (Arc::clone(&gate), probe.clone());
-    let stashes = first.run_fiber("stashes", |ctx| async move {
+    let fiber = first.run_fiber("stashes", |ctx| async move {
         ctx.stash(&1).await?;
         stashed.note("stashed");
         of_fiber.acquire().await.unwrap().forget();
@@ -268,7 +268,7 @@ async fn a_single_statement_is_not_written_into_the_database_of_the_next_owner()
         stashed.note(format!("{told:?}"));
         Ok::<_, Error>(())
     });
-    let running = tokio::spawn(stashes.into_future());
+    let running = tokio::spawn(fiber.into_future());
     probe.reached("stashed").await;
     let _next = taken_by_an_earlier_version(&place);
     gate.add_permits(1);

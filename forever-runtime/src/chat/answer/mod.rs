@@ -84,7 +84,7 @@ impl Fiber for Answer {
             let answered = async {
                 let answer = start.ok_or_else(|| Error::new(ErrorKind::Value, "a turn has no snapshot to go on from"))?;
                 let core = run.sink.link().core()?;
-                match caught(answer.answer(&core, &chats, ctx)).await {
+                match Box::pin(caught(answer.answer(&core, &chats, ctx))).await {
                     Ok(answered) => answered,
                     Err(why) => answer.panicked(&core, &chats, &why).await,
                 }

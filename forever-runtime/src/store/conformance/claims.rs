@@ -136,7 +136,7 @@ async fn ends_a_claim_with_every_command(store: &impl Store) {
             "cancel" => drop(store.cancel(id, "enough".into(), 3).await.unwrap()),
             _ => {
                 let how = ResolveOp { id: "x".into(), state: OpState::NotExecuted, outcome: None };
-                drop(store.resolve_op(claim.fiber, how, 3).await.unwrap());
+                store.resolve_op(claim.fiber, how, 3).await.unwrap();
             }
         }
         assert_eq!(store.claim(seen, FIRST, 4).await.unwrap(), Claimed::No, "{command}");

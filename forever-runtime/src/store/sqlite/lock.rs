@@ -23,7 +23,8 @@ const KEPT: usize = 64;
 
 /// Which file it is, whatever it is called.
 #[cfg(unix)]
-type FileId = (u64, u64);
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct FileId(u64, u64);
 /// The standard library does not say which file it is; an open file can be neither renamed nor removed.
 #[cfg(not(unix))]
 type FileId = PathBuf;
@@ -31,7 +32,7 @@ type FileId = PathBuf;
 #[cfg(unix)]
 fn file_id(found: &Metadata, _: &Path) -> FileId {
     use std::os::unix::fs::MetadataExt;
-    (found.dev(), found.ino())
+    FileId(found.dev(), found.ino())
 }
 
 #[cfg(not(unix))]

@@ -126,7 +126,9 @@ impl Sqlite {
         let tell = move |(out, ready): (T, Vec<Runnable>)| {
             if let Some(told) = told {
                 // A runtime that closes leaves them for the next one.
-                ready.into_iter().for_each(|fiber| drop(told.send(fiber)));
+                for fiber in ready {
+                    let _ = told.send(fiber);
+                }
             }
             out
         };

@@ -40,7 +40,7 @@ pub(super) fn delete(conn: &Connection, deletion: &Deletion) -> rusqlite::Result
         let past = deleted.iter().filter_map(|candidate| candidate.past.as_ref().ok()?.as_ref());
         past.into_iter().try_for_each(|past| remember(conn, past, now_ms))?;
     }
-    Ok(Deleted { deleted: deleted.len() as u64, held: (candidates.len() - deleted.len()) as u64, next })
+    Ok(Deleted { count: deleted.len() as u64, held: (candidates.len() - deleted.len()) as u64, next })
 }
 
 /// A page of what the filter asks for, in the order of the index, so that each page finds its rows at once.

@@ -360,9 +360,9 @@ const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Sets the clock, and waits until the runtime has looked at what is due by it.
 async fn set(world: &World, forever: &Forever, ahead: bool, by: Duration) {
     if ahead {
-        world.clock.set_ahead(by)
+        world.clock.set_ahead(by);
     } else {
-        world.clock.set_back(by)
+        world.clock.set_back(by);
     }
     world.pass(forever, Duration::from_millis(1)).await;
 }
