@@ -259,13 +259,13 @@ async fn a_single_statement_is_not_written_into_the_database_of_the_next_owner()
     let (place, probe) = (Place::new(), Probe::default());
     let first = place.open(&probe).await;
     let gate = Arc::new(Semaphore::new(0));
-    let (of_fiber, stashed) = (Arc::clone(&gate), probe.clone());
+    let (of_fiber, noted) = (Arc::clone(&gate), probe.clone());
     let stashes = first.run_fiber("stashes", |ctx| async move {
         ctx.stash(&1).await?;
-        stashed.note("stashed");
+        noted.note("stashed");
         of_fiber.acquire().await.unwrap().forget();
         let told = ctx.stash(&2).await.map_err(|error| error.kind());
-        stashed.note(format!("{told:?}"));
+        noted.note(format!("{told:?}"));
         Ok::<_, Error>(())
     });
     let running = tokio::spawn(stashes.into_future());

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 impl Sqlite {
     /// Copies the database to a new file at `path`; until it is complete, `part` is in its name.
     pub(super) async fn back_up(&self, path: PathBuf, part: String) -> Result<()> {
-        let made = Made::begin(path, &part)?;
+        let made = Made::begin(&path, &part)?;
         let part = made.part.clone();
         if self.is_in_memory {
             // There is no other way to it than its one connection.
@@ -72,8 +72,8 @@ struct Made {
 }
 
 impl Made {
-    fn begin(path: PathBuf, part: &str) -> Result<Self> {
-        let path = std::path::absolute(&path).map_err(|e| failed(&path, "it is not the path of a file").because(e))?;
+    fn begin(path: &Path, part: &str) -> Result<Self> {
+        let path = std::path::absolute(path).map_err(|e| failed(path, "it is not the path of a file").because(e))?;
         if path.symlink_metadata().is_ok() {
             return Err(failed(&path, THERE));
         }

@@ -22,21 +22,19 @@ use crate::error::{Error, ErrorKind, Result};
 const KEPT: usize = 64;
 
 /// Which file it is, whatever it is called.
-#[cfg(unix)]
-type FileId = (u64, u64);
-/// The standard library does not say which file it is; an open file can be neither renamed nor removed.
-#[cfg(not(unix))]
-type FileId = PathBuf;
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct FileId(#[cfg(unix)] (u64, u64), #[cfg(not(unix))] PathBuf);
 
 #[cfg(unix)]
 fn file_id(found: &Metadata, _: &Path) -> FileId {
     use std::os::unix::fs::MetadataExt;
-    (found.dev(), found.ino())
+    FileId((found.dev(), found.ino()))
 }
 
+/// Elsewhere the standard library does not say, and an open file can be neither renamed nor removed.
 #[cfg(not(unix))]
 fn file_id(_: &Metadata, path: &Path) -> FileId {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+    FileId(path.canonicalize().unwrap_or_else(|_| path.to_owned()))
 }
 
 /// How many names a file has.

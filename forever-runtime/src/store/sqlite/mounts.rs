@@ -53,16 +53,9 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     let mut left = field;
     while let [first, rest @ ..] = left {
         let octal = rest.get(..3).filter(|_| *first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
-        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                text.push(byte);
-                left = &rest[3..];
-            }
-            None => {
-                text.push(*first);
-                left = rest;
-            }
-        }
+        let byte = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        text.push(byte.unwrap_or(*first));
+        left = if byte.is_some() { &rest[3..] } else { rest };
     }
     text
 }
