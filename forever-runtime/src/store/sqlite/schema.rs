@@ -68,6 +68,14 @@ pub(crate) fn version() -> i32 {
 pub(crate) fn migrate(conn: &mut Connection, from: i32) -> rusqlite::Result<()> {
     let done = usize::try_from(from).unwrap_or(0);
     let Some(missing) = MIGRATIONS.get(done..).filter(|m| !m.is_empty()) else { return Ok(()) };
+    // A new column has SQLite check all rows of its table again: one that somebody has damaged must not keep the others from being read.
+    conn.pragma_update(None, "ignore_check_constraints", true)?;
+    let migrated = run(conn, missing);
+    conn.pragma_update(None, "ignore_check_constraints", false)?;
+    migrated
+}
+
+fn run(conn: &mut Connection, missing: &[&str]) -> rusqlite::Result<()> {
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for script in missing {
         tx.execute_batch(script)?;

@@ -1,6 +1,6 @@
 -- Version 5: the keys of fibers that were deleted.
 
--- Whether the program gave the id: such a fiber is remembered when it is deleted.
+-- 1 if the program gave the id: such a fiber is remembered when it is deleted.
 ALTER TABLE fibers ADD COLUMN id_given INTEGER NOT NULL DEFAULT 0 CHECK (id_given IN (0, 1));
 -- Of earlier fibers: every id that is not of the length of those that a runtime makes.
 UPDATE fibers SET id_given = 1 WHERE parent IS NULL AND length(id) <> 36 AND name <> 'forever.turn';
