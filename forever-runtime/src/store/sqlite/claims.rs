@@ -19,9 +19,15 @@ pub(super) fn check(conn: &Connection, claim: Claim) -> rusqlite::Result<()> {
     if epoch(conn, claim.fiber)? == Some(claim.epoch) { Ok(()) } else { Err(lost(claim)) }
 }
 
-/// The epoch of a fiber; none once it has completed.
+/// The epoch of a fiber; none once it has completed. That of a fiber whose row in `snapshots` is gone is 0: it can be parked, and nothing else.
 pub(super) fn epoch(conn: &Connection, fiber: Seq) -> rusqlite::Result<Option<Epoch>> {
-    conn.prepare_cached("SELECT epoch FROM snapshots WHERE fiber = ?1")?.query_row([fiber], |r| r.get(0)).optional()
+    let stored = conn.prepare_cached("SELECT epoch FROM snapshots WHERE fiber = ?1")?.query_row([fiber], |r| r.get(0)).optional()?;
+    match stored {
+        Some(epoch) => Ok(Some(epoch)),
+        None => {
+            conn.prepare_cached("SELECT 0 FROM fibers WHERE seq = ?1 AND finished_ms IS NULL")?.query_row([fiber], |r| r.get(0)).optional()
+        }
+    }
 }
 
 /// Ends every claim of a fiber, also one that an activation is about to ask for.

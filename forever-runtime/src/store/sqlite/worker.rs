@@ -522,7 +522,9 @@ impl Served<'_> {
 
     /// Why a transaction failed that began after [`begins_nothing`](Served::begins_nothing).
     fn failure(&self, why: rusqlite::Error) -> Failure {
-        let began = self.commits.as_ref().is_some_and(|commits| commits.load(Ordering::Relaxed));
+        // What a job says of itself, it says behind its statement.
+        let of_sqlite = matches!(why, rusqlite::Error::SqliteFailure(..));
+        let began = of_sqlite && self.commits.as_ref().is_some_and(|commits| commits.load(Ordering::Relaxed));
         if began { Failure::Unknown(Arc::new(why)) } else { Failure::from(why) }
     }
 

@@ -134,10 +134,12 @@ pub(super) fn accept(conn: &Connection, new: &NewTurn) -> rusqlite::Result<Accep
         .ok_or_else(|| rusqlite::Error::ToSqlConversionFailure(format!("there is a fiber with id `{}` already", new.fiber.id).into()))?
         .fiber;
     let ready = rows::runnable(conn, fiber)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+    // Behind the greatest number of all, SQLite finds one that is free.
     conn.prepare_cached(
         "INSERT INTO turns (seq, chat, id, key, kind, policy, state, fiber, message, place, origins, due_ms, created_ms)
-         VALUES (1 + max(coalesce((SELECT max(seq) FROM turns), 0),
-                         coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = 'turns'), 0)),
+         VALUES ((SELECT CASE WHEN last < 9223372036854775807 THEN last + 1 END FROM (SELECT
+                      max(coalesce((SELECT max(seq) FROM turns), 0),
+                          coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = 'turns'), 0)) AS last)),
                  ?1, ?2, ?3, ?4, ?5, 'queued', ?6, ?7, ?8, ?9, ?10, ?11)",
     )?
     .execute(params![
