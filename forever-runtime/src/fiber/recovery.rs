@@ -117,7 +117,7 @@ async fn hand_over_once(core: &Arc<Core>, agent: &AgentId, fibers: Vec<Runnable>
             }
             Ok(Some(Described::Alive { recovered, ledger })) => {
                 described.push(recovered);
-                rows.insert(fiber.seq, (fiber, ledger));
+                rows.insert(fiber.seq, (fiber, Some(ledger)));
             }
             // A person has resolved, cancelled or resumed it meanwhile.
             Ok(None) => {}
@@ -180,7 +180,7 @@ enum Described {
     },
     Alive {
         recovered: RecoveredFiber,
-        ledger: Option<Arc<HookSink>>,
+        ledger: Arc<HookSink>,
     },
 }
 
@@ -213,7 +213,7 @@ async fn describe(core: &Arc<Core>, fiber: &Runnable) -> Result<Option<Described
         deaths: row.deaths,
         created: from_ms(row.created_ms),
     };
-    Ok(Some(Described::Alive { recovered, ledger: Some(sink) }))
+    Ok(Some(Described::Alive { recovered, ledger: sink }))
 }
 
 /// The store, as a hook sees it that uses the ledger of a fiber.

@@ -161,7 +161,7 @@ impl FiberTask {
                 let aside = Suspend::Interrupted(text.to_string());
                 match self.core.store.suspend(claim, aside, self.core.now_ms()).await {
                     Ok(Some(end)) => {
-                        let stop = settled_as(&self.core, &self.alive.id, &self.name, self.agent.as_ref(), end);
+                        let stop = self.ended(end);
                         return self.alive.stop(stop);
                     }
                     Err(error) if error.is_claim_lost() => return self.alive.away(),
@@ -205,7 +205,7 @@ impl FiberTask {
     /// Makes a run ready and claims the fiber; `Err` when it cannot be run.
     async fn enter(&mut self, begin: Option<(Claim, Box<dyn Any + Send>)>) -> Result<Entered, Ran> {
         if let Some((claim, call)) = begin {
-            return self.prepare(Begin::Call(call), claim, true).map_err(|why| Ran::not(Outcome::Parked(why), Some(claim)));
+            return self.prepare(Begin::Call(call), claim).map_err(|why| Ran::not(Outcome::Parked(why), Some(claim)));
         }
         let stored = match self.core.store.load(self.seq).await {
             Ok(stored) => stored,
@@ -223,7 +223,7 @@ impl FiberTask {
                 format!("the process died {deaths} times while it ran, without a checkpoint in between; {limit} recoveries are allowed");
             return Err(Ran::not(Outcome::Failed(why), Some(seen)));
         }
-        let entered = self.prepare(Begin::Stored(stored), seen, false);
+        let entered = self.prepare(Begin::Stored(stored), seen);
         let mut entered = entered.map_err(|why| Ran::not(Outcome::Parked(why), Some(seen)))?;
         if deaths >= SUSPECT {
             // It may wait long, and those behind it should not.
@@ -240,7 +240,7 @@ impl FiberTask {
     }
 
     /// A run that is not claimed yet, unless it begins with an invocation; `Err` says why what is stored does not fit.
-    fn prepare(&self, mut begin: Begin, claim: Claim, claimed: bool) -> Result<Entered, String> {
+    fn prepare(&self, mut begin: Begin, claim: Claim) -> Result<Entered, String> {
         let Some(known) = &self.known else {
             warn!(fiber.id = %self.alive.id, fiber.name = %self.name, "fiber is not registered");
             return Err(format!("fiber `{}` is not registered", self.name));
@@ -253,7 +253,6 @@ impl FiberTask {
                 (Some(Left { checkpoints: stored.number, restarts: stored.restarts, ops }), stored.snapshot.is_some(), same)
             }
         };
-        debug_assert!(claimed == left.is_none(), "an invocation is claimed when it is accepted");
         let sink = Arc::new(StoreSink::new(&self.core, known, claim, &self.alive, self.agent.clone(), same_layout));
         let (id, to_store) = (&self.alive.id, Arc::clone(&sink) as Arc<dyn Sink>);
         let run = match left {
@@ -292,7 +291,7 @@ impl FiberTask {
                 Outcome::Interrupted(error) => Err(error),
                 // Nothing can be stored of a row whose epoch cannot be read.
                 Outcome::Parked(why) => Ok(Next::Stop(self.parked(&why))),
-                Outcome::Ended(end) => Ok(Next::Stop(settled_as(&self.core, &self.alive.id, &self.name, self.agent.as_ref(), end))),
+                Outcome::Ended(end) => Ok(Next::Stop(self.ended(end))),
                 _ => Ok(Next::Leave),
             };
         };
@@ -307,7 +306,7 @@ impl FiberTask {
             Outcome::Parked(why) => {
                 let ended = self.core.store.suspend(claim, Suspend::Parked(why.clone()), self.core.now_ms()).await?;
                 Ok(Next::Stop(match ended {
-                    Some(end) => settled_as(&self.core, &self.alive.id, &self.name, self.agent.as_ref(), end),
+                    Some(end) => self.ended(end),
                     None => self.parked(&why),
                 }))
             }
@@ -333,10 +332,15 @@ impl FiberTask {
         Stop::Parked(reason)
     }
 
+    /// Tells of an end that is stored.
+    fn ended(&self, end: End) -> Stop {
+        settled_as(&self.core, &self.alive.id, &self.name, self.agent.as_ref(), end)
+    }
+
     /// Stores how the fiber ended, and tells whom it concerns.
     async fn end(&self, claim: Claim, end: End, ops: Vec<SettledOp>) -> Result<Stop> {
         let end = self.core.store.end(claim, end, ops, self.core.now_ms()).await?;
-        Ok(settled_as(&self.core, &self.alive.id, &self.name, self.agent.as_ref(), end))
+        Ok(self.ended(end))
     }
 }
 
