@@ -48,6 +48,7 @@
 //! - [`Retry`], [`Backoff`] and [`Op`]: steps that fail, and steps whose effect is outside.
 //! - [`OnUnknown`], [`Forever::ops`], [`Forever::resolve_op`] and [`FiberContext::op`]: effects that never repeat silently.
 //! - [`FiberContext::transaction`], [`Forever::transaction`] and [`Builder::migration`]: tables of your own in the same file.
+//! - [`store`]: stores of your own, behind [`Builder::store`].
 //! - [`layout()`]: what a fiber keeps where, for tests that notice when a change would strand running fibers.
 //! - In the repository: `docs/guarantees.md` (what survives, what may run twice), `docs/reliability.md` (how that was tried),
 //!   `docs/format.md` (every table and column), `docs/idempotency.md` (effects), `docs/diagnostics.md` (the macro's messages),
@@ -62,6 +63,8 @@
 //!
 //! - `testing`: the module of that name, a kit that runs fibers to a chosen checkpoint and resumes them, and ends a program at every
 //!   write that it makes. Not for production builds.
+//! - `conformance`: the module `store::conformance`, the suite that every implementation of the traits in [`store`] has to pass. Not for
+//!   production builds.
 //! - `openai`: models behind OpenAI's Responses API, and behind whatever speaks chat completions. `anthropic`: models behind Anthropic's
 //!   Messages API. See [`chat::model`].
 //! - `server`: the module `serve`, agents over HTTP and WebSocket. In the repository: `docs/wire.md`.

@@ -13,8 +13,9 @@ pub enum ErrorKind {
     /// The commit of a write failed, so that it may or may not be found stored when the database is opened again. A call that names an id or
     /// a key is safe to repeat: see [`Error::is_outcome_unknown`].
     OutcomeUnknown,
-    /// A file of the database was removed or replaced while the runtime had it open. Nothing is read or stored any more: close the runtime,
-    /// and open the database again.
+    /// A file of the database was removed or replaced while the runtime had it open. Nothing is read or stored any more: close the
+    /// runtime, put the files back in their places, and open the database again. Commits may be in the write-ahead log alone
+    /// (`-wal`), so it goes where the database goes.
     DatabaseLost,
     /// A value could not be saved or restored exactly.
     Value,
@@ -22,7 +23,7 @@ pub enum ErrorKind {
     Timeout,
     /// The database is owned by a live process.
     Busy,
-    /// The file is not a database of ours, or not one that this version can read.
+    /// The file is not a database of ours, or not one that this version can read, or its write-ahead log is there without it.
     Format,
     /// The builder was given something it cannot work with: no database, a missing resource, two fibers of one name.
     Setup,
@@ -56,16 +57,30 @@ pub struct Error {
 }
 
 impl Error {
-    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+    /// Error of a kind, for implementers of a [`Store`](crate::store::Store).
+    ///
+    /// The message is lower-case, without a full stop, and names what failed:
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// use forever::{Error, ErrorKind};
+    ///
+    /// # fn commit() -> std::io::Result<()> { Err(std::io::ErrorKind::TimedOut.into()) }
+    /// let error = Error::new(ErrorKind::OutcomeUnknown, "failed to store a checkpoint").with_source(commit().unwrap_err());
+    /// assert!(error.is_outcome_unknown());
+    /// ```
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Error { kind, message: message.into(), source: None }
     }
 
-    pub(crate) fn because(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+    /// Adds the error that caused this one, in place of the last one.
+    pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    pub(crate) fn closed() -> Self {
+    /// Error of kind [`Closed`](ErrorKind::Closed), for everything that is asked of a closed store.
+    pub fn closed() -> Self {
         Error::new(ErrorKind::Closed, "the runtime is closed")
     }
 
@@ -115,8 +130,8 @@ impl Error {
         self.kind == ErrorKind::InvalidState
     }
 
-    /// Whether an activation was no longer the one that may write.
-    pub(crate) fn is_claim_lost(&self) -> bool {
+    /// Whether the claim that a write is conditional on was not in force.
+    pub fn is_claim_lost(&self) -> bool {
         self.kind == ErrorKind::ClaimLost
     }
 
@@ -173,8 +188,8 @@ mod tests {
     #[test]
     fn a_chain_names_every_cause_once() {
         let disk = Error::new(ErrorKind::Store, "no space");
-        let told = Error::new(ErrorKind::Store, "write failed: no space").because(disk);
-        let outer = Error::new(ErrorKind::Store, "fiber `a` stopped").because(told);
+        let told = Error::new(ErrorKind::Store, "write failed: no space").with_source(disk);
+        let outer = Error::new(ErrorKind::Store, "fiber `a` stopped").with_source(told);
         assert_eq!(chain(&outer), "fiber `a` stopped: write failed: no space");
     }
 }

@@ -10,10 +10,11 @@ mod error;
 mod exact;
 mod fiber;
 mod forever;
+mod future;
 mod ide;
 #[cfg(feature = "server")]
 pub mod serve;
-mod store;
+pub mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
 
@@ -38,8 +39,8 @@ pub use fiber::retention::Retention;
 pub use fiber::spawn::Spawn;
 pub use fiber::{Backoff, Drift, Fiber, FiberContext, KeepsOrder, Layout, Op, Problem, Res, Retry, Snapshot, layout};
 pub use forever::{Builder, Close, Forever};
-pub use store::sqlite::Durability;
-pub use store::{FiberState, OpState, Tx};
+#[doc(inline)]
+pub use store::{Durability, FiberState, OpState, Tx};
 
 /// What of `rusqlite` a closure with a [`Tx`] needs: use it in place of a dependency of your own, so that the two are one version. A new
 /// version of it is a breaking change of this library.

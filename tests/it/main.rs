@@ -5,6 +5,9 @@ mod given_up;
 #[cfg(unix)]
 mod killed;
 mod language;
+mod own_store;
 mod ownership;
+mod panicking;
+mod support;
 mod ui;
 mod waiting;

@@ -1,5 +1,4 @@
 //! Who may run a fiber is decided by its row, and by nothing else: recovery hooks, people and activations that meet over one fiber.
-use std::future::IntoFuture;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,11 +9,7 @@ use forever::{Agent, BoxError, Builder, Error, ErrorKind, FiberState, OnUnknown,
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, watch};
 
-const LONG: Duration = Duration::from_secs(60);
-
-async fn soon<T>(what: &str, future: impl IntoFuture<Output = T>) -> T {
-    tokio::time::timeout(LONG, future.into_future()).await.unwrap_or_else(|_| panic!("{what} never came"))
-}
+use crate::support::{LONGEST, soon};
 
 /// What a recovery hook does when it is asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -125,8 +120,8 @@ impl Place {
         let agents = world.clone();
         Forever::builder()
             .sqlite(&self.path)
-            .wait_for_lock(LONG)
-            .hook_timeout(LONG)
+            .wait_for_lock(LONGEST)
+            .hook_timeout(LONGEST)
             .resource(world)
             .fiber::<buys>()
             .agent(move |_| Keeper(agents.clone()))
@@ -147,7 +142,7 @@ impl Place {
 
     fn sql(&self) -> rusqlite::Connection {
         let sql = rusqlite::Connection::open(&self.path).unwrap();
-        sql.busy_timeout(LONG).unwrap();
+        sql.busy_timeout(LONGEST).unwrap();
         sql
     }
 }
@@ -312,4 +307,62 @@ async fn a_closure_whose_claim_is_lost_stops_at_its_next_stash() {
     assert_eq!(went_on.load(Ordering::SeqCst), 1);
     let stash: String = place.sql().query_row("SELECT data FROM snapshots", (), |r| r.get(0)).unwrap();
     assert_eq!(stash, "0");
+}
+
+/// What a task of the program does with the context of a fiber that has ended: refused, and answered.
+#[tokio::test]
+async fn context_that_outlives_its_activation_writes_nothing() {
+    for ends in ["completed", "failed", "cancelled"] {
+        let forever = Forever::builder().in_memory().cancel_grace(Duration::from_millis(1)).open().await.unwrap();
+        let (ended, charges) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicU64::new(0)));
+        let (wait, count) = (Arc::clone(&ended), Arc::clone(&charges));
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let leaking = forever.run_fiber("leak", move |ctx| async move {
+            tokio::spawn(async move {
+                wait.acquire().await.unwrap().forget();
+                let charge = |_: forever::Op| async move { Ok::<u64, Error>(count.fetch_add(1, Ordering::SeqCst)) };
+                let paid = ctx.op("pay", 1, charge).await.map_err(|error| error.kind());
+                let stashed = ctx.stash(&1).await.map_err(|error| error.kind());
+                let _ = tell.send((paid, stashed));
+            });
+            match ends {
+                "completed" => Ok::<(), Error>(()),
+                "failed" => Err(Error::new(ErrorKind::Agent, "no")),
+                _ => std::future::pending().await,
+            }
+        });
+        let handle = leaking.start().await.unwrap();
+        if ends == "cancelled" {
+            forever.cancel(handle.id(), "enough").await.unwrap();
+        }
+        assert_eq!(soon(ends, handle.wait()).await.is_ok(), ends == "completed");
+        ended.add_permits(1);
+        let told = soon(ends, told).await.unwrap();
+        assert_eq!(told, (Err(ErrorKind::ClaimLost), Err(ErrorKind::ClaimLost)), "{ends}");
+        assert_eq!(charges.load(Ordering::SeqCst), 0, "{ends}");
+        forever.close().await.unwrap();
+    }
+}
+
+/// Commits that are in the log of a database that was moved away are not thrown away with it.
+#[tokio::test]
+async fn database_that_was_moved_from_its_log_is_not_made_anew() {
+    let folder = TempDir::new().unwrap();
+    let (path, moved) = (folder.path().join("shop.db"), folder.path().join("shop.bak"));
+    let open = async || Forever::builder().sqlite(&path).open().await;
+    let forever = open().await.unwrap();
+    forever.run_fiber("a", |_| async { Ok::<_, Error>(1) }).id("a").await.unwrap();
+    std::fs::rename(&path, &moved).unwrap();
+    let _ = forever.run_fiber("b", |_| async { Ok::<_, Error>(2) }).await;
+    assert_eq!(forever.close().await.unwrap_err().kind(), ErrorKind::DatabaseLost);
+    drop(forever);
+    for _ in 0..2 {
+        let refused = open().await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Format);
+        assert!(refused.to_string().contains("the database is not beside it: put the database back"), "{refused}");
+    }
+    std::fs::rename(&moved, &path).unwrap();
+    let forever = open().await.unwrap();
+    assert_eq!(forever.find::<i32>("a").await.unwrap().wait().await.unwrap(), 1);
+    forever.close().await.unwrap();
 }

@@ -16,9 +16,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
 use crate::fiber::closure::RunFiber;
 use crate::fiber::core::{Core, Link};
-use crate::fiber::owner::AgentId;
 use crate::fiber::spawn::Spawn;
 use crate::fiber::{Failure, Fiber, FiberContext, Value};
+use crate::store::AgentId;
 
 /// An agent by its name; made by [`Forever::agent`](crate::Forever::agent), or given to the agent itself when it is made.
 ///

@@ -10,9 +10,10 @@ use futures_util::FutureExt;
 
 use super::{Agent, AgentHandle, BoxError, Due};
 use crate::error::{Error, ErrorKind, Result, chain};
-use crate::fiber::drive::panic_message;
-use crate::fiber::frame::BoxFuture;
+use crate::fiber::drive::panic_text;
 use crate::fiber::owner::{EndedFiber, RecoveredFiber, Recovery, check_name};
+use crate::fiber::registry::guarded;
+use crate::future::BoxFuture;
 
 /// An agent in memory.
 pub(crate) trait Hooks: Send + Sync {
@@ -52,14 +53,14 @@ impl<A: Agent> Hooks for A {
 
 /// What a hook gives; its panic is its failure.
 async fn caught<T, F: Future<Output = Result<T, BoxError>>>(hook: impl FnOnce() -> F) -> Result<T, BoxError> {
-    let panicked = |payload: Box<dyn Any + Send>| BoxError::from(format!("panicked: {}", panic_message(payload.as_ref())));
+    let panicked = |payload: Box<dyn Any + Send>| BoxError::from(format!("panicked: {}", panic_text(payload)));
     let hook = catch_unwind(AssertUnwindSafe(hook)).map_err(panicked)?;
     AssertUnwindSafe(hook).catch_unwind().await.unwrap_or_else(|payload| Err(panicked(payload))).map_err(shown)
 }
 
 /// An error whose text can be had: what the program's own does when it is shown is part of the hook.
 fn shown(why: BoxError) -> BoxError {
-    match catch_unwind(AssertUnwindSafe(|| chain(&*why))) {
+    match guarded(|| Ok(chain(&*why))) {
         Ok(_) => why,
         Err(_) => "it failed with an error whose text cannot be had: it panicked".into(),
     }
@@ -79,7 +80,7 @@ impl<A: Agent, M: Fn(AgentHandle<A>) -> A + Send + Sync> Class for Made<A, M> {
     fn make(&self, handle: AgentHandle<()>) -> Result<Arc<dyn Hooks>, BoxError> {
         match catch_unwind(AssertUnwindSafe(|| (self.make)(handle.of_class()))) {
             Ok(agent) => Ok(Arc::new(agent)),
-            Err(payload) => Err(format!("it panicked while it was made: {}", panic_message(payload.as_ref())).into()),
+            Err(payload) => Err(format!("it panicked while it was made: {}", panic_text(payload)).into()),
         }
     }
 }

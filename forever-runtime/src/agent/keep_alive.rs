@@ -12,9 +12,8 @@ use super::registry::{Agents, Hold, Kept, later, ring};
 use crate::error::{Error, Result, chain};
 use crate::fiber::core::{Core, Link, race};
 use crate::fiber::detached::detached;
-use crate::fiber::owner::AgentId;
 use crate::fiber::timer::{Alarm, Timer};
-use crate::store::LeftAwake;
+use crate::store::{AgentId, KeepAliveRow};
 
 /// The alarm of the heartbeats.
 const BEAT: &str = "keep-alive";
@@ -113,7 +112,7 @@ async fn rest(core: &Core, hold: Hold) -> Result<()> {
     let mut heart = slot.heart.lock().await;
     if slot.kept() == 0 && *heart != Heart::Still {
         *heart = Heart::Perhaps;
-        core.store.let_sleep(slot.id.clone()).await?;
+        core.store.end_keep_alive(slot.id.clone()).await?;
         *heart = Heart::Still;
     }
     Ok(())
@@ -130,7 +129,7 @@ async fn beat(agents: &Agents, core: &Core) {
         return;
     }
     let now_ms = core.now_ms();
-    if let Err(why) = core.store.still_awake(kept, now_ms).await {
+    if let Err(why) = core.store.renew_keep_alives(kept, now_ms).await {
         warn!(error = %chain(&why), "heartbeats could not be stored");
     }
     core.timer.set_earlier(Alarm::the(BEAT), later(now_ms, agents.settings.keep_alive_interval));
@@ -138,12 +137,12 @@ async fn beat(agents: &Agents, core: &Core) {
 
 /// Wakes the agents that an earlier process has left awake. Those that it may have died of come one at a time, after the others.
 pub(super) async fn revive(agents: &Arc<Agents>, core: &Arc<Core>) -> Result<()> {
-    let left = core.store.left_awake().await?.into_iter().filter(|left| agents.check(&left.agent).is_ok());
+    let left = core.store.awake_agents().await?.into_iter().filter(|left| agents.check(&left.agent).is_ok());
     let (suspects, others): (Vec<_>, Vec<_>) = left.partition(|left| left.deaths > 0);
     if suspects.len() + others.len() > 0 {
         info!(agents = suspects.len() + others.len(), "waking agents that were kept awake");
     }
-    for LeftAwake { agent, .. } in others {
+    for KeepAliveRow { agent, .. } in others {
         core.start(wake_left(Arc::clone(agents), Arc::clone(core), agent))?;
     }
     if suspects.is_empty() {
@@ -151,11 +150,11 @@ pub(super) async fn revive(agents: &Arc<Agents>, core: &Arc<Core>) -> Result<()>
     }
     let (agents, task_core) = (Arc::clone(agents), Arc::clone(core));
     core.start(async move {
-        for LeftAwake { agent, deaths } in suspects {
+        for KeepAliveRow { agent, deaths } in suspects {
             let core = &task_core;
             if deaths >= STRIKES {
                 warn!(%agent, deaths, "the process died each time this agent was woken; it is not woken before somebody asks for it");
-                let _ = core.store.let_sleep(agent).await;
+                let _ = core.store.end_keep_alive(agent).await;
                 continue;
             }
             let waking = wake_left(Arc::clone(&agents), Arc::clone(core), agent.clone());
@@ -172,9 +171,9 @@ async fn wake_left(agents: Arc<Agents>, core: Arc<Core>, id: AgentId) {
     let mut pause = BACKOFF.0;
     loop {
         let woken = async {
-            core.store.count_waking(id.clone()).await?;
+            core.store.count_wake_attempt(id.clone()).await?;
             let woken = agents.wake(&core, &id).await;
-            core.store.has_woken(id.clone()).await?;
+            core.store.reset_wake_attempts(id.clone()).await?;
             woken
         };
         match woken.await {

@@ -8,8 +8,9 @@ use super::BoxError;
 use super::registry::Agents;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::fiber::core::Core;
-use crate::fiber::frame::BoxFuture;
-use crate::fiber::owner::{AgentId, EndedFiber, Owners, RecoveredFiber, Recovery};
+use crate::fiber::owner::{EndedFiber, Owners, RecoveredFiber, Recovery};
+use crate::future::BoxFuture;
+use crate::store::AgentId;
 
 impl Owners for Agents {
     fn knows(&self, class: &str) -> bool {
@@ -55,5 +56,5 @@ impl Owners for Agents {
 }
 
 fn failed(hook: &str, agent: &AgentId, why: BoxError) -> Error {
-    Error::new(ErrorKind::Agent, format!("`{hook}` of agent `{agent}` failed")).because(why)
+    Error::new(ErrorKind::Agent, format!("`{hook}` of agent `{agent}` failed")).with_source(why)
 }

@@ -13,8 +13,9 @@ use super::state::Known;
 use super::{AgentHandle, BoxError, Pushed};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::fiber::core::{Core, Link};
-use crate::fiber::owner::{AgentId, Owners, check_name};
+use crate::fiber::owner::{Owners, check_name};
 use crate::fiber::timer::{Alarm, Timer};
+use crate::store::AgentId;
 
 /// The alarm of an agent that nothing holds.
 const IDLE: &str = "agent idle";
@@ -360,7 +361,7 @@ impl Agents {
             match woke.wait_for(Option::is_some).await.as_deref() {
                 Ok(Some(Err(why))) => {
                     let failed = Error::new(ErrorKind::Agent, format!("failed to wake agent `{id}`"));
-                    return Err(failed.because(why.clone()));
+                    return Err(failed.with_source(why.clone()));
                 }
                 // It is held, so it is awake.
                 Ok(_) => {}
@@ -436,7 +437,7 @@ pub(super) fn later(at_ms: i64, by: Duration) -> i64 {
 
 /// What is done by the agents of the runtime that the alarm rings in.
 pub(super) fn ring(
-    work: impl Fn(Arc<Agents>, Arc<Core>, Arc<str>) -> crate::fiber::frame::BoxFuture<'static, ()> + Send + Sync + 'static,
+    work: impl Fn(Arc<Agents>, Arc<Core>, Arc<str>) -> crate::future::BoxFuture<'static, ()> + Send + Sync + 'static,
 ) -> crate::fiber::timer::Ring {
     Arc::new(move |core, of| match Agents::of(&core) {
         Ok(agents) => work(agents, core, of),

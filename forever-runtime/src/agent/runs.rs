@@ -17,7 +17,7 @@ use crate::error::{Result, chain};
 use crate::fiber::core::{Core, race};
 use crate::fiber::retry::{Backoff, Retry};
 use crate::fiber::timer::{Alarm, Timer};
-use crate::store::{Ran, ScheduleRow};
+use crate::store::{RunResult, ScheduleRow};
 
 /// The alarm of the schedule that is due next.
 const DUE: &str = "schedule due";
@@ -95,7 +95,7 @@ impl Agents {
     /// Goes on where earlier processes have stopped: wakes the agents that were kept awake, and sets the alarm for what is due.
     pub(crate) async fn recover(self: &Arc<Self>, core: &Arc<Core>) -> Result<()> {
         core.store.recover_schedules(STRIKES).await?;
-        for class in core.store.other_classes(self.classes.names()).await? {
+        for class in core.store.unregistered_classes(self.classes.names()).await? {
             warn!(
                 agent.class = class,
                 "an agent class that has schedules, or was kept awake, is not registered; what it has stays as it is"
@@ -157,8 +157,8 @@ async fn run(agents: &Arc<Agents>, core: &Arc<Core>, row: ScheduleRow) {
     let ran = judge(&row, outcome.map_err(|why| chain(&*why)), core);
     let suspect = row.deaths > 1;
     let next = match &ran {
-        Ran::Next { due_ms: at, .. } | Ran::Again { next_ms: at, .. } => Some(*at),
-        Ran::Done | Ran::Aside { .. } => None,
+        RunResult::Next { due_ms: at, .. } | RunResult::Retry { next_ms: at, .. } => Some(*at),
+        RunResult::Done | RunResult::Suspended { .. } => None,
     };
     // Until it is stored that the run has ended, it does not run again.
     while let Err(why) = core.store.end_run(row.clone(), ran.clone()).await {
@@ -181,30 +181,30 @@ async fn run(agents: &Arc<Agents>, core: &Arc<Core>, row: ScheduleRow) {
 }
 
 /// What becomes of a schedule after a run.
-fn judge(row: &ScheduleRow, outcome: Result<(), String>, core: &Core) -> Ran {
+fn judge(row: &ScheduleRow, outcome: Result<(), String>, core: &Core) -> RunResult {
     let (agent, id, name) = (&row.agent, &row.id, &row.name);
     let now_ms = core.now_ms();
     let error = match outcome {
-        Ok(()) if !row.timing.repeats() => return Ran::Done,
+        Ok(()) if !row.timing.repeats() => return RunResult::Done,
         Ok(()) => None,
         Err(error) => {
             let failed = row.attempts.saturating_add(1);
             if let Some(wait) = RETRY.wait(failed, &(), chance(row, now_ms)) {
                 info!(%agent, schedule.id = id, schedule.name = name, error, failed, "schedule failed, and is tried again");
-                return Ran::Again { next_ms: later(now_ms, wait), error };
+                return RunResult::Retry { next_ms: later(now_ms, wait), error };
             }
             warn!(%agent, schedule.id = id, schedule.name = name, error, failed, "schedule failed");
             if !row.timing.repeats() {
-                return Ran::Aside { error };
+                return RunResult::Suspended { error };
             }
             Some(error)
         }
     };
     match next_due(&row.timing, row.due_ms, now_ms) {
-        Ok(due_ms) => Ran::Next { due_ms, error },
+        Ok(due_ms) => RunResult::Next { due_ms, error },
         Err(why) => {
             warn!(%agent, schedule.id = id, schedule.name = name, error = why, "schedule is set aside");
-            Ran::Aside { error: why }
+            RunResult::Suspended { error: why }
         }
     }
 }

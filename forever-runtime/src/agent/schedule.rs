@@ -15,9 +15,9 @@ use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exact;
 use crate::fiber::core::{Core, Link};
 use crate::fiber::detached::detached;
-use crate::fiber::owner::{AgentId, check_name};
+use crate::fiber::owner::check_name;
 use crate::fiber::timer::SET_BACK_MS;
-use crate::store::{self, ScheduleRow, Timing};
+use crate::store::{self, AgentId, ScheduleRow, ScheduleTiming};
 
 /// 9999-12-31T23:59:59.999Z: what is later is a mistake.
 const LATEST_MS: i64 = 253_402_300_799_999;
@@ -62,22 +62,22 @@ impl From<String> for When {
 
 impl When {
     /// How it is stored, and the first time that it is due.
-    fn plan(self, now_ms: i64) -> Result<(Timing, i64), String> {
+    fn plan(self, now_ms: i64) -> Result<(ScheduleTiming, i64), String> {
         let add = |by: Duration| {
             let by_ms = i64::try_from(by.as_millis()).ok();
             by_ms.and_then(|by_ms| Some((by_ms, now_ms.checked_add(by_ms).filter(|at| *at <= LATEST_MS)?)))
         };
         let too_late = || "it would be due after the year 9999".to_owned();
         match self {
-            When::After(delay) => add(delay).map(|(_, at)| (Timing::Delay, at)).ok_or_else(too_late),
+            When::After(delay) => add(delay).map(|(_, at)| (ScheduleTiming::Delay, at)).ok_or_else(too_late),
             When::At(time) if ms(time) > LATEST_MS => Err(too_late()),
-            When::At(time) => Ok((Timing::Time, ms(time))),
+            When::At(time) => Ok((ScheduleTiming::Time, ms(time))),
             When::Cron(pattern) => match cron::next(&pattern, now_ms) {
-                Ok(at) => Ok((Timing::Cron(pattern), at)),
+                Ok(at) => Ok((ScheduleTiming::Cron(pattern), at)),
                 Err(why) => Err(format!("`{pattern}` does not say when: {why}")),
             },
             When::Every(interval) if interval < Duration::from_millis(1) => Err("an interval must be at least a millisecond".to_owned()),
-            When::Every(interval) => add(interval).map(|(every, at)| (Timing::Every(every), at)).ok_or_else(too_late),
+            When::Every(interval) => add(interval).map(|(every, at)| (ScheduleTiming::Every(every), at)).ok_or_else(too_late),
         }
     }
 }
@@ -88,18 +88,18 @@ fn is_far(at_ms: i64, now_ms: i64) -> bool {
 }
 
 /// When a schedule is due after `now_ms`: the first time of its rhythm that is not past.
-pub(super) fn next_due(timing: &Timing, due_ms: i64, now_ms: i64) -> Result<i64, String> {
+pub(super) fn next_due(timing: &ScheduleTiming, due_ms: i64, now_ms: i64) -> Result<i64, String> {
     match timing {
-        Timing::Delay | Timing::Time => Err("it is due once".to_owned()),
-        Timing::Cron(pattern) => {
+        ScheduleTiming::Delay | ScheduleTiming::Time => Err("it is due once".to_owned()),
+        ScheduleTiming::Cron(pattern) => {
             // A time that is not there yet was due by a clock that was ahead.
             let after_ms = if is_far(due_ms, now_ms) { now_ms } else { now_ms.max(due_ms) };
             cron::next(pattern, after_ms).map_err(|why| format!("`{pattern}` does not say when: {why}"))
         }
-        Timing::Every(every_ms) if *every_ms <= 0 => Err(format!("its interval cannot be {every_ms} ms")),
+        ScheduleTiming::Every(every_ms) if *every_ms <= 0 => Err(format!("its interval cannot be {every_ms} ms")),
         // The first time of the rhythm after now.
-        Timing::Every(every_ms) if is_far(due_ms, now_ms) => Ok(due_ms - (due_ms.saturating_sub(now_ms) - 1) / every_ms * every_ms),
-        Timing::Every(every_ms) => {
+        ScheduleTiming::Every(every_ms) if is_far(due_ms, now_ms) => Ok(due_ms - (due_ms.saturating_sub(now_ms) - 1) / every_ms * every_ms),
+        ScheduleTiming::Every(every_ms) => {
             let passed = now_ms.saturating_sub(due_ms).max(0) / every_ms;
             let next = passed.checked_add(1).and_then(|times| times.checked_mul(*every_ms)).and_then(|after| due_ms.checked_add(after));
             next.filter(|at| *at <= LATEST_MS).ok_or_else(|| "it would be due after the year 9999".to_owned())
@@ -146,7 +146,7 @@ impl NewSchedule {
         let now_ms = core.now_ms();
         let (timing, due_ms) = when.plan(now_ms).map_err(refused)?;
         let idempotent = idempotent.unwrap_or(timing.repeats());
-        let new = store::NewSchedule {
+        let new = store::NewScheduleRow {
             id: core.clock.id(),
             agent: agent.clone(),
             name: name.clone(),
@@ -236,10 +236,10 @@ pub struct Schedule {
 impl Schedule {
     pub(super) fn of(row: ScheduleRow) -> Self {
         let kind = match &row.timing {
-            Timing::Delay => ScheduleKind::Delay,
-            Timing::Time => ScheduleKind::Time,
-            Timing::Cron(pattern) => ScheduleKind::Cron(pattern.clone()),
-            Timing::Every(every_ms) => ScheduleKind::Every(Duration::from_millis(u64::try_from(*every_ms).unwrap_or(0))),
+            ScheduleTiming::Delay => ScheduleKind::Delay,
+            ScheduleTiming::Time => ScheduleKind::Time,
+            ScheduleTiming::Cron(pattern) => ScheduleKind::Cron(pattern.clone()),
+            ScheduleTiming::Every(every_ms) => ScheduleKind::Every(Duration::from_millis(u64::try_from(*every_ms).unwrap_or(0))),
         };
         Schedule { row, kind }
     }
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn an_interval_keeps_its_rhythm_and_leaves_out_what_was_missed() {
-        let every = Timing::Every(100);
+        let every = ScheduleTiming::Every(100);
         assert_eq!(next_due(&every, 1000, 1000), Ok(1100));
         assert_eq!(next_due(&every, 1000, 1099), Ok(1100));
         assert_eq!(next_due(&every, 1000, 1100), Ok(1200));
@@ -335,19 +335,23 @@ mod tests {
         let year = 365 * 24 * 3_600_000;
         for (every_ms, now_ms, next) in [(100, 1050, 1100), (100, 1000, 1100), (100, 1099, 1100), (7_000, 1000, 1000 + 6_000)] {
             let due_ms = year / every_ms * every_ms;
-            assert_eq!(next_due(&Timing::Every(every_ms), due_ms, now_ms).map(|at| at % every_ms), Ok(0));
-            assert_eq!(next_due(&Timing::Every(every_ms), due_ms, now_ms), Ok(next));
+            assert_eq!(next_due(&ScheduleTiming::Every(every_ms), due_ms, now_ms).map(|at| at % every_ms), Ok(0));
+            assert_eq!(next_due(&ScheduleTiming::Every(every_ms), due_ms, now_ms), Ok(next));
         }
-        assert_eq!(next_due(&Timing::Cron("0 * * * *".into()), year, 1000), Ok(3_600_000));
-        assert_eq!(next_due(&Timing::Cron("0 * * * *".into()), 3_600_000, 3_599_000), Ok(7_200_000), "a clock that is corrected a little");
+        assert_eq!(next_due(&ScheduleTiming::Cron("0 * * * *".into()), year, 1000), Ok(3_600_000));
+        assert_eq!(
+            next_due(&ScheduleTiming::Cron("0 * * * *".into()), 3_600_000, 3_599_000),
+            Ok(7_200_000),
+            "a clock that is corrected a little"
+        );
     }
 
     #[test]
     fn a_damaged_rhythm_is_an_error() {
-        assert!(next_due(&Timing::Every(0), 0, 5).is_err());
-        assert!(next_due(&Timing::Every(-5), 0, 5).is_err());
-        assert!(next_due(&Timing::Every(i64::MAX), 1, i64::MAX).is_err());
-        assert!(next_due(&Timing::Every(1), i64::MIN, i64::MAX).is_err());
-        assert!(next_due(&Timing::Cron("often".into()), 0, 5).is_err());
+        assert!(next_due(&ScheduleTiming::Every(0), 0, 5).is_err());
+        assert!(next_due(&ScheduleTiming::Every(-5), 0, 5).is_err());
+        assert!(next_due(&ScheduleTiming::Every(i64::MAX), 1, i64::MAX).is_err());
+        assert!(next_due(&ScheduleTiming::Every(1), i64::MIN, i64::MAX).is_err());
+        assert!(next_due(&ScheduleTiming::Cron("often".into()), 0, 5).is_err());
     }
 }

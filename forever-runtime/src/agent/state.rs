@@ -6,7 +6,7 @@ use super::{Message, Pushed};
 use crate::error::Result;
 use crate::fiber::core::Core;
 use crate::fiber::detached::detached;
-use crate::fiber::owner::AgentId;
+use crate::store::AgentId;
 
 /// What is known in memory of the stored state.
 #[derive(Debug, Default)]

@@ -16,8 +16,7 @@ use super::writer::{Batching, over};
 use super::{ChatClasses, Turn, retention};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::fiber::core::{Core, race};
-use crate::fiber::owner::AgentId;
-use crate::store::chat::{TurnRow, TurnSeq};
+use crate::store::{AgentId, TurnRow, TurnSeq};
 
 /// What the builder lets its user choose.
 #[derive(Debug, Clone)]
@@ -163,7 +162,7 @@ impl Chats {
     /// Settles the turns that were left by fibers that have ended; done when a runtime opens.
     pub(crate) async fn recover(self: &Arc<Self>, core: &Arc<Core>) -> Result<()> {
         retention::correct(core).await;
-        for left in core.store.left_turns().await? {
+        for left in core.store.orphaned_turns().await? {
             let settled = async {
                 // Whoever cannot be read keeps nobody else waiting.
                 match core.store.turn_by_seq(left).await? {

@@ -12,7 +12,7 @@ use super::handle::TurnStatus;
 use super::message::UiMessage;
 use crate::error::Result;
 use crate::fiber::core::{Link, race};
-use crate::fiber::owner::AgentId;
+use crate::store::AgentId;
 
 /// How much is kept for one who is slow to listen.
 const KEPT: usize = 256;

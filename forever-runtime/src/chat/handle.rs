@@ -20,10 +20,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::core::{Core, Link, race};
 use crate::fiber::detached::detached;
 use crate::fiber::dispatch;
-use crate::fiber::owner::{AgentId, check_name};
+use crate::fiber::owner::check_name;
 use crate::fiber::saved::unreadable;
-use crate::store::NewFiber;
-use crate::store::chat::{self, AcceptedTurn, MessageRow, TurnKind, TurnRow, WhichTurns};
+use crate::store::{AcceptTurnResult, AgentId, MessageRow, NewFiber, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRow};
 
 /// How many turns are listed at a time.
 const PAGE: u32 = 256;
@@ -45,14 +44,14 @@ pub enum Queueing {
     Debounce(Duration),
 }
 
-impl From<Queueing> for chat::Queueing {
+impl From<Queueing> for QueuePolicy {
     fn from(queueing: Queueing) -> Self {
         match queueing {
-            Queueing::Queue => chat::Queueing::Queue,
-            Queueing::Latest => chat::Queueing::Latest,
-            Queueing::Merge => chat::Queueing::Merge,
-            Queueing::Drop => chat::Queueing::Drop,
-            Queueing::Debounce(quiet) => chat::Queueing::Debounce(i64::try_from(quiet.as_millis()).unwrap_or(i64::MAX)),
+            Queueing::Queue => QueuePolicy::Queue,
+            Queueing::Latest => QueuePolicy::Latest,
+            Queueing::Merge => QueuePolicy::Merge,
+            Queueing::Drop => QueuePolicy::Drop,
+            Queueing::Debounce(quiet) => QueuePolicy::Debounce(i64::try_from(quiet.as_millis()).unwrap_or(i64::MAX)),
         }
     }
 }
@@ -60,7 +59,7 @@ impl From<Queueing> for chat::Queueing {
 impl<A: ChatAgent> AgentHandle<A> {
     /// Stores messages and asks for an answer to them. A message whose id is there takes the place of that one; others are new.
     pub fn save_messages(&self, messages: impl IntoIterator<Item = UiMessage>) -> NewTurn {
-        self.ask(TurnKind::Answer, messages.into_iter().collect())
+        self.ask(TurnKind::Reply, messages.into_iter().collect())
     }
 
     /// The same, once for each key: a second call with it gives the turn of the first, whatever became of that.
@@ -176,7 +175,7 @@ impl<A: ChatAgent> AgentHandle<A> {
     /// When the store cannot be read.
     pub async fn turns(&self, states: &[TurnState]) -> Result<Vec<TurnStatus>> {
         let (core, mut found) = (self.core()?, Vec::new());
-        let which = WhichTurns { states: states.to_vec() };
+        let which = TurnFilter { states: states.to_vec() };
         let mut after = 0;
         loop {
             let page = core.store.turns(self.id().clone(), which.clone(), after, PAGE).await?;
@@ -307,7 +306,7 @@ impl NewTurn {
         let id = self.id.clone().unwrap_or_else(|| core.clock.id());
         let args = serde_json::json!({ "class": self.chat.class, "agent": self.chat.name, "turn": id });
         let now_ms = core.now_ms();
-        let new = chat::NewTurn {
+        let new = NewTurnRow {
             chat: self.chat.clone(),
             id,
             key: self.key.clone(),
@@ -335,10 +334,12 @@ impl NewTurn {
             now_ms,
         };
         match accept(&core, new).await? {
-            AcceptedTurn::New(row, _) => Ok(TurnHandle::new(self.link, *row, true)),
-            AcceptedTurn::Existing(row) => Ok(TurnHandle::new(self.link, *row, false)),
-            AcceptedTurn::Dropped => Err(refused(ErrorKind::Busy, "another turn is under way, and this one was not to wait".to_owned())),
-            AcceptedTurn::NothingToContinue => {
+            AcceptTurnResult::Created(row, _) => Ok(TurnHandle::new(self.link, *row, true)),
+            AcceptTurnResult::Existing(row) => Ok(TurnHandle::new(self.link, *row, false)),
+            AcceptTurnResult::Dropped => {
+                Err(refused(ErrorKind::Busy, "another turn is under way, and this one was not to wait".to_owned()))
+            }
+            AcceptTurnResult::NothingToContinue => {
                 Err(refused(ErrorKind::NotFound, "there is no answer to continue: the last message is not the assistant's".to_owned()))
             }
         }
@@ -346,11 +347,11 @@ impl NewTurn {
 }
 
 /// Stores a turn and starts its fiber.
-async fn accept(core: &Arc<Core>, new: chat::NewTurn) -> Result<AcceptedTurn> {
+async fn accept(core: &Arc<Core>, new: NewTurnRow) -> Result<AcceptTurnResult> {
     let (of_work, chats) = (Arc::clone(core), chats(core)?);
     let work = async move {
         let accepted = of_work.store.accept_turn(new).await?;
-        if let AcceptedTurn::New(row, fiber) = &accepted {
+        if let AcceptTurnResult::Created(row, fiber) = &accepted {
             // First told, then begun.
             chats.feeds.tell(&row.chat, || ChatEvent::Accepted(TurnStatus::of((**row).clone())));
             dispatch::start(&of_work, fiber, None);

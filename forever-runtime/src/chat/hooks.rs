@@ -14,7 +14,7 @@ use crate::agent::BoxError;
 use crate::error::{Error, ErrorKind, Result};
 #[cfg(feature = "server")]
 use crate::exact;
-use crate::fiber::frame::BoxFuture;
+use crate::future::BoxFuture;
 
 /// A chat agent in memory.
 pub(crate) trait ChatHooks: Send + Sync {

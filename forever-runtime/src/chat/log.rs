@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::message::Chunk;
 use crate::error::{Error, Result};
 use crate::fiber::core::{Core, Link, race};
-use crate::store::chat::{Chunks, TurnRow, TurnSeq, TurnState};
+use crate::store::{ChunkBatch, TurnRow, TurnSeq, TurnState};
 
 /// How many of the newest chunks are kept in memory for followers; those who are further behind read the database.
 const TAIL: usize = 1024;
@@ -302,7 +302,7 @@ impl Follow {
 }
 
 /// The chunks of a row, with their numbers.
-pub(crate) fn lines(row: &Chunks) -> impl Iterator<Item = (u64, &str)> {
+pub(crate) fn lines(row: &ChunkBatch) -> impl Iterator<Item = (u64, &str)> {
     (row.first..).zip(row.data.lines())
 }
 

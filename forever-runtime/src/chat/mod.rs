@@ -36,7 +36,7 @@ pub(crate) use answer::Answer;
 pub(crate) use chats::{Chats, Settings};
 pub(crate) use hooks::ChatClasses;
 
-pub use crate::store::chat::TurnState;
+pub use crate::store::TurnState;
 
 use crate::agent::{Agent, BoxError};
 use crate::error::Error;

@@ -41,7 +41,7 @@ pub(crate) fn listen(timer: &mut Timer, chats: &Arc<Chats>) {
 pub(super) async fn correct(core: &Arc<Core>) {
     let corrected = async {
         let now_ms = core.now_ms();
-        if core.store.any_far_turn(now_ms, SET_BACK_MS).await? {
+        if core.store.has_far_turns(now_ms, SET_BACK_MS).await? {
             let turns = core.store.correct_turns(now_ms, SET_BACK_MS).await?;
             warn!(turns, "turns that were far ahead, as the clock had been, are due earlier");
             dispatch::set_alarm(core).await?;
@@ -65,7 +65,7 @@ pub(crate) fn set_alarm(core: &Core, chats: &Chats) {
 
 async fn forget(core: &Core, chats: &Chats) -> Result<()> {
     let folded = core.now_ms().saturating_sub(ms(chats.settings.replay));
-    while core.store.fold_turns(folded, BATCH).await? == u64::from(BATCH) && !core.is_closing() {}
+    while core.store.compact_turns(folded, BATCH).await? == u64::from(BATCH) && !core.is_closing() {}
     // A turn is kept for as long as a fiber that has failed.
     if let Some(keep) = core.settings.retention.failed {
         let deleted = core.now_ms().saturating_sub(ms(keep.max(chats.settings.replay)));

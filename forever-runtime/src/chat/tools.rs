@@ -119,7 +119,7 @@ impl<A: ChatAgent> AgentHandle<A> {
             return Ok(ToolAnswered { applied: false, continued: None });
         };
         answer.apply(part);
-        let held = core.store.held(self.id().clone()).await?.as_deref() == Some(message.id.as_str());
+        let held = core.store.continuation_target(self.id().clone()).await?.as_deref() == Some(message.id.as_str());
         let wanted = auto_continue || held;
         if wanted && !is_open(&message) {
             // Both at once: an answer whose turn does not follow would never be looked at.
@@ -127,7 +127,7 @@ impl<A: ChatAgent> AgentHandle<A> {
             chats.feeds.tell(self.id(), || ChatEvent::Updated(message));
             return Ok(ToolAnswered { applied: true, continued: Some(continued) });
         }
-        core.store.hold(self.id().clone(), message_row(&message)?, wanted, core.now_ms()).await?;
+        core.store.replace_message(self.id().clone(), message_row(&message)?, wanted, core.now_ms()).await?;
         chats.feeds.tell(self.id(), || ChatEvent::Updated(message));
         Ok(ToolAnswered { applied: true, continued: None })
     }

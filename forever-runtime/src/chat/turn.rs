@@ -23,13 +23,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
 use crate::fiber::core::{Core, Link};
 use crate::fiber::detached::detached;
+use crate::fiber::fence::Fence;
 use crate::fiber::handle::FiberError;
-use crate::fiber::owner::AgentId;
 use crate::fiber::saved::{text_to_keep, unreadable};
 use crate::fiber::spawn::Spawn;
 use crate::fiber::{Fiber, FiberContext};
-use crate::store::Find;
-use crate::store::chat::{OfTurn, TurnKind, TurnRow};
+use crate::store::{AgentId, FiberRef};
+use crate::store::{TurnKind, TurnRow, TurnWrite};
 
 /// One answer, being given. A clone is the same turn.
 #[derive(Clone)]
@@ -37,6 +37,7 @@ pub struct Turn(Arc<Inner>);
 
 pub(super) struct Inner {
     pub(super) core: Arc<Core>,
+    pub(super) fence: Arc<Fence>,
     pub(super) row: TurnRow,
     pub(super) messages: Vec<UiMessage>,
     pub(super) body: Option<Value>,
@@ -367,10 +368,10 @@ impl Turn {
         }
         let turn = self.clone();
         let work = async move {
-            let Inner { core, row, stash, .. } = &*turn.0;
-            match core.store.stash_turn(row.seq, text.clone()).await? {
-                OfTurn::Over => Err(writer::over()),
-                OfTurn::Done => {
+            let Inner { core, fence, row, stash, .. } = &*turn.0;
+            match fence.checked(core.store.stash_turn(fence.claim(), row.seq, text.clone()).await)? {
+                TurnWrite::NotRunning | TurnWrite::HasFiber => Err(writer::over()),
+                TurnWrite::Done => {
                     *stash.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
                     Ok(())
                 }
@@ -494,7 +495,7 @@ pub(super) async fn fiber_id(core: &Core, row: &TurnRow) -> Result<String> {
     if joints == 1 {
         return Ok(plain);
     }
-    let there = core.store.find(Find::Id(plain.clone())).await?;
+    let there = core.store.find(FiberRef::Id(plain.clone())).await?;
     if there.is_some_and(|fiber| fiber.agent.as_ref() == Some(&row.chat)) {
         return Ok(plain);
     }

@@ -10,7 +10,8 @@ use tracing::warn;
 
 use crate::agent::BoxError;
 use crate::error::chain;
-use crate::fiber::drive::panic_message;
+use crate::fiber::drive::panic_text;
+use crate::fiber::registry::guarded_text;
 
 /// What people are told of an error unless the program says otherwise.
 pub(super) const USUAL_TEXT: &str = "An error occurred.";
@@ -40,7 +41,7 @@ pub(super) async fn caught<T>(future: impl Future<Output = T>) -> Result<T, BoxE
 
 /// An error of the program as text, with its causes.
 pub(super) fn text_of(error: &BoxError) -> String {
-    called(|| chain(&**error)).unwrap_or_else(|why| format!("an error whose text cannot be had: it {why}"))
+    guarded_text(|| chain(&**error))
 }
 
 /// What an error of the program says itself.
@@ -49,10 +50,5 @@ pub(super) fn said_of(error: &BoxError) -> String {
 }
 
 fn panicked(payload: Box<dyn Any + Send>) -> BoxError {
-    let why = format!("panicked: {}", panic_message(payload.as_ref()));
-    // What was thrown is the program's too.
-    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        std::mem::forget(again);
-    }
-    why.into()
+    format!("panicked: {}", panic_text(payload)).into()
 }

@@ -7,7 +7,8 @@ use tokio::sync::watch;
 use super::log::Log;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::fiber::core::{Core, race};
-use crate::store::chat::{Chunks, OfTurn, TurnSeq};
+use crate::fiber::fence::Fence;
+use crate::store::{ChunkBatch, TurnSeq, TurnWrite};
 
 /// How chunks are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,7 @@ impl Default for Batching {
 #[derive(Debug)]
 pub(crate) struct Writer {
     core: Arc<Core>,
+    fence: Arc<Fence>,
     turn: TurnSeq,
     pub(crate) log: Arc<Log>,
     batching: Batching,
@@ -76,10 +78,10 @@ impl Waiting {
 
 impl Writer {
     /// Goes on after `stored` chunks.
-    pub(crate) fn new(core: Arc<Core>, turn: TurnSeq, log: Arc<Log>, stored: u64, batching: Batching) -> Arc<Self> {
+    pub(crate) fn new(core: Arc<Core>, fence: Arc<Fence>, turn: TurnSeq, log: Arc<Log>, stored: u64, batching: Batching) -> Arc<Self> {
         let waiting = Mutex::new(Waiting { first: stored, ..Waiting::default() });
         let (moved, awaited) = (watch::Sender::new(()), watch::Sender::new(()));
-        Arc::new(Writer { core, turn, log, batching, waiting, moved, awaited })
+        Arc::new(Writer { core, fence, turn, log, batching, waiting, moved, awaited })
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -155,11 +157,11 @@ impl Writer {
             };
             let count = chunks.len();
             let data = chunks.join("\n");
-            let row = Chunks { first, count: count as u64, data, stored_ms: self.core.now_ms() };
-            let stored = self.core.store.append_chunks(self.turn, row).await;
-            let failed = match stored {
-                Ok(OfTurn::Done) => None,
-                Ok(OfTurn::Over) => Some(over()),
+            let row = ChunkBatch { first, count: count as u64, data, stored_ms: self.core.now_ms() };
+            let stored = self.core.store.append_chunks(self.fence.claim(), self.turn, row).await;
+            let failed = match self.fence.checked(stored) {
+                Ok(TurnWrite::Done) => None,
+                Ok(TurnWrite::NotRunning | TurnWrite::HasFiber) => Some(over()),
                 Err(error) => Some(error),
             };
             {

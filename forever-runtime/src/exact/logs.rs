@@ -40,7 +40,7 @@ pub struct Logs {
     known: BTreeMap<Instance, Known>,
     /// The first number that no list has.
     free: u64,
-    new: Vec<NewItem>,
+    new: Vec<LogItem>,
     /// Numbers under which something is stored.
     stored: BTreeSet<u64>,
     /// The lists named since this was last taken.
@@ -53,12 +53,15 @@ struct Known {
     len: usize,
 }
 
-/// An item to be stored: the `n`-th of a list, from 0.
+/// New item of an append-only log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NewItem {
-    pub(crate) log: u64,
-    pub(crate) n: u64,
-    pub(crate) text: String,
+pub struct LogItem {
+    /// Number of the log, within its fiber.
+    pub log: u64,
+    /// Place of the item in the log, from 0.
+    pub n: u64,
+    /// Text of the item, JSON.
+    pub text: String,
 }
 
 impl Logs {
@@ -88,7 +91,7 @@ impl Logs {
         });
         for (n, item) in items.iter().enumerate().skip(known.len) {
             let text = ser::write_within(item, depth).map_err(|error| error.in_item(n))?;
-            self.new.push(NewItem { log: known.number, n: n as u64, text });
+            self.new.push(LogItem { log: known.number, n: n as u64, text });
         }
         known.len = items.len();
         self.named.insert(known.number);
@@ -96,7 +99,7 @@ impl Logs {
     }
 
     /// What a checkpoint that names these lists has to store, and which lists it leaves behind.
-    pub(crate) fn commit(&mut self, named: &BTreeSet<u64>) -> (Vec<NewItem>, Vec<u64>) {
+    pub(crate) fn commit(&mut self, named: &BTreeSet<u64>) -> (Vec<LogItem>, Vec<u64>) {
         let mut new = std::mem::take(&mut self.new);
         new.retain(|item| named.contains(&item.log));
         let gone = self.stored.difference(named).copied().collect();

@@ -47,8 +47,6 @@ mod ser;
 #[cfg(test)]
 mod tests;
 
-use std::fmt::Write as _;
-
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
@@ -94,9 +92,11 @@ pub(crate) fn same(a: &str, b: &str) -> bool {
 /// The first 16 bytes of the SHA-256 of a text written by [`to_string`], in hexadecimal digits: equal for texts that are the [`same`].
 pub(crate) fn digest(text: &str) -> String {
     let hash = Sha256::digest(same::unordered(text).as_deref().unwrap_or(text));
-    hash[..16].iter().fold(String::new(), |mut digits, byte| {
-        // Writing into a text does not fail.
-        let _ = write!(digits, "{byte:02x}");
-        digits
-    })
+    hex(&hash[..16])
+}
+
+/// Lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }

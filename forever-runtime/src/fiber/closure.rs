@@ -11,19 +11,20 @@ use serde::de::DeserializeOwned;
 use tracing::{Instrument, info_span, warn};
 
 use super::core::{Core, Link, race};
+use super::drive::Guarded;
 use super::events::EventKind;
-use super::frame::{BoxFuture, Run, Sink};
+use super::frame::{Run, Sink};
 use super::handle::{FiberError, FiberHandle};
 use super::live::{Alive, Phase, Stop};
 use super::op::ledger::{Ledger, StoredLedger};
-use super::owner::AgentId;
 use super::registry::{Outcome, settle};
 use super::saved::{text_to_keep, unreadable};
 use super::spawn::{self, Given};
 use super::{Failure, FiberContext, Value, drive, runner, within};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exact;
-use crate::store::{Claim, End, Suspend};
+use crate::future::BoxFuture;
+use crate::store::{AgentId, Claim, End, Suspension};
 
 /// What the fiber stashes that runs here; see [`FiberContext::stash`]. For code that does not have the context at hand.
 ///
@@ -191,7 +192,7 @@ impl ClosureTask {
         };
         self.core.tell(&self.alive.id, &self.name, || EventKind::Started { resuming: false });
         let span = info_span!("fiber", fiber.id = %self.alive.id, fiber.name = %self.name, forever.resuming = false);
-        let driven = drive_closure(&run, ctx, closure).instrument(span);
+        let driven = Guarded::new(Box::pin(drive_closure(&run, ctx, closure))).instrument(span);
         let outcome = runner::until_told(&self.core, &self.alive, &run, driven).await;
         let end = match (self.alive.control.reason(), outcome) {
             (_, Outcome::Lost) => return self.alive.away(),
@@ -209,7 +210,7 @@ impl ClosureTask {
     async fn park(self, why: String) {
         let reason: Arc<str> = why.as_str().into();
         // If the store fails, it is found running at the next open: interrupted, then, and not parked.
-        if let Ok(Some(end)) = self.core.store.suspend(self.claim, Suspend::Parked(why), self.core.now_ms()).await {
+        if let Ok(Some(end)) = self.core.store.suspend(self.claim, Suspension::Parked(why), self.core.now_ms()).await {
             let stop = runner::settled_as(&self.core, &self.alive.id, &self.name, self.agent.as_ref(), end);
             return self.alive.stop(stop);
         }
@@ -233,7 +234,7 @@ impl ClosureTask {
             failed += 1;
             let text: Arc<str> = chain(&error).into();
             warn!(fiber.id = %self.alive.id, error = %text, "how a fiber ended could not be stored");
-            let _ = self.core.store.suspend(self.claim, Suspend::Interrupted(text.to_string()), self.core.now_ms()).await;
+            let _ = self.core.store.suspend(self.claim, Suspension::Interrupted(text.to_string()), self.core.now_ms()).await;
             if failed > 1 {
                 self.alive.set(Phase::Stopped(Stop::Interrupted(text)));
             }
@@ -279,7 +280,7 @@ impl Sink for ClosureSink {
 
     fn stash(&self, data: String) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
-            self.ledger.fenced(self.core.store.stash(self.ledger.claim(), data.clone(), self.core.now_ms())).await?;
+            self.ledger.fence().guard(self.core.store.stash(self.ledger.fence().claim(), data.clone(), self.core.now_ms())).await?;
             *self.stash.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(data);
             self.core.tell(&self.id, &self.name, || EventKind::Stashed);
             Ok(())

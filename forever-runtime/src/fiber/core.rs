@@ -1,13 +1,14 @@
 //! What all fibers of one runtime share, and what owns it.
+use std::any::Any;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::Poll;
+use std::sync::{Arc, PoisonError, Weak};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
+use pin_project_lite::pin_project;
+use tokio::sync::Semaphore;
 
 use super::Resources;
 use super::events::{Event, EventKind, Listeners};
@@ -17,10 +18,12 @@ use super::live::Live;
 use super::owner::Owners;
 use super::registry::Registry;
 use super::retention::Retention;
+use super::sync::{Handle, JoinSet, Mutex, MutexGuard, sleep, watch};
 use super::timer::Timer;
 use crate::clock::{self, Clock};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Store, WorkerId};
+use crate::store::sqlite::Ownership;
+use crate::store::{Sqlite, Store, WorkerId};
 
 /// How long tasks that were told to stop at once may take to be dropped; one that blocks its thread is not waited for longer.
 const DROP_TIME: Duration = Duration::from_secs(1);
@@ -32,6 +35,9 @@ const ENTERING: usize = 512;
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) store: Arc<dyn Store>,
+    /// The same store where it is SQLite, for what only that can do; `None` for a store of the
+    /// program.
+    sqlite: Option<Arc<Sqlite>>,
     /// The owner of this runtime's claims.
     pub(crate) worker: WorkerId,
     pub(crate) registry: Registry,
@@ -64,6 +70,7 @@ pub(crate) struct Core {
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) sqlite: Option<Arc<Sqlite>>,
     pub(crate) worker: WorkerId,
     pub(crate) registry: Registry,
     pub(crate) resources: Resources,
@@ -99,9 +106,10 @@ impl Default for Settings {
 
 impl Core {
     pub(crate) fn new(parts: Parts, async_runtime: Handle) -> Self {
-        let Parts { store, worker, registry, resources, clock, listeners, timer, owners, settings } = parts;
+        let Parts { store, sqlite, worker, registry, resources, clock, listeners, timer, owners, settings } = parts;
         Core {
             store,
+            sqlite,
             worker,
             registry,
             resources,
@@ -121,6 +129,14 @@ impl Core {
             closing: watch::Sender::new(false),
             closed: tokio::sync::Mutex::new(false),
         }
+    }
+
+    /// The SQLite store, for what only that can do. `what` is the API in the error.
+    pub(crate) fn sqlite(&self, what: &str) -> Result<&Sqlite> {
+        self.sqlite.as_deref().ok_or_else(|| {
+            let why = "open the runtime with `.sqlite(path)` or `.in_memory()`";
+            Error::new(ErrorKind::Setup, format!("{what} needs the SQLite store, and this runtime was opened with `.store(..)`: {why}"))
+        })
     }
 
     pub(crate) fn now_ms(&self) -> i64 {
@@ -150,25 +166,8 @@ impl Core {
         if self.is_closing() {
             return Err(Error::closed());
         }
-        let core = Arc::clone(self);
-        let ownership = self.store.ownership();
-        let task = async move {
-            // The database is another's at the earliest when no task is being polled and none will be.
-            let mut kept = None;
-            let mut task = std::pin::pin!(task);
-            std::future::poll_fn(|cx| {
-                let Some(held) = ownership.hold() else { return Poll::Pending };
-                let polled = task.as_mut().poll(cx);
-                if polled.is_pending() && core.aborts.load(Ordering::Acquire) {
-                    // It is dropped next, and its values with it.
-                    kept = Some(held);
-                }
-                polled
-            })
-            .await;
-            drop(kept);
-            core.forget_ended();
-        };
+        let ownership = self.sqlite.as_ref().map(|sqlite| sqlite.ownership());
+        let task = Task { work: task, ownership, held: None, core: Arc::clone(self) };
         tasks.spawn_on(task, &self.async_runtime);
         Ok(())
     }
@@ -196,7 +195,7 @@ impl Core {
         if race(drain(&mut tasks), self.clock.sleep(deadline)).await.is_none() {
             self.aborts.store(true, Ordering::Release);
             tasks.abort_all();
-            race(drain(&mut tasks), tokio::time::sleep(DROP_TIME)).await;
+            race(drain(&mut tasks), sleep(DROP_TIME)).await;
         }
         self.listeners.close();
         let stored = self.store.close(self.worker, self.now_ms()).await;
@@ -231,16 +230,68 @@ async fn drain(tasks: &mut JoinSet<()>) {
     while tasks.join_next().await.is_some() {}
 }
 
-/// What `first` gives, unless `second` is ready before it.
-pub(crate) async fn race<T>(first: impl Future<Output = T>, second: impl Future<Output = ()>) -> Option<T> {
-    let (mut first, mut second) = (std::pin::pin!(first), std::pin::pin!(second));
-    std::future::poll_fn(|cx| {
-        if let std::task::Poll::Ready(value) = first.as_mut().poll(cx) {
-            return std::task::Poll::Ready(Some(value));
+// Written as types, since an `async` block that pins what it has captured holds it twice, and every fiber in memory is made of these.
+pin_project! {
+    /// A task of the runtime, which holds the database while it is polled.
+    struct Task<F> {
+        #[pin]
+        work: F,
+        // None for a store of the program's.
+        ownership: Option<Ownership>,
+        // Dropped after the work.
+        held: Option<Arc<dyn Any + Send + Sync>>,
+        core: Arc<Core>,
+    }
+}
+
+impl<F: Future<Output = ()>> Future for Task<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.project();
+        // The database is another's at the earliest when no task is being polled and none will be.
+        let held = match this.ownership.as_ref().map(Ownership::hold) {
+            Some(None) => return Poll::Pending,
+            Some(held) => held,
+            None => None,
+        };
+        let polled = this.work.poll(cx);
+        if polled.is_ready() {
+            this.core.forget_ended();
+        } else if this.core.aborts.load(Ordering::Acquire) {
+            // It is dropped next, and its values with it.
+            *this.held = held;
         }
-        second.as_mut().poll(cx).map(|()| None)
-    })
-    .await
+        polled
+    }
+}
+
+/// What `first` gives, unless `second` is ready before it.
+pub(crate) fn race<F: Future, S: Future<Output = ()>>(first: F, second: S) -> Race<F, S> {
+    Race { first, second }
+}
+
+pin_project! {
+    /// The future of [`race`].
+    #[must_use = "futures do nothing unless polled"]
+    pub(crate) struct Race<F, S> {
+        #[pin]
+        first: F,
+        #[pin]
+        second: S,
+    }
+}
+
+impl<F: Future, S: Future<Output = ()>> Future for Race<F, S> {
+    type Output = Option<F::Output>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<F::Output>> {
+        let this = self.project();
+        if let Poll::Ready(value) = this.first.poll(cx) {
+            return Poll::Ready(Some(value));
+        }
+        this.second.poll(cx).map(|()| None)
+    }
 }
 
 /// A way to a runtime: one that keeps it open, or, for what the runtime itself holds, one that does not.

@@ -6,17 +6,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, warn};
 
 use super::core::{Core, race};
 use super::events::EventKind;
-use super::frame::BoxFuture;
 use super::runner::{FiberTask, Turn};
+use super::sync::mpsc::{self, UnboundedReceiver};
+use super::sync::sleep;
 use super::timer::{Alarm, Ring};
 use crate::error::{Result, chain};
-use crate::store::{Runnable, Seq};
+use crate::future::BoxFuture;
+use crate::store::{ReadySender, Runnable, Seq};
 
 /// The alarm of the waiting fiber that is due next.
 pub(crate) const WAITS: &str = "waits";
@@ -70,8 +71,12 @@ async fn dispatch_due(core: &Arc<Core>) -> Result<Option<i64>> {
 /// Lets the store tell the dispatcher of fibers that become ready, and starts those.
 pub(crate) fn listen(core: &Arc<Core>) -> Result<()> {
     let (tell, ready) = mpsc::unbounded_channel();
-    core.live.on_ready(tell.clone());
-    core.store.on_ready(tell);
+    let sender = ReadySender::new(move |fiber| {
+        // A runtime that closes leaves them for the next one.
+        let _ = tell.send(fiber);
+    });
+    core.live.on_ready(sender.clone());
+    core.store.on_ready(sender);
     core.start(dispatch(Arc::clone(core), ready))
 }
 
@@ -96,7 +101,7 @@ pub(crate) async fn begin(core: &Arc<Core>) -> Result<()> {
 }
 
 async fn sweep(core: Arc<Core>) {
-    while race(core.closing(), tokio::time::sleep(SWEEP)).await.is_none() {
+    while race(core.closing(), sleep(SWEEP)).await.is_none() {
         match sweep_once(&core).await {
             Err(error) if core.is_closing() || error.is_closed() => return,
             Err(error) => warn!(error = %chain(&error), "fibers that are ready could not be looked for"),

@@ -1,13 +1,16 @@
 //! Drives one run of a fiber to its end: returned, stopped or panicked.
+use std::any::Any;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
-use super::frame::{BoxFuture, Frame, Run, Stopped};
+use super::frame::{Frame, Run, Stopped};
+use super::registry::Outcome;
 use super::within;
 use super::{Fiber, FiberContext};
+use crate::future::BoxFuture;
 
 /// How a run ended.
 #[derive(Debug)]
@@ -48,7 +51,7 @@ pub(crate) async fn to_end<T, E>(run: &Arc<Run>, code: impl Future<Output = Resu
             run.step.suspend();
             drop(within);
             match polled {
-                Err(payload) => return Poll::Ready(Ended::Panicked(panic_message(payload.as_ref()))),
+                Err(payload) => return Poll::Ready(Ended::Panicked(panic_text(payload))),
                 Ok(Poll::Ready(Some(result))) => return Poll::Ready(Ended::Returned(result)),
                 Ok(Poll::Ready(None)) => drop(calls.0.pop()),
                 Ok(Poll::Pending) => match (run.take_stopped(), run.take_called()) {
@@ -73,7 +76,49 @@ impl Drop for Calls {
     }
 }
 
-pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
+/// The message of a panic. What was thrown is the program's too, and its drop may panic again.
+pub(crate) fn panic_text(payload: Box<dyn Any + Send>) -> String {
     let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("a value that is not text").to_owned()
+    let text = text.unwrap_or("a value that is not text").to_owned();
+    drop_caught(payload);
+    text
+}
+
+/// Drops what belongs to the program. A panic ends here: it has been printed by then.
+pub(crate) fn drop_caught<T>(value: T) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+        std::mem::forget(payload);
+    }
+}
+
+/// A run of which every panic is the failure of its fiber: in the code, in the text of its error, and in
+/// the drop of what it holds, also when it is dropped under way.
+pub(crate) struct Guarded<'a>(Option<BoxFuture<'a, Outcome>>);
+
+impl<'a> Guarded<'a> {
+    pub(crate) fn new(code: BoxFuture<'a, Outcome>) -> Self {
+        Guarded(Some(code))
+    }
+}
+
+impl Future for Guarded<'_> {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+        // One that has ended is not polled again.
+        let Some(code) = &mut self.0 else { return Poll::Pending };
+        let outcome = match catch_unwind(AssertUnwindSafe(|| code.as_mut().poll(cx))) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(outcome)) => outcome,
+            Err(payload) => Outcome::Failed(format!("panicked: {}", panic_text(payload))),
+        };
+        drop_caught(self.0.take());
+        Poll::Ready(outcome)
+    }
+}
+
+impl Drop for Guarded<'_> {
+    fn drop(&mut self) {
+        drop_caught(self.0.take());
+    }
 }

@@ -16,27 +16,33 @@ use std::time::Duration;
 
 use super::core::Link;
 use super::events::EventKind;
+use super::fence::Fence;
 use super::handle::FiberErrorKind;
 use super::kinds::Check;
 use super::machine::{CutKind, Machine};
 use super::op::ledger::{Ledger, Left, Ops};
 use super::op::transaction::Whereabouts;
-use super::parts::{Changes, Kept, Named};
+use super::parts::{SnapshotRefs, SnapshotTracker};
 use super::saved::{Saved, checked, unreadable};
 use super::snapshot::{MAX_CALLS, Snapshot, too_many_calls};
 use super::step_span::StepSpan;
 use super::{Fiber, FiberContext};
 use crate::error::{Error, ErrorKind};
 use crate::exact::logs::StoredLogs;
-use crate::store::{Message, NewFiber, OpsBehind, Wait};
-
-pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+use crate::future::BoxFuture;
+use crate::store::SnapshotDelta;
+use crate::store::{NewFiber, OpsDelta, PendingMessage, Wait};
 
 /// Where checkpoints go.
 pub(crate) trait Sink: Send + Sync {
     /// The way to the runtime behind it.
     fn link(&self) -> Link {
         Link::None
+    }
+
+    /// The claim that is written under; none without a store.
+    fn fence(&self) -> Option<Arc<Fence>> {
+        None
     }
 
     /// Stores a checkpoint; it is durable when the future is ready.
@@ -61,7 +67,7 @@ pub(crate) trait Sink: Send + Sync {
     }
 
     /// The oldest message of a topic.
-    fn message(&self, topic: &'static str) -> BoxFuture<'_, Result<Option<Message>, Error>> {
+    fn message(&self, topic: &'static str) -> BoxFuture<'_, Result<Option<PendingMessage>, Error>> {
         let _ = topic;
         Box::pin(async { Ok(None) })
     }
@@ -89,13 +95,13 @@ pub(crate) trait Sink: Send + Sync {
     }
 
     /// Stores what one of several steps side by side has given.
-    fn arrive(&self, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<(), Error>> {
+    fn save_branch(&self, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<(), Error>> {
         let _ = (number, n, data);
         no_steps()
     }
 
     /// What [`Sink::arrive`] stored since checkpoint `number`.
-    fn arrived(&self, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>, Error>> {
+    fn branch_results(&self, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>, Error>> {
         let _ = number;
         no_steps()
     }
@@ -157,9 +163,9 @@ pub(crate) struct Checkpoint {
     /// How many checkpoints the fiber has made, with this one.
     pub(crate) number: u64,
     /// What becomes of the operations since the last one, in the same transaction.
-    pub(crate) ops: OpsBehind,
+    pub(crate) ops: OpsDelta,
     /// What changes beside `snapshot`, in the same transaction.
-    pub(crate) changes: Changes,
+    pub(crate) delta: SnapshotDelta,
     /// What else is to happen in the same transaction.
     pub(crate) outbox: Outbox,
 }
@@ -211,7 +217,7 @@ pub(crate) struct Run {
     pub(crate) checkpoints: AtomicU64,
     pub(crate) ops: Arc<Ops>,
     /// What is stored beside the snapshot.
-    kept: Mutex<Kept>,
+    kept: Mutex<SnapshotTracker>,
     outbox: Mutex<Outbox>,
     /// The function that was just called, for the driver.
     called: Mutex<Option<BoxFuture<'static, ()>>>,
@@ -253,7 +259,7 @@ impl Run {
     }
 
     /// What is stored beside the snapshot.
-    pub(crate) fn kept(&self) -> MutexGuard<'_, Kept> {
+    pub(crate) fn kept(&self) -> MutexGuard<'_, SnapshotTracker> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -292,7 +298,7 @@ pub struct Frame {
     prefix: String,
     suffix: String,
     /// What that text names.
-    outer: Named,
+    outer: SnapshotRefs,
     /// How many outer frames there are.
     depth: u32,
 }
@@ -313,7 +319,7 @@ impl std::fmt::Debug for Frame {
 impl Frame {
     /// A frame that starts at the beginning.
     pub(crate) fn start(machine: &'static Machine, run: Arc<Run>) -> Self {
-        Frame { run, machine, target: None, prefix: String::new(), suffix: String::new(), outer: Named::default(), depth: 0 }
+        Frame { run, machine, target: None, prefix: String::new(), suffix: String::new(), outer: SnapshotRefs::default(), depth: 0 }
     }
 
     /// A frame that resumes; `Err` says why it cannot.
@@ -560,7 +566,7 @@ async fn run_callee<F: Fiber>(start: Option<F>, ctx: FiberContext, mut callee: F
 /// The main text of a snapshot, and what it names.
 struct Written {
     text: String,
-    named: Named,
+    named: SnapshotRefs,
 }
 
 /// The arguments of an invocation as one JSON object.
@@ -588,10 +594,10 @@ async fn commit(run: Arc<Run>, written: Result<Written, String>, at: &'static st
         Ok(Written { text: snapshot, named }) => match run.ops.pass() {
             Err(why) => Stopped::Parked(why),
             Ok(ops) => {
-                let changes = run.kept().commit(named);
+                let delta = run.kept().commit(named);
                 let number = run.checkpoints.fetch_add(1, Ordering::Relaxed) + 1;
                 let outbox = std::mem::take(&mut *run.outbox());
-                match run.sink.commit(Checkpoint { snapshot, at, number, ops, changes, outbox }).await {
+                match run.sink.commit(Checkpoint { snapshot, at, number, ops, delta, outbox }).await {
                     Ok(()) => return,
                     Err(error) => Stopped::Interrupted(error),
                 }
@@ -678,8 +684,8 @@ pub struct Save<'a> {
 
 #[derive(Debug)]
 struct Apart<'a> {
-    kept: &'a mut Kept,
-    named: &'a mut Named,
+    kept: &'a mut SnapshotTracker,
+    named: &'a mut SnapshotRefs,
     depth: u32,
 }
 

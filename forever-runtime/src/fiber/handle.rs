@@ -17,7 +17,7 @@ use super::{managed, within};
 use crate::clock::from_ms;
 use crate::error::{Error, chain};
 use crate::exact;
-use crate::store::{FiberRow, FiberState, Find, PastFiber};
+use crate::store::{FiberRef, FiberRow, FiberState, FiberTombstone};
 
 /// A fiber, wherever it runs or ended, that gives a `T`.
 ///
@@ -79,9 +79,9 @@ impl<T> FiberHandle<T> {
 
     async fn find(&self) -> Result<FiberRow, FiberError> {
         let core = self.link.core().map_err(|e| self.store_error(&e))?;
-        let which = Find::Id(self.id.to_string());
+        let which = FiberRef::Id(self.id.to_string());
         let Some(row) = core.store.find(which.clone()).await.map_err(|e| self.store_error(&e))? else {
-            let past = core.store.past(which).await.map_err(|e| self.store_error(&e))?;
+            let past = core.store.tombstone(which).await.map_err(|e| self.store_error(&e))?;
             let Some(past) = past else { return Err(self.error(FiberErrorKind::NotFound, "")) };
             self.check_name(&past.name)?;
             return Err(self.error(FiberErrorKind::NotFound, gone(&past)));
@@ -187,7 +187,7 @@ impl<T> fmt::Debug for FiberHandle<T> {
 }
 
 /// What is known of a fiber that was deleted.
-fn gone(past: &PastFiber) -> String {
+fn gone(past: &FiberTombstone) -> String {
     let ended = DateTime::from_timestamp(past.finished_ms.div_euclid(1000), 0).unwrap_or_default();
     format!("it ended on {ended} as {}, and its result is no longer kept", past.state)
 }

@@ -4,10 +4,9 @@
 //! time: a fiber that becomes ready while an earlier activation is on its way out is noted, and dispatched when that one has left. Fibers that
 //! are waited for have entries here too, so that a thousand waiters hear of theirs and of no other.
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
-use tokio::sync::watch;
-
+use super::sync::{Mutex, MutexGuard, watch};
 use crate::store::{ReadySender, Runnable};
 
 /// Where a fiber stands, as far as this process knows.
@@ -46,25 +45,32 @@ pub(crate) struct Control {
     pub(crate) name: String,
     /// Whether its code may run under this guard; otherwise a recovery hook decides about it.
     activation: bool,
-    cancelled: watch::Sender<Option<Arc<str>>>,
+    // One channel for all signals: each channel costs 300 bytes a fiber and a look at each poll.
+    signals: watch::Sender<Signals>,
+}
+
+/// What an activation is told.
+#[derive(Debug, Default)]
+struct Signals {
+    /// The reason with which the fiber was asked to end.
+    cancelled: Option<Arc<str>>,
     /// The fiber became ready while this activation was there.
-    ready: watch::Sender<Option<Runnable>>,
+    ready: Option<Box<Runnable>>,
     /// The store has refused a write of this activation.
-    lost: watch::Sender<bool>,
+    lost: bool,
 }
 
 impl Control {
     fn new(name: &str, activation: bool) -> Self {
-        let (cancelled, ready, lost) = (watch::Sender::new(None), watch::Sender::new(None), watch::Sender::new(false));
-        Control { name: name.to_owned(), activation, cancelled, ready, lost }
+        Control { name: name.to_owned(), activation, signals: watch::Sender::default() }
     }
 
     /// Asks the fiber to end, with a reason.
     pub(crate) fn cancel(&self, reason: &str) {
-        self.cancelled.send_if_modified(|asked| {
-            let first = asked.is_none();
+        self.signals.send_if_modified(|signals| {
+            let first = signals.cancelled.is_none();
             if first {
-                *asked = Some(reason.into());
+                signals.cancelled = Some(reason.into());
             }
             first
         });
@@ -72,41 +78,65 @@ impl Control {
 
     /// The reason with which it was asked to end.
     pub(crate) fn reason(&self) -> Option<Arc<str>> {
-        self.cancelled.borrow().clone()
+        self.signals.borrow().cancelled.clone()
     }
 
     /// The claim of this activation is lost: it stops at once.
     pub(crate) fn lose(&self) {
-        self.lost.send_replace(true);
+        self.signals.send_modify(|signals| signals.lost = true);
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.signals.borrow().lost
     }
 
     /// Ready when the claim is lost.
     pub(crate) async fn lost(&self) {
-        // The sender is in `self`, so the wait cannot fail.
-        let _ = self.lost.subscribe().wait_for(|lost| *lost).await;
+        self.until(|signals| signals.lost).await;
     }
 
-    /// Ready when the fiber has become ready under the feet of this activation.
-    pub(crate) async fn made_ready(&self) {
-        // The sender is in `self`, so the wait cannot fail.
-        let _ = self.ready.subscribe().wait_for(Option::is_some).await;
+    /// Ready when the fiber has become ready under the feet of this activation, or is asked to end.
+    pub(crate) async fn made_ready_or_asked(&self) {
+        self.until(|signals| signals.ready.is_some() || signals.cancelled.is_some()).await;
     }
 
     /// What has become ready is claimed by this activation itself.
     pub(crate) fn claimed(&self) {
-        self.ready.send_replace(None);
+        self.take_ready();
     }
 
     /// Ready when the fiber is asked to end.
-    pub(crate) async fn asked(&self) -> Arc<str> {
-        let mut asked = self.cancelled.subscribe();
-        loop {
-            if let Some(reason) = asked.borrow_and_update().clone() {
-                return reason;
-            }
-            // The sender is in `self`, so the wait cannot fail.
-            let _ = asked.changed().await;
-        }
+    pub(crate) async fn asked(&self) {
+        self.until(|signals| signals.cancelled.is_some()).await;
+    }
+
+    /// Ready when the claim is lost, or the fiber is asked to end.
+    pub(crate) async fn lost_or_asked(&self) {
+        self.until(|signals| signals.lost || signals.cancelled.is_some()).await;
+    }
+
+    /// Ready when the activation is gone, and everything that it was made of with it.
+    pub(crate) fn gone(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut signals = self.signals.subscribe();
+        async move { while signals.changed().await.is_ok() {} }
+    }
+
+    async fn until(&self, holds: impl FnMut(&Signals) -> bool) {
+        // The sender is in `self`, so the wait cannot fail.
+        let _ = self.signals.subscribe().wait_for(holds).await;
+    }
+
+    fn make_ready(&self, fiber: &Runnable) {
+        self.signals.send_modify(|signals| signals.ready = Some(Box::new(fiber.clone())));
+    }
+
+    fn take_ready(&self) -> Option<Box<Runnable>> {
+        let mut taken = None;
+        self.signals.send_if_modified(|signals| {
+            taken = signals.ready.take();
+            false
+        });
+        taken
     }
 }
 
@@ -189,7 +219,7 @@ impl Live {
             let mut there = entry.control.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(there) = there.as_ref().filter(|there| there.activation) {
                 if let Some(ready) = ready {
-                    there.ready.send_replace(Some(ready.clone()));
+                    there.make_ready(ready);
                 }
                 return None;
             }
@@ -291,13 +321,12 @@ impl Alive {
             }
             *control = None;
             self.entry.phase.send_replace(phase);
-            self.control.ready.send_replace(None)
+            self.control.take_ready()
         };
         if let (Some(ready), Some(live)) = (ready, self.entry.live.upgrade())
             && let Some(dispatcher) = live.ready.get()
         {
-            // A runtime that closes leaves it for the next one.
-            let _ = dispatcher.send(ready);
+            dispatcher.send(*ready);
         }
         true
     }

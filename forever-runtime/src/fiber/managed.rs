@@ -13,7 +13,7 @@ use super::owner::Recovery;
 use super::{retention, runner};
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{CommandResult, End, FiberState, Restart, Restarted, Seq, Which};
+use crate::store::{CommandResult, End, FiberQuery, FiberState, Restart, RestartResult, Seq};
 
 /// How many fibers a page has unless it is said, and at most.
 const PAGE: (u32, u32) = (50, 1000);
@@ -31,7 +31,7 @@ pub(crate) const BATCH: u32 = 500;
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct FiberFilter {
-    which: Which,
+    query: FiberQuery,
     /// Whether fibers with operations in doubt are deleted too.
     in_doubt: bool,
     /// Whether nothing is remembered of what is deleted.
@@ -46,26 +46,26 @@ impl FiberFilter {
 
     /// In this state; called several times, in one of them.
     pub fn state(mut self, state: FiberState) -> Self {
-        self.which.states.push(state);
+        self.query.states.push(state);
         self
     }
 
     /// Of the function with this stored name, or closures that were called so.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.which.name = Some(name.into());
+        self.query.name = Some(name.into());
         self
     }
 
     /// Of this agent.
     pub fn agent(mut self, class: impl Into<String>, name: impl Into<String>) -> Self {
-        self.which.class = Some(class.into());
-        self.which.agent = Some(name.into());
+        self.query.class = Some(class.into());
+        self.query.agent = Some(name.into());
         self
     }
 
     /// Ended before this time.
     pub fn ended_before(mut self, time: SystemTime) -> Self {
-        self.which.ended_before_ms = Some(clock::ms(time));
+        self.query.ended_before_ms = Some(clock::ms(time));
         self
     }
 
@@ -153,7 +153,7 @@ impl Fibers {
 
     async fn read(self) -> Result<Page> {
         let core = self.link.core()?;
-        let rows = core.store.list(self.filter.which, self.after, self.limit).await?;
+        let rows = core.store.list(self.filter.query, self.after, self.limit).await?;
         let full = u32::try_from(rows.len()) == Ok(self.limit);
         let next = rows.last().filter(|_| full).map(|row| Cursor(row.seq));
         Ok(Page { fibers: rows.into_iter().map(FiberStatus::of).collect(), next })
@@ -196,7 +196,7 @@ pub(crate) async fn restart(core: &Arc<Core>, id: &str, how: Restart) -> Result<
         Restart::FromSnapshot => "resume",
         Restart::FromStart => "restart",
     };
-    let row = core.store.find(crate::store::Find::Id(id.to_owned())).await?;
+    let row = core.store.find(crate::store::FiberRef::Id(id.to_owned())).await?;
     if let Some(row) = row.filter(|row| row.closure) {
         return Err(Error::new(
             ErrorKind::Conflict,
@@ -205,8 +205,8 @@ pub(crate) async fn restart(core: &Arc<Core>, id: &str, how: Restart) -> Result<
     }
     // The store tells the dispatcher.
     match answer(core.store.restart(id.to_owned(), how, core.now_ms()).await?, id, what)? {
-        Restarted::Ready => Ok(()),
-        Restarted::InDoubt(op) => Err(Error::new(ErrorKind::InvalidState, format!("failed to {what} fiber `{id}`: {}", in_doubt(&op)))),
+        RestartResult::Ready => Ok(()),
+        RestartResult::InDoubt(op) => Err(Error::new(ErrorKind::InvalidState, format!("failed to {what} fiber `{id}`: {}", in_doubt(&op)))),
     }
 }
 
@@ -232,16 +232,16 @@ pub(crate) async fn resolve(core: &Arc<Core>, id: &str, how: Recovery) -> Result
 
 /// Deletes what has ended and agrees with the filter; says how many.
 pub(crate) async fn delete(core: &Arc<Core>, filter: FiberFilter) -> Result<u64> {
-    let mut which = Which { settled: !filter.in_doubt, ..filter.which };
-    if let Some(open) = which.states.iter().find(|state| !state.is_final()) {
+    let mut query = FiberQuery { exclude_in_doubt: !filter.in_doubt, ..filter.query };
+    if let Some(open) = query.states.iter().find(|state| !state.is_final()) {
         return Err(Error::new(ErrorKind::InvalidState, format!("fibers that are {open} cannot be deleted: cancel or resolve them first")));
     }
-    if which.states.is_empty() {
-        which.states = vec![FiberState::Completed, FiberState::Failed, FiberState::Cancelled];
+    if query.states.is_empty() {
+        query.states = vec![FiberState::Completed, FiberState::Failed, FiberState::Cancelled];
     }
-    let deletion = retention::deletion(core, which, filter.forget_keys);
+    let deletion = retention::deletion(core, query, filter.forget_keys);
     let deleted = retention::delete(core, deletion.clone()).await?;
-    if filter.forget_keys && deletion.which.class.is_none() {
+    if filter.forget_keys && deletion.query.class.is_none() {
         retention::forget(core, deletion, None).await?;
     }
     if deleted.held > 0 {

@@ -10,7 +10,7 @@ use super::machine::CutKind;
 use super::saved::text_to_keep;
 use super::spawn::LONGEST_ID;
 use crate::error::{Error, ErrorKind, Result, chain};
-use crate::store::{CommandResult, Find, NewMessage};
+use crate::store::{CommandResult, FiberRef, NewMessage};
 
 /// A message about to be sent; made by [`Forever::send`](crate::Forever::send), stored by `.await`.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ async fn send(core: &Arc<Core>, message: SendMessage) -> Result<()> {
         let why = format!("its message id must not be blank, nor longer than {LONGEST_ID} bytes");
         return Err(refused(ErrorKind::Value, why));
     }
-    let there = core.store.find(Find::Id(id.to_owned())).await?;
+    let there = core.store.find(FiberRef::Id(id.to_owned())).await?;
     let Some(row) = there else { return Err(refused(ErrorKind::NotFound, "there is no such fiber".into())) };
     let known = if row.closure { None } else { core.registry.get(&row.name) };
     if let Some(known) = known {

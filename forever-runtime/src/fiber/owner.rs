@@ -9,26 +9,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::core::Core;
-use super::frame::{BoxFuture, Run};
+use super::frame::Run;
 use super::op::Op;
 use super::op::by_hand::OpCall;
 use super::saved::{result_as_json, unreadable};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exact;
-use crate::store::FiberState;
-
-/// Which agent: its class and its name.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct AgentId {
-    pub(crate) class: String,
-    pub(crate) name: String,
-}
-
-impl fmt::Display for AgentId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.class, self.name)
-    }
-}
+use crate::future::BoxFuture;
+use crate::store::{AgentId, FiberState};
 
 /// The longest name of a class, an agent or a schedule, in bytes.
 const LONGEST_NAME: usize = 256;

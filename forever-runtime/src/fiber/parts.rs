@@ -1,11 +1,12 @@
-//! What a snapshot keeps beside its main text, so that a checkpoint writes only what has changed.
+//! The rows of a snapshot beside its main text, so that a checkpoint writes only what has changed.
 //!
 //! A local whose text is long is a *part*: a row of its own, for which `{"$part":"name"}` stands in the main text. The items of
 //! a [`Log`](super::log::Log) are rows of their own as well, for which `{"$log":N,"len":L}` stands. No value can look like either, because
 //! [`crate::exact`] escapes the keys of values that begin with `$`.
 //!
-//! [`Kept`] knows what of this the store has, and turns what a new main text names into the changes that go with it, in one
-//! transaction. [`Beside`] is what the store has, when it is read.
+//! [`SnapshotTracker`] knows which of these rows are stored, and computes the [`SnapshotDelta`]
+//! that goes with a new main text, in one transaction. [`SnapshotRows`] are the stored rows, when
+//! they are read.
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -14,53 +15,22 @@ use serde_json::value::RawValue;
 
 use super::frame::json_string;
 use super::snapshot::Snapshot;
-use crate::exact::logs::{Logs, NewItem, PLACEHOLDER, StoredLogs};
+use crate::exact::logs::{Logs, PLACEHOLDER, StoredLogs};
+use crate::store::{SnapshotDelta, SnapshotRows};
 
 /// How long the text of a local is, in bytes, that is a part: long enough that a second row is cheaper than writing it again.
 const PART: usize = 512;
 
-/// What a store has beside the main text of a snapshot.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Beside {
-    /// The texts of parts by name.
-    pub(crate) parts: BTreeMap<String, Arc<str>>,
-    /// The texts of the items of each log, in order, up to the first that is missing.
-    pub(crate) logs: BTreeMap<u64, Vec<Arc<str>>>,
-}
-
-/// How what is beside the main text changes with a checkpoint.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Changes {
-    /// Parts that are new or have another text.
-    pub(crate) parts: Vec<(String, Arc<str>)>,
-    pub(crate) gone_parts: Vec<String>,
-    /// Items that are new.
-    pub(crate) items: Vec<NewItem>,
-    /// Logs that no snapshot will name again.
-    pub(crate) gone_logs: Vec<u64>,
-}
-
-impl Changes {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.parts.is_empty() && self.gone_parts.is_empty() && self.items.is_empty() && self.gone_logs.is_empty()
-    }
-
-    /// How many bytes of values it has.
-    pub(crate) fn bytes(&self) -> usize {
-        self.parts.iter().map(|(_, text)| text.len()).chain(self.items.iter().map(|item| item.text.len())).sum()
-    }
-}
-
-/// What the main text of a snapshot names, with the texts of its parts.
+/// References of a snapshot's main text to rows beside it, with the texts of the parts.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Named {
+pub(crate) struct SnapshotRefs {
     pub(crate) parts: BTreeMap<String, Arc<str>>,
     pub(crate) logs: BTreeSet<u64>,
 }
 
-/// What one run knows of what is stored beside its snapshot.
+/// Tracks which snapshot rows are stored, to compute the next delta.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct SnapshotTracker {
     /// How long a text has to be to be a part.
     part: usize,
     parts: BTreeMap<String, Arc<str>>,
@@ -69,15 +39,15 @@ pub(crate) struct Kept {
     stored: Arc<StoredLogs>,
 }
 
-impl Default for Kept {
+impl Default for SnapshotTracker {
     fn default() -> Self {
-        Kept { part: PART, parts: BTreeMap::new(), logs: Logs::default(), stored: Arc::default() }
+        SnapshotTracker { part: PART, parts: BTreeMap::new(), logs: Logs::default(), stored: Arc::default() }
     }
 }
 
-impl Kept {
+impl SnapshotTracker {
     /// Takes over what is stored beside the main text `snapshot`.
-    pub(crate) fn resume(&mut self, snapshot: &str, beside: Beside) {
+    pub(crate) fn resume(&mut self, snapshot: &str, beside: SnapshotRows) {
         self.parts = beside.parts;
         let named = numbers(snapshot).chain(self.parts.values().flat_map(|text| numbers(text)));
         self.logs = Logs::resumed(named, beside.logs.keys().copied());
@@ -101,7 +71,7 @@ impl Kept {
     }
 
     /// Makes a part of a local if its text is long: gives what stands for it.
-    pub(crate) fn part(&self, depth: u32, name: &str, text: &str, named: &mut Named) -> Option<String> {
+    pub(crate) fn part(&self, depth: u32, name: &str, text: &str, named: &mut SnapshotRefs) -> Option<String> {
         if text.len() < self.part {
             return None;
         }
@@ -113,17 +83,17 @@ impl Kept {
         Some(placeholder)
     }
 
-    /// What changes in the store with a main text that names this.
-    pub(crate) fn commit(&mut self, named: Named) -> Changes {
+    /// Computes the delta that goes with a main text of these references.
+    pub(crate) fn commit(&mut self, named: SnapshotRefs) -> SnapshotDelta {
         let before = std::mem::replace(&mut self.parts, named.parts);
         let same = |name: &String, text: &Arc<str>| before.get(name).is_some_and(|there| Arc::ptr_eq(there, text) || there == text);
         let parts =
             self.parts.iter().filter(|(name, text)| !same(name, text)).map(|(name, text)| (name.clone(), Arc::clone(text))).collect();
-        let gone_parts = before.into_keys().filter(|name| !self.parts.contains_key(name)).collect();
-        let (items, gone_logs) = self.logs.commit(&named.logs);
+        let removed_parts = before.into_keys().filter(|name| !self.parts.contains_key(name)).collect();
+        let (items, removed_logs) = self.logs.commit(&named.logs);
         // A fiber that makes a checkpoint has restored all that there was.
         self.stored = Arc::default();
-        Changes { parts, gone_parts, items, gone_logs }
+        SnapshotDelta { parts, removed_parts, items, removed_logs }
     }
 }
 
@@ -145,7 +115,7 @@ fn numbers(text: &str) -> impl Iterator<Item = u64> {
     text.split(PLACEHOLDER).skip(1).filter_map(|rest| rest.split(',').next()?.trim().parse().ok())
 }
 
-impl Beside {
+impl SnapshotRows {
     /// A text with everything put back that stands beside it; what is missing stays as it is.
     pub(crate) fn fill(&self, text: &str) -> String {
         let mut whole = String::with_capacity(text.len());
@@ -193,24 +163,11 @@ impl Beside {
         };
         Some((filled, values.byte_offset()))
     }
-
-    /// What a store has after these changes.
-    #[cfg(any(test, feature = "testing"))]
-    pub(crate) fn apply(&mut self, changes: &Changes) {
-        self.parts.retain(|name, _| !changes.gone_parts.contains(name));
-        self.parts.extend(changes.parts.iter().cloned());
-        self.logs.retain(|number, _| !changes.gone_logs.contains(number));
-        for item in &changes.items {
-            let items = self.logs.entry(item.log).or_default();
-            items.truncate(usize::try_from(item.n).unwrap_or(usize::MAX));
-            items.push(item.text.as_str().into());
-        }
-    }
 }
 
 impl Snapshot {
     /// Puts the parts back where they are named; `Err` says which cannot be.
-    pub(crate) fn put_back(&mut self, beside: &Beside) -> Result<(), String> {
+    pub(crate) fn put_back(&mut self, beside: &SnapshotRows) -> Result<(), String> {
         self.each(|snapshot| {
             for (local, text) in &mut snapshot.locals {
                 let Some(name) = text.get().strip_prefix(PART_PLACEHOLDER).and_then(|rest| rest.strip_suffix('}')) else { continue };
@@ -226,7 +183,7 @@ impl Snapshot {
     }
 
     /// Puts the items of logs in the place of their numbers, so that a local is whole wherever it is moved.
-    pub(crate) fn put_back_logs(&mut self, beside: &Beside) -> Result<(), String> {
+    pub(crate) fn put_back_logs(&mut self, beside: &SnapshotRows) -> Result<(), String> {
         self.each(|snapshot| {
             for (local, text) in &mut snapshot.locals {
                 if text.get().contains(PLACEHOLDER) {

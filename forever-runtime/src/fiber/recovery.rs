@@ -13,15 +13,16 @@ use tracing::{info, warn};
 use super::core::{Core, Link, race};
 use super::dispatch;
 use super::events::EventKind;
-use super::frame::{BoxFuture, Run, Sink};
+use super::frame::{Run, Sink};
 use super::live::Alive;
 use super::managed::in_doubt;
 use super::op::ledger::{Ledger, Left, StoredLedger};
-use super::owner::{AgentId, RecoveredFiber, Recovery};
+use super::owner::{RecoveredFiber, Recovery};
 use super::runner::{self, FiberTask, MAX_RECOVERIES, Turn};
 use crate::clock::from_ms;
 use crate::error::{Error, ErrorKind, Result, chain};
-use crate::store::{Claim, Claimed, End, FiberRow, FiberState, Find, Restarted, Runnable, Seq, Suspend};
+use crate::future::BoxFuture;
+use crate::store::{AgentId, Claim, ClaimResult, End, FiberRef, FiberRow, FiberState, RestartResult, Runnable, Seq, Suspension};
 
 /// How many rows are read at a time; snapshots are read later, each by its fiber.
 const PAGE: u32 = 512;
@@ -139,8 +140,8 @@ async fn hand_over_once(core: &Arc<Core>, agent: &AgentId, fibers: Vec<Runnable>
             warn!(agent = %agent, error = %why, "an agent could not be asked about its interrupted fibers");
             for (fiber, ledger) in rows.values() {
                 if let Some(ledger) = ledger {
-                    let reason = Suspend::Interrupted(why.clone());
-                    let _ = core.store.suspend(ledger.ledger.claim(), reason, core.now_ms()).await;
+                    let reason = Suspension::Interrupted(why.clone());
+                    let _ = core.store.suspend(ledger.ledger.fence().claim(), reason, core.now_ms()).await;
                 }
                 core.live.tell(&fiber.id);
             }
@@ -187,7 +188,7 @@ enum Described {
 /// Looks at a fiber for its hook; `None` if it is not interrupted any more.
 async fn describe(core: &Arc<Core>, fiber: &Runnable) -> Result<Option<Described>> {
     let undecided = |row: &FiberRow| row.state == FiberState::Interrupted || row.closure && row.state == FiberState::Parked;
-    let Some(row) = core.store.find(Find::Seq(fiber.seq)).await?.filter(undecided) else {
+    let Some(row) = core.store.find(FiberRef::Seq(fiber.seq)).await?.filter(undecided) else {
         return Ok(None);
     };
     let stored = core.store.load(fiber.seq).await?;
@@ -209,7 +210,7 @@ async fn describe(core: &Arc<Core>, fiber: &Runnable) -> Result<Option<Described
         metadata: row.metadata.and_then(|text| serde_json::from_str(&text).ok()),
         reason: row.reason.unwrap_or_default(),
         at: row.at,
-        data: stored.snapshot.map(|text| stored.beside.fill(&text)),
+        data: stored.snapshot.map(|text| stored.rows.fill(&text)),
         deaths: row.deaths,
         created: from_ms(row.created_ms),
     };
@@ -251,12 +252,12 @@ impl Sink for HookSink {
 /// `None` if there is nothing to decide.
 async fn claim(core: &Arc<Core>, agent: &AgentId, fiber: &Runnable, seen: Claim) -> Result<Option<Claim>> {
     match core.store.claim(seen, core.worker, core.now_ms()).await? {
-        Claimed::Yes(claim) => Ok(Some(claim)),
-        Claimed::Ended(end) => {
+        ClaimResult::Granted(claim) => Ok(Some(claim)),
+        ClaimResult::Ended(end) => {
             Decided { core, agent, fiber, claim: seen }.tell(end);
             Ok(None)
         }
-        Claimed::No => {
+        ClaimResult::Refused => {
             core.live.tell(&fiber.id);
             Ok(None)
         }
@@ -265,7 +266,7 @@ async fn claim(core: &Arc<Core>, agent: &AgentId, fiber: &Runnable, seen: Claim)
 
 /// Asks the hook about one fiber and does what it says; `false` if it is to be asked again.
 async fn decide(core: &Arc<Core>, agent: &AgentId, fiber: &Runnable, recovered: &RecoveredFiber, sink: &HookSink) -> bool {
-    let claim = match claim(core, agent, fiber, sink.ledger.claim()).await {
+    let claim = match claim(core, agent, fiber, sink.ledger.fence().claim()).await {
         Ok(Some(claim)) => claim,
         Ok(None) => return true,
         Err(error) => {
@@ -273,7 +274,7 @@ async fn decide(core: &Arc<Core>, agent: &AgentId, fiber: &Runnable, recovered: 
             return false;
         }
     };
-    sink.ledger.claimed(claim);
+    sink.ledger.fence().claimed(claim);
     let decided = Decided { core, agent, fiber, claim };
     let answer = asked(core, core.owners.recovered(core, agent, recovered)).await;
     match answer.and_then(|answer| if recovered.closure { possible_for_closure(answer) } else { Ok(answer) }) {
@@ -284,7 +285,7 @@ async fn decide(core: &Arc<Core>, agent: &AgentId, fiber: &Runnable, recovered: 
         Err(why) => {
             warn!(fiber.id = %fiber.id, agent = %agent, error = %why, "the recovery hook of an agent failed");
             // It is asked again, unless a person has decided meanwhile.
-            !decided.suspend(Suspend::Interrupted(why)).await
+            !decided.suspend(Suspension::Interrupted(why)).await
         }
     }
 }
@@ -314,14 +315,14 @@ impl Decided<'_> {
             Recovery::Resume => drop(dispatch::start(core, self.fiber, None)),
             Recovery::Restart => {
                 let restarted = self.stored(|| core.store.restart_claimed(self.claim, core.now_ms())).await;
-                if let Some(Restarted::InDoubt(op)) = restarted {
+                if let Some(RestartResult::InDoubt(op)) = restarted {
                     let why = format!("it is to be restarted, but {}", in_doubt(&op));
                     warn!(fiber.id = %self.fiber.id, agent = %self.agent, "{why}");
-                    self.suspend(Suspend::Interrupted(why)).await;
+                    self.suspend(Suspension::Interrupted(why)).await;
                 }
             }
             Recovery::Skip => {
-                self.suspend(Suspend::Interrupted(recovered.reason.clone())).await;
+                self.suspend(Suspension::Interrupted(recovered.reason.clone())).await;
             }
             Recovery::Complete(value) => self.end(End::Completed(value.to_string())).await,
             Recovery::Fail(why) => self.end(End::Failed(why)).await,
@@ -350,7 +351,7 @@ impl Decided<'_> {
     }
 
     /// Takes the fiber out of the running ones; says whether it is, as it may have been told to end meanwhile.
-    async fn suspend(&self, how: Suspend) -> bool {
+    async fn suspend(&self, how: Suspension) -> bool {
         let suspended = self.stored(|| self.core.store.suspend(self.claim, how.clone(), self.core.now_ms())).await;
         self.core.live.tell(&self.fiber.id);
         match suspended {
@@ -381,12 +382,14 @@ async fn park(core: &Arc<Core>, agent: &AgentId, fiber: &Runnable, why: &str) {
     match core.store.epoch(fiber.seq).await {
         Ok(Some(epoch)) => {
             let claim = Claim { fiber: fiber.seq, epoch };
-            Decided { core, agent, fiber, claim }.suspend(Suspend::Parked(why.to_owned())).await;
+            // A person's command that was first has made it void.
+            if (Decided { core, agent, fiber, claim }).suspend(Suspension::Parked(why.to_owned())).await {
+                core.tell(&fiber.id, &fiber.name, || EventKind::Parked { reason: why.into() });
+            }
         }
         Ok(None) => {}
         Err(error) => warn!(fiber.id = %fiber.id, error = %chain(&error), "an interrupted fiber could not be parked"),
     }
-    core.tell(&fiber.id, &fiber.name, || EventKind::Parked { reason: why.into() });
     core.live.tell(&fiber.id);
 }
 

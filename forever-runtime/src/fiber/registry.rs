@@ -6,14 +6,15 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
-use super::drive::{Ended, drive, panic_message};
-use super::frame::{BoxFuture, Frame, Run, Stopped, load_arguments};
+use super::drive::{Ended, drive, drop_caught, panic_text};
+use super::frame::{Frame, Run, Stopped, load_arguments};
 use super::machine::Machine;
 use super::snapshot::Snapshot;
 use super::{Failure, Fiber, FiberContext, Layout, Needs, Value};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exact;
-use crate::store::{End, Stored, StoredLayout, Wait};
+use crate::future::BoxFuture;
+use crate::store::{End, LayoutRow, LoadedFiber, Wait};
 
 /// What a run came to.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ pub(crate) enum Begin {
     /// At the start, with an invocation of the registered type.
     Call(Box<dyn Any + Send>),
     /// Where the store says.
-    Stored(Stored),
+    Stored(LoadedFiber),
 }
 
 /// A registered fiber function, without its types.
@@ -44,7 +45,7 @@ pub(crate) trait Known: Send + Sync {
     fn function(&self) -> TypeId;
     fn needs(&self, needs: &mut Needs<'_>);
     /// The row of the table of layouts under which this code writes.
-    fn row(&self) -> &StoredLayout;
+    fn row(&self) -> &LayoutRow;
     /// A run, not yet begun; `Err` says why the stored snapshot does not fit.
     fn prepare(&self, begin: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Outcome>, String>;
 }
@@ -121,7 +122,7 @@ impl Registry {
 
 struct Function<F> {
     layout: OnceLock<Layout>,
-    row: OnceLock<StoredLayout>,
+    row: OnceLock<LayoutRow>,
     fiber: PhantomData<fn() -> F>,
 }
 
@@ -131,7 +132,7 @@ impl<F: Fiber> Function<F> {
     }
 
     /// Whether a snapshot left by the code of `old` fits; says why not.
-    fn check(&self, old: Option<StoredLayout>, snapshot: &Snapshot) -> Result<(), String> {
+    fn check(&self, old: Option<LayoutRow>, snapshot: &Snapshot) -> Result<(), String> {
         let old = match old {
             // The same shape: only what the snapshot itself lacks can be wrong, and the frame looks for that.
             Some(old) if old.hash == self.row().hash => return Ok(()),
@@ -176,12 +177,12 @@ impl<F: Fiber> Known for Function<F> {
         F::needs(needs);
     }
 
-    fn row(&self) -> &StoredLayout {
+    fn row(&self) -> &LayoutRow {
         self.row.get_or_init(|| {
             let layout = Function::layout(self);
             // Names and numbers: there is nothing in it that JSON cannot hold.
             let text = serde_json::to_string(layout).unwrap_or_default();
-            StoredLayout { hash: layout.hash(), fiber: layout.fiber().to_owned(), layout: text }
+            LayoutRow { hash: layout.hash(), fiber: layout.fiber().to_owned(), layout: text }
         })
     }
 
@@ -202,16 +203,16 @@ impl<F: Fiber> Known for Function<F> {
             }));
         };
         let mut snapshot: Snapshot = serde_json::from_str(&text).map_err(|e| format!("the stored snapshot cannot be read: {e}"))?;
-        snapshot.put_back(&stored.beside)?;
+        snapshot.put_back(&stored.rows)?;
         match (self.check(stored.layout, &snapshot), F::MACHINE.migrate) {
             (Err(_), Some(migrate)) => {
-                snapshot.put_back_logs(&stored.beside)?;
-                run.kept().resume(&text, stored.beside);
+                snapshot.put_back_logs(&stored.rows)?;
+                run.kept().resume(&text, stored.rows);
                 Ok(Box::pin(migrated::<F>(self.layout().clone(), snapshot, migrate, ctx, run)))
             }
             (Err(why), None) => Err(why),
             (Ok(()), _) => {
-                run.kept().resume(&text, stored.beside);
+                run.kept().resume(&text, stored.rows);
                 let frame = Frame::resume(F::MACHINE, Arc::clone(&run), snapshot)?;
                 Ok(Box::pin(async move { settle(drive::<F>(None, &ctx, frame, &run).await) }))
             }
@@ -231,7 +232,7 @@ pub(crate) fn settle<T: Value, E: Failure>(ended: Ended<T, E>) -> Outcome {
             Ok(text) => Outcome::Completed(text),
             Err(why) => Outcome::Failed(format!("the result cannot be saved: {why}")),
         },
-        Ended::Returned(Err(error)) => Outcome::Failed(chain(&*error.into())),
+        Ended::Returned(Err(error)) => Outcome::Failed(text_of_failure(error)),
         Ended::Panicked(message) => Outcome::Failed(format!("panicked: {message}")),
         Ended::Stopped(Stopped::Failed(why)) => Outcome::Failed(why),
         Ended::Stopped(Stopped::Parked(why)) => Outcome::Parked(why),
@@ -242,7 +243,22 @@ pub(crate) fn settle<T: Value, E: Failure>(ended: Ended<T, E>) -> Outcome {
     }
 }
 
+/// The text of an error that the function has returned.
+fn text_of_failure(error: impl Failure) -> String {
+    guarded_text(|| {
+        let error = error.into();
+        let text = chain(&*error);
+        drop_caught(error);
+        text
+    })
+}
+
+/// The text of an error of the program, or what stands in for it when that panics.
+pub(crate) fn guarded_text(text: impl FnOnce() -> String) -> String {
+    guarded(|| Ok(text())).unwrap_or_else(|why| format!("an error whose text cannot be had: it {why}"))
+}
+
 /// Runs the user's code that is outside the function (serde impls, `migrate`): its panic is this fiber's and nobody else's.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| Err(format!("panicked: {}", panic_message(payload.as_ref()))))
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| Err(format!("panicked: {}", panic_text(payload))))
 }

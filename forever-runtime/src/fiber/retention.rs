@@ -9,7 +9,7 @@ use super::core::Core;
 use super::managed::BATCH;
 use super::timer::{Alarm, Ring};
 use crate::error::{Result, chain};
-use crate::store::{Deleted, Deletion, FiberState, Which};
+use crate::store::{DeleteResult, Deletion, FiberQuery, FiberState};
 
 /// The alarm of the next look at what has ended.
 pub(crate) const RETENTION: &str = "retention";
@@ -112,10 +112,16 @@ pub(crate) fn ring() -> Ring {
     })
 }
 
-async fn delete_older(core: &Core, state: FiberState, keep: Duration) -> Result<Deleted> {
+async fn delete_older(core: &Core, state: FiberState, keep: Duration) -> Result<DeleteResult> {
     let before = before(core, keep);
-    let which = Which { states: vec![state], ended_before_ms: Some(before), not_needed: true, settled: true, ..Which::default() };
-    delete(core, deletion(core, which, false)).await
+    let query = FiberQuery {
+        states: vec![state],
+        ended_before_ms: Some(before),
+        exclude_awaited: true,
+        exclude_in_doubt: true,
+        ..FiberQuery::default()
+    };
+    delete(core, deletion(core, query, false)).await
 }
 
 fn before(core: &Core, keep: Duration) -> i64 {
@@ -123,19 +129,19 @@ fn before(core: &Core, keep: Duration) -> i64 {
 }
 
 /// The deletion of what agrees with a filter.
-pub(crate) fn deletion(core: &Core, which: Which, forget_keys: bool) -> Deletion {
+pub(crate) fn deletion(core: &Core, query: FiberQuery, forget_keys: bool) -> Deletion {
     let remembers = !forget_keys && core.settings.retention.keys != Some(Duration::ZERO);
-    Deletion { which, after: None, limit: BATCH, remember_ms: remembers.then(|| core.now_ms()) }
+    Deletion { query, after: None, limit: BATCH, tombstone_ms: remembers.then(|| core.now_ms()) }
 }
 
 /// Deletes all that it asks for, and tells how many were deleted and how many are held.
-pub(crate) async fn delete(core: &Core, deletion: Deletion) -> Result<Deleted> {
-    let mut all = Deleted::default();
-    for state in &deletion.which.states {
-        let which = Which { states: vec![*state], ..deletion.which.clone() };
-        let mut page = Deletion { which, ..deletion.clone() };
+pub(crate) async fn delete(core: &Core, deletion: Deletion) -> Result<DeleteResult> {
+    let mut all = DeleteResult::default();
+    for state in &deletion.query.states {
+        let query = FiberQuery { states: vec![*state], ..deletion.query.clone() };
+        let mut page = Deletion { query, ..deletion.clone() };
         loop {
-            let Deleted { count, held, next } = core.store.delete(page.clone()).await?;
+            let DeleteResult { count, held, next } = core.store.delete(page.clone()).await?;
             all.count += count;
             all.held += held;
             if next.is_none() || core.is_closing() {
@@ -149,7 +155,7 @@ pub(crate) async fn delete(core: &Core, deletion: Deletion) -> Result<Deleted> {
 
 /// Forgets all that is remembered of fibers that a deletion asks for, and that were deleted before a time if there is one.
 pub(crate) async fn forget(core: &Core, deletion: Deletion, deleted_before_ms: Option<i64>) -> Result<()> {
-    while core.store.forget(deletion.clone(), deleted_before_ms).await? >= u64::from(BATCH) && !core.is_closing() {}
+    while core.store.delete_tombstones(deletion.clone(), deleted_before_ms).await? >= u64::from(BATCH) && !core.is_closing() {}
     Ok(())
 }
 

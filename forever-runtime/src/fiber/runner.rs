@@ -14,16 +14,18 @@ use tracing::{Instrument, debug, info_span, warn};
 use super::FiberContext;
 use super::core::{Core, race};
 use super::dispatch;
+use super::drive::Guarded;
 use super::events::EventKind;
-use super::frame::{BoxFuture, Run, Sink};
+use super::frame::{Run, Sink};
 use super::live::{Alive, Phase, Stop};
 use super::op::ledger::Left;
-use super::owner::{AgentId, EndedFiber};
+use super::owner::EndedFiber;
 use super::registry::{Begin, Known, Outcome};
 use super::sink::StoreSink;
 use super::timer::Alarm;
 use crate::error::{Error, ErrorKind, Result, chain};
-use crate::store::{Claim, Claimed, End, FiberState, Runnable, Seq, SettledOp, Suspend, Waits};
+use crate::future::BoxFuture;
+use crate::store::{AgentId, Claim, ClaimResult, End, FiberState, OpOutcome, Runnable, Seq, Suspension, WaitResult};
 
 /// The first and the longest pause before an interrupted fiber is tried again.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
@@ -88,7 +90,7 @@ struct Ran {
     /// Whether it has come further than the last checkpoint before it.
     progress: bool,
     /// Operations that have ended since its last checkpoint.
-    settled: Vec<SettledOp>,
+    settled: Vec<OpOutcome>,
 }
 
 impl Ran {
@@ -158,7 +160,7 @@ impl FiberTask {
             warn!(fiber.id = %self.alive.id, error = %text, pause_ms = pause.as_millis(), "fiber interrupted");
             if let Some(claim) = claim {
                 // The store has just failed; if it does again, the fiber is still there, called running, and this worker's.
-                let aside = Suspend::Interrupted(text.to_string());
+                let aside = Suspension::Interrupted(text.to_string());
                 match self.core.store.suspend(claim, aside, self.core.now_ms()).await {
                     Ok(Some(end)) => {
                         let stop = self.ended(end);
@@ -173,11 +175,8 @@ impl FiberTask {
                 self.alive.set(Phase::Stopped(Stop::Interrupted(text)));
             }
             let control = Arc::clone(&self.alive.control);
-            let told = async {
-                race(async { drop(control.asked().await) }, control.made_ready()).await;
-            };
             let over = async {
-                race(told, self.core.clock.sleep(pause)).await;
+                race(control.made_ready_or_asked(), self.core.clock.sleep(pause)).await;
             };
             if race(self.core.closing(), over).await.is_some() {
                 return self.alive.stop(Stop::Closed);
@@ -197,7 +196,7 @@ impl FiberTask {
         };
         self.core.tell(&self.alive.id, &self.name, || EventKind::Started { resuming });
         let span = info_span!("fiber", fiber.id = %self.alive.id, fiber.name = self.name, forever.resuming = resuming);
-        let driven = sink.let_others_in(driven.instrument(span));
+        let driven = sink.let_others_in(Guarded::new(driven).instrument(span));
         let outcome = until_told(&self.core, &self.alive, &run, driven).await;
         Ran { outcome, claim: Some(claim), progress: sink.progress.load(Ordering::Relaxed), settled: run.ops.take_settled() }
     }
@@ -273,18 +272,19 @@ impl FiberTask {
 
     async fn claim(&self, seen: Claim) -> Result<Claim, Ran> {
         let claimed = self.core.store.claim(seen, self.core.worker, self.core.now_ms()).await;
-        match claimed.map_err(|error| Ran::not(Outcome::Interrupted(error), Some(seen)))? {
-            Claimed::Yes(claim) => {
+        // Whether it is claimed is unknown when this fails: nothing is stored under what was read, and the next look says.
+        match claimed.map_err(|error| Ran::not(Outcome::Interrupted(error), None))? {
+            ClaimResult::Granted(claim) => {
                 self.alive.control.claimed();
                 Ok(claim)
             }
-            Claimed::Ended(end) => Err(Ran::not(Outcome::Ended(end), None)),
-            Claimed::No => Err(Ran::not(Outcome::Lost, None)),
+            ClaimResult::Ended(end) => Err(Ran::not(Outcome::Ended(end), None)),
+            ClaimResult::Refused => Err(Ran::not(Outcome::Lost, None)),
         }
     }
 
     /// Stores how a run ended; `Err` when it is to be tried again.
-    async fn keep(&self, outcome: Outcome, claim: Option<Claim>, settled: Vec<SettledOp>) -> Result<Next> {
+    async fn keep(&self, outcome: Outcome, claim: Option<Claim>, settled: Vec<OpOutcome>) -> Result<Next> {
         debug!(fiber.id = %self.alive.id, outcome = outcome.word(), "fiber stopped");
         let Some(claim) = claim else {
             return match outcome {
@@ -304,7 +304,7 @@ impl FiberTask {
             Outcome::Completed(text) => self.end(claim, End::Completed(text), settled).await.map(Next::Stop),
             Outcome::Failed(why) => self.end(claim, End::Failed(why), settled).await.map(Next::Stop),
             Outcome::Parked(why) => {
-                let ended = self.core.store.suspend(claim, Suspend::Parked(why.clone()), self.core.now_ms()).await?;
+                let ended = self.core.store.suspend(claim, Suspension::Parked(why.clone()), self.core.now_ms()).await?;
                 Ok(Next::Stop(match ended {
                     Some(end) => self.ended(end),
                     None => self.parked(&why),
@@ -312,7 +312,7 @@ impl FiberTask {
             }
             Outcome::Waiting(wait) => {
                 let due = wait.due_ms;
-                if self.core.store.wait(claim, wait, self.core.now_ms()).await? == Waits::No {
+                if self.core.store.wait(claim, wait, self.core.now_ms()).await? == WaitResult::Ready {
                     return Ok(Next::Again);
                 }
                 if let Some(due) = due {
@@ -338,7 +338,7 @@ impl FiberTask {
     }
 
     /// Stores how the fiber ended, and tells whom it concerns.
-    async fn end(&self, claim: Claim, end: End, ops: Vec<SettledOp>) -> Result<Stop> {
+    async fn end(&self, claim: Claim, end: End, ops: Vec<OpOutcome>) -> Result<Stop> {
         let end = self.core.store.end(claim, end, ops, self.core.now_ms()).await?;
         Ok(self.ended(end))
     }
@@ -346,25 +346,26 @@ impl FiberTask {
 
 /// Drives a run until it ends; one that is told to stop ends by itself or, when it is cancelled, is dropped in the end.
 pub(crate) async fn until_told(core: &Core, alive: &Alive, run: &Run, driven: impl Future<Output = Outcome>) -> Outcome {
-    let mut driven = std::pin::pin!(driven);
-    let cancelled = async { drop(alive.control.asked().await) };
-    let told = async {
-        race(cancelled, core.closing()).await;
-    };
-    // The store has refused a write: the code is dropped where it is.
-    let mut lost = std::pin::pin!(alive.control.lost());
-    match race(race(driven.as_mut(), lost.as_mut()), told).await {
-        Some(Some(outcome)) => return outcome,
-        Some(None) => return Outcome::Lost,
-        None => {}
+    let (mut driven, control) = (std::pin::pin!(driven), &alive.control);
+    let told = race(core.closing(), control.lost_or_asked());
+    if let Some(outcome) = race(driven.as_mut(), async {
+        told.await;
+    })
+    .await
+    {
+        return outcome;
+    }
+    if control.is_lost() {
+        // The store has refused a write: the code is dropped where it is.
+        return Outcome::Lost;
     }
     run.ops.ask_to_stop();
     // A runtime that closes has a deadline of its own, after which the whole task is dropped.
     let grace = async {
-        alive.control.asked().await;
+        control.asked().await;
         core.clock.sleep(core.settings.cancel_grace).await;
     };
-    match race(race(driven, lost), grace).await {
+    match race(race(driven, control.lost()), grace).await {
         Some(Some(outcome)) => outcome,
         Some(None) => Outcome::Lost,
         None => Outcome::Interrupted(Error::closed()),

@@ -36,7 +36,7 @@ impl Frame {
             let number = run.checkpoints.load(Ordering::Relaxed);
             let mut arrived = BTreeMap::new();
             if run.ops.may_be_left(number) {
-                match run.sink.arrived(number).await {
+                match run.sink.branch_results(number).await {
                     Ok(there) => arrived.extend(there),
                     Err(error) => run.halt(Stopped::Interrupted(error)).await,
                 }
@@ -74,7 +74,7 @@ impl Side {
             Ok(text) => text,
             Err(why) => self.run.halt(Stopped::Failed(format!("result {} of `{}` cannot be saved: {why}", n + 1, self.step))).await,
         };
-        match self.run.sink.arrive(self.number, n, text).await {
+        match self.run.sink.save_branch(self.number, n, text).await {
             Ok(()) => Ok(value),
             Err(error) => self.run.halt(Stopped::Interrupted(error)).await,
         }

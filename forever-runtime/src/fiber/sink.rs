@@ -10,16 +10,18 @@ use tracing::debug;
 use super::core::{Core, Link, race};
 use super::detached::detached;
 use super::events::EventKind;
-use super::frame::{BoxFuture, Checkpoint, FiberEnd, Sink};
+use super::fence::Fence;
+use super::frame::{Checkpoint, FiberEnd, Sink};
 use super::handle::FiberErrorKind;
 use super::kinds::Check;
 use super::live::{Alive, Control};
 use super::op::ledger::{Ledger, StoredLedger};
-use super::owner::AgentId;
 use super::registry::Known;
 use super::runner::FiberTask;
-use crate::error::{Error, Result};
-use crate::store::{Claim, FiberState, Find, Message, NewFiber, NewSnapshot};
+use super::spawn;
+use crate::error::{Error, ErrorKind, Result};
+use crate::future::BoxFuture;
+use crate::store::{AgentId, Claim, FiberRef, FiberState, NewFiber, NewSnapshot, PendingMessage};
 
 /// How long others wait for a suspect that neither makes a checkpoint nor ends.
 const SUSPECT_TIME: Duration = Duration::from_secs(1);
@@ -64,11 +66,11 @@ impl StoreSink {
 
     /// What is stored from now on is conditional on this claim.
     pub(super) fn claimed(&self, claim: Claim) {
-        self.ledger.claimed(claim);
+        self.ledger.fence().claimed(claim);
     }
 
     fn claim(&self) -> Claim {
-        self.ledger.claim()
+        self.ledger.fence().claim()
     }
 
     /// Keeps others from being entered until the fiber has shown that it lives.
@@ -92,6 +94,45 @@ impl StoreSink {
     fn name(&self) -> &'static str {
         self.known.machine().name
     }
+
+    /// Stores a checkpoint that makes children, and starts them: they are claimed with the commit, and so are started also if this
+    /// activation is dropped right behind it.
+    fn commit_with_children(&self, new: NewSnapshot, children: Vec<Child>) -> impl Future<Output = Result<()>> + Send + use<> {
+        let (core, claim, agent, parent) = (Arc::clone(&self.core), self.claim(), self.agent.clone(), self.control.clone());
+        let of_work = Arc::clone(&core);
+        let work = async move {
+            let stored = of_work.store.checkpoint(claim, new).await.inspect_err(|error| {
+                if error.kind() == ErrorKind::OutcomeUnknown {
+                    for child in &children {
+                        spawn::adopt(&of_work, child.id.clone());
+                    }
+                }
+            });
+            for (claim, child) in stored?.into_iter().zip(children) {
+                start_child(&of_work, claim, child, agent.clone(), &parent).await;
+            }
+            Ok(())
+        };
+        async move { detached(&core, work).await }
+    }
+
+    /// Waits until a checkpoint is stored, and tells of it.
+    async fn pass<T>(&self, stored: impl Future<Output = Result<T>>, passed: Passed) -> Result<()> {
+        self.ledger.fence().guard(stored).await?;
+        let Passed { at, number, bytes } = passed;
+        self.layout_stored.store(true, Ordering::Relaxed);
+        self.progressed();
+        debug!(at, number, bytes, "checkpoint");
+        self.tell(EventKind::StepFinished { step: at, checkpoint: number });
+        if self.is_told_to_stop() { Err(Error::closed()) } else { Ok(()) }
+    }
+}
+
+/// A checkpoint, as logs and events have it.
+struct Passed {
+    at: &'static str,
+    number: u64,
+    bytes: usize,
 }
 
 /// What is needed to start a child once it is stored.
@@ -120,6 +161,10 @@ impl Sink for StoreSink {
         Link::from(&self.core)
     }
 
+    fn fence(&self) -> Option<Arc<Fence>> {
+        Some(Arc::clone(self.ledger.fence()))
+    }
+
     fn now_ms(&self) -> i64 {
         self.core.now_ms()
     }
@@ -134,7 +179,7 @@ impl Sink for StoreSink {
 
     fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>> {
         let layout = (!self.layout_stored.load(Ordering::Relaxed)).then(|| self.known.row().clone());
-        let (at, number, bytes) = (checkpoint.at, checkpoint.number, checkpoint.snapshot.len() + checkpoint.changes.bytes());
+        let (at, number, bytes) = (checkpoint.at, checkpoint.number, checkpoint.snapshot.len() + checkpoint.delta.bytes());
         let mut outbox = checkpoint.outbox;
         let mut children = Vec::new();
         let mut to_start = Vec::new();
@@ -151,34 +196,21 @@ impl Sink for StoreSink {
             now_ms: self.core.now_ms(),
             layout,
             ops: checkpoint.ops,
-            changes: checkpoint.changes,
+            delta: checkpoint.delta,
             received: outbox.received,
             joined: outbox.joined,
             children,
         };
-        Box::pin(async move {
-            if to_start.is_empty() {
-                self.core.store.checkpoint(self.claim(), new).await?;
-            } else {
-                // The children are claimed with the commit: they are started also if this activation is dropped right behind it.
-                let (core, claim, agent, parent) = (Arc::clone(&self.core), self.claim(), self.agent.clone(), self.control.clone());
-                let stored = async move {
-                    for (claim, child) in core.store.checkpoint(claim, new).await?.into_iter().zip(to_start) {
-                        start_child(&core, claim, child, agent.clone(), &parent).await;
-                    }
-                    Ok(())
-                };
-                detached(&self.core, stored).await?;
-            }
-            self.layout_stored.store(true, Ordering::Relaxed);
-            self.progressed();
-            debug!(at, number, bytes, "checkpoint");
-            self.tell(EventKind::StepFinished { step: at, checkpoint: number });
-            if self.is_told_to_stop() { Err(Error::closed()) } else { Ok(()) }
-        })
+        let passed = Passed { at, number, bytes };
+        if to_start.is_empty() {
+            // The store's future is made here, so that the snapshot is not moved into this one.
+            Box::pin(self.pass(self.core.store.checkpoint(self.claim(), new), passed))
+        } else {
+            Box::pin(self.pass(self.commit_with_children(new, to_start), passed))
+        }
     }
 
-    fn message(&self, topic: &'static str) -> BoxFuture<'_, Result<Option<Message>, Error>> {
+    fn message(&self, topic: &'static str) -> BoxFuture<'_, Result<Option<PendingMessage>, Error>> {
         self.core.store.message(self.claim().fiber, topic)
     }
 
@@ -192,7 +224,7 @@ impl Sink for StoreSink {
 
     fn ended<'a>(&'a self, fiber: &'a str) -> BoxFuture<'a, Result<Option<FiberEnd>, Error>> {
         Box::pin(async move {
-            let Some(row) = self.core.store.find(Find::Id(fiber.to_owned())).await? else {
+            let Some(row) = self.core.store.find(FiberRef::Id(fiber.to_owned())).await? else {
                 return Ok(Some(FiberEnd::Not(FiberErrorKind::NotFound, String::new())));
             };
             let reason = row.reason.unwrap_or_default();
@@ -222,16 +254,16 @@ impl Sink for StoreSink {
         })
     }
 
-    fn arrive(&self, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<(), Error>> {
+    fn save_branch(&self, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
-            self.core.store.arrive(self.claim(), number, n, data).await?;
+            self.ledger.fence().guard(self.core.store.save_branch(self.claim(), number, n, data)).await?;
             self.progressed();
             if self.is_told_to_stop() { Err(Error::closed()) } else { Ok(()) }
         })
     }
 
-    fn arrived(&self, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>, Error>> {
-        self.core.store.arrived(self.claim().fiber, number)
+    fn branch_results(&self, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>, Error>> {
+        self.core.store.branch_results(self.claim().fiber, number)
     }
 
     fn ledger(&self) -> &dyn Ledger {

@@ -5,18 +5,21 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use tokio::sync::oneshot;
+use tracing::warn;
 
 use super::Fiber;
-use super::core::{Core, Link, Owner};
+use super::core::{Core, Link, Owner, race};
+use super::dispatch;
 use super::events::EventKind;
-use super::frame::{BoxFuture, save_arguments};
+use super::frame::save_arguments;
 use super::handle::FiberHandle;
 use super::live::Alive;
-use super::owner::{AgentId, check_name};
-use super::runner::FiberTask;
-use crate::error::{Error, ErrorKind, Result};
+use super::owner::check_name;
+use super::runner::{self, FiberTask};
+use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exact;
-use crate::store::{Accepted, Claim, FiberRow, Find, NewFiber, PastFiber};
+use crate::future::BoxFuture;
+use crate::store::{AcceptResult, AgentId, Claim, FiberRef, FiberRow, FiberState, FiberTombstone, NewFiber};
 
 /// A fiber about to be started; made by [`Forever::spawn`](crate::Forever::spawn), started by `.await`.
 #[derive(Debug)]
@@ -119,7 +122,7 @@ pub(crate) async fn start<T>(
         now_ms: core.now_ms(),
     };
     let there = accept(core, new, move |claim, alive| run(claim, agent, alive)).await;
-    let there = there.map_err(|e| refused(e.kind(), "it could not be stored".into()).because(e))?;
+    let there = there.map_err(|e| refused(e.kind(), "it could not be stored".into()).with_source(e))?;
     let Some(there) = there else { return Ok(FiberHandle::new(link, id, name, true)) };
     joins(&there, name, &args, asked_id.as_deref(), key.as_deref()).map_err(|why| refused(ErrorKind::Conflict, why))?;
     Ok(FiberHandle::new(link, there.id(), name, false))
@@ -130,7 +133,7 @@ enum There {
     /// It runs, or has ended.
     Stored(Box<FiberRow>),
     /// It has ended and was deleted.
-    Past(Box<PastFiber>),
+    Past(Box<FiberTombstone>),
 }
 
 impl There {
@@ -203,10 +206,15 @@ async fn accept(
     core.start(async move {
         let (id, name) = (new.id.clone(), new.name.clone());
         let claim = match of_task.store.accept(new).await {
-            Ok(Accepted::New(claim)) => claim,
-            Ok(Accepted::Existing(row)) => return drop(tell.send(Ok(Some(There::Stored(row))))),
-            Ok(Accepted::Past(past)) => return drop(tell.send(Ok(Some(There::Past(past))))),
-            Err(error) => return drop(tell.send(Err(error))),
+            Ok(AcceptResult::Created(claim)) => claim,
+            Ok(AcceptResult::Existing(row)) => return drop(tell.send(Ok(Some(There::Stored(row))))),
+            Ok(AcceptResult::Deleted(past)) => return drop(tell.send(Ok(Some(There::Past(past))))),
+            Err(error) => {
+                if error.kind() == ErrorKind::OutcomeUnknown {
+                    adopt(&of_task, id);
+                }
+                return drop(tell.send(Err(error)));
+            }
         };
         let alive = of_task.live.activate_new(&id, &name).await;
         of_task.tell(&id, &name, || EventKind::Spawned);
@@ -214,6 +222,34 @@ async fn accept(
         run(claim, alive).await;
     })?;
     told.await.unwrap_or_else(|_| Err(Error::closed()))
+}
+
+/// Starts a fiber that may have been stored, claimed by this worker, although the store has said that the outcome is unknown.
+pub(crate) fn adopt(core: &Arc<Core>, id: String) {
+    let of_task = Arc::clone(core);
+    // A runtime that closes leaves it for the next one.
+    let _ = core.start(async move {
+        let core = of_task;
+        let mut failed = 0;
+        while let Err(error) = adopt_once(&core, &id).await {
+            failed += 1;
+            warn!(fiber.id = id, error = %chain(&error), "a fiber whose acceptance is unknown could not be looked for");
+            if error.is_closed() || race(core.closing(), core.clock.sleep(runner::pause(failed))).await.is_some() {
+                return;
+            }
+        }
+    });
+}
+
+async fn adopt_once(core: &Arc<Core>, id: &str) -> Result<()> {
+    let Some(row) = core.store.find(FiberRef::Id(id.to_owned())).await? else { return Ok(()) };
+    if row.state == FiberState::Running {
+        let there = core.store.unfinished(row.seq - 1, 1).await?;
+        if let Some(fiber) = there.iter().find(|fiber| fiber.seq == row.seq && !core.live.is_active(id)) {
+            dispatch::start(core, fiber, None);
+        }
+    }
+    Ok(())
 }
 
 /// Whether a spawn that found `there` meant it; says why not.
@@ -254,9 +290,9 @@ impl<F: Fiber> IntoFuture for Spawn<F> {
 pub(crate) async fn by_key<F: Fiber>(owner: &Arc<Owner>, key: &str) -> Result<FiberHandle<F::Output>> {
     let core: &Core = &owner.core;
     let name = F::MACHINE.name;
-    let there = match core.store.find(Find::Key(key.to_owned())).await? {
+    let there = match core.store.find(FiberRef::Key(key.to_owned())).await? {
         Some(row) => There::Stored(Box::new(row)),
-        None => match core.store.past(Find::Key(key.to_owned())).await? {
+        None => match core.store.tombstone(FiberRef::Key(key.to_owned())).await? {
             Some(past) => There::Past(Box::new(past)),
             None => return Err(Error::new(ErrorKind::NotFound, format!("there is no fiber with key `{key}`"))),
         },

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tracing::warn;
 
 use super::core::{Core, race};
-use super::frame::BoxFuture;
+use crate::future::BoxFuture;
 
 /// What an alarm is for: the kind of thing, and which one of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -16,9 +16,9 @@ use crate::fiber::registry::Registry;
 use crate::fiber::retention::{self, Retention};
 use crate::fiber::timer::{self, Timer};
 use crate::fiber::{Fiber, Resources, dispatch, recovery};
+use crate::store::sqlite::SeenBy;
 use crate::store::sqlite::user::Migration;
-use crate::store::sqlite::{Durability, SeenBy, Sqlite};
-use crate::store::{FiberStore, Store};
+use crate::store::{Durability, Sqlite, Store};
 
 /// What a runtime is made of; [`open`](Builder::open) makes it.
 #[derive(Debug)]
@@ -44,6 +44,8 @@ pub struct Builder {
 pub(crate) enum Place {
     File(PathBuf),
     Memory,
+    /// A store that the program has opened.
+    Store(Arc<dyn Store>),
     /// The same database for all runtimes of this process that name it, as long as one of them, or a test, has it open.
     #[cfg(feature = "testing")]
     Named(String),
@@ -79,6 +81,37 @@ impl Builder {
     /// Keeps everything in memory, for tests: it is gone with the runtime.
     pub fn in_memory(mut self) -> Self {
         self.place = Some(Place::Memory);
+        self
+    }
+
+    /// Keeps everything in a store that the program has opened.
+    ///
+    /// For other databases than SQLite, and for wrappers.
+    ///
+    /// What the store has to keep to is in the documentation of [`store`](crate::store). It has one
+    /// runtime: do not give it to a second builder. The runtime closes it.
+    ///
+    /// What only SQLite can do is an error of kind [`Setup`](ErrorKind::Setup) with such a store,
+    /// also where it wraps a [`Sqlite`]:
+    /// [`FiberContext::transaction`](crate::FiberContext::transaction), [`Forever::transaction`],
+    /// [`migration`](Builder::migration) and [`Forever::backup`].
+    /// [`durability`](Builder::durability) and [`wait_for_lock`](Builder::wait_for_lock) have no
+    /// effect: the store was opened with its own.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// use forever::Forever;
+    /// use forever::store::Sqlite;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> forever::Result<()> {
+    /// let store = Sqlite::in_memory().await?;
+    /// let forever = Forever::builder().store(store).open().await?;
+    /// forever.close().await
+    /// # }
+    /// ```
+    pub fn store(mut self, store: impl Store + 'static) -> Self {
+        self.place = Some(Place::Store(Arc::new(store)));
         self
     }
 
@@ -233,9 +266,12 @@ impl Builder {
     /// Opens the runtime, starts every fiber that was left unfinished, wakes agents that were kept awake, and runs schedules that fell due.
     ///
     /// # Errors
-    /// Before anything runs: when no database was named, two fibers or two agent classes share a name, a resource is missing, the file cannot
-    /// be used, is not one of ours or has a newer schema, or a live process owns it ([`Error::is_busy`]); of kind [`Setup`](ErrorKind::Setup) when
-    /// a migration fails, was changed after it was applied, stands elsewhere, or is in the database but not in the program.
+    /// Before anything runs: when no database was named, two fibers or two agent classes share a
+    /// name, a resource is missing, the file cannot be used, is not one of ours or has a newer
+    /// schema, or a live process owns it ([`Error::is_busy`]); of kind [`Setup`](ErrorKind::Setup)
+    /// when a migration fails, was changed after it was applied, stands elsewhere, or is in the
+    /// database but not in the program, and when a [`store`](Builder::store) was given together
+    /// with a migration.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -248,16 +284,9 @@ impl Builder {
         }
         registry.check_needs(&resources)?;
         let agents = Arc::new(Agents::new(self.classes?, self.agents));
-        let store = match self.place {
-            Some(Place::File(path)) => Sqlite::open(&path, self.durability, self.wait_for_lock, self.seen_by).await?,
-            Some(Place::Memory) => Sqlite::in_memory(None, self.seen_by).await?,
-            #[cfg(feature = "testing")]
-            Some(Place::Named(name)) => Sqlite::in_memory(Some(name), self.seen_by).await?,
-            None => return Err(Error::new(ErrorKind::Setup, "no database was named: call `.sqlite(path)` or `.in_memory()`")),
-        };
-        store.migrate(self.migrations, clock::ms(self.clock.now())).await?;
+        let now_ms = clock::ms(self.clock.now());
+        let (store, sqlite) = open_store(self.place, self.durability, self.wait_for_lock, self.seen_by, self.migrations, now_ms).await?;
         let worker = store.join(clock::ms(self.clock.now())).await?;
-        let store: Arc<dyn Store> = Arc::new(store);
         let mut timer = Timer::default();
         timer.on(dispatch::WAITS, dispatch::ring());
         timer.on(retention::RETENTION, retention::ring());
@@ -265,6 +294,7 @@ impl Builder {
         chat::retention::listen(&mut timer, &chats);
         let parts = Parts {
             store,
+            sqlite,
             worker,
             registry,
             resources,
@@ -286,4 +316,35 @@ impl Builder {
         chat::retention::set_alarm(core, &chats);
         Ok(forever)
     }
+}
+
+/// Opens the store of a runtime; gives it a second time where it is SQLite.
+async fn open_store(
+    place: Option<Place>,
+    durability: Durability,
+    wait: Duration,
+    seen_by: SeenBy,
+    migrations: Vec<Migration>,
+    now_ms: i64,
+) -> Result<(Arc<dyn Store>, Option<Arc<Sqlite>>)> {
+    let setup = |why: String| Error::new(ErrorKind::Setup, why);
+    let sqlite = match place {
+        Some(Place::File(path)) => Sqlite::open_seen(&path, durability, wait, seen_by).await?,
+        Some(Place::Memory) => Sqlite::in_memory_seen(None, seen_by).await?,
+        #[cfg(feature = "testing")]
+        Some(Place::Named(name)) => Sqlite::in_memory_seen(Some(name), seen_by).await?,
+        Some(Place::Store(store)) => {
+            let needs_sqlite = [(!migrations.is_empty(), "`.migration(..)`"), (seen_by.is_some(), "`.fuse(..)`")];
+            return match needs_sqlite.into_iter().find(|(is_set, _)| *is_set) {
+                None => Ok((store, None)),
+                Some((_, what)) => {
+                    Err(setup(format!("{what} needs the SQLite store: call `.sqlite(path)` or `.in_memory()` in place of `.store(..)`")))
+                }
+            };
+        }
+        None => return Err(setup("no database was named: call `.sqlite(path)`, `.in_memory()` or `.store(store)`".to_owned())),
+    };
+    sqlite.migrate(migrations, now_ms).await?;
+    let sqlite = Arc::new(sqlite);
+    Ok((Arc::<Sqlite>::clone(&sqlite), Some(sqlite)))
 }

@@ -24,10 +24,10 @@ use crate::fiber::managed::{self, FiberFilter, Fibers};
 use crate::fiber::messages::SendMessage;
 use crate::fiber::op::resolve::{self, OpStatus, Resolution};
 use crate::fiber::op::transaction;
-use crate::fiber::owner::{AgentId, Recovery};
+use crate::fiber::owner::Recovery;
 use crate::fiber::spawn::{self, Spawn};
 use crate::fiber::{Failure, Fiber, FiberContext, Value};
-use crate::store::{Find, Restart, Tx};
+use crate::store::{AgentId, FiberRef, Restart, Tx};
 
 /// How long [`Forever::close`] lets steps in flight go on.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
@@ -93,7 +93,7 @@ impl Forever {
     /// # Errors
     /// When there is none, or the store cannot be read.
     pub async fn find<T>(&self, id: &str) -> Result<FiberHandle<T>> {
-        let row = self.owner.core.store.find(Find::Id(id.to_owned())).await?;
+        let row = self.owner.core.store.find(FiberRef::Id(id.to_owned())).await?;
         let row = row.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no fiber with id `{id}`")))?;
         Ok(FiberHandle::new(self.link(), row.id, row.name, false))
     }
@@ -176,9 +176,9 @@ impl Forever {
     /// goes on.
     ///
     /// # Errors
-    /// Of kind [`NotFound`](ErrorKind::NotFound) when there is no such operation; of kind [`Conflict`](ErrorKind::Conflict) when its outcome is
-    /// known, because it has ended or was resolved before, when its fiber is running, or when the value is not of the type that its step gives, as far as this
-    /// process has come there; a value that turns out to be of another type parks the fiber again. When the store fails.
+    /// Of kind [`NotFound`](ErrorKind::NotFound) when there is no such operation; of kind [`InvalidState`](ErrorKind::InvalidState) when its
+    /// outcome is known, because it has ended or was resolved before, and when its fiber is running; of kind [`Conflict`](ErrorKind::Conflict) when the value
+    /// is not of the type that its step gives, as far as this process has come there; a value that turns out to be of another type parks the fiber again. When the store fails.
     pub async fn resolve_op(&self, id: &str, how: Resolution) -> Result<()> {
         resolve::resolve(&self.owner.core, id, how).await
     }
@@ -264,11 +264,12 @@ impl Forever {
     /// `.part`.
     ///
     /// # Errors
-    /// Of kind [`Store`](ErrorKind::Store) when there is a file at `path`, or it cannot be written; when the database cannot be read, or the
-    /// runtime is closed.
+    /// Of kind [`Store`](ErrorKind::Store) when there is a file at `path`, or it cannot be written;
+    /// when the database cannot be read, or the runtime is closed. Of kind
+    /// [`Setup`](ErrorKind::Setup) when the runtime was opened with [`Builder::store`].
     pub async fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
         let core = &self.owner.core;
-        core.store.back_up(path.as_ref().to_owned(), core.clock.id()).await
+        core.sqlite("`Forever::backup`")?.back_up(path, &core.clock.id()).await
     }
 
     /// What happens to fibers from now on.
@@ -332,7 +333,7 @@ impl Forever {
     /// When the store fails.
     #[doc(hidden)]
     pub async fn limit_pages(&self, pages: u32) -> Result<()> {
-        self.owner.core.store.limit_pages(pages).await
+        self.owner.core.sqlite("`Forever::limit_pages`")?.limit_pages(pages).await
     }
 }
 

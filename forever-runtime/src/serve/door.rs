@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use tracing::warn;
 
-use crate::fiber::frame::BoxFuture;
+use crate::future::BoxFuture;
 
 /// Somebody who asks to be let in.
 #[derive(Debug, Clone)]

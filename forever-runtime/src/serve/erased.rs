@@ -2,7 +2,7 @@
 use crate::agent::{Agent, AgentHandle, BoxError};
 use crate::chat::{ChatAgent, Turn};
 use crate::fiber::core::Link;
-use crate::fiber::owner::AgentId;
+use crate::store::AgentId;
 
 /// The type of such an agent; there is no value of it.
 pub(super) enum Erased {}

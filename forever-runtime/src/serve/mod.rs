@@ -33,8 +33,8 @@ pub use door::{Asking, Refused};
 use crate::agent::{Agent, AgentHandle, BoxError};
 use crate::chat::ChatAgent;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fiber::frame::BoxFuture;
 use crate::forever::Forever;
+use crate::future::BoxFuture;
 use door::Door;
 use http::Served;
 use rate::Limit;
@@ -220,7 +220,7 @@ impl Server {
     /// Kind [`Value`](ErrorKind::Value) if other machines reach the listener and nobody has said who may come in; kind
     /// [`Store`](ErrorKind::Store) if it has no address.
     pub async fn listen(self, listener: TcpListener) -> Result<()> {
-        let address = listener.local_addr().map_err(|why| Error::new(ErrorKind::Store, "failed to listen").because(why))?;
+        let address = listener.local_addr().map_err(|why| Error::new(ErrorKind::Store, "failed to listen").with_source(why))?;
         if !self.door.is_decided() && !door::is_loopback(address.ip()) {
             let why = format!("other machines reach {address}: say who may come in, with `.authorize(..)` or `.allow_anonymous()`");
             return Err(Error::new(ErrorKind::Value, why));

@@ -1,164 +1,237 @@
-//! What is stored of agents: their state, what keeps them awake, and their schedules.
-use crate::error::Result;
-use crate::fiber::frame::BoxFuture;
-use crate::fiber::owner::AgentId;
+//! Agents, what keeps them awake, and their schedules: data types and [`AgentStore`].
+use std::fmt;
 
-/// An agent that a dead process has left awake.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LeftAwake {
-    pub(crate) agent: AgentId,
-    /// How often the process died while the agent was woken for this reason.
-    pub(crate) deaths: u32,
+use crate::error::Result;
+use crate::future::BoxFuture;
+
+/// Identity of an agent: its class and its name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AgentId {
+    /// Class.
+    pub class: String,
+    /// Name, unique within the class.
+    pub name: String,
 }
 
-/// What makes a schedule due.
+impl fmt::Display for AgentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.class, self.name)
+    }
+}
+
+/// Agent that is kept awake, also after the death of its process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Timing {
-    /// Once, some time after it was made.
+pub struct KeepAliveRow {
+    /// The agent.
+    pub agent: AgentId,
+    /// Deaths of the process in a row while the agent was being woken for this reason.
+    pub deaths: u32,
+}
+
+/// Rule that makes a schedule due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ScheduleTiming {
+    /// Once, after a delay.
     Delay,
     /// Once, at a time.
     Time,
     /// At the times of a cron pattern.
     Cron(String),
-    /// Each time so many milliseconds have passed.
+    /// At an interval in milliseconds.
     Every(i64),
 }
 
-impl Timing {
+impl ScheduleTiming {
     /// The stored word.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
-            Timing::Delay => "delay",
-            Timing::Time => "time",
-            Timing::Cron(_) => "cron",
-            Timing::Every(_) => "every",
+            ScheduleTiming::Delay => "delay",
+            ScheduleTiming::Time => "time",
+            ScheduleTiming::Cron(_) => "cron",
+            ScheduleTiming::Every(_) => "every",
         }
     }
 
-    /// Whether it comes again.
-    pub(crate) fn repeats(&self) -> bool {
-        matches!(self, Timing::Cron(_) | Timing::Every(_))
+    /// Whether the schedule is due more than once.
+    pub fn repeats(&self) -> bool {
+        matches!(self, ScheduleTiming::Cron(_) | ScheduleTiming::Every(_))
     }
 }
 
-/// A schedule to be stored.
+/// Schedule to be stored.
 #[derive(Debug, Clone)]
-pub(crate) struct NewSchedule {
-    pub(crate) id: String,
-    pub(crate) agent: AgentId,
-    pub(crate) name: String,
-    /// In the format of snapshots.
-    pub(crate) payload: String,
-    pub(crate) timing: Timing,
-    pub(crate) due_ms: i64,
-    /// Whether one like it, if there is one, is to take its place.
-    pub(crate) idempotent: bool,
-    /// The ids of schedules whose run has begun: of what is due once they are none like it.
-    pub(crate) begun: Vec<String>,
-    pub(crate) now_ms: i64,
+pub struct NewScheduleRow {
+    /// Id, unique in the store.
+    pub id: String,
+    /// Agent that it is of.
+    pub agent: AgentId,
+    /// Name that the agent's hook gets.
+    pub name: String,
+    /// Payload that the hook gets, JSON.
+    pub payload: String,
+    /// Rule that makes it due.
+    pub timing: ScheduleTiming,
+    /// Time at which it is due first.
+    pub due_ms: i64,
+    /// Whether a schedule that is the same is renewed instead.
+    ///
+    /// The same is one of the agent with the same kind, name and
+    /// [payload](super::is_same_payload), and for cron the same pattern.
+    pub idempotent: bool,
+    /// Ids of schedules whose run has begun. One of these that is due once is never renewed: it is
+    /// deleted when its run ends.
+    pub begun: Vec<String>,
+    /// Time at which it was asked for.
+    pub now_ms: i64,
 }
 
-/// A schedule as it is stored.
+/// Stored schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ScheduleRow {
-    pub(crate) id: String,
-    pub(crate) agent: AgentId,
-    pub(crate) name: String,
-    pub(crate) payload: String,
-    pub(crate) timing: Timing,
-    /// When it is, or was, due.
-    pub(crate) due_ms: i64,
-    /// When it is run next: later than `due_ms` if a run has failed; none if it is not run again.
-    pub(crate) next_ms: Option<i64>,
-    /// Since when it runs.
-    pub(crate) running_ms: Option<i64>,
-    /// How many runs for `due_ms` have failed.
-    pub(crate) attempts: u32,
-    /// How many runs in a row the process has not survived; one that runs now counts.
-    pub(crate) deaths: u32,
-    /// Why the last run failed.
-    pub(crate) error: Option<String>,
-    pub(crate) created_ms: i64,
+pub struct ScheduleRow {
+    /// Id.
+    pub id: String,
+    /// Agent that it is of.
+    pub agent: AgentId,
+    /// Name that the agent's hook gets.
+    pub name: String,
+    /// Payload that the hook gets, JSON.
+    pub payload: String,
+    /// Rule that makes it due.
+    pub timing: ScheduleTiming,
+    /// Time at which it is, or was, due.
+    pub due_ms: i64,
+    /// Time of its next run: later than `due_ms` after a failed run, `None` once it is suspended.
+    pub next_ms: Option<i64>,
+    /// Time at which the run under way began.
+    pub running_ms: Option<i64>,
+    /// Number of failed runs for `due_ms`.
+    pub attempts: u32,
+    /// Deaths of the process in a row during its runs, with the run under way counted in advance.
+    pub deaths: u32,
+    /// Error of the last run.
+    pub error: Option<String>,
+    /// Time at which it was asked for.
+    pub created_ms: i64,
 }
 
-/// How a run of a schedule ended.
+/// Result of a run of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Ran {
-    /// It is done and comes no more.
+pub enum RunResult {
+    /// The schedule is done, and is deleted.
     Done,
-    /// It comes again; `error` says why this time came to nothing.
-    Next { due_ms: i64, error: Option<String> },
-    /// It has failed and is tried again.
-    Again { next_ms: i64, error: String },
-    /// It is not run again.
-    Aside { error: String },
+    /// It is due again.
+    Next {
+        /// Next time at which it is due.
+        due_ms: i64,
+        /// Error of this run, if it failed for good.
+        error: Option<String>,
+    },
+    /// The run failed and is tried again. Counts as one more attempt.
+    Retry {
+        /// Time of the next attempt.
+        next_ms: i64,
+        /// Error of this run.
+        error: String,
+    },
+    /// The schedule is not run again, and stays in lists. Counts as one more attempt.
+    Suspended {
+        /// Error of this run.
+        error: String,
+    },
 }
 
-/// Schedules that are due later than they can be, unless the clock was ahead when that was computed.
+/// Schedules that are due implausibly late.
+///
+/// Their time was computed while the clock was ahead.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FarSchedules {
-    /// The patterns of all cron schedules that are not due soon, each with the latest time at which one is due.
-    pub(crate) crons: Vec<(String, i64)>,
-    /// Whether there are others.
-    pub(crate) others: bool,
+pub struct FarSchedules {
+    /// Patterns of cron schedules, each with the latest time at which one is due.
+    ///
+    /// Of those without failed runs that are due more than the slack from now.
+    pub crons: Vec<(String, i64)>,
+    /// Whether there are schedules of other kinds to correct.
+    pub others: bool,
 }
 
-/// The storage of agents and their schedules. `classes` are those that are registered; what is of others stays as it is.
-pub(crate) trait AgentStore {
-    /// An agent's state, if it was ever set.
+/// Storage of agents and their schedules.
+///
+/// `classes` are the registered ones. Schedules of other classes are left as they are.
+pub trait AgentStore {
+    /// Gives the state of an agent, JSON, if it was ever saved.
     fn load_state(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<String>>>;
 
-    /// Puts an agent's state in the place of the last one.
+    /// Replaces the state of an agent.
     fn save_state(&self, agent: AgentId, state: String, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 
-    /// Stores that something keeps an agent awake.
+    /// Stores that an agent is kept awake, with `now_ms` as its heartbeat.
     fn keep_awake(&self, agent: AgentId, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 
-    /// Stores that agents are still kept awake; those that are not any more stay so.
-    fn still_awake(&self, agents: Vec<AgentId>, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+    /// Renews the heartbeats of agents that are kept awake. Agents that are not any more stay so.
+    fn renew_keep_alives(&self, agents: Vec<AgentId>, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 
-    /// Stores that nothing keeps an agent awake any more.
-    fn let_sleep(&self, agent: AgentId) -> BoxFuture<'_, Result<()>>;
+    /// Stores that an agent is not kept awake any more. Its deaths are set to 0.
+    fn end_keep_alive(&self, agent: AgentId) -> BoxFuture<'_, Result<()>>;
 
-    /// The agents that something keeps awake.
-    fn left_awake(&self) -> BoxFuture<'_, Result<Vec<LeftAwake>>>;
+    /// Lists the agents that are kept awake, the oldest heartbeat first.
+    fn awake_agents(&self) -> BoxFuture<'_, Result<Vec<KeepAliveRow>>>;
 
-    /// Counts a death in advance for an agent that is woken because it was left awake.
-    fn count_waking(&self, agent: AgentId) -> BoxFuture<'_, Result<()>>;
+    /// Counts a death of an agent in advance, before it is woken.
+    fn count_wake_attempt(&self, agent: AgentId) -> BoxFuture<'_, Result<()>>;
 
-    /// Takes the deaths of an agent back: it has been woken.
-    fn has_woken(&self, agent: AgentId) -> BoxFuture<'_, Result<()>>;
+    /// Sets the deaths of an agent to 0, once it has been woken.
+    fn reset_wake_attempts(&self, agent: AgentId) -> BoxFuture<'_, Result<()>>;
 
-    /// Stores a schedule; gives the row, and whether it is a new one.
-    fn add_schedule(&self, new: NewSchedule) -> BoxFuture<'_, Result<(ScheduleRow, bool)>>;
+    /// Stores a schedule; gives the row, and whether it is new.
+    ///
+    /// An [idempotent](NewScheduleRow::idempotent) one renews the schedule that it is a repetition
+    /// of.
+    ///
+    /// A renewal takes over the new interval and due time, and lets a schedule run again that was
+    /// suspended for its errors. One that was suspended for deaths stays so. Where neither applies,
+    /// nothing is changed.
+    fn add_schedule(&self, new: NewScheduleRow) -> BoxFuture<'_, Result<(ScheduleRow, bool)>>;
 
-    /// An agent's schedules, in the order in which they were made.
+    /// Lists the schedules of an agent, in the order in which they were added.
     fn schedules(&self, agent: AgentId) -> BoxFuture<'_, Result<Vec<ScheduleRow>>>;
 
-    /// Takes away a schedule of an agent; says whether there was one.
+    /// Deletes a schedule of an agent; gives whether there was one.
     fn cancel_schedule(&self, agent: AgentId, id: String) -> BoxFuture<'_, Result<bool>>;
 
-    /// Takes back that schedules run, which an earlier process has left so, and sets those aside that `strikes` processes in a row
-    /// have not survived. Done once, when a runtime opens.
+    /// Ends the runs that an earlier process has left under way.
+    ///
+    /// Called once, when a runtime opens. Schedules with `strikes` deaths in a row or more are
+    /// suspended, with an error that says so.
     fn recover_schedules(&self, strikes: u32) -> BoxFuture<'_, Result<()>>;
 
-    /// Calls schedules running that are due, the earliest first, and counts a death for each in advance. Of those that have seen
-    /// a death one at a time is let in.
+    /// Begins the runs of schedules that are due, the earliest first.
+    ///
+    /// Counts a death of each in advance.
+    ///
+    /// A schedule with deaths is begun only if no other one of those runs, and one at a time.
     fn claim_schedules(&self, classes: Vec<String>, now_ms: i64, limit: u32) -> BoxFuture<'_, Result<Vec<ScheduleRow>>>;
 
-    /// Stores how a run ended. The schedule it was of may have been taken away or changed since.
-    fn end_run(&self, run: ScheduleRow, ran: Ran) -> BoxFuture<'_, Result<()>>;
+    /// Ends a run, and sets the deaths of the schedule to 0.
+    ///
+    /// A schedule that was deleted meanwhile stays so. One whose [`due_ms`](ScheduleRow::due_ms)
+    /// was changed meanwhile, by a renewal, keeps its new times.
+    fn end_run(&self, run: ScheduleRow, result: RunResult) -> BoxFuture<'_, Result<()>>;
 
-    /// What may be due later than it can be, by more than `slack_ms`.
+    /// Gives the schedules that are due implausibly late, by more than `slack_ms`.
     fn far_schedules(&self, now_ms: i64, slack_ms: i64) -> BoxFuture<'_, Result<FarSchedules>>;
 
-    /// Makes schedules due earlier that are due later than they can be, by more than `slack_ms`: intervals at the next time of their rhythm, those of
-    /// these patterns at these times, delays that were made later than now after their delay, and what has failed now. What is due at a time stays so.
+    /// Corrects schedules that are due implausibly late, by more than `slack_ms`; gives how many.
+    ///
+    /// - Intervals become due at the next time of their rhythm.
+    /// - Delays that were asked for later than now become due after their delay, from now on.
+    /// - Failed runs are tried again now, of a [`Time`](ScheduleTiming::Time) not before that time.
+    /// - Cron schedules become due at the times of `crons`, which holds times with their patterns.
+    ///
+    /// Schedules that are due at a time, and those that run, stay as they are.
     fn correct_schedules(&self, now_ms: i64, slack_ms: i64, crons: Vec<(i64, String)>) -> BoxFuture<'_, Result<u64>>;
 
-    /// When the next schedule may be claimed.
+    /// Gives the earliest time at which a schedule may be claimed.
     fn next_schedule(&self, classes: Vec<String>) -> BoxFuture<'_, Result<Option<i64>>>;
 
-    /// The classes with schedules, or agents left awake, that are not registered.
-    fn other_classes(&self, classes: Vec<String>) -> BoxFuture<'_, Result<Vec<String>>>;
+    /// Lists the classes with schedules or awake agents that are not registered, by name.
+    fn unregistered_classes(&self, classes: Vec<String>) -> BoxFuture<'_, Result<Vec<String>>>;
 }

@@ -1,62 +1,101 @@
-//! What is stored of chats: messages, turns with their logs, and incidents.
+//! Chats: messages, turns with their logs, and incidents. Data types and [`ChatStore`].
 //!
-//! Of messages and chunks the store knows ids and order; what is in them is text.
-use super::{NewFiber, Runnable};
+//! The store knows ids and order of messages and chunks. Their texts are opaque.
+use std::fmt;
+use std::str::FromStr;
+
+use super::{AgentId, Claim, NewFiber, Runnable};
 use crate::error::Result;
-use crate::fiber::frame::BoxFuture;
-use crate::fiber::owner::AgentId;
+use crate::future::BoxFuture;
 
-/// The store's own number of a turn: counts up in the order of acceptance.
-pub(crate) type TurnSeq = i64;
+/// Sequence number of a turn: counts up in the order of acceptance, never given twice.
+pub type TurnSeq = i64;
 
-/// A message as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct MessageRow {
-    pub(crate) id: String,
-    pub(crate) role: &'static str,
-    /// JSON.
-    pub(crate) data: String,
+/// Author of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MessageRole {
+    /// A person.
+    User,
+    /// The model.
+    Assistant,
+    /// The program.
+    System,
 }
 
-/// Whether a turn makes a new message or adds to the last one.
+impl MessageRole {
+    /// The stored word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            MessageRole::User => "user",
+            MessageRole::Assistant => "assistant",
+            MessageRole::System => "system",
+        }
+    }
+}
+
+impl FromStr for MessageRole {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let all = [MessageRole::User, MessageRole::Assistant, MessageRole::System];
+        all.into_iter().find(|role| role.as_str() == word).ok_or_else(|| format!("`{word}` is not a role of a message"))
+    }
+}
+
+/// Stored message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MessageRow {
+    /// Id, unique in its chat.
+    pub id: String,
+    /// Author.
+    pub role: MessageRole,
+    /// The message, JSON.
+    pub data: String,
+}
+
+/// Kind of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TurnKind {
-    Answer,
+pub enum TurnKind {
+    /// Makes a new message.
+    Reply,
+    /// Adds to the last message.
     Continue,
 }
 
-/// What becomes of a turn that comes while another one is under way.
+/// Policy for a turn that arrives while another one of its chat has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Queueing {
+pub enum QueuePolicy {
     /// It waits.
     Queue,
-    /// It waits, and is skipped if another one comes meanwhile.
+    /// It waits, and is skipped if a later one of this policy arrives meanwhile.
     Latest,
-    /// The same; what it was to answer is answered by the one that comes.
+    /// As `Latest`. The later one takes over its [`origins`](TurnRow::origins).
     Merge,
     /// It is not accepted.
     Drop,
-    /// It waits for so many milliseconds, and is skipped if another one comes meanwhile.
+    /// It begins this many milliseconds after its acceptance.
+    ///
+    /// It is skipped if a later one of this policy arrives meanwhile.
     Debounce(i64),
 }
 
-/// Where a turn stands.
+/// State of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TurnState {
-    /// Accepted; others are before it, or it is just about to begin.
+    /// Accepted, and not begun.
     Queued,
     /// Being answered.
     Running,
-    /// It has its answer.
+    /// Answered.
     Completed,
-    /// It ended in an error.
+    /// Ended in an error.
     Error,
-    /// Somebody has ended it.
+    /// Cancelled.
     Aborted,
-    /// It was not answered: another turn has taken its place, or the chat was cleared.
+    /// Not answered: another turn has taken its place, or the chat was cleared.
     Skipped,
-    /// It was interrupted, and it was decided not to go on.
+    /// Interrupted, and not recovered.
     Interrupted,
 }
 
@@ -88,252 +127,337 @@ impl TurnState {
     pub fn is_settled(self) -> bool {
         !matches!(self, TurnState::Queued | TurnState::Running)
     }
-
-    pub(crate) fn of_word(word: &str) -> Option<Self> {
-        TurnState::ALL.into_iter().find(|s| s.as_str() == word)
-    }
 }
 
-impl std::fmt::Display for TurnState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for TurnState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
 }
 
-/// A turn to be accepted.
-#[derive(Debug, Clone)]
-pub(crate) struct NewTurn {
-    pub(crate) chat: AgentId,
-    pub(crate) id: String,
-    pub(crate) key: Option<String>,
-    pub(crate) kind: TurnKind,
-    pub(crate) queueing: Queueing,
-    /// Stored with it: in place of those with the same ids, else at the end.
-    pub(crate) messages: Vec<MessageRow>,
-    /// Everything behind this message goes before anything else is stored.
-    pub(crate) cut_behind: Option<String>,
-    /// The id of the message that it makes; one that continues takes that of the last message, which must be the assistant's.
-    pub(crate) message: String,
-    /// JSON.
-    pub(crate) body: Option<String>,
-    /// JSON.
-    pub(crate) tools: Option<String>,
-    /// JSON.
-    pub(crate) metadata: Option<String>,
-    pub(crate) fiber: NewFiber,
-    pub(crate) now_ms: i64,
+impl FromStr for TurnState {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        TurnState::ALL.into_iter().find(|s| s.as_str() == word).ok_or_else(|| format!("`{word}` is not a state of a turn"))
+    }
 }
 
-/// What became of a [`NewTurn`].
+/// Turn to be accepted.
+#[derive(Debug, Clone)]
+pub struct NewTurnRow {
+    /// Chat that it is of.
+    pub chat: AgentId,
+    /// Id, unique in its chat.
+    pub id: String,
+    /// Idempotency key, unique in its chat.
+    pub key: Option<String>,
+    /// Kind.
+    pub kind: TurnKind,
+    /// Policy if another turn has not ended.
+    pub queueing: QueuePolicy,
+    /// Messages to store with it. One whose id is stored replaces that one, any other is appended.
+    pub messages: Vec<MessageRow>,
+    /// Id of a message. All messages behind it are deleted first.
+    pub cut_behind: Option<String>,
+    /// Id of the message that an [`Answer`](TurnKind::Reply) makes.
+    pub message: String,
+    /// Body of the request, JSON.
+    pub body: Option<String>,
+    /// Tools of the client, JSON.
+    pub tools: Option<String>,
+    /// Metadata of the program, JSON.
+    pub metadata: Option<String>,
+    /// Fiber that answers it.
+    pub fiber: NewFiber,
+    /// Time of its acceptance.
+    pub now_ms: i64,
+}
+
+/// Result of [`ChatStore::accept_turn`].
 #[derive(Debug)]
-pub(crate) enum AcceptedTurn {
-    /// It is stored; its fiber is ready, and to be dispatched by the caller.
-    New(Box<TurnRow>, Runnable),
-    /// A turn with the same id or key was there before.
+pub enum AcceptTurnResult {
+    /// The turn is stored. Its fiber is `pending`, and is dispatched by the caller.
+    Created(Box<TurnRow>, Runnable),
+    /// A turn with the same id or key exists. Nothing was changed.
     Existing(Box<TurnRow>),
-    /// Another turn is under way, and this one was not to wait.
+    /// Another turn has not ended, and the policy is [`Drop`](QueuePolicy::Drop).
     Dropped,
-    /// There is no message of the assistant that it could continue.
+    /// The last message is not the assistant's, so that there is nothing to continue.
     NothingToContinue,
 }
 
-/// A turn as it is stored, without its log.
+/// Stored turn, without its log.
 #[derive(Debug, Clone)]
-pub(crate) struct TurnRow {
-    pub(crate) seq: TurnSeq,
-    pub(crate) chat: AgentId,
-    pub(crate) id: String,
-    pub(crate) key: Option<String>,
-    pub(crate) kind: TurnKind,
-    pub(crate) state: TurnState,
+pub struct TurnRow {
+    /// Sequence number.
+    pub seq: TurnSeq,
+    /// Chat that it is of.
+    pub chat: AgentId,
+    /// Id.
+    pub id: String,
+    /// Idempotency key.
+    pub key: Option<String>,
+    /// Kind.
+    pub kind: TurnKind,
+    /// State.
+    pub state: TurnState,
     /// Why it ended as it did, unless it completed.
-    pub(crate) reason: Option<String>,
-    /// Why it is to end.
-    pub(crate) cancel: Option<String>,
-    /// The id of its message.
-    pub(crate) message: String,
-    /// Where its message stands, or will stand, among those of the chat.
-    pub(crate) place: i64,
-    /// The ids of the messages that it answers.
-    pub(crate) origins: Vec<String>,
-    /// How many processes have died with it under way; one that runs now counts.
-    pub(crate) deaths: u32,
-    pub(crate) created_ms: i64,
-    pub(crate) started_ms: Option<i64>,
-    pub(crate) settled_ms: Option<i64>,
+    pub reason: Option<String>,
+    /// Reason of its cancel.
+    pub cancel: Option<String>,
+    /// Id of its message.
+    pub message: String,
+    /// Place of its message in the order of the chat, reserved at the acceptance.
+    pub place: i64,
+    /// Ids of the messages that it answers.
+    pub origins: Vec<String>,
+    /// Deaths of the process in its attempts, with the attempt under way counted in advance.
+    pub deaths: u32,
+    /// Time of its acceptance.
+    pub created_ms: i64,
+    /// Time at which it began.
+    pub started_ms: Option<i64>,
+    /// Time of its end.
+    pub settled_ms: Option<i64>,
 }
 
-/// What a turn was asked with, and what it stashed.
+/// Request of a turn, and the stash of its fiber.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct TurnRequest {
-    pub(crate) body: Option<String>,
-    pub(crate) tools: Option<String>,
-    pub(crate) metadata: Option<String>,
-    pub(crate) stash: Option<String>,
+pub struct TurnRequest {
+    /// Body of the request, JSON.
+    pub body: Option<String>,
+    /// Tools of the client, JSON.
+    pub tools: Option<String>,
+    /// Metadata of the program, JSON.
+    pub metadata: Option<String>,
+    /// Last stash, JSON.
+    pub stash: Option<String>,
 }
 
-/// Some chunks of a log that were stored together, one a line.
+/// Chunks of a turn's log that are stored together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Chunks {
-    /// The number of the first of them.
-    pub(crate) first: u64,
-    pub(crate) count: u64,
-    pub(crate) data: String,
-    pub(crate) stored_ms: i64,
+pub struct ChunkBatch {
+    /// Number of its first chunk, from 0.
+    pub first: u64,
+    /// Number of chunks.
+    pub count: u64,
+    /// Chunks, one a line.
+    pub data: String,
+    /// Time at which it was stored.
+    pub stored_ms: i64,
 }
 
-/// How an incident stands.
+/// State of an incident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum IncidentState {
+pub enum IncidentState {
+    /// Recovery is under way.
     Attempting,
+    /// The turn ended well after it.
     Recovered,
+    /// The budget for attempts was used up.
     Exhausted,
 }
 
-/// What was spent on going on with a turn that was interrupted.
+/// Stored incident: an interruption of a turn, and the attempts to recover from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct IncidentRow {
-    /// Whether something was shown before.
-    pub(crate) continues: bool,
-    pub(crate) state: IncidentState,
+pub struct IncidentRow {
+    /// Whether chunks had been shown before it.
+    pub continues: bool,
+    /// State.
+    pub state: IncidentState,
     /// Attempts since the last progress.
-    pub(crate) attempts: u32,
-    /// When the last attempt began that counted.
-    pub(crate) attempt_ms: i64,
-    /// How many chunks the log had when the last attempt began.
-    pub(crate) chunks: u64,
-    /// How many it had when the incident began.
-    pub(crate) began_at: u64,
-    /// When the turn last came further.
-    pub(crate) progress_ms: i64,
-    pub(crate) reason: Option<String>,
-    pub(crate) created_ms: i64,
+    pub attempts: u32,
+    /// Time at which the last counted attempt began.
+    pub attempt_ms: i64,
+    /// Length of the log in chunks when the last attempt began.
+    pub chunks: u64,
+    /// Length of the log in chunks when the incident began.
+    pub began_at: u64,
+    /// Time of the turn's last progress.
+    pub progress_ms: i64,
+    /// Reason of the interruption.
+    pub reason: Option<String>,
+    /// Time at which the incident began.
+    pub created_ms: i64,
 }
 
-/// A turn that is to be begun.
+/// Stored data of a turn that an attempt begins with.
 #[derive(Debug)]
-pub(crate) struct TurnBegun {
-    pub(crate) row: TurnRow,
-    pub(crate) request: TurnRequest,
-    pub(crate) chunks: Vec<Chunks>,
-    /// What was spent on it before, if it was interrupted before.
-    pub(crate) incident: Option<IncidentRow>,
+pub struct TurnStart {
+    /// The turn.
+    pub row: TurnRow,
+    /// Its request.
+    pub request: TurnRequest,
+    /// Its log.
+    pub chunks: Vec<ChunkBatch>,
+    /// Its last incident.
+    pub incident: Option<IncidentRow>,
     /// Whether it was begun before.
-    pub(crate) again: bool,
+    pub again: bool,
 }
 
-/// Whether a turn may begin.
+/// Result of [`ChatStore::begin_turn`].
 #[derive(Debug)]
-pub(crate) enum MayBegin {
-    /// A death of the process counts as one of the turn from now on.
-    Now(Box<TurnBegun>),
-    /// Another one is before it, in the fiber of this id.
+pub enum Admission {
+    /// The turn is `running`, and a death is counted in advance.
+    Begun(Box<TurnStart>),
+    /// An earlier turn has not ended. This is the id of its fiber.
     Behind(String),
-    /// Another one is before it and was left behind by its fiber: it is to be settled first.
-    Left(Box<TurnRow>),
-    /// Not before this time.
-    Due(i64),
-    /// It has ended, perhaps just now, because another one has taken its place.
-    Over(Box<TurnRow>),
+    /// An earlier turn has not ended although its fiber has: it is to be settled first.
+    Orphaned(Box<TurnRow>),
+    /// The turn may not begin before this time, in milliseconds.
+    NotBefore(i64),
+    /// The turn has ended, also if another one has just taken its place.
+    Settled(Box<TurnRow>),
 }
 
-/// How a turn ends.
+/// End of a turn.
 #[derive(Debug, Clone)]
-pub(crate) struct Settle {
-    pub(crate) state: TurnState,
-    pub(crate) reason: Option<String>,
-    /// Its message, unless it has none.
-    pub(crate) message: Option<String>,
-    /// What becomes of its incident.
-    pub(crate) incident: Option<IncidentState>,
-    pub(crate) now_ms: i64,
+pub struct TurnSettlement {
+    /// Final state.
+    pub state: TurnState,
+    /// Why, unless it completed.
+    pub reason: Option<String>,
+    /// Its message, JSON, stored at its [place](TurnRow::place). `None` if there is none.
+    pub message: Option<String>,
+    /// New state of its incident.
+    pub incident: Option<IncidentState>,
+    /// Time of the end.
+    pub now_ms: i64,
 }
 
-/// What became of something that was asked of a turn.
+/// Result of a write to a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OfTurn {
+pub enum TurnWrite {
+    /// The write is stored.
     Done,
-    /// It has ended.
-    Over,
+    /// The turn has not begun, has ended, or is deleted. Nothing was changed.
+    NotRunning,
+    /// The fiber of the turn has not ended, and only that fiber may settle it. Nothing was changed.
+    HasFiber,
 }
 
-/// Which turns: all that agree with everything that is said here.
+/// Filter for turns.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct WhichTurns {
-    pub(crate) states: Vec<TurnState>,
+pub struct TurnFilter {
+    /// States, any of them; empty for all.
+    pub states: Vec<TurnState>,
 }
 
-/// The storage of chats.
-pub(crate) trait ChatStore {
-    /// Stores a turn with its messages and its fiber, which is pending, unless there is one with its id or key.
-    fn accept_turn(&self, new: NewTurn) -> BoxFuture<'_, Result<AcceptedTurn>>;
+/// Author of a [`TurnSettlement`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TurnSettler {
+    /// The activation of the turn's fiber.
+    Activation(Claim),
+    /// Another fiber, or the runtime when it opens.
+    ///
+    /// Only for a turn whose fiber has ended or is gone.
+    Other,
+}
 
-    /// Begins a turn if it may, and counts a death for it in advance.
-    fn begin_turn(&self, turn: TurnSeq, now_ms: i64) -> BoxFuture<'_, Result<MayBegin>>;
+/// Storage of chats.
+///
+/// The writes of the activation of a turn's fiber are conditional on its claim, as in a
+/// [`FiberStore`](super::FiberStore). The claim of another fiber is refused with
+/// [`ErrorKind::ClaimLost`](crate::ErrorKind::ClaimLost) as well.
+pub trait ChatStore {
+    /// Stores a turn with its messages, its place and its fiber, in one transaction.
+    ///
+    /// The order is: an existing turn with its id or key, the [policy](QueuePolicy), the cut, the
+    /// messages. A wish for a continuation ends with it. A [`Continue`](TurnKind::Continue) adds to
+    /// the message of the last turn under way, or else to the last message; a body and tools that
+    /// it lacks are those of the last turn of that message. The origins are the new messages of the
+    /// user, or else the last one.
+    fn accept_turn(&self, new: NewTurnRow) -> BoxFuture<'_, Result<AcceptTurnResult>>;
 
-    /// Takes back the death that was counted when a turn was begun: it has not ended, and its process is well.
-    fn leave_turn(&self, turn: TurnSeq) -> BoxFuture<'_, Result<()>>;
+    /// Begins a turn if it may begin, and counts a death in advance.
+    ///
+    /// Turns of one chat begin in the order of acceptance, one at a time. One that was begun before
+    /// is neither skipped nor delayed.
+    fn begin_turn(&self, claim: Claim, turn: TurnSeq, now_ms: i64) -> BoxFuture<'_, Result<Admission>>;
 
-    /// Stores what is spent on going on with a turn.
-    fn store_incident(&self, turn: TurnSeq, incident: IncidentRow, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+    /// Takes back the death that was counted when a turn was begun: its attempt is over.
+    fn release_turn(&self, claim: Claim, turn: TurnSeq) -> BoxFuture<'_, Result<()>>;
 
-    /// Stores more of a log. Refused when the chunks do not follow those that are stored.
-    fn append_chunks(&self, turn: TurnSeq, chunks: Chunks) -> BoxFuture<'_, Result<OfTurn>>;
+    /// Stores the incident of a turn, in place of the last one.
+    fn store_incident(&self, claim: Claim, turn: TurnSeq, incident: IncidentRow, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 
-    /// Replaces what a turn stashed.
-    fn stash_turn(&self, turn: TurnSeq, stash: String) -> BoxFuture<'_, Result<OfTurn>>;
+    /// Appends chunks to the log of a running turn.
+    ///
+    /// Fails unless [`first`](ChunkBatch::first) is the length of the stored log. It is progress of
+    /// the fiber, which sets its deaths to 0.
+    fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: ChunkBatch) -> BoxFuture<'_, Result<TurnWrite>>;
 
-    /// Ends a turn: the rest of its log, its message and its state at once. One that has ended stays as it is.
-    fn settle_turn(&self, turn: TurnSeq, settle: Settle) -> BoxFuture<'_, Result<OfTurn>>;
+    /// Replaces the stash of a running turn.
+    fn stash_turn(&self, claim: Claim, turn: TurnSeq, stash: String) -> BoxFuture<'_, Result<TurnWrite>>;
 
-    /// Tells a turn to end; one that has not begun has ended when this is ready.
+    /// Ends a turn, with its message and its incident, in one transaction.
+    ///
+    /// A turn that has ended stays as it is.
+    fn settle_turn(&self, by: TurnSettler, turn: TurnSeq, settlement: TurnSettlement) -> BoxFuture<'_, Result<TurnWrite>>;
+
+    /// Cancels a turn; gives the row as it is then, `None` if there is no such turn.
+    ///
+    /// A queued one is `aborted` at once. A running one is marked, and the first reason stays.
     fn cancel_turn(&self, turn: TurnSeq, reason: String, now_ms: i64) -> BoxFuture<'_, Result<Option<TurnRow>>>;
 
-    /// A turn by its id in a chat.
+    /// Finds a turn of a chat by id.
     fn turn(&self, chat: AgentId, id: String) -> BoxFuture<'_, Result<Option<TurnRow>>>;
 
-    /// A turn by its key in a chat.
+    /// Finds a turn of a chat by key.
     fn turn_by_key(&self, chat: AgentId, key: String) -> BoxFuture<'_, Result<Option<TurnRow>>>;
 
-    /// A turn by its number.
+    /// Finds a turn by sequence number.
     fn turn_by_seq(&self, turn: TurnSeq) -> BoxFuture<'_, Result<Option<TurnRow>>>;
 
-    /// The turns of a chat that are after `after`, in the order of acceptance.
-    fn turns(&self, chat: AgentId, which: WhichTurns, after: TurnSeq, limit: u32) -> BoxFuture<'_, Result<Vec<TurnRow>>>;
+    /// Lists the turns of a chat behind `after`, by number. Fewer than `limit` mean that there are
+    /// no more.
+    fn turns(&self, chat: AgentId, filter: TurnFilter, after: TurnSeq, limit: u32) -> BoxFuture<'_, Result<Vec<TurnRow>>>;
 
-    /// What a turn was asked with.
+    /// Gives the request of a turn; an empty one if there is none.
     fn turn_request(&self, turn: TurnSeq) -> BoxFuture<'_, Result<TurnRequest>>;
 
-    /// The stored part of a log from a chunk on, up to so many rows.
-    fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<Chunks>>>;
+    /// Gives the stored log of a turn, at most `limit` batches.
+    ///
+    /// Begins with the batch that has chunk `from` in it.
+    fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<ChunkBatch>>>;
 
-    /// The messages of a chat up to a place, in order.
+    /// Gives the messages of a chat up to and with a place, in order.
     fn chat_messages(&self, chat: AgentId, up_to: i64) -> BoxFuture<'_, Result<Vec<MessageRow>>>;
 
-    /// The message of which a continuation is wanted as soon as all its tool calls are settled.
-    fn held(&self, chat: AgentId) -> BoxFuture<'_, Result<Option<String>>>;
+    /// Gives the id of the message that is to be continued once all its tool calls have results.
+    fn continuation_target(&self, chat: AgentId) -> BoxFuture<'_, Result<Option<String>>>;
 
-    /// Puts a message in the place of the one with its id, and says whether a continuation of it is wanted.
-    fn hold(&self, chat: AgentId, message: MessageRow, wanted: bool, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+    /// Replaces the message of the same id, and stores whether it is to be continued.
+    fn replace_message(&self, chat: AgentId, message: MessageRow, wanted: bool, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 
-    /// Puts messages in the place of all there are. Refused, with `false`, while a turn is under way.
+    /// Replaces all messages of a chat. Refused, with `false`, while a turn has not ended.
     fn replace_messages(&self, chat: AgentId, messages: Vec<MessageRow>, now_ms: i64) -> BoxFuture<'_, Result<bool>>;
 
-    /// Takes all messages and past turns away and ends those under way; gives the ids of these.
+    /// Deletes all messages and logs of a chat, and ends its turns.
+    ///
+    /// Gives the turns that had not ended.
+    ///
+    /// Running turns are `aborted`, queued ones `skipped`.
     fn clear_chat(&self, chat: AgentId, now_ms: i64) -> BoxFuture<'_, Result<Vec<TurnRow>>>;
 
-    /// Turns that have not ended although their fibers have; whatever else is in their rows.
-    fn left_turns(&self) -> BoxFuture<'_, Result<Vec<TurnSeq>>>;
+    /// Lists the turns that have not ended although their fibers have.
+    ///
+    /// Also where the rest of their rows cannot be read.
+    fn orphaned_turns(&self) -> BoxFuture<'_, Result<Vec<TurnSeq>>>;
 
-    /// Deletes the chunks of turns that were settled before this time, of at most so many; says of how many.
-    fn fold_turns(&self, before_ms: i64, limit: u32) -> BoxFuture<'_, Result<u64>>;
+    /// Deletes the logs of turns that ended before a time, of at most `limit`; gives of how many.
+    fn compact_turns(&self, before_ms: i64, limit: u32) -> BoxFuture<'_, Result<u64>>;
 
-    /// Deletes turns that were settled before this time, at most so many; says how many. Their numbers are not given again.
+    /// Deletes turns that ended before a time, at most `limit`; gives how many. Messages stay.
     fn delete_turns(&self, before_ms: i64, limit: u32) -> BoxFuture<'_, Result<u64>>;
 
-    /// Whether a turn waits for quiet that was accepted more than `slack_ms` later than now, by a clock that was ahead.
-    fn any_far_turn(&self, now_ms: i64, slack_ms: i64) -> BoxFuture<'_, Result<bool>>;
+    /// Whether a debounced turn was accepted implausibly late, while the clock was ahead.
+    ///
+    /// That is more than `slack_ms` from now.
+    fn has_far_turns(&self, now_ms: i64, slack_ms: i64) -> BoxFuture<'_, Result<bool>>;
 
-    /// Lets such turns wait for as long as they were to, from now on; says how many.
+    /// Delays such turns, and the waits of their fibers, from now on instead; gives how many.
     fn correct_turns(&self, now_ms: i64, slack_ms: i64) -> BoxFuture<'_, Result<u64>>;
 }

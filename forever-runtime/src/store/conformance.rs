@@ -1,22 +1,56 @@
-//! What every store keeps to: the same tests over each of them.
+//! Conformance suite: the same tests over every store, with two workers over one.
 mod agents;
 mod chat;
 mod claims;
-mod ops;
+pub(in crate::store) mod ops;
 
-use std::future::Future;
 use std::sync::Arc;
 
-use super::sqlite::{Durability, Sqlite};
 use super::{
-    Accepted, Claim, Claimed, CommandResult, Deleted, Deletion, End, FiberRow, FiberState, Find, NewFiber, NewMessage, NewSnapshot,
-    OpsBehind, Restart, Restarted, Runnable, Seq, Store, StoredLayout, Suspend, Wait, Waits, Which, WorkerId,
+    AcceptResult, Claim, ClaimResult, CommandResult, DeleteResult, Deletion, End, FiberQuery, FiberRef, FiberRow, FiberState, LayoutRow,
+    LogItem, NewFiber, NewMessage, NewSnapshot, OpsDelta, ReadySender, Restart, RestartResult, Runnable, Seq, SnapshotDelta, SnapshotRows,
+    Store, Suspension, Wait, WaitResult, WorkerId,
 };
-use crate::exact::logs::NewItem;
-use crate::fiber::parts::{Beside, Changes};
+#[cfg(test)]
+use super::{Durability, Sqlite};
 
-/// Runs every test over a store made by `make`, a new one for each.
-pub(super) async fn conforms<S: Store + 'static, M: Future<Output = S>>(make: impl Fn() -> M) {
+/// Tests that a store keeps to the [documentation of its traits](super).
+///
+/// `make` gives an empty store each time. It is called about 60 times, and each store has one test.
+///
+/// - Workers are numbered from 1 in an empty store: the suite joins as workers 1 and 2, which share
+///   the store and take over from each other.
+/// - Every worker but the one that calls [`take_over`](super::FiberStore::take_over) counts as gone
+///   at that moment. A store with leases is opened with a lease of zero, and without any other sign
+///   of life.
+///
+/// Run it in a tokio runtime, with as many threads as there are. With a file or server behind the
+/// store it takes seconds to minutes.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::store::{Sqlite, conformance};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// conformance::run(async || Sqlite::in_memory().await.unwrap()).await;
+/// # }
+/// ```
+///
+/// # Panics
+/// At the first test that fails.
+pub async fn run<S: Store + 'static>(make: impl AsyncFn() -> S) {
+    // On the heap: the future of all tests is long.
+    Box::pin(run_all(make)).await;
+}
+
+async fn run_all<S: Store + 'static>(make: impl AsyncFn() -> S) {
+    let make = async || {
+        let store = make().await;
+        let joined = (store.join(0).await.unwrap(), store.join(0).await.unwrap());
+        assert_eq!(joined, (FIRST, SECOND), "workers are numbered from 1 in an empty store");
+        store
+    };
     accepts_once(&make().await).await;
     remembers_the_keys_of_what_was_deleted(&make().await).await;
     lists_what_has_not_ended_in_order(&make().await).await;
@@ -25,8 +59,8 @@ pub(super) async fn conforms<S: Store + 'static, M: Future<Output = S>>(make: im
     keeps_parts_and_items_with_their_snapshot(&make().await).await;
     ends_with_a_result_or_an_error(&make().await).await;
     counts_deaths_of_running_fibers_only(&make().await).await;
-    ops::conforms(&make).await;
-    claims::conforms(&make).await;
+    ops::run(&make).await;
+    claims::run(&make).await;
     wakes_what_is_due_and_nothing_else(&make().await).await;
     keeps_messages_until_they_are_received(&make().await).await;
     wakes_a_parent_when_all_its_children_have_ended(&make().await).await;
@@ -50,6 +84,7 @@ pub(super) async fn conforms<S: Store + 'static, M: Future<Output = S>>(make: im
     chat::finds_turns_that_their_fibers_have_left(&make().await).await;
     chat::keeps_logs_without_gaps(&make().await).await;
     chat::ends_a_turn_once(&make().await).await;
+    chat::refuses_writes_without_the_claim_of_the_turn(&make().await).await;
     chat::cancels_a_turn_that_waits_and_asks_one_that_runs(&make().await).await;
     chat::lets_others_take_the_place_of_a_turn(&make().await).await;
     chat::continues_and_asks_again(&make().await).await;
@@ -58,25 +93,27 @@ pub(super) async fn conforms<S: Store + 'static, M: Future<Output = S>>(make: im
     refuses_everything_when_closed(&make().await).await;
 }
 
+#[cfg(test)]
 #[tokio::test]
 async fn sqlite_in_memory_conforms() {
-    conforms(|| async { Sqlite::in_memory(None, None).await.unwrap() }).await;
+    run(async || Sqlite::in_memory().await.unwrap()).await;
 }
 
+#[cfg(test)]
 #[tokio::test]
 async fn sqlite_in_a_file_conforms() {
     let folder = tempfile::tempdir().unwrap();
     let made = std::sync::atomic::AtomicU32::new(0);
-    conforms(|| {
+    run(async || {
         let path = folder.path().join(made.fetch_add(1, std::sync::atomic::Ordering::Relaxed).to_string());
-        async move { Sqlite::open(&path, Durability::Power, std::time::Duration::ZERO, None).await.unwrap() }
+        Sqlite::open(path, Durability::Power, std::time::Duration::ZERO).await.unwrap()
     })
     .await;
 }
 
 /// The worker that claims what it makes, and one that takes over.
-const FIRST: WorkerId = 1;
-const SECOND: WorkerId = 2;
+pub(in crate::store) const FIRST: WorkerId = 1;
+pub(in crate::store) const SECOND: WorkerId = 2;
 
 fn new(id: &str, key: Option<&str>) -> NewFiber {
     NewFiber {
@@ -94,55 +131,61 @@ fn new(id: &str, key: Option<&str>) -> NewFiber {
     }
 }
 
-fn snapshot(number: u64) -> NewSnapshot {
+pub(in crate::store) fn snapshot(number: u64) -> NewSnapshot {
     NewSnapshot {
         number,
         at: "step",
         data: format!("{{\"n\":{number}}}"),
         now_ms: 2000,
         layout: None,
-        ops: OpsBehind::default(),
-        changes: Changes::default(),
+        ops: OpsDelta::default(),
+        delta: SnapshotDelta::default(),
         received: None,
         joined: false,
         children: Vec::new(),
     }
 }
 
-async fn accept(store: &impl Store, id: &str) -> Claim {
+pub(in crate::store) async fn accept(store: &impl Store, id: &str) -> Claim {
     match store.accept(new(id, None)).await.unwrap() {
-        Accepted::New(claim) => claim,
+        AcceptResult::Created(claim) => claim,
         there => panic!("{there:?}"),
     }
 }
 
 /// Claims a fiber as it stands now.
-async fn claimed(store: &impl Store, fiber: Seq, by: WorkerId) -> Claim {
+pub(in crate::store) async fn claimed(store: &impl Store, fiber: Seq, by: WorkerId) -> Claim {
     let seen = Claim { fiber, epoch: store.epoch(fiber).await.unwrap().unwrap() };
     match store.claim(seen, by, 1).await.unwrap() {
-        Claimed::Yes(claim) => claim,
+        ClaimResult::Granted(claim) => claim,
         other => panic!("{other:?}"),
     }
 }
 
-/// What the store tells of fibers that become ready.
-struct Told(tokio::sync::mpsc::UnboundedReceiver<Runnable>);
+/// Fibers that the store has sent as ready.
+pub(in crate::store) struct Told(tokio::sync::mpsc::UnboundedReceiver<Runnable>);
 
 impl Told {
-    fn by(store: &impl Store) -> Self {
+    pub(in crate::store) fn by(store: &impl Store) -> Self {
         let (tell, told) = tokio::sync::mpsc::unbounded_channel();
-        store.on_ready(tell);
+        store.on_ready(ReadySender::new(move |fiber| drop(tell.send(fiber))));
         Told(told)
     }
 
+    /// The id of the next one.
+    async fn next(&mut self) -> String {
+        let told = tokio::time::timeout(std::time::Duration::from_secs(60), self.0.recv()).await;
+        told.expect("a fiber is ready, and the sender was not told").unwrap().id
+    }
+
     /// The ids of those that were told of since the last look.
-    fn ids(&mut self) -> Vec<String> {
+    pub(in crate::store) fn ids(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.0.try_recv().ok()).map(|fiber| fiber.id).collect()
     }
 }
 
-async fn row(store: &impl Store, id: &str) -> FiberRow {
-    store.find(Find::Id(id.to_owned())).await.unwrap().unwrap()
+pub(in crate::store) async fn row(store: &impl Store, id: &str) -> FiberRow {
+    store.find(FiberRef::Id(id.to_owned())).await.unwrap().unwrap()
 }
 
 async fn unfinished(store: &impl Store) -> Vec<(String, u32)> {
@@ -151,14 +194,14 @@ async fn unfinished(store: &impl Store) -> Vec<(String, u32)> {
 
 async fn accepts_once(store: &impl Store) {
     let first = store.accept(new("a", Some("k"))).await.unwrap();
-    assert!(matches!(first, Accepted::New(_)));
+    assert!(matches!(first, AcceptResult::Created(_)));
     let by_id = store.accept(new("a", None)).await.unwrap();
-    assert!(matches!(by_id, Accepted::Existing(row) if row.id == "a" && row.key.as_deref() == Some("k")));
+    assert!(matches!(by_id, AcceptResult::Existing(row) if row.id == "a" && row.key.as_deref() == Some("k")));
     let by_key = store.accept(new("b", Some("k"))).await.unwrap();
-    assert!(matches!(by_key, Accepted::Existing(row) if row.id == "a"));
-    assert!(store.find(Find::Id("b".into())).await.unwrap().is_none());
+    assert!(matches!(by_key, AcceptResult::Existing(row) if row.id == "a"));
+    assert!(store.find(FiberRef::Id("b".into())).await.unwrap().is_none());
 
-    let stored = store.find(Find::Key("k".into())).await.unwrap().unwrap();
+    let stored = store.find(FiberRef::Key("k".into())).await.unwrap().unwrap();
     assert_eq!((stored.state, stored.created_ms, stored.checkpoints), (FiberState::Running, 1000, 0));
     assert_eq!((stored.args.as_str(), stored.metadata.as_deref()), (r#"{"n":1}"#, Some(r#"{"by":"test"}"#)));
 }
@@ -169,7 +212,7 @@ async fn lists_what_has_not_ended_in_order(store: &impl Store) {
         seqs.push(accept(store, id).await);
     }
     store.end(seqs[1], End::Failed("no".into()), Vec::new(), 1).await.unwrap();
-    store.suspend(seqs[2], Suspend::Parked("why".into()), 1).await.unwrap();
+    store.suspend(seqs[2], Suspension::Parked("why".into()), 1).await.unwrap();
     assert_eq!(unfinished(store).await, [("c".into(), 0), ("b".into(), 0), ("d".into(), 0)]);
     let page: Vec<String> = store.unfinished(seqs[0].fiber, 1).await.unwrap().into_iter().map(|f| f.id).collect();
     assert_eq!(page, ["b"]);
@@ -190,7 +233,7 @@ async fn replaces_snapshots_in_order_only(store: &impl Store) {
 }
 
 async fn keeps_each_layout_once(store: &impl Store) {
-    let layout = |hash: &str| StoredLayout { hash: hash.into(), fiber: "work".into(), layout: "{}".into() };
+    let layout = |hash: &str| LayoutRow { hash: hash.into(), fiber: "work".into(), layout: "{}".into() };
     let (a, b) = (accept(store, "a").await, accept(store, "b").await);
     for claim in [a, b] {
         store.checkpoint(claim, NewSnapshot { layout: Some(layout("h1")), ..snapshot(1) }).await.unwrap();
@@ -203,50 +246,50 @@ async fn keeps_each_layout_once(store: &impl Store) {
 
 async fn keeps_parts_and_items_with_their_snapshot(store: &impl Store) {
     let part = |name: &str, text: &str| (name.to_owned(), text.into());
-    let item = |log, n, text: &str| NewItem { log, n, text: text.to_owned() };
-    let first = Changes {
+    let item = |log, n, text: &str| LogItem { log, n, text: text.to_owned() };
+    let first = SnapshotDelta {
         parts: vec![part("a", "1"), part("1:a", "[2]"), part("b", "3")],
         items: vec![item(0, 0, "\"x\""), item(0, 1, "\"y\""), item(4, 0, "7")],
-        ..Changes::default()
+        ..SnapshotDelta::default()
     };
-    let second = Changes {
+    let second = SnapshotDelta {
         parts: vec![part("b", "33"), part("c", "4")],
-        gone_parts: vec!["a".into(), "never".into()],
+        removed_parts: vec!["a".into(), "never".into()],
         items: vec![item(0, 2, "\"z\""), item(5, 0, "null")],
-        gone_logs: vec![4, 9],
+        removed_logs: vec![4, 9],
     };
     let (claim, other) = (accept(store, "a").await, accept(store, "b").await);
-    assert_eq!(store.load(claim.fiber).await.unwrap().beside, Beside::default());
-    let mut beside = Beside::default();
-    for (n, changes) in (1..).zip([first.clone(), second.clone()]) {
-        beside.apply(&changes);
-        store.checkpoint(claim, NewSnapshot { changes, ..snapshot(n) }).await.unwrap();
-        assert_eq!(store.load(claim.fiber).await.unwrap().beside, beside);
+    assert_eq!(store.load(claim.fiber).await.unwrap().rows, SnapshotRows::default());
+    let mut beside = SnapshotRows::default();
+    for (n, delta) in (1..).zip([first.clone(), second.clone()]) {
+        beside.apply(&delta);
+        store.checkpoint(claim, NewSnapshot { delta, ..snapshot(n) }).await.unwrap();
+        assert_eq!(store.load(claim.fiber).await.unwrap().rows, beside);
     }
     assert_eq!((beside.parts.len(), beside.logs[&0].len(), beside.logs.contains_key(&4)), (3, 3, false));
     // All or nothing, and of this fiber only.
-    store.checkpoint(claim, NewSnapshot { changes: second, ..snapshot(9) }).await.unwrap_err();
-    let lost = Changes { gone_parts: vec!["b".into()], gone_logs: vec![0], ..first };
-    store.checkpoint(claim, NewSnapshot { changes: lost.clone(), ..snapshot(2) }).await.unwrap_err();
-    store.checkpoint(other, NewSnapshot { changes: lost, ..snapshot(1) }).await.unwrap();
-    assert_eq!(store.load(claim.fiber).await.unwrap().beside, beside);
+    store.checkpoint(claim, NewSnapshot { delta: second, ..snapshot(9) }).await.unwrap_err();
+    let lost = SnapshotDelta { removed_parts: vec!["b".into()], removed_logs: vec![0], ..first };
+    store.checkpoint(claim, NewSnapshot { delta: lost.clone(), ..snapshot(2) }).await.unwrap_err();
+    store.checkpoint(other, NewSnapshot { delta: lost, ..snapshot(1) }).await.unwrap();
+    assert_eq!(store.load(claim.fiber).await.unwrap().rows, beside);
 
     store.end(claim, End::Failed("no".into()), Vec::new(), 3).await.unwrap();
-    assert_eq!(store.load(claim.fiber).await.unwrap().beside, beside);
+    assert_eq!(store.load(claim.fiber).await.unwrap().rows, beside);
     store.restart("a".into(), Restart::FromSnapshot, 4).await.unwrap();
-    assert_eq!(store.load(claim.fiber).await.unwrap().beside, beside);
+    assert_eq!(store.load(claim.fiber).await.unwrap().rows, beside);
     let claim = claimed(store, claim.fiber, FIRST).await;
     store.end(claim, End::Failed("no".into()), Vec::new(), 5).await.unwrap();
     store.restart("a".into(), Restart::FromStart, 6).await.unwrap();
-    assert_eq!(store.load(claim.fiber).await.unwrap().beside, Beside::default());
+    assert_eq!(store.load(claim.fiber).await.unwrap().rows, SnapshotRows::default());
     // What it writes in its new life is all there is of it.
-    let changes = Changes { items: vec![item(0, 0, "1")], ..Changes::default() };
+    let delta = SnapshotDelta { items: vec![item(0, 0, "1")], ..SnapshotDelta::default() };
     let number = store.load(claim.fiber).await.unwrap().number + 1;
     let claim = claimed(store, claim.fiber, FIRST).await;
-    store.checkpoint(claim, NewSnapshot { changes, ..snapshot(number) }).await.unwrap();
-    assert_eq!(store.load(claim.fiber).await.unwrap().beside.logs, [(0, vec!["1".into()])].into());
+    store.checkpoint(claim, NewSnapshot { delta, ..snapshot(number) }).await.unwrap();
+    assert_eq!(store.load(claim.fiber).await.unwrap().rows.logs, [(0, vec!["1".into()])].into());
     store.end(claim, End::Completed("1".into()), Vec::new(), 7).await.unwrap();
-    assert_eq!(store.load(claim.fiber).await.unwrap().beside, Beside::default());
+    assert_eq!(store.load(claim.fiber).await.unwrap().rows, SnapshotRows::default());
 }
 
 async fn ends_with_a_result_or_an_error(store: &impl Store) {
@@ -257,8 +300,8 @@ async fn ends_with_a_result_or_an_error(store: &impl Store) {
     store.end(done, End::Completed("[1]".into()), Vec::new(), 3000).await.unwrap();
     store.end(failed, End::Failed("broken".into()), Vec::new(), 3000).await.unwrap();
     // What has ended stays as it ended.
-    store.suspend(done, Suspend::Interrupted("late".into()), 4000).await.unwrap_err();
-    store.suspend(failed, Suspend::Interrupted("late".into()), 4000).await.unwrap();
+    store.suspend(done, Suspension::Interrupted("late".into()), 4000).await.unwrap_err();
+    store.suspend(failed, Suspension::Interrupted("late".into()), 4000).await.unwrap();
     store.end(failed, End::Completed("late".into()), Vec::new(), 4000).await.unwrap_err();
 
     let row_done = row(store, "done").await;
@@ -273,8 +316,8 @@ async fn ends_with_a_result_or_an_error(store: &impl Store) {
 
 async fn counts_deaths_of_running_fibers_only(store: &impl Store) {
     let (ran, parked, stopped) = (accept(store, "ran").await, accept(store, "parked").await, accept(store, "stopped").await);
-    store.suspend(parked, Suspend::Parked("why".into()), 1).await.unwrap();
-    store.suspend(stopped, Suspend::Interrupted("closed".into()), 1).await.unwrap();
+    store.suspend(parked, Suspension::Parked("why".into()), 1).await.unwrap();
+    store.suspend(stopped, Suspension::Interrupted("closed".into()), 1).await.unwrap();
     store.take_over(SECOND, 2).await.unwrap();
     store.take_over(SECOND, 3).await.unwrap();
     assert_eq!(unfinished(store).await, [("ran".into(), 1), ("parked".into(), 0), ("stopped".into(), 0)]);
@@ -299,7 +342,7 @@ async fn keeps_what_others_do_together_apart<S: Store + 'static>(store: Arc<S>) 
         tasks.spawn(async move {
             if n % 10 == 0 {
                 // Several statements, of which the last fails: nothing of it may stay.
-                let layout = Some(StoredLayout { hash: format!("h{n}"), fiber: "work".into(), layout: "{}".into() });
+                let layout = Some(LayoutRow { hash: format!("h{n}"), fiber: "work".into(), layout: "{}".into() });
                 store.checkpoint(claim, NewSnapshot { layout, ..snapshot(99) }).await.unwrap_err();
             } else {
                 let claim = accept(&*store, &format!("f{n}")).await;
@@ -319,7 +362,7 @@ async fn refuses_everything_when_closed(store: &impl Store) {
     accept(store, "a").await;
     store.close(FIRST, 9).await.unwrap();
     assert!(store.accept(new("b", None)).await.unwrap_err().is_closed());
-    assert!(store.find(Find::Id("a".into())).await.unwrap_err().is_closed());
+    assert!(store.find(FiberRef::Id("a".into())).await.unwrap_err().is_closed());
     assert!(store.close(FIRST, 10).await.unwrap_err().is_closed());
     store.abandon();
 }
@@ -332,9 +375,9 @@ async fn wakes_what_is_due_and_nothing_else(store: &impl Store) {
     let until = |due_ms| Wait { due_ms: Some(due_ms), ..Wait::default() };
     let (a, b, c) = (accept(store, "a").await, accept(store, "b").await, accept(store, "c").await);
     assert_eq!(store.next_due().await.unwrap(), None);
-    assert_eq!(store.wait(a, until(30), 10).await.unwrap(), Waits::Yes);
-    assert_eq!(store.wait(b, until(20), 10).await.unwrap(), Waits::Yes);
-    assert_eq!(store.wait(c, until(10), 10).await.unwrap(), Waits::No);
+    assert_eq!(store.wait(a, until(30), 10).await.unwrap(), WaitResult::Waiting);
+    assert_eq!(store.wait(b, until(20), 10).await.unwrap(), WaitResult::Waiting);
+    assert_eq!(store.wait(c, until(10), 10).await.unwrap(), WaitResult::Ready);
     assert_eq!(row(store, "a").await.state, FiberState::Waiting);
     assert_eq!(row(store, "c").await.state, FiberState::Running);
     assert_eq!(unfinished(store).await, [("c".to_owned(), 0)]);
@@ -352,7 +395,7 @@ async fn wakes_what_is_due_and_nothing_else(store: &impl Store) {
     assert_eq!((row(store, "a").await.deaths, row(store, "a").await.state), (0, FiberState::Pending));
 }
 
-fn message(to: &str, topic: &str, data: &str) -> NewMessage {
+pub(in crate::store) fn message(to: &str, topic: &str, data: &str) -> NewMessage {
     NewMessage { to: to.to_owned(), id: None, topic: topic.to_owned(), data: data.to_owned(), now_ms: 50 }
 }
 
@@ -367,8 +410,8 @@ async fn keeps_messages_until_they_are_received(store: &impl Store) {
     let mut told = Told::by(store);
     let on = |topic: &str| Wait { topic: Some(topic.to_owned()), ..Wait::default() };
     assert_eq!(sent(store, &mut told, "a", "yes", "1").await, [""; 0]);
-    assert_eq!(store.wait(claim, on("yes"), 10).await.unwrap(), Waits::No);
-    assert_eq!(store.wait(claim, on("no"), 10).await.unwrap(), Waits::Yes);
+    assert_eq!(store.wait(claim, on("yes"), 10).await.unwrap(), WaitResult::Ready);
+    assert_eq!(store.wait(claim, on("no"), 10).await.unwrap(), WaitResult::Waiting);
     assert_eq!(sent(store, &mut told, "a", "yes", "2").await, [""; 0]);
     assert_eq!(sent(store, &mut told, "a", "no", "3").await, ["a"]);
     assert_eq!(sent(store, &mut told, "a", "no", "4").await, [""; 0]);
@@ -398,14 +441,14 @@ async fn keeps_messages_until_they_are_received(store: &impl Store) {
 async fn wakes_a_parent_when_all_its_children_have_ended(store: &impl Store) {
     let (parent, one, two) = (accept(store, "p").await, accept(store, "1").await, accept(store, "2").await);
     let both = Wait { fibers: vec!["1".into(), "2".into(), "unknown".into()], ..Wait::default() };
-    assert_eq!(store.wait(parent, both.clone(), 10).await.unwrap(), Waits::Yes);
+    assert_eq!(store.wait(parent, both.clone(), 10).await.unwrap(), WaitResult::Waiting);
     let mut told = Told::by(store);
     store.end(two, End::Completed("2".into()), Vec::new(), 20).await.unwrap();
     assert_eq!(told.ids(), [""; 0]);
     store.end(one, End::Failed("1".into()), Vec::new(), 30).await.unwrap();
     assert_eq!(told.ids(), ["p"]);
     let parent = claimed(store, parent.fiber, FIRST).await;
-    assert_eq!(store.wait(parent, both, 40).await.unwrap(), Waits::No);
+    assert_eq!(store.wait(parent, both, 40).await.unwrap(), WaitResult::Ready);
 }
 
 async fn makes_children_with_the_checkpoint_or_not_at_all(store: &impl Store) {
@@ -413,10 +456,10 @@ async fn makes_children_with_the_checkpoint_or_not_at_all(store: &impl Store) {
     let child = |id: &str| NewFiber { parent: Some(parent.fiber), ..new(id, None) };
     let refused = store.checkpoint(parent, NewSnapshot { children: vec![child("c")], ..snapshot(7) }).await;
     assert!(refused.is_err());
-    assert!(store.find(Find::Id("c".into())).await.unwrap().is_none());
+    assert!(store.find(FiberRef::Id("c".into())).await.unwrap().is_none());
     let taken = store.checkpoint(parent, NewSnapshot { children: vec![child("c"), child("p")], ..snapshot(1) }).await;
     assert!(taken.is_err());
-    assert!(store.find(Find::Id("c".into())).await.unwrap().is_none());
+    assert!(store.find(FiberRef::Id("c".into())).await.unwrap().is_none());
     assert_eq!(row(store, "p").await.checkpoints, 0);
 
     let made = store.checkpoint(parent, NewSnapshot { children: vec![child("c"), child("d")], ..snapshot(1) }).await.unwrap();
@@ -446,7 +489,7 @@ async fn cancels_a_fiber_and_all_below_it(store: &impl Store) {
     assert_eq!(store.next_due().await.unwrap(), None);
     // Whatever comes of one that runs, it has been cancelled.
     assert!(store.checkpoint(made[0], NewSnapshot { children: vec![child("late", made[0])], ..snapshot(2) }).await.is_err());
-    assert!(store.find(Find::Id("late".into())).await.unwrap().is_none());
+    assert!(store.find(FiberRef::Id("late".into())).await.unwrap().is_none());
     let ended = store.end(made[0], End::Completed("1".into()), Vec::new(), 30).await.unwrap();
     assert_eq!(ended, End::Cancelled("enough".into()));
     assert!(matches!(store.cancel("mid".into(), "again".into(), 40).await.unwrap(), CommandResult::InvalidState(FiberState::Cancelled)));
@@ -463,14 +506,14 @@ async fn lets_a_stopped_fiber_run_again(store: &impl Store) {
     store.end(claim, End::Failed("no".into()), Vec::new(), 20).await.unwrap();
     let mut told = Told::by(store);
     let again = store.restart("a".into(), Restart::FromSnapshot, 30).await.unwrap();
-    assert!(matches!(again, CommandResult::Done(Restarted::Ready)));
+    assert!(matches!(again, CommandResult::Done(RestartResult::Ready)));
     assert_eq!(told.ids(), ["a"]);
     let stored = row(store, "a").await;
     assert_eq!((stored.state, stored.reason, stored.finished_ms, stored.checkpoints), (FiberState::Pending, None, None, 1));
     assert!(store.load(claim.fiber).await.unwrap().snapshot.is_some());
 
     let claim = claimed(store, claim.fiber, FIRST).await;
-    store.suspend(claim, Suspend::Parked("no".into()), 40).await.unwrap();
+    store.suspend(claim, Suspension::Parked("no".into()), 40).await.unwrap();
     assert!(matches!(store.restart("a".into(), Restart::FromStart, 50).await.unwrap(), CommandResult::Done(_)));
     let loaded = store.load(claim.fiber).await.unwrap();
     // Operations of the new life have other ids, because the count goes on.
@@ -485,7 +528,7 @@ async fn resolves_only_what_has_stopped(store: &impl Store) {
     let end = End::Completed("1".into());
     assert!(matches!(store.resolve("a".into(), end.clone(), 10).await.unwrap(), CommandResult::InvalidState(FiberState::Running)));
     assert!(matches!(store.resolve("b".into(), end.clone(), 10).await.unwrap(), CommandResult::NotFound));
-    store.suspend(claim, Suspend::Interrupted("x".into()), 20).await.unwrap();
+    store.suspend(claim, Suspension::Interrupted("x".into()), 20).await.unwrap();
     assert!(matches!(store.resolve("a".into(), end.clone(), 30).await.unwrap(), CommandResult::Done(_)));
     assert!(matches!(store.resolve("a".into(), end, 40).await.unwrap(), CommandResult::InvalidState(FiberState::Completed)));
     assert_eq!(row(store, "a").await.result.as_deref(), Some("1"));
@@ -496,17 +539,17 @@ async fn keeps_what_has_arrived_until_it_is_joined(store: &impl Store) {
     store.checkpoint(claim, snapshot(1)).await.unwrap();
     store.take_over(SECOND, 5).await.unwrap();
     let claim = claimed(store, claim.fiber, SECOND).await;
-    store.arrive(claim, 1, 2, "c".into()).await.unwrap();
+    store.save_branch(claim, 1, 2, "c".into()).await.unwrap();
     assert_eq!(row(store, "a").await.deaths, 0);
-    store.arrive(claim, 1, 0, "a".into()).await.unwrap();
-    assert_eq!(store.arrived(claim.fiber, 1).await.unwrap(), [(0, "a".to_owned()), (2, "c".to_owned())]);
-    assert_eq!(store.arrived(claim.fiber, 0).await.unwrap(), []);
+    store.save_branch(claim, 1, 0, "a".into()).await.unwrap();
+    assert_eq!(store.branch_results(claim.fiber, 1).await.unwrap(), [(0, "a".to_owned()), (2, "c".to_owned())]);
+    assert_eq!(store.branch_results(claim.fiber, 0).await.unwrap(), []);
     store.end(claim, End::Failed("one of them".into()), Vec::new(), 10).await.unwrap();
     assert!(matches!(store.restart("a".into(), Restart::FromSnapshot, 20).await.unwrap(), CommandResult::Done(_)));
     let claim = claimed(store, claim.fiber, SECOND).await;
-    assert_eq!(store.arrived(claim.fiber, 1).await.unwrap().len(), 2);
+    assert_eq!(store.branch_results(claim.fiber, 1).await.unwrap().len(), 2);
     store.checkpoint(claim, NewSnapshot { joined: true, ..snapshot(2) }).await.unwrap();
-    assert_eq!(store.arrived(claim.fiber, 1).await.unwrap(), []);
+    assert_eq!(store.branch_results(claim.fiber, 1).await.unwrap(), []);
 }
 
 async fn keeps_the_last_stash(store: &impl Store) {
@@ -530,27 +573,27 @@ async fn lists_by_page_and_deletes_what_has_ended(store: &impl Store) {
             _ => {}
         }
     }
-    let list = async |which: Which, after, limit| {
+    let list = async |which: FiberQuery, after, limit| {
         let rows = store.list(which, after, limit).await.unwrap();
         (rows.iter().map(|r| r.id.clone()).collect::<String>(), rows.last().map_or(0, |r| r.seq))
     };
-    let (first, after) = list(Which::default(), Seq::MIN, 3).await;
-    assert_eq!((first.as_str(), list(Which::default(), after, 3).await.0.as_str()), ("abc", "de"));
-    let states = |states: &[FiberState]| Which { states: states.to_vec(), ..Which::default() };
+    let (first, after) = list(FiberQuery::default(), Seq::MIN, 3).await;
+    assert_eq!((first.as_str(), list(FiberQuery::default(), after, 3).await.0.as_str()), ("abc", "de"));
+    let states = |states: &[FiberState]| FiberQuery { states: states.to_vec(), ..FiberQuery::default() };
     assert_eq!(list(states(&[FiberState::Completed]), Seq::MIN, 9).await.0, "ac");
     assert_eq!(list(states(&[FiberState::Running, FiberState::Failed]), Seq::MIN, 9).await.0, "bde");
-    assert_eq!(list(Which { name: Some("other".into()), ..Which::default() }, Seq::MIN, 9).await.0, "");
+    assert_eq!(list(FiberQuery { name: Some("other".into()), ..FiberQuery::default() }, Seq::MIN, 9).await.0, "");
 
-    let ended = Which { ended_before_ms: Some(150), ..states(&[FiberState::Completed, FiberState::Failed]) };
-    let delete = async |which: Which, limit| {
-        let deletion = Deletion { which, limit, ..Deletion::default() };
-        let Deleted { count: deleted, held, .. } = store.delete(deletion).await.unwrap();
+    let ended = FiberQuery { ended_before_ms: Some(150), ..states(&[FiberState::Completed, FiberState::Failed]) };
+    let delete = async |query: FiberQuery, limit| {
+        let deletion = Deletion { query, limit, ..Deletion::default() };
+        let DeleteResult { count: deleted, held, .. } = store.delete(deletion).await.unwrap();
         (deleted, held)
     };
     assert_eq!(delete(ended.clone(), 1).await, (1, 0));
     assert_eq!(delete(ended.clone(), 9).await, (1, 0));
     assert_eq!(delete(ended, 9).await, (0, 0));
-    assert_eq!(list(Which::default(), Seq::MIN, 9).await.0, "bde");
+    assert_eq!(list(FiberQuery::default(), Seq::MIN, 9).await.0, "bde");
     // What has not ended stays, whatever is asked.
     assert_eq!(delete(states(&[FiberState::Running]), 9).await, (0, 0));
 }
@@ -559,30 +602,32 @@ async fn remembers_the_keys_of_what_was_deleted(store: &impl Store) {
     let given = |id: &str, key| NewFiber { id_given: true, ..new(id, key) };
     for fiber in [given("id", None), new("made", Some("k")), new("neither", None), given("open", Some("o"))] {
         let id = fiber.id.clone();
-        let Accepted::New(seq) = store.accept(fiber).await.unwrap() else { panic!("{id}") };
+        let AcceptResult::Created(seq) = store.accept(fiber).await.unwrap() else { panic!("{id}") };
         if id != "open" {
             store.end(seq, End::Completed("1".into()), Vec::new(), 100).await.unwrap();
         }
     }
-    let all = || Deletion { which: Which { states: vec![FiberState::Completed], ..Which::default() }, limit: 2, ..Deletion::default() };
-    let first = store.delete(Deletion { remember_ms: Some(500), ..all() }).await.unwrap();
+    let all =
+        || Deletion { query: FiberQuery { states: vec![FiberState::Completed], ..FiberQuery::default() }, limit: 2, ..Deletion::default() };
+    let first = store.delete(Deletion { tombstone_ms: Some(500), ..all() }).await.unwrap();
     assert_eq!((first.count, first.held), (2, 0));
-    let second = store.delete(Deletion { remember_ms: Some(500), after: first.next, ..all() }).await.unwrap();
+    let second = store.delete(Deletion { tombstone_ms: Some(500), after: first.next, ..all() }).await.unwrap();
     assert_eq!((second.count, second.next), (1, None));
-    for which in [Find::Id("neither".into()), Find::Id("open".into()), Find::Key("o".into())] {
-        assert_eq!(store.past(which).await.unwrap(), None);
+    for which in [FiberRef::Id("neither".into()), FiberRef::Id("open".into()), FiberRef::Key("o".into())] {
+        assert_eq!(store.tombstone(which).await.unwrap(), None);
     }
-    let past = store.past(Find::Key("k".into())).await.unwrap().unwrap();
+    let past = store.tombstone(FiberRef::Key("k".into())).await.unwrap().unwrap();
     assert_eq!((past.id.as_str(), past.name.as_str(), past.state, past.finished_ms), ("made", "work", FiberState::Completed, 100));
-    assert_eq!(past.args, crate::exact::digest(r#"{"n":1}"#));
+    assert_eq!(past.args, super::arguments_digest(r#"{"n":1}"#));
     for again in [given("id", None), new("other", Some("k")), given("other", Some("k"))] {
-        assert!(matches!(store.accept(again).await.unwrap(), Accepted::Past(_)));
+        assert!(matches!(store.accept(again).await.unwrap(), AcceptResult::Deleted(_)));
     }
     // Not before its time; then it is as if it had never been.
-    assert_eq!(store.forget(Deletion { limit: 9, ..Deletion::default() }, Some(500)).await.unwrap(), 0);
-    let named = |name: &str| Deletion { which: Which { name: Some(name.into()), ..Which::default() }, limit: 1, ..Deletion::default() };
-    assert_eq!(store.forget(named("other"), Some(501)).await.unwrap(), 0);
-    assert_eq!(store.forget(named("work"), Some(501)).await.unwrap(), 1);
-    assert_eq!(store.forget(named("work"), None).await.unwrap(), 1);
-    assert!(matches!(store.accept(given("id", Some("k"))).await.unwrap(), Accepted::New(_)));
+    assert_eq!(store.delete_tombstones(Deletion { limit: 9, ..Deletion::default() }, Some(500)).await.unwrap(), 0);
+    let named =
+        |name: &str| Deletion { query: FiberQuery { name: Some(name.into()), ..FiberQuery::default() }, limit: 1, ..Deletion::default() };
+    assert_eq!(store.delete_tombstones(named("other"), Some(501)).await.unwrap(), 0);
+    assert_eq!(store.delete_tombstones(named("work"), Some(501)).await.unwrap(), 1);
+    assert_eq!(store.delete_tombstones(named("work"), None).await.unwrap(), 1);
+    assert!(matches!(store.accept(given("id", Some("k"))).await.unwrap(), AcceptResult::Created(_)));
 }

@@ -1,27 +1,25 @@
-//! What is stored of operations: the ledger of effects, and what a step keeps between its attempts.
-use std::any::Any;
+//! The ledger of operations: data types and [`OpStore`].
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::sqlite::user::Tx;
 use super::{Claim, CommandResult, Seq};
-use crate::error::{Error, Result};
-use crate::fiber::frame::BoxFuture;
+use crate::error::Result;
+use crate::future::BoxFuture;
 
-/// What is known of an operation.
+/// State of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OpState {
-    /// It has begun. If nothing runs it now, nobody knows whether it was carried out.
+    /// It has begun. Unless it is under way in this process, its outcome is unknown.
     Started,
     /// It was carried out, and its result is stored.
     Completed,
     /// It has ended with an error, which is stored.
     Failed,
-    /// It was begun, and somebody found that it was not carried out.
+    /// It was begun, and a person or a check found that it was not carried out.
     NotExecuted,
 }
 
@@ -53,16 +51,16 @@ impl FromStr for OpState {
     }
 }
 
-/// What an operation is.
+/// Kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OpKind {
-    /// A plain step, of which something is kept until its checkpoint.
+pub enum OpKind {
+    /// Plain step with a stash, a log or failed attempts. Temporary.
     Step,
-    /// A step that is an `effect`.
+    /// Step that is an `effect`.
     Effect,
-    /// One made by hand, under a key of its own.
+    /// Operation by hand, under a key of its own.
     ByHand,
-    /// A transaction in the program's own tables; kept until the next checkpoint, so that it is not made twice.
+    /// Transaction in the program's own tables. Temporary.
     Transaction,
 }
 
@@ -70,7 +68,7 @@ impl OpKind {
     pub(crate) const ALL: [OpKind; 4] = [OpKind::Step, OpKind::Effect, OpKind::ByHand, OpKind::Transaction];
 
     /// The stored word.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             OpKind::Step => "step",
             OpKind::Effect => "effect",
@@ -79,39 +77,50 @@ impl OpKind {
         }
     }
 
-    /// Whether it goes with the checkpoint that follows it.
-    pub(crate) fn is_temporary(self) -> bool {
+    /// Whether its record is deleted by the checkpoint that follows it.
+    pub fn is_temporary(self) -> bool {
         matches!(self, OpKind::Step | OpKind::Transaction)
     }
 }
 
-/// An operation as it is stored.
+impl FromStr for OpKind {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        OpKind::ALL.into_iter().find(|k| k.as_str() == word).ok_or_else(|| format!("`{word}` is not a kind of operation"))
+    }
+}
+
+/// Record of an operation. Its key in the store is the fiber, `number` and `id`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OpRecord {
-    /// Stable over re-runs of the same operation at the same place.
-    pub(crate) id: String,
-    pub(crate) kind: OpKind,
-    /// The stored name of the function that has the step; what a closure fiber was called.
-    pub(crate) function: String,
-    /// The step's stored name; of an operation by hand, its kind.
-    pub(crate) step: String,
-    /// Canonical JSON of what is part of its id.
-    pub(crate) key: Option<String>,
-    /// How many checkpoints the fiber had made when it began; of one by hand, which is the same wherever the fiber stands, nothing.
-    pub(crate) number: Option<u64>,
-    pub(crate) state: OpState,
-    /// The result, text of [`crate::exact`], or the error's text.
-    pub(crate) outcome: Option<String>,
-    /// Whether a person has said how it ended.
-    pub(crate) resolved: bool,
-    /// How many attempts have failed.
-    pub(crate) failed: u32,
-    /// What the body stashed last, as text of [`crate::exact`].
-    pub(crate) stash: Option<String>,
+pub struct OpRecord {
+    /// Operation id, stable over re-runs of the same operation in the same place.
+    pub id: String,
+    /// Kind.
+    pub kind: OpKind,
+    /// Stored name of the function that has the step, or the name of a closure fiber.
+    pub function: String,
+    /// Stored name of the step; of an operation by hand, its kind in the program.
+    pub step: String,
+    /// Key that is a part of its id, canonical JSON.
+    pub key: Option<String>,
+    /// Number of checkpoints that the fiber had made when it began. `None` by hand, where the
+    /// operation is the same wherever the fiber stands.
+    pub number: Option<u64>,
+    /// State.
+    pub state: OpState,
+    /// Result, JSON, or the error's text.
+    pub outcome: Option<String>,
+    /// Whether a person has resolved it.
+    pub resolved: bool,
+    /// Number of failed attempts.
+    pub failed: u32,
+    /// Last stash of its body, JSON.
+    pub stash: Option<String>,
 }
 
 impl OpRecord {
-    /// One that begins.
+    /// An operation that begins.
     pub(crate) fn begun(id: String, kind: OpKind, function: &str, step: &str, key: Option<String>, number: Option<u64>) -> Self {
         OpRecord {
             id,
@@ -129,91 +138,92 @@ impl OpRecord {
     }
 }
 
-/// An operation that has ended, to be stored with what comes next of its fiber.
+/// Outcome of an operation, stored with the next checkpoint or the end of its fiber.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SettledOp {
-    pub(crate) number: Option<u64>,
-    pub(crate) id: String,
-    pub(crate) state: OpState,
-    pub(crate) outcome: Option<String>,
+pub struct OpOutcome {
+    /// [`OpRecord::number`] of the operation.
+    pub number: Option<u64>,
+    /// Operation id.
+    pub id: String,
+    /// New state.
+    pub state: OpState,
+    /// Result, JSON, or the error's text.
+    pub outcome: Option<String>,
 }
 
-/// What a checkpoint, or the end of a fiber, does to its operations.
+/// Changes that a checkpoint makes to the operations that began since the last one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct OpsBehind {
-    pub(crate) settled: Vec<SettledOp>,
-    /// Whether anything is kept that goes with a checkpoint.
-    pub(crate) temporary: bool,
+pub struct OpsDelta {
+    /// Outcomes to store. Failed attempts, stash and log of these operations are deleted.
+    pub settled: Vec<OpOutcome>,
+    /// Whether there are temporary operations, to be deleted.
+    pub temporary: bool,
 }
 
-/// An operation in a list, with when it began and was changed last.
+/// Operation in a list of the ledger.
 #[derive(Debug, Clone)]
-pub(crate) struct OpRow {
-    pub(crate) record: OpRecord,
-    pub(crate) started_ms: i64,
-    pub(crate) changed_ms: i64,
+pub struct OpRow {
+    /// Record.
+    pub record: OpRecord,
+    /// Time at which it was stored first.
+    pub started_ms: i64,
+    /// Time at which it was changed last.
+    pub changed_ms: i64,
 }
 
-/// How an operation is resolved: its new state, and what it ended with.
+/// Resolution of an operation by a person.
 #[derive(Debug, Clone)]
-pub(crate) struct ResolveOp {
-    pub(crate) id: String,
-    pub(crate) state: OpState,
-    pub(crate) outcome: Option<String>,
+pub struct OpResolution {
+    /// Operation id.
+    pub id: String,
+    /// New state.
+    pub state: OpState,
+    /// Result, JSON, or the error's text.
+    pub outcome: Option<String>,
 }
 
-/// Result of a [`ResolveOp`].
+/// Result of an [`OpResolution`].
 #[derive(Debug)]
-pub(crate) enum ResolvedOp {
-    /// It is stored; a fiber that was parked is ready now.
+pub enum ResolveOpResult {
+    /// The outcome is stored.
     Done,
-    /// Its outcome was known before.
+    /// The outcome was known before, with this state. Nothing was changed.
     Known(OpState),
 }
 
-/// What a program does in a transaction in its own tables: the text of what it gives, or `None` if all of it is to be taken back. It may
-/// be run more than once, and only what the last one did is stored.
-pub(crate) type Work = Box<dyn FnMut(&Tx<'_>) -> Option<String> + Send>;
-
-/// What became of a transaction of the program's.
-#[derive(Debug)]
-pub(crate) enum Transacted {
-    /// It is stored.
-    Done,
-    /// It was carried out before, and gave this.
-    Before(String),
-    /// The program wanted it taken back, and it is.
-    Back,
-    /// It did what it must not, or cannot be committed, and is taken back.
-    Refused(Error),
-    /// It panicked, and is taken back.
-    Panicked(Box<dyn Any + Send>),
-}
-
-/// The storage of operations.
-pub(crate) trait OpStore {
-    /// Stores an operation in place of what was stored of it. One that has ended loses its stash and its log.
+/// Storage of the ledger of operations.
+pub trait OpStore {
+    /// Stores an operation in place of the record of the same key.
+    ///
+    /// The time of its first storing stays. One that is not `started` any more loses its log. A
+    /// stash is progress of the fiber, which sets its deaths to 0.
     fn save_op(&self, claim: Claim, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 
-    /// Carries out a transaction in the program's own tables, for a fiber or outside. With a record, that is stored in the same transaction, as
-    /// completed with what the work gave; if it is stored so already, the work is not run.
-    fn transact(&self, of: Option<(Claim, Option<OpRecord>)>, work: Work, now_ms: i64) -> BoxFuture<'_, Result<Transacted>>;
-
-    /// An operation by hand.
+    /// Gives an operation by hand.
     fn load_op(&self, seq: Seq, id: String) -> BoxFuture<'_, Result<Option<OpRecord>>>;
 
-    /// Appends to the log of an operation, which is stored first if it is not there; the fiber's deaths are forgotten.
-    fn log_op(&self, claim: Claim, record: OpRecord, items: Vec<String>, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+    /// Appends items to the log of an operation.
+    ///
+    /// Stores the operation as [`save_op`](Self::save_op) does.
+    ///
+    /// It is progress of the fiber, which sets its deaths to 0.
+    fn append_op_log(&self, claim: Claim, record: OpRecord, items: Vec<String>, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 
-    /// The log of an operation.
+    /// Gives the log of an operation, in the order of the appends.
     fn op_log(&self, seq: Seq, number: Option<u64>, id: String) -> BoxFuture<'_, Result<Vec<String>>>;
 
-    /// The effects and the operations by hand of a fiber, in the order in which they began.
+    /// Lists the effects and operations by hand of a fiber.
+    ///
+    /// By the time at which they were stored first, then by number, then by id.
     fn ops(&self, seq: Seq) -> BoxFuture<'_, Result<Vec<OpRow>>>;
 
-    /// An operation by id, and the fiber it is of, whichever that is.
+    /// Finds an effect or operation by hand by its id, with its fiber.
     fn find_op(&self, id: String) -> BoxFuture<'_, Result<Option<(Seq, OpRecord)>>>;
 
-    /// Stores how an operation of a fiber that does not run has ended; a parked fiber becomes ready.
-    fn resolve_op(&self, seq: Seq, how: ResolveOp, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<ResolvedOp>>>;
+    /// Stores the outcome of an effect or operation by hand that is `started`.
+    ///
+    /// Refused while its fiber is pending or running. A parked fiber becomes ready; of any other
+    /// the epoch is raised. The stash and log stay only if the operation was not executed, and so
+    /// runs again. [`NotFound`](CommandResult::NotFound) where there is no such fiber or operation.
+    fn resolve_op(&self, seq: Seq, resolution: OpResolution, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<ResolveOpResult>>>;
 }

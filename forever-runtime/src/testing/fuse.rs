@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::fiber::frame::BoxFuture;
+use crate::future::BoxFuture;
 use crate::store::sqlite::{Pages, Witness};
 
 /// Stops a runtime at a write to its database, on either side of it: what comes after is as if the process had died there.

@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 
 use crate::fiber::drive::{Ended, drive};
-use crate::fiber::frame::{BoxFuture, Checkpoint, Frame, Run, Sink, Stopped};
+use crate::fiber::frame::{Checkpoint, Frame, Run, Sink, Stopped};
 use crate::fiber::op::ledger::{Ledger, Left};
 use crate::fiber::op::memory::MemoryLedger;
-use crate::fiber::parts::Beside;
 use crate::fiber::{Fiber, FiberContext, Needs, Resources, Snapshot};
-use crate::store::Message;
+use crate::future::BoxFuture;
+use crate::store::PendingMessage;
+use crate::store::SnapshotRows;
 use crate::{Error, ErrorKind, exact};
 
 /// Where a fiber is played: its resources.
@@ -44,7 +45,7 @@ struct Made {
     /// The number of its checkpoint.
     number: u64,
     text: String,
-    beside: Beside,
+    beside: SnapshotRows,
 }
 
 /// How long a local is that is kept beside the main text: short, so that tests meet many.
@@ -122,7 +123,7 @@ impl Stage {
             }
             From::Snapshot(text) => {
                 let made = locked(&self.kept).made.get(text).cloned();
-                Some(made.unwrap_or_else(|| Made { number: 0, text: text.clone(), beside: Beside::default() }))
+                Some(made.unwrap_or_else(|| Made { number: 0, text: text.clone(), beside: SnapshotRows::default() }))
             }
         };
         let beside = Mutex::new(made.as_ref().map(|made| made.beside.clone()).unwrap_or_default());
@@ -169,7 +170,7 @@ struct Tape {
     kill_after: Option<usize>,
     snapshots: Mutex<Vec<String>>,
     /// What is stored beside the last snapshot.
-    beside: Mutex<Beside>,
+    beside: Mutex<SnapshotRows>,
     kept: Arc<Mutex<Kept>>,
     ledger: Arc<MemoryLedger>,
 }
@@ -182,7 +183,7 @@ impl Sink for Tape {
     fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>> {
         let mut kept = locked(&self.kept);
         let mut beside = locked(&self.beside);
-        beside.apply(&checkpoint.changes);
+        beside.apply(&checkpoint.delta);
         let whole = beside.fill(&checkpoint.snapshot);
         kept.made.insert(whole.clone(), Made { number: checkpoint.number, text: checkpoint.snapshot, beside: beside.clone() });
         kept.ledger.pass(&checkpoint.ops);
@@ -198,20 +199,23 @@ impl Sink for Tape {
         Box::pin(async move { if killed { Err(Error::new(ErrorKind::Store, "killed by the test")) } else { Ok(()) } })
     }
 
-    fn arrive(&self, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<(), Error>> {
+    fn save_branch(&self, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<(), Error>> {
         locked(&self.kept).arrived.insert((number, n), data);
         Box::pin(async { Ok(()) })
     }
 
-    fn arrived(&self, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>, Error>> {
+    fn branch_results(&self, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>, Error>> {
         let arrived =
             locked(&self.kept).arrived.iter().filter(|((at, _), _)| *at == number).map(|((_, n), data)| (*n, data.clone())).collect();
         Box::pin(async move { Ok(arrived) })
     }
 
-    fn message(&self, topic: &'static str) -> BoxFuture<'_, Result<Option<Message>, Error>> {
-        let message =
-            locked(&self.kept).messages.iter().find(|(_, t, _)| t == topic).map(|(seq, _, data)| Message { seq: *seq, data: data.clone() });
+    fn message(&self, topic: &'static str) -> BoxFuture<'_, Result<Option<PendingMessage>, Error>> {
+        let message = locked(&self.kept)
+            .messages
+            .iter()
+            .find(|(_, t, _)| t == topic)
+            .map(|(seq, _, data)| PendingMessage { seq: *seq, data: data.clone() });
         Box::pin(async move { Ok(message) })
     }
 

@@ -115,7 +115,7 @@ fn role() {
             "write too much" => {
                 let probe = Probe::default();
                 let forever = open(&db, &probe).await;
-                let large = "long".repeat(500_000);
+                let large = "long".repeat(300_000);
                 say(&format!("spawn: {}", told(&forever.spawn(three(&large)).id("large").await.unwrap_err())));
                 forever.spawn(three("small")).id("small").await.unwrap().wait().await.unwrap();
                 let noted = probe.clone();

@@ -150,7 +150,7 @@ async fn a_write_whose_commit_fails_says_that_its_outcome_is_unknown_and_can_be_
     assert_eq!(place.number("SELECT count(*) FROM fibers"), 2);
     assert_eq!(place.text("SELECT data FROM snapshots WHERE data IS NOT NULL").as_deref(), Some("\"short\""));
     let forever = place.open(&probe).await;
-    let again = forever.spawn(three(&"long".repeat(500_000))).id("large").await.unwrap();
+    let again = forever.spawn(three(&"long".repeat(300_000))).id("large").await.unwrap();
     assert!(again.accepted());
-    assert_eq!(again.wait().await.unwrap(), 3 * 2_000_000 + 14);
+    assert_eq!(again.wait().await.unwrap(), 3 * 1_200_000 + 14);
 }

@@ -266,13 +266,15 @@ async fn a_single_statement_is_not_written_into_the_database_of_the_next_owner()
         of_fiber.acquire().await.unwrap().forget();
         let told = ctx.stash(&2).await.map_err(|error| error.kind());
         stashed.note(format!("{told:?}"));
+        stashed.note("told");
         Ok::<_, Error>(())
     });
     let running = tokio::spawn(fiber.into_future());
     probe.reached("stashed").await;
     let _next = taken_by_an_earlier_version(&place);
     gate.add_permits(1);
-    probe.reached("Err(DatabaseLost)").await;
+    probe.reached("told").await;
+    assert_eq!(probe.log(), ["stashed", "Err(DatabaseLost)", "told"]);
     assert_eq!(place.text("SELECT data FROM snapshots").as_deref(), Some("1"));
     running.abort();
     drop(first);

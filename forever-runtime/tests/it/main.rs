@@ -19,4 +19,5 @@ mod opening;
 mod recovery;
 mod spawning;
 mod support;
+mod suspects;
 mod telling;

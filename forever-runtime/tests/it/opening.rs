@@ -271,7 +271,7 @@ async fn two_fibers_of_one_name_are_refused_and_one_twice_is_not() {
 #[tokio::test]
 async fn a_runtime_without_a_database_is_refused() {
     let error = Forever::builder().open().await.unwrap_err();
-    assert_eq!(error.to_string(), "no database was named: call `.sqlite(path)` or `.in_memory()`");
+    assert_eq!(error.to_string(), "no database was named: call `.sqlite(path)`, `.in_memory()` or `.store(store)`");
 }
 
 #[tokio::test]

@@ -3,10 +3,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
+use crate::store::sqlite::job::Scope;
 use crate::store::sqlite::lock::{DatabaseFile, Lock};
 use crate::store::sqlite::log::Log;
 use crate::store::sqlite::sync::{meet, thread};
-use crate::store::sqlite::worker::{Held, Scope, Worker};
+use crate::store::sqlite::worker::{Held, Worker};
 use crate::support::{Book, caller, in_any_order};
 
 fn take(path: &Path) -> Result<Lock, Error> {

@@ -7,18 +7,27 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, FailurePersistence, Runner};
 
 use crate::error::Result;
+use crate::store::sqlite::file_guard::Kept;
+use crate::store::sqlite::job::Scope;
 use crate::store::sqlite::log::Log;
 use crate::store::sqlite::sync::{meet, thread};
-use crate::store::sqlite::worker::{Held, Kept, Scope, Worker};
+use crate::store::sqlite::worker::{Held, Worker};
 
 /// Tries `test` in many orders: at random, and with a few threads that are much faster than the others.
 pub(crate) fn in_any_order(test: fn()) {
+    in_orders(500, test);
+}
+
+/// The same, in so many orders of each kind if the environment does not say how many.
+pub(crate) fn in_orders(usually: usize, test: fn()) {
     let number = |name: &str, usually: usize| std::env::var(name).map_or(usually, |text| text.parse().expect(name));
-    let times = number("FOREVER_SCHEDULES", 500);
+    let times = number("FOREVER_SCHEDULES", usually);
     let seed = number("FOREVER_SCHEDULES_SEED", 1) as u64;
     let config = || {
         let mut config = Config::new();
         config.failure_persistence = FailurePersistence::None;
+        // What a failed test has to say needs more than the usual.
+        config.stack_size = 0x40000;
         config
     };
     Runner::new(RandomScheduler::new_from_seed(seed, times), config()).run(test);

@@ -1,23 +1,47 @@
 //! What stands in the place of the runtime's `sync`: shuttle's threads and locks, and tokio's own channels. At each meeting another thread may come first.
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::OnceLock;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 pub(crate) use shuttle::sync::Mutex;
 pub(crate) use shuttle::sync::atomic;
-pub(crate) use shuttle::{hint, thread};
+pub(crate) use shuttle::thread;
+pub(crate) use tokio::task::yield_now;
 
 // So short that callers meet a full queue, and threads that have stopped looking.
 pub(crate) const QUEUE: usize = 2;
-pub(crate) const SPINS: u32 = 2;
-pub(crate) const ANSWER_SPINS: u32 = 2;
+const SPINS: u32 = 2;
+
+/// A thread that spins a few times before it sleeps.
+pub(crate) struct Spin(u32);
+
+impl Spin {
+    pub(crate) fn new(_: Duration) -> Self {
+        Spin(0)
+    }
+
+    pub(crate) fn once(&mut self) -> bool {
+        self.0 += 1;
+        meet();
+        self.0 < SPINS
+    }
+}
+
+/// A clock that stands still: the same orders are tried in each run.
+#[expect(clippy::disallowed_methods, reason = "it only has to be a moment")]
+pub(crate) fn now() -> Instant {
+    static NOW: OnceLock<Instant> = OnceLock::new();
+    *NOW.get_or_init(Instant::now)
+}
 
 /// A moment at which any thread may go on.
 pub(crate) fn meet() {
     atomic::AtomicBool::new(false).load(atomic::Ordering::SeqCst);
 }
 
-struct Met<F>(F);
+pub(crate) struct Met<F>(pub(crate) F);
 
 impl<F: Future + Unpin> Future for Met<F> {
     type Output = F::Output;

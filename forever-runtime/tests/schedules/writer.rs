@@ -2,8 +2,9 @@
 use std::sync::Arc;
 
 use crate::error::{ErrorKind, Result};
+use crate::store::sqlite::job::Scope;
 use crate::store::sqlite::sync::thread;
-use crate::store::sqlite::worker::{Scope, Worker};
+use crate::store::sqlite::worker::Worker;
 use crate::support::{Book, caller, in_any_order};
 
 /// Writes in turn, and looks each time whether what is told is true.
@@ -21,9 +22,10 @@ fn is_closed(answer: &Result<()>) -> bool {
     answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Closed)
 }
 
-fn three_callers(soon: bool) {
+/// A caller spins for its answer while it is the only one, and sleeps otherwise: three of them do both.
+fn three_callers() {
     let book = Book::default();
-    let worker = Arc::new(book.worker().answers_soon(soon));
+    let worker = Arc::new(book.worker());
     let (one, many) = (Scope::One, Scope::Many);
     let callers = [[(1, one), (2, one)], [(11, many), (19, many)], [(21, many), (22, one)]]
         .map(|numbers| caller(writes(book.clone(), Arc::clone(&worker), numbers)));
@@ -41,12 +43,7 @@ fn three_callers(soon: bool) {
 
 #[test]
 fn each_caller_has_one_answer_and_what_it_was_told_is_stored() {
-    in_any_order(|| three_callers(false));
-}
-
-#[test]
-fn a_caller_that_looks_out_for_its_answer_has_it_too() {
-    in_any_order(|| three_callers(true));
+    in_any_order(three_callers);
 }
 
 #[test]

@@ -23,9 +23,10 @@ use super::model::{ChatModel, ModelError};
 use super::turn::{Turn, TurnRef};
 use crate::agent::BoxError;
 use crate::error::Error;
-use crate::fiber::frame::{BoxFuture, Stopped};
+use crate::fiber::frame::Stopped;
 use crate::fiber::op::unknown::OnUnknown;
 use crate::fiber::{FiberContext, Op, Retry};
+use crate::future::BoxFuture;
 use compaction::{Length, Summary};
 use tool::Tools;
 

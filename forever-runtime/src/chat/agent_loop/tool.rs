@@ -10,7 +10,7 @@ use crate::agent::BoxError;
 use crate::chat::model::ToolSpec;
 use crate::chat::user_code::{awaited, called_or, said_of};
 use crate::fiber::Op;
-use crate::fiber::frame::BoxFuture;
+use crate::future::BoxFuture;
 
 /// What becomes of a call of which nobody knows whether it was carried out: the process died in the middle of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

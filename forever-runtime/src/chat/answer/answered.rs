@@ -10,7 +10,7 @@ use crate::chat::recovery::{ChatRecovery, RecoveryKind, RecoveryPolicy};
 use crate::clock::from_ms;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::core::Core;
-use crate::store::chat::{Chunks, MessageRow, TurnRequest, TurnRow};
+use crate::store::{ChunkBatch, MessageRow, TurnRequest, TurnRow};
 
 /// What a turn was asked with, read.
 pub(super) struct Asked {
@@ -36,7 +36,7 @@ fn part<T: DeserializeOwned>(what: &str, text: Option<String>, continues: bool) 
             warn!(%why, "the {what} of a turn cannot be read, and the one that continues it goes without");
             Ok(None)
         }
-        Err(why) => Err(Error::new(ErrorKind::Value, format!("the {what} of a turn cannot be read")).because(why)),
+        Err(why) => Err(Error::new(ErrorKind::Value, format!("the {what} of a turn cannot be read")).with_source(why)),
     }
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Answered {
 }
 
 impl Answered {
-    pub(super) async fn load(core: &Core, row: &TurnRow, chunks: &[Chunks]) -> Result<Self> {
+    pub(super) async fn load(core: &Core, row: &TurnRow, chunks: &[ChunkBatch]) -> Result<Self> {
         let mut before = read_messages(core.store.chat_messages(row.chat.clone(), row.place).await?)?;
         let there = before.iter().position(|message| message.id == row.message);
         let message = there.map_or_else(|| UiMessage::new(row.message.as_str(), Role::Assistant), |place| before.remove(place));
@@ -133,15 +133,15 @@ impl Answered {
 pub(in crate::chat) fn read_messages(rows: Vec<MessageRow>) -> Result<Vec<UiMessage>> {
     let read = |row: MessageRow| {
         serde_json::from_str(&row.data)
-            .map_err(|why| Error::new(ErrorKind::Value, format!("message `{}` cannot be read", row.id)).because(why))
+            .map_err(|why| Error::new(ErrorKind::Value, format!("message `{}` cannot be read", row.id)).with_source(why))
     };
     rows.into_iter().map(read).collect()
 }
 
 pub(in crate::chat) fn message_row(message: &UiMessage) -> Result<MessageRow> {
     let data = serde_json::to_string(message)
-        .map_err(|why| Error::new(ErrorKind::Value, format!("message `{}` cannot be saved", message.id)).because(why))?;
-    Ok(MessageRow { id: message.id.clone(), role: message.role.as_str(), data })
+        .map_err(|why| Error::new(ErrorKind::Value, format!("message `{}` cannot be saved", message.id)).with_source(why))?;
+    Ok(MessageRow { id: message.id.clone(), role: message.role.into(), data })
 }
 
 /// Whether a tool is one that the client answers.

@@ -25,12 +25,12 @@ use super::user_code::caught;
 use crate::agent::BoxError;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::fiber::core::{Core, race};
+use crate::fiber::fence::Fence;
 use crate::fiber::frame::{Frame, Locals, Save, Stopped, Unreadable};
 use crate::fiber::machine::{END, Machine};
-use crate::fiber::owner::AgentId;
 use crate::fiber::{Fiber, FiberContext, Needs};
-use crate::store::Wait;
-use crate::store::chat::{MayBegin, TurnState};
+use crate::store::{Admission, TurnState};
+use crate::store::{AgentId, Wait};
 
 /// The stored name of the fiber of a turn.
 pub(crate) const NAME: &str = "forever.turn";
@@ -84,9 +84,10 @@ impl Fiber for Answer {
             let answered = async {
                 let answer = start.ok_or_else(|| Error::new(ErrorKind::Value, "a turn has no snapshot to go on from"))?;
                 let core = run.sink.link().core()?;
-                match Box::pin(caught(answer.answer(&core, &chats, ctx))).await {
+                let fence = run.sink.fence().ok_or_else(|| Error::new(ErrorKind::Setup, "a turn needs a runtime"))?;
+                match Box::pin(caught(answer.answer(&core, &chats, &fence, ctx))).await {
                     Ok(answered) => answered,
-                    Err(why) => answer.panicked(&core, &chats, &why).await,
+                    Err(why) => answer.panicked(&core, &chats, &fence, &why).await,
                 }
             };
             match answered.await {
@@ -129,7 +130,7 @@ impl Interrupted {
 }
 
 impl Answer {
-    async fn answer(&self, core: &Arc<Core>, chats: &Arc<Chats>, ctx: &FiberContext) -> Result<Next> {
+    async fn answer(&self, core: &Arc<Core>, chats: &Arc<Chats>, fence: &Arc<Fence>, ctx: &FiberContext) -> Result<Next> {
         let policy = chats.class(&self.chat.class)?.policy();
         let Some(row) = core.store.turn(self.chat.clone(), self.turn.clone()).await? else {
             // Deleted with its chat.
@@ -138,20 +139,20 @@ impl Answer {
         let under_way = chats.enter(row.seq);
         let mut before = Interrupted::by_the_process();
         loop {
-            let begun = match core.store.begin_turn(row.seq, core.now_ms()).await? {
-                MayBegin::Now(begun) => *begun,
-                MayBegin::Behind(fiber) => return Ok(Next::Wait(Wait { fibers: vec![fiber], ..Wait::default() })),
-                MayBegin::Due(due_ms) => return Ok(Next::Wait(Wait { due_ms: Some(due_ms), ..Wait::default() })),
-                MayBegin::Left(left) => {
+            let begun = match fence.guard(core.store.begin_turn(fence.claim(), row.seq, core.now_ms())).await? {
+                Admission::Begun(begun) => *begun,
+                Admission::Behind(fiber) => return Ok(Next::Wait(Wait { fibers: vec![fiber], ..Wait::default() })),
+                Admission::NotBefore(due_ms) => return Ok(Next::Wait(Wait { due_ms: Some(due_ms), ..Wait::default() })),
+                Admission::Orphaned(left) => {
                     settle_left(core, chats, &left).await?;
                     continue;
                 }
-                MayBegin::Over(row) => {
+                Admission::Settled(row) => {
                     chats.ended(&row);
                     return Ok(Next::Over(row.state));
                 }
             };
-            let attempt = match Preparing::load(core, chats, &policy, begun, &before).await {
+            let attempt = match Preparing::load(core, chats, fence, &policy, begun, &before).await {
                 Ok(preparing) => preparing.attempt(&under_way).await,
                 Err(not) => Err(not),
             };
@@ -164,13 +165,13 @@ impl Answer {
                 && error.kind() == ErrorKind::Value
             {
                 // It will be parked: the process may die while it is, but not with it.
-                core.store.leave_turn(row.seq).await?;
+                fence.guard(core.store.release_turn(fence.claim(), row.seq)).await?;
             }
             let attempted = attempted?;
             match attempted {
                 Attempted::Over(state) => return Ok(Next::Over(state)),
                 Attempted::Interrupted(interrupted) => {
-                    core.store.leave_turn(row.seq).await?;
+                    fence.guard(core.store.release_turn(fence.claim(), row.seq)).await?;
                     if let Some(delay) = interrupted.delay {
                         debug!(turn.id = %self.turn, why = interrupted.why, ?delay, "a turn is tried again");
                         let told = async { drop(race(under_way.cancelled(), core.closing()).await) };
@@ -188,10 +189,10 @@ impl Answer {
 
 impl Answer {
     /// Ends a turn in which something has panicked that nothing else has caught: nobody waits for an answer that does not come.
-    async fn panicked(&self, core: &Arc<Core>, chats: &Arc<Chats>, why: &BoxError) -> Result<Next> {
+    async fn panicked(&self, core: &Arc<Core>, chats: &Arc<Chats>, fence: &Arc<Fence>, why: &BoxError) -> Result<Next> {
         warn!(turn.id = %self.turn, error = %why, "the fiber of a turn panicked, which ends the turn");
         match core.store.turn(self.chat.clone(), self.turn.clone()).await? {
-            Some(row) => settle_panicked(core, chats, &row).await.map(Next::Over),
+            Some(row) => settle_panicked(core, chats, fence, &row).await.map(Next::Over),
             None => Ok(Next::Over(TurnState::Aborted)),
         }
     }

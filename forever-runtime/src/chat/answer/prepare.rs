@@ -23,8 +23,8 @@ use crate::chat::user_code::text_of;
 use crate::chat::writer::Writer;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::fiber::core::{Core, race};
-use crate::fiber::owner::AgentId;
-use crate::store::chat::{IncidentRow, TurnBegun, TurnKind, TurnRow, TurnState};
+use crate::fiber::fence::Fence;
+use crate::store::{AgentId, IncidentRow, TurnKind, TurnRow, TurnStart, TurnState};
 
 /// The longest wait between two attempts.
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
@@ -46,6 +46,7 @@ impl From<Error> for Not {
 pub(super) struct Preparing<'a> {
     core: &'a Arc<Core>,
     chats: &'a Arc<Chats>,
+    fence: &'a Arc<Fence>,
     policy: &'a RecoveryPolicy,
     before: &'a Interrupted,
     row: TurnRow,
@@ -63,15 +64,16 @@ impl<'a> Preparing<'a> {
     pub(super) async fn load(
         core: &'a Arc<Core>,
         chats: &'a Arc<Chats>,
+        fence: &'a Arc<Fence>,
         policy: &'a RecoveryPolicy,
-        begun: TurnBegun,
+        begun: TurnStart,
         before: &'a Interrupted,
     ) -> Result<Self, Not> {
-        let TurnBegun { row, request, chunks, incident, again } = begun;
+        let TurnStart { row, request, chunks, incident, again } = begun;
         let answered = Answered::load(core, &row, &chunks).await?;
         let asked = Asked::read(request, row.kind == TurnKind::Continue)?;
         let interrupted = again || before.how == Interruption::Here;
-        let mut this = Preparing { core, chats, policy, before, row, asked, incident, answered, interrupted, attempts: 0 };
+        let mut this = Preparing { core, chats, fence, policy, before, row, asked, incident, answered, interrupted, attempts: 0 };
         if let Some(reason) = this.row.cancel.clone() {
             return Err(this.ends(TurnState::Aborted, Some(&reason)).await);
         }
@@ -107,7 +109,7 @@ impl<'a> Preparing<'a> {
 
     /// Counts the interruption; a turn that has used up what it was given ends here.
     async fn judged(mut self) -> Result<(Self, ChatRecovery), Not> {
-        let Preparing { core, policy, before, .. } = self;
+        let Preparing { core, fence, policy, before, .. } = self;
         let deaths = self.row.deaths.saturating_sub(1);
         let facts = Facts { how: before.how, chunks: self.answered.stored, deaths, now_ms: core.now_ms() };
         let (mut incident, mut exhausted) = judge(policy, self.incident.as_ref(), facts);
@@ -124,12 +126,12 @@ impl<'a> Preparing<'a> {
             }
         }
         incident.reason = exhausted.map(|why| why.as_str().to_owned());
-        core.store.store_incident(self.row.seq, incident.clone(), core.now_ms()).await?;
+        fence.guard(core.store.store_incident(fence.claim(), self.row.seq, incident.clone(), core.now_ms())).await?;
         self.incident = Some(incident);
         self.chats.feeds.tell(&self.row.chat, || ChatEvent::Recovering { turn: self.row.id.clone(), recovering: true });
         let Some(reason) = exhausted else { return Ok((self, context)) };
         warn!(turn.id = %self.row.id, %reason, why = before.why, "an interrupted turn is given up");
-        let settled = Settled { core, chats: self.chats, row: &self.row, incident: true };
+        let settled = Settled { core, chats: self.chats, by: Some(fence), row: &self.row, incident: true };
         let state = settled.given_up(policy, reason, self.answered.builder.into_message()).await?;
         if let Err(why) = policy.tell_exhausted(Exhausted { reason, recovery: context }).await {
             warn!(turn.id = %self.row.id, error = text_of(&why), "`on_exhausted` failed");
@@ -161,10 +163,10 @@ impl<'a> Preparing<'a> {
     }
 
     fn turn(self, recovery: Option<ChatRecovery>, woken: Woken, hooks: Arc<dyn ChatHooks>, under_way: &'a UnderWay) -> Attempt<'a> {
-        let Preparing { core, chats, policy, row, asked, answered, attempts, .. } = self;
+        let Preparing { core, chats, fence, policy, row, asked, answered, attempts, .. } = self;
         let log = chats.logs.of(row.seq);
         log.learn(answered.stored);
-        let writer = Writer::new(Arc::clone(core), row.seq, log, answered.stored, chats.settings.batching);
+        let writer = Writer::new(Arc::clone(core), Arc::clone(fence), row.seq, log, answered.stored, chats.settings.batching);
         let continues = recovery.is_some() || row.kind == TurnKind::Continue;
         let stream = Stream {
             continuation: continues.then(|| Continuation::of(&answered.builder)),
@@ -178,6 +180,7 @@ impl<'a> Preparing<'a> {
         };
         let turn = Turn::new(turn::Inner {
             core: Arc::clone(core),
+            fence: Arc::clone(fence),
             row,
             messages: answered.before,
             body: asked.body,
@@ -198,7 +201,8 @@ impl<'a> Preparing<'a> {
 
     /// The turn ends before an attempt.
     async fn ends(self, state: TurnState, reason: Option<&str>) -> Not {
-        let settled = Settled { core: self.core, chats: self.chats, row: &self.row, incident: self.incident.is_some() };
+        let settled =
+            Settled { core: self.core, chats: self.chats, by: Some(self.fence), row: &self.row, incident: self.incident.is_some() };
         match settled.with(state, reason, self.answered.builder.into_message()).await {
             Ok(state) => Not::Made(Attempted::Over(state)),
             Err(error) => Not::Failed(error),

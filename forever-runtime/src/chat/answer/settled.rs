@@ -15,14 +15,17 @@ use crate::chat::user_code::USUAL_TEXT;
 use crate::error::{Result, chain};
 use crate::fiber::core::Core;
 use crate::fiber::detached::detached;
+use crate::fiber::fence::Fence;
 use crate::fiber::managed;
-use crate::store::chat::{IncidentState, OfTurn, Settle, TurnRow, TurnState};
+use crate::store::{IncidentState, TurnRow, TurnSettlement, TurnSettler, TurnState, TurnWrite};
 
 /// Settles a turn.
 #[derive(Clone, Copy)]
 pub(super) struct Settled<'a> {
     pub(super) core: &'a Arc<Core>,
     pub(super) chats: &'a Arc<Chats>,
+    /// The claim of its fiber; none where that has ended.
+    pub(super) by: Option<&'a Arc<Fence>>,
     pub(super) row: &'a TurnRow,
     /// Whether it was interrupted before.
     pub(super) incident: bool,
@@ -40,7 +43,7 @@ impl Settled<'_> {
     }
 
     async fn store(self, state: TurnState, reason: Option<&str>, mut message: UiMessage, incident: IncidentState) -> Result<TurnState> {
-        let Settled { core, chats, row, incident: interrupted } = self;
+        let Settled { core, chats, by, row, incident: interrupted } = self;
         let empty = message.parts.is_empty();
         close_parts(&mut message);
         if state != TurnState::Completed {
@@ -49,15 +52,26 @@ impl Settled<'_> {
         // An error is seen in the conversation even if nothing was said before it.
         let kept = !empty || state == TurnState::Error;
         let message = if kept { Some(message_row(&message)?.data) } else { None };
-        let how =
-            Settle { state, reason: reason.map(str::to_owned), message, incident: interrupted.then_some(incident), now_ms: core.now_ms() };
+        let how = TurnSettlement {
+            state,
+            reason: reason.map(str::to_owned),
+            message,
+            incident: interrupted.then_some(incident),
+            now_ms: core.now_ms(),
+        };
         // Those who follow the turn hear of its end although the fiber that answers it may be dropped now.
-        let (of_work, chats, row) = (Arc::clone(core), Arc::clone(chats), row.clone());
+        let (of_work, chats, by, row) = (Arc::clone(core), Arc::clone(chats), by.cloned(), row.clone());
         let work = async move {
             let core = &of_work;
             let reason = how.reason.clone();
-            match core.store.settle_turn(row.seq, how).await? {
-                OfTurn::Done => {
+            let settled_by = by.as_ref().map_or(TurnSettler::Other, |fence| TurnSettler::Activation(fence.claim()));
+            let settled = core.store.settle_turn(settled_by, row.seq, how).await;
+            let settled = match by {
+                Some(fence) => fence.checked(settled),
+                None => settled,
+            };
+            match settled? {
+                TurnWrite::Done => {
                     if state != TurnState::Completed {
                         cancel_fiber(core, &row, reason.as_deref().unwrap_or("its turn has ended")).await;
                     }
@@ -67,7 +81,7 @@ impl Settled<'_> {
                     }
                     Ok(state)
                 }
-                OfTurn::Over => {
+                TurnWrite::NotRunning | TurnWrite::HasFiber => {
                     let row = core.store.turn_by_seq(row.seq).await?;
                     if let Some(row) = &row {
                         chats.ended(row);
@@ -113,18 +127,25 @@ pub(in crate::chat) async fn settle_left(core: &Arc<Core>, chats: &Arc<Chats>, r
         Some(reason) => (TurnState::Aborted, reason.as_str()),
         None => (TurnState::Interrupted, "its fiber has ended"),
     };
-    settle_as(core, chats, row, state, why).await.map(drop)
+    settle_as(core, chats, None, row, state, why).await.map(drop)
 }
 
 /// Settles a turn in whose fiber something panicked.
-pub(super) async fn settle_panicked(core: &Arc<Core>, chats: &Arc<Chats>, row: &TurnRow) -> Result<TurnState> {
-    settle_as(core, chats, row, TurnState::Error, USUAL_TEXT).await
+pub(super) async fn settle_panicked(core: &Arc<Core>, chats: &Arc<Chats>, fence: &Arc<Fence>, row: &TurnRow) -> Result<TurnState> {
+    settle_as(core, chats, Some(fence), row, TurnState::Error, USUAL_TEXT).await
 }
 
 /// Settles a turn with what there is of its answer in the store.
-async fn settle_as(core: &Arc<Core>, chats: &Arc<Chats>, row: &TurnRow, state: TurnState, why: &str) -> Result<TurnState> {
+async fn settle_as(
+    core: &Arc<Core>,
+    chats: &Arc<Chats>,
+    by: Option<&Arc<Fence>>,
+    row: &TurnRow,
+    state: TurnState,
+    why: &str,
+) -> Result<TurnState> {
     let chunks = core.store.chunks(row.seq, 0, u32::MAX).await?;
     let answered = Answered::load(core, row, &chunks).await?;
-    let settled = Settled { core, chats, row, incident: false };
+    let settled = Settled { core, chats, by, row, incident: false };
     settled.with(state, Some(why), answered.builder.into_message()).await
 }

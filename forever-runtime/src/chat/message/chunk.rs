@@ -30,7 +30,7 @@ impl Chunk {
     /// Of kind [`Value`](ErrorKind::Value) if it is not JSON, or no object with a `type`.
     pub fn parse(text: &str) -> Result<Self> {
         let json =
-            serde_json::from_str(text).map_err(|why| Error::new(ErrorKind::Value, "a chunk of a message is not JSON").because(why))?;
+            serde_json::from_str(text).map_err(|why| Error::new(ErrorKind::Value, "a chunk of a message is not JSON").with_source(why))?;
         Chunk::from_json(json)
     }
 

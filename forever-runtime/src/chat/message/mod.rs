@@ -18,6 +18,8 @@ mod tool;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::store::MessageRole;
+
 pub use build::{MessageBuilder, OpenPart, Prose};
 pub use chunk::{Chunk, MAX_CHUNK};
 pub use continue_with::Continuation;
@@ -43,6 +45,16 @@ impl Role {
             Role::System => "system",
             Role::User => "user",
             Role::Assistant => "assistant",
+        }
+    }
+}
+
+impl From<Role> for MessageRole {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::System => MessageRole::System,
+            Role::User => MessageRole::User,
+            Role::Assistant => MessageRole::Assistant,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Whether an interrupted turn is gone on with: what was spent before, against the policy. Plain arithmetic, nothing is stored or asked here.
 use super::policy::{ExhaustedReason, RecoveryPolicy};
-use crate::store::chat::{IncidentRow, IncidentState};
+use crate::store::{IncidentRow, IncidentState};
 
 /// How a turn came to be interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

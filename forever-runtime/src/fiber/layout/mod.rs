@@ -16,7 +16,7 @@ pub use drift::{Drift, Problem};
 
 use super::Fiber;
 use super::machine::{Cut, CutKind, Local, Machine};
-use super::op::ledger::hex;
+use crate::exact::hex;
 
 /// The layout of a fiber: `forever::layout::<research>()`.
 ///

@@ -1,17 +1,19 @@
 //! What one run of a fiber knows of its operations, and where it keeps them.
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
 use super::transaction::{TransactionPlace, no_database};
 use crate::error::{Error, ErrorKind, Result};
+use crate::exact::hex;
 use crate::fiber::core::Core;
-use crate::fiber::frame::BoxFuture;
+use crate::fiber::fence::Fence;
 use crate::fiber::live::Control;
-use crate::store::{Claim, OpKind, OpRecord, OpState, OpsBehind, Seq, SettledOp, Transacted, Work};
+use crate::future::BoxFuture;
+use crate::store::sqlite::user::{TransactionFn, TransactionResult};
+use crate::store::{Claim, OpKind, OpOutcome, OpRecord, OpState, OpsDelta};
 
 /// Where the operations of a fiber are kept. What is written is durable when its future is ready.
 pub(crate) trait Ledger: Send + Sync {
@@ -28,9 +30,9 @@ pub(crate) trait Ledger: Send + Sync {
     fn log<'a>(&'a self, op: &'a OpRecord) -> BoxFuture<'a, Result<Vec<String>>>;
 
     /// Carries out a transaction in the program's own tables, with the record that is to be stored with it.
-    fn transact(&self, record: Option<OpRecord>, work: Work) -> BoxFuture<'_, Result<Transacted>> {
+    fn transact(&self, record: Option<OpRecord>, work: TransactionFn) -> BoxFuture<'_, Result<TransactionResult>> {
         drop((record, work));
-        Box::pin(async { Ok(Transacted::Refused(no_database())) })
+        Box::pin(async { Ok(TransactionResult::Refused(no_database())) })
     }
 }
 
@@ -38,65 +40,51 @@ pub(crate) trait Ledger: Send + Sync {
 #[derive(Debug)]
 pub(crate) struct StoredLedger {
     core: Arc<Core>,
-    fiber: Seq,
-    epoch: AtomicI64,
-    /// The activation that stops when the claim is lost; none for a hook, which has the error.
-    control: Option<Weak<Control>>,
+    fence: Arc<Fence>,
 }
 
 impl StoredLedger {
     pub(crate) fn new(core: &Arc<Core>, claim: Claim, control: Option<&Arc<Control>>) -> Self {
-        let Claim { fiber, epoch } = claim;
-        StoredLedger { core: Arc::clone(core), fiber, epoch: epoch.into(), control: control.map(Arc::downgrade) }
+        StoredLedger { core: Arc::clone(core), fence: Arc::new(Fence::new(claim, control)) }
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }
 
-    /// What is written from now on is conditional on this claim.
-    pub(crate) fn claimed(&self, claim: Claim) {
-        self.epoch.store(claim.epoch, Ordering::Release);
+    pub(crate) fn fence(&self) -> &Arc<Fence> {
+        &self.fence
     }
 
-    pub(crate) fn claim(&self) -> Claim {
-        Claim { fiber: self.fiber, epoch: self.epoch.load(Ordering::Acquire) }
-    }
-
-    /// What the store has given. When the claim is lost, the activation is stopped, and this is never ready.
-    pub(crate) async fn fenced<T>(&self, stored: impl Future<Output = Result<T>>) -> Result<T> {
-        let stored = stored.await;
-        if let (Err(error), Some(control)) = (&stored, &self.control)
-            && error.is_claim_lost()
-        {
-            if let Some(control) = control.upgrade() {
-                control.lose();
-            }
-            std::future::pending::<()>().await;
-        }
-        stored
+    fn claim(&self) -> Claim {
+        self.fence.claim()
     }
 }
 
 impl Ledger for StoredLedger {
     fn save(&self, record: OpRecord) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.fenced(self.core.store.save_op(self.claim(), record, self.core.now_ms())))
+        Box::pin(self.fence.guard(self.core.store.save_op(self.claim(), record, self.core.now_ms())))
     }
 
     fn load<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<OpRecord>>> {
-        self.core.store.load_op(self.fiber, id.to_owned())
+        self.core.store.load_op(self.claim().fiber, id.to_owned())
     }
 
     fn append(&self, record: OpRecord, items: Vec<String>) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.fenced(self.core.store.log_op(self.claim(), record, items, self.core.now_ms())))
+        Box::pin(self.fence.guard(self.core.store.append_op_log(self.claim(), record, items, self.core.now_ms())))
     }
 
     fn log<'a>(&'a self, op: &'a OpRecord) -> BoxFuture<'a, Result<Vec<String>>> {
-        self.core.store.op_log(self.fiber, op.number, op.id.clone())
+        self.core.store.op_log(self.claim().fiber, op.number, op.id.clone())
     }
 
-    fn transact(&self, record: Option<OpRecord>, work: Work) -> BoxFuture<'_, Result<Transacted>> {
-        Box::pin(self.fenced(self.core.store.transact(Some((self.claim(), record)), work, self.core.now_ms())))
+    fn transact(&self, record: Option<OpRecord>, work: TransactionFn) -> BoxFuture<'_, Result<TransactionResult>> {
+        Box::pin(async move {
+            match self.core.sqlite("`ctx.transaction`") {
+                Ok(sqlite) => self.fence.guard(sqlite.transact(Some((self.claim(), record)), work, self.core.now_ms())).await,
+                Err(why) => Ok(TransactionResult::Refused(why)),
+            }
+        })
     }
 }
 
@@ -131,7 +119,7 @@ struct Known {
     /// Of these, the effects whose outcome this run does not know, and whether it has come to them.
     doubtful: BTreeMap<String, bool>,
     /// What has ended, to be stored with the next checkpoint.
-    settled: BTreeMap<String, SettledOp>,
+    settled: BTreeMap<String, OpOutcome>,
     /// Operations by hand that are being carried out.
     under_way: BTreeSet<String>,
 }
@@ -282,18 +270,18 @@ impl Ops {
         let mut known = self.known();
         known.doubtful.remove(&record.id);
         known.open.insert(record.id.clone(), record.clone());
-        let settled = SettledOp { number: record.number, id: record.id.clone(), state: record.state, outcome: record.outcome.clone() };
+        let settled = OpOutcome { number: record.number, id: record.id.clone(), state: record.state, outcome: record.outcome.clone() };
         known.settled.insert(record.id.clone(), settled);
     }
 
     /// What a checkpoint does to the operations before it; `Err` when it must not be made.
-    pub(crate) fn pass(&self) -> Result<OpsBehind, String> {
+    pub(crate) fn pass(&self) -> Result<OpsDelta, String> {
         let mut known = self.known();
         if let Some(op) = known.passed_over().find(|op| is_or_may_be_done(op)) {
             return Err(passed_over(op));
         }
         let temporary = known.open.values().any(|op| op.kind.is_temporary());
-        let behind = OpsBehind { temporary, settled: std::mem::take(&mut known.settled).into_values().collect() };
+        let behind = OpsDelta { temporary, settled: std::mem::take(&mut known.settled).into_values().collect() };
         known.open.clear();
         known.doubtful.clear();
         Ok(behind)
@@ -305,7 +293,7 @@ impl Ops {
     }
 
     /// What has ended since the last checkpoint, for the end of the fiber.
-    pub(crate) fn take_settled(&self) -> Vec<SettledOp> {
+    pub(crate) fn take_settled(&self) -> Vec<OpOutcome> {
         std::mem::take(&mut self.known().settled).into_values().collect()
     }
 
@@ -388,12 +376,6 @@ fn parts(parts: &[&str]) -> Sha256 {
         hash.update(part);
     }
     hash
-}
-
-/// Lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::ledger::Ledger;
 use super::{OpRecord, OpState};
 use crate::error::Result;
-use crate::fiber::frame::BoxFuture;
-use crate::store::OpsBehind;
+use crate::future::BoxFuture;
+use crate::store::OpsDelta;
 
 /// What would be in the tables.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl MemoryLedger {
     }
 
     /// What a checkpoint does.
-    pub(crate) fn pass(&self, ops: &OpsBehind) {
+    pub(crate) fn pass(&self, ops: &OpsDelta) {
         let mut tables = self.tables();
         let tables = &mut *tables;
         for settled in &ops.settled {

@@ -271,12 +271,13 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) mod tests {
     use std::time::Duration;
 
-    use super::super::frame::{BoxFuture, Checkpoint, Sink};
+    use super::super::frame::{Checkpoint, Sink};
     use super::super::machine::{Cut, CutKind, Machine};
     use super::super::saved::LONGEST_TEXT;
     use super::ledger::{Ledger, Left};
     use super::memory::MemoryLedger;
     use super::*;
+    use crate::future::BoxFuture;
 
     const fn cut(name: &'static str) -> Cut {
         Cut { name, explicit: true, of: 1, body: "", was: None, kind: CutKind::Step, locals: &[], next: &[], line: 1 }
@@ -319,11 +320,11 @@ pub(crate) mod tests {
     }
 
     impl Sink for Store {
-        fn arrive(&self, _: u64, _: u32, _: String) -> BoxFuture<'_, Result<(), Error>> {
+        fn save_branch(&self, _: u64, _: u32, _: String) -> BoxFuture<'_, Result<(), Error>> {
             self.answer("arrive".to_owned(), ())
         }
 
-        fn arrived(&self, _: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>, Error>> {
+        fn branch_results(&self, _: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>, Error>> {
             self.answer("arrived".to_owned(), Vec::new())
         }
 

@@ -8,7 +8,7 @@ use crate::clock::from_ms;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::core::Core;
 use crate::fiber::saved::result_as_json;
-use crate::store::{CommandResult, Find, OpRecord, OpRow, OpState, ResolveOp, ResolvedOp};
+use crate::store::{CommandResult, FiberRef, OpRecord, OpResolution, OpRow, OpState, ResolveOpResult};
 
 /// One operation of a fiber, as the ledger has it.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,7 +88,7 @@ impl Resolution {
 
 /// The operations of a fiber.
 pub(crate) async fn list(core: &Arc<Core>, fiber: &str) -> Result<Vec<OpStatus>> {
-    let row = core.store.find(Find::Id(fiber.to_owned())).await?;
+    let row = core.store.find(FiberRef::Id(fiber.to_owned())).await?;
     let row = row.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no fiber with id `{fiber}`")))?;
     Ok(core.store.ops(row.seq).await?.into_iter().map(OpStatus::of).collect())
 }
@@ -99,7 +99,7 @@ pub(crate) async fn resolve(core: &Arc<Core>, id: &str, how: Resolution) -> Resu
     let unknown = || refused(ErrorKind::NotFound, "there is no such operation".to_owned());
     let conflict = |why: String| refused(ErrorKind::Conflict, why);
     let (seq, op) = core.store.find_op(id.to_owned()).await?.ok_or_else(unknown)?;
-    let fiber = core.store.find(Find::Seq(seq)).await?.ok_or_else(unknown)?;
+    let fiber = core.store.find(FiberRef::Seq(seq)).await?.ok_or_else(unknown)?;
     let (state, outcome) = match how {
         Resolution::Completed(value) => (OpState::Completed, Some(value.to_string())),
         Resolution::NotExecuted => (OpState::NotExecuted, None),
@@ -109,9 +109,9 @@ pub(crate) async fn resolve(core: &Arc<Core>, id: &str, how: Resolution) -> Resu
         core.results.check(&op.function, &op.step, value).map_err(|why| conflict(format!("the value {why}")))?;
     }
     // The store tells the dispatcher, if the fiber was parked.
-    match core.store.resolve_op(seq, ResolveOp { id: id.to_owned(), state, outcome }, core.now_ms()).await? {
-        CommandResult::Done(ResolvedOp::Done) => Ok(()),
-        CommandResult::Done(ResolvedOp::Known(state)) => {
+    match core.store.resolve_op(seq, OpResolution { id: id.to_owned(), state, outcome }, core.now_ms()).await? {
+        CommandResult::Done(ResolveOpResult::Done) => Ok(()),
+        CommandResult::Done(ResolveOpResult::Known(state)) => {
             let how = if op.resolved { "was resolved before, as" } else { "is known to be" };
             Err(refused(ErrorKind::InvalidState, format!("it {how} {}", state.as_str().replace('_', " "))))
         }

@@ -24,7 +24,8 @@ use crate::fiber::machine::Cut;
 use crate::fiber::registry::guarded;
 use crate::fiber::saved::{Saved, checked, unreadable};
 use crate::fiber::{FiberContext, Value};
-use crate::store::{OpRecord, OpState, Transacted, Tx, Work};
+use crate::store::sqlite::user::{TransactionFn, TransactionResult};
+use crate::store::{OpRecord, OpState, Tx};
 
 /// A transaction about to be carried out; made by [`FiberContext::transaction`]. `.await` carries it out, or gives what it gave before.
 #[must_use = "a transaction is carried out when this is awaited"]
@@ -76,8 +77,9 @@ impl FiberContext {
     /// The closure's, unchanged; what SQLite tells it, a full disk too, is the closure's to hand on. Those of the library, made into an `E`: of
     /// kind [`Setup`](ErrorKind::Setup) when the closure did what it must not, or there is no database (on a `testing::Stage`); of kind
     /// [`Value`](ErrorKind::Value) when the key or the result cannot be saved, or a deferred constraint is violated at the end. When the store
-    /// fails, a `#[fiber]` function is interrupted, and a closure fiber has the error, of kind [`Store`](ErrorKind::Store) or
-    /// [`Closed`](ErrorKind::Closed).
+    /// fails, a `#[fiber]` function is interrupted, and a closure fiber has the error, of kind [`Store`](ErrorKind::Store),
+    /// [`Closed`](ErrorKind::Closed), or [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) where the commit may be found stored at the next
+    /// open: with a [`key`](TransactionCall::key) it is safe to repeat.
     ///
     /// A `#[fiber]` function whose code has changed, so that the stored result is of another type now, is parked.
     ///
@@ -192,7 +194,11 @@ where
     E: From<Error> + Send + 'static,
 {
     let (work, came) = prepared(work, |_| Ok(String::new()));
-    match outcome(core.store.transact(None, work, core.now_ms()).await, &came) {
+    let transacted = match core.sqlite("`Forever::transaction`") {
+        Ok(sqlite) => sqlite.transact(None, work, core.now_ms()).await,
+        Err(why) => Err(why),
+    };
+    match outcome(transacted, &came) {
         Outcome::Value(value) => Ok(value),
         Outcome::Error(error) => Err(error),
         Outcome::Failed(error) => Err(error.into()),
@@ -204,7 +210,7 @@ where
 type Came<T, E> = Arc<Mutex<Option<Result<T, E>>>>;
 
 /// A closure as the store takes it, and where what it gives comes out.
-fn prepared<F, T, E>(mut work: F, text: fn(&T) -> Result<String, String>) -> (Work, Came<T, E>)
+fn prepared<F, T, E>(mut work: F, text: fn(&T) -> Result<String, String>) -> (TransactionFn, Came<T, E>)
 where
     F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
     T: Send + 'static,
@@ -241,17 +247,17 @@ enum Outcome<T, E> {
     Failed(Error),
 }
 
-fn outcome<T, E: From<Error>>(transacted: Result<Transacted>, came: &Mutex<Option<Result<T, E>>>) -> Outcome<T, E> {
+fn outcome<T, E: From<Error>>(transacted: Result<TransactionResult>, came: &Mutex<Option<Result<T, E>>>) -> Outcome<T, E> {
     match (transacted, locked(came).take()) {
-        (Ok(Transacted::Before(text)), _) => Outcome::Before(text),
-        (Ok(Transacted::Done), Some(Ok(value))) => Outcome::Value(value),
-        (Ok(Transacted::Panicked(payload)), _) => resume_unwind(payload),
-        (Ok(Transacted::Refused(why)), None | Some(Ok(_))) => Outcome::Error(why.into()),
+        (Ok(TransactionResult::Before(text)), _) => Outcome::Before(text),
+        (Ok(TransactionResult::Done), Some(Ok(value))) => Outcome::Value(value),
+        (Ok(TransactionResult::Panicked(payload)), _) => resume_unwind(payload),
+        (Ok(TransactionResult::Refused(why)), None | Some(Ok(_))) => Outcome::Error(why.into()),
         // What was forbidden says more than the error that came of it.
-        (Ok(Transacted::Refused(why)), Some(Err(_))) if why.kind() == ErrorKind::Setup => Outcome::Error(why.into()),
+        (Ok(TransactionResult::Refused(why)), Some(Err(_))) if why.kind() == ErrorKind::Setup => Outcome::Error(why.into()),
         (_, Some(Err(error))) => Outcome::Error(error),
         (Err(error), _) => Outcome::Failed(error),
-        (Ok(Transacted::Done | Transacted::Back), _) => {
+        (Ok(TransactionResult::Done | TransactionResult::Back), _) => {
             Outcome::Failed(Error::new(ErrorKind::Store, "failed to carry out a transaction: it was not run"))
         }
     }

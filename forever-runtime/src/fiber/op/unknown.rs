@@ -7,7 +7,8 @@ use super::Op;
 use crate::error::{Error, chain};
 use crate::fiber::Failure;
 use crate::fiber::core::race;
-use crate::fiber::frame::{BoxFuture, Run};
+use crate::fiber::frame::Run;
+use crate::future::BoxFuture;
 
 /// What to do about an operation that was begun and whose outcome is unknown, because the process died in it or it took longer than its
 /// `timeout`: `step!("charge", effect, on_unknown = OnUnknown::Retry, |op| ..)`.

@@ -219,7 +219,7 @@ impl Session<'_> {
 
     async fn send(&mut self, frame: &ToClient<'_>) -> std::result::Result<(), Over> {
         let text = serde_json::to_string(frame)
-            .map_err(|why| Over::Failed(Error::new(ErrorKind::Value, "a frame cannot be written").because(why)))?;
+            .map_err(|why| Over::Failed(Error::new(ErrorKind::Value, "a frame cannot be written").with_source(why)))?;
         self.put(Message::Text(text.into())).await
     }
 

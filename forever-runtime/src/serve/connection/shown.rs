@@ -172,7 +172,7 @@ impl Session<'_> {
                     return Ok(());
                 }
                 let raw: &RawValue = serde_json::from_str(state.json())
-                    .map_err(|why| Over::Failed(Error::new(ErrorKind::Value, "a state is no JSON").because(why)))?;
+                    .map_err(|why| Over::Failed(Error::new(ErrorKind::Value, "a state is no JSON").with_source(why)))?;
                 self.send(&ToClient::State { state: raw }).await
             }
             Pushed::Broadcast(message) => self.put(Message::Text(message.json().into())).await,

@@ -1,26 +1,25 @@
 //! What every store keeps to with chats: turns in order, logs without gaps, ends that stay.
-use crate::fiber::owner::AgentId;
-use crate::store::chat::{
-    AcceptedTurn, Chunks, IncidentRow, IncidentState, MayBegin, MessageRow, NewTurn, OfTurn, Queueing, Settle, TurnBegun, TurnKind,
-    TurnRow, TurnState, WhichTurns,
+use super::claims::is_lost;
+use crate::store::{
+    AcceptTurnResult, Admission, AgentId, ChunkBatch, Claim, End, FiberRef, FiberState, IncidentRow, IncidentState, MessageRow, NewFiber,
+    NewTurnRow, QueuePolicy, Store, TurnFilter, TurnKind, TurnRow, TurnSettlement, TurnSettler, TurnStart, TurnState, TurnWrite,
 };
-use crate::store::{End, FiberState, Find, NewFiber, Store};
 
 fn chat(name: &str) -> AgentId {
     AgentId { class: "assistant".into(), name: name.into() }
 }
 
-fn message(id: &str, role: &'static str) -> MessageRow {
-    MessageRow { id: id.into(), role, data: format!("\"{id}\"") }
+fn message(id: &str, role: &str) -> MessageRow {
+    MessageRow { id: id.into(), role: role.parse().unwrap(), data: format!("\"{id}\"") }
 }
 
-fn new(of: &str, id: &str) -> NewTurn {
-    NewTurn {
+fn new(of: &str, id: &str) -> NewTurnRow {
+    NewTurnRow {
         chat: chat(of),
         id: id.into(),
         key: None,
-        kind: TurnKind::Answer,
-        queueing: Queueing::Queue,
+        kind: TurnKind::Reply,
+        queueing: QueuePolicy::Queue,
         messages: vec![message(&format!("u-{id}"), "user")],
         cut_behind: None,
         message: format!("a-{id}"),
@@ -44,9 +43,9 @@ fn new(of: &str, id: &str) -> NewTurn {
     }
 }
 
-async fn accept(store: &impl Store, turn: NewTurn) -> TurnRow {
+async fn accept(store: &impl Store, turn: NewTurnRow) -> TurnRow {
     match store.accept_turn(turn).await.unwrap() {
-        AcceptedTurn::New(row, fiber) => {
+        AcceptTurnResult::Created(row, fiber) => {
             assert_eq!(fiber.state, FiberState::Pending);
             *row
         }
@@ -54,42 +53,48 @@ async fn accept(store: &impl Store, turn: NewTurn) -> TurnRow {
     }
 }
 
-async fn begin(store: &impl Store, turn: &TurnRow) -> TurnBegun {
-    match store.begin_turn(turn.seq, 10).await.unwrap() {
-        MayBegin::Now(begun) => *begun,
+/// Claims the fiber of a turn, as it stands now.
+async fn claim(store: &impl Store, turn: &TurnRow) -> Claim {
+    let fiber = store.find(FiberRef::Id(format!("fiber-{}-{}", turn.chat.name, turn.id))).await.unwrap().unwrap();
+    super::claimed(store, fiber.seq, super::FIRST).await
+}
+
+async fn begin(store: &impl Store, turn: &TurnRow) -> TurnStart {
+    match store.begin_turn(claim(store, turn).await, turn.seq, 10).await.unwrap() {
+        Admission::Begun(begun) => *begun,
         other => panic!("{other:?}"),
     }
 }
 
-fn ends(state: TurnState, message: Option<&str>) -> Settle {
+fn ends(state: TurnState, message: Option<&str>) -> TurnSettlement {
     let reason = (state != TurnState::Completed).then(|| "why".to_owned());
-    Settle { state, reason, message: message.map(str::to_owned), incident: None, now_ms: 20 }
+    TurnSettlement { state, reason, message: message.map(str::to_owned), incident: None, now_ms: 20 }
 }
 
 async fn ids(store: &impl Store, of: &str, up_to: i64) -> Vec<String> {
     store.chat_messages(chat(of), up_to).await.unwrap().into_iter().map(|message| message.id).collect()
 }
 
-fn chunks(first: u64, lines: &[&str]) -> Chunks {
-    Chunks { first, count: lines.len() as u64, data: lines.join("\n"), stored_ms: 5 }
+fn chunks(first: u64, lines: &[&str]) -> ChunkBatch {
+    ChunkBatch { first, count: lines.len() as u64, data: lines.join("\n"), stored_ms: 5 }
 }
 
 pub(super) async fn accepts_a_turn_once(store: &impl Store) {
-    let first = accept(store, NewTurn { key: Some("k".into()), ..new("a", "1") }).await;
+    let first = accept(store, NewTurnRow { key: Some("k".into()), ..new("a", "1") }).await;
     assert_eq!((first.state, first.origins.as_slice(), first.message.as_str()), (TurnState::Queued, &["u-1".to_owned()][..], "a-1"));
-    let fiber = store.find(Find::Id("fiber-a-1".into())).await.unwrap().unwrap();
+    let fiber = store.find(FiberRef::Id("fiber-a-1".into())).await.unwrap().unwrap();
     assert_eq!(fiber.state, FiberState::Pending);
-    for again in [new("a", "1"), NewTurn { key: Some("k".into()), ..new("a", "2") }] {
+    for again in [new("a", "1"), NewTurnRow { key: Some("k".into()), ..new("a", "2") }] {
         let id = again.fiber.id.clone();
         match store.accept_turn(again).await.unwrap() {
-            AcceptedTurn::Existing(there) => assert_eq!(there.seq, first.seq),
+            AcceptTurnResult::Existing(there) => assert_eq!(there.seq, first.seq),
             other => panic!("{other:?}"),
         }
-        assert!(id == "fiber-a-1" || store.find(Find::Id(id)).await.unwrap().is_none());
+        assert!(id == "fiber-a-1" || store.find(FiberRef::Id(id)).await.unwrap().is_none());
     }
     assert_eq!(ids(store, "a", i64::MAX).await, ["u-1"]);
     // Ids and keys are of one chat.
-    let other = accept(store, NewTurn { key: Some("k".into()), ..new("b", "1") }).await;
+    let other = accept(store, NewTurnRow { key: Some("k".into()), ..new("b", "1") }).await;
     assert_ne!(other.seq, first.seq);
     assert_eq!(store.turn(chat("a"), "1".into()).await.unwrap().unwrap().seq, first.seq);
     assert_eq!(store.turn_by_key(chat("b"), "k".into()).await.unwrap().unwrap().seq, other.seq);
@@ -99,18 +104,28 @@ pub(super) async fn accepts_a_turn_once(store: &impl Store) {
 
 pub(super) async fn begins_turns_in_order_and_counts_deaths(store: &impl Store) {
     let (first, second) = (accept(store, new("a", "1")).await, accept(store, new("a", "2")).await);
-    assert!(matches!(store.begin_turn(second.seq, 10).await.unwrap(), MayBegin::Behind(fiber) if fiber == "fiber-a-1"));
+    assert!(
+        matches!(store.begin_turn(claim(store, &second).await, second.seq, 10).await.unwrap(), Admission::Behind(fiber) if fiber == "fiber-a-1")
+    );
     let begun = begin(store, &first).await;
     assert_eq!((begun.again, begun.row.deaths, begun.row.state), (false, 1, TurnState::Running));
     let begun = begin(store, &first).await;
     assert_eq!((begun.again, begun.row.deaths), (true, 2), "the process died with it");
-    store.leave_turn(first.seq).await.unwrap();
+    store.release_turn(claim(store, &first).await, first.seq).await.unwrap();
     assert_eq!(store.turn_by_seq(first.seq).await.unwrap().unwrap().deaths, 1);
     // What another one asks is not seen by this one, and its answer stands before that.
     assert_eq!(ids(store, "a", first.place).await, ["u-1"]);
-    assert_eq!(store.settle_turn(first.seq, ends(TurnState::Completed, Some("\"answer\""))).await.unwrap(), OfTurn::Done);
+    assert_eq!(
+        store
+            .settle_turn(TurnSettler::Activation(claim(store, &first).await), first.seq, ends(TurnState::Completed, Some("\"answer\"")))
+            .await
+            .unwrap(),
+        TurnWrite::Done
+    );
     assert_eq!(ids(store, "a", i64::MAX).await, ["u-1", "a-1", "u-2"]);
-    assert!(matches!(store.begin_turn(first.seq, 30).await.unwrap(), MayBegin::Over(row) if row.state == TurnState::Completed));
+    assert!(
+        matches!(store.begin_turn(claim(store, &first).await, first.seq, 30).await.unwrap(), Admission::Settled(row) if row.state == TurnState::Completed)
+    );
     // A turn in one chat keeps none in another waiting.
     let elsewhere = accept(store, new("b", "1")).await;
     begin(store, &second).await;
@@ -120,36 +135,44 @@ pub(super) async fn begins_turns_in_order_and_counts_deaths(store: &impl Store) 
 pub(super) async fn finds_turns_that_their_fibers_have_left(store: &impl Store) {
     let (first, second) = (accept(store, new("a", "1")).await, accept(store, new("a", "2")).await);
     begin(store, &first).await;
-    assert!(store.left_turns().await.unwrap().is_empty());
-    let fiber = store.find(Find::Id("fiber-a-1".into())).await.unwrap().unwrap();
+    assert!(store.orphaned_turns().await.unwrap().is_empty());
+    let by_other = store.settle_turn(TurnSettler::Other, first.seq, ends(TurnState::Interrupted, None)).await.unwrap();
+    assert_eq!(by_other, TurnWrite::HasFiber, "only its fiber ends it");
+    let fiber = store.find(FiberRef::Id("fiber-a-1".into())).await.unwrap().unwrap();
     store.end(super::claimed(store, fiber.seq, super::FIRST).await, End::Failed("broken".into()), Vec::new(), 5).await.unwrap();
-    assert_eq!(store.left_turns().await.unwrap(), [first.seq]);
-    assert!(matches!(store.begin_turn(second.seq, 10).await.unwrap(), MayBegin::Left(row) if row.seq == first.seq));
-    store.settle_turn(first.seq, ends(TurnState::Interrupted, None)).await.unwrap();
-    assert!(store.left_turns().await.unwrap().is_empty());
+    assert_eq!(store.orphaned_turns().await.unwrap(), [first.seq]);
+    assert!(
+        matches!(store.begin_turn(claim(store, &second).await, second.seq, 10).await.unwrap(), Admission::Orphaned(row) if row.seq == first.seq)
+    );
+    assert_eq!(store.settle_turn(TurnSettler::Other, first.seq, ends(TurnState::Interrupted, None)).await.unwrap(), TurnWrite::Done);
+    assert!(store.orphaned_turns().await.unwrap().is_empty());
     begin(store, &second).await;
 }
 
 pub(super) async fn keeps_logs_without_gaps(store: &impl Store) {
     let turn = accept(store, new("a", "1")).await;
-    assert_eq!(store.append_chunks(turn.seq, chunks(0, &["a"])).await.unwrap(), OfTurn::Over, "it has not begun");
+    assert_eq!(
+        store.append_chunks(claim(store, &turn).await, turn.seq, chunks(0, &["a"])).await.unwrap(),
+        TurnWrite::NotRunning,
+        "it has not begun"
+    );
     begin(store, &turn).await;
-    assert_eq!(store.append_chunks(turn.seq, chunks(0, &["a", "b"])).await.unwrap(), OfTurn::Done);
+    assert_eq!(store.append_chunks(claim(store, &turn).await, turn.seq, chunks(0, &["a", "b"])).await.unwrap(), TurnWrite::Done);
     for wrong in [0, 1, 3] {
-        store.append_chunks(turn.seq, chunks(wrong, &["x"])).await.unwrap_err();
+        store.append_chunks(claim(store, &turn).await, turn.seq, chunks(wrong, &["x"])).await.unwrap_err();
     }
-    store.append_chunks(turn.seq, chunks(2, &["c"])).await.unwrap();
+    store.append_chunks(claim(store, &turn).await, turn.seq, chunks(2, &["c"])).await.unwrap();
     assert_eq!(store.chunks(turn.seq, 0, 9).await.unwrap(), [chunks(0, &["a", "b"]), chunks(2, &["c"])]);
     assert_eq!(store.chunks(turn.seq, 1, 9).await.unwrap().len(), 2, "the row that has chunk 1 in it");
     assert_eq!(store.chunks(turn.seq, 2, 9).await.unwrap(), [chunks(2, &["c"])]);
     assert_eq!(store.chunks(turn.seq, 0, 1).await.unwrap(), [chunks(0, &["a", "b"])]);
     assert_eq!(begin(store, &turn).await.chunks.len(), 2);
-    store.settle_turn(turn.seq, ends(TurnState::Completed, None)).await.unwrap();
-    assert_eq!(store.append_chunks(turn.seq, chunks(3, &["d"])).await.unwrap(), OfTurn::Over);
-    assert_eq!(store.fold_turns(20, 9).await.unwrap(), 0, "it was settled at 20");
-    assert_eq!(store.fold_turns(21, 9).await.unwrap(), 1);
+    store.settle_turn(TurnSettler::Activation(claim(store, &turn).await), turn.seq, ends(TurnState::Completed, None)).await.unwrap();
+    assert_eq!(store.append_chunks(claim(store, &turn).await, turn.seq, chunks(3, &["d"])).await.unwrap(), TurnWrite::NotRunning);
+    assert_eq!(store.compact_turns(20, 9).await.unwrap(), 0, "it was settled at 20");
+    assert_eq!(store.compact_turns(21, 9).await.unwrap(), 1);
     assert!(store.chunks(turn.seq, 0, 9).await.unwrap().is_empty());
-    assert_eq!(store.fold_turns(21, 9).await.unwrap(), 0, "it is folded");
+    assert_eq!(store.compact_turns(21, 9).await.unwrap(), 0, "it is folded");
     assert_eq!(store.delete_turns(20, 9).await.unwrap(), 0);
     assert_eq!(store.delete_turns(21, 9).await.unwrap(), 1);
     assert!(store.turn_by_seq(turn.seq).await.unwrap().is_none());
@@ -159,7 +182,7 @@ pub(super) async fn keeps_logs_without_gaps(store: &impl Store) {
 pub(super) async fn ends_a_turn_once(store: &impl Store) {
     let turn = accept(store, new("a", "1")).await;
     begin(store, &turn).await;
-    assert_eq!(store.stash_turn(turn.seq, "1".into()).await.unwrap(), OfTurn::Done);
+    assert_eq!(store.stash_turn(claim(store, &turn).await, turn.seq, "1".into()).await.unwrap(), TurnWrite::Done);
     assert_eq!(begin(store, &turn).await.request.stash.as_deref(), Some("1"));
     let incident = IncidentRow {
         continues: true,
@@ -172,12 +195,18 @@ pub(super) async fn ends_a_turn_once(store: &impl Store) {
         reason: None,
         created_ms: 2,
     };
-    store.store_incident(turn.seq, incident.clone(), 6).await.unwrap();
+    store.store_incident(claim(store, &turn).await, turn.seq, incident.clone(), 6).await.unwrap();
     assert_eq!(begin(store, &turn).await.incident, Some(incident));
-    let exhausted = Settle { incident: Some(IncidentState::Exhausted), ..ends(TurnState::Error, Some("\"partial\"")) };
-    assert_eq!(store.settle_turn(turn.seq, exhausted).await.unwrap(), OfTurn::Done);
-    assert_eq!(store.settle_turn(turn.seq, ends(TurnState::Completed, Some("\"late\""))).await.unwrap(), OfTurn::Over);
-    assert_eq!(store.stash_turn(turn.seq, "2".into()).await.unwrap(), OfTurn::Over);
+    let exhausted = TurnSettlement { incident: Some(IncidentState::Exhausted), ..ends(TurnState::Error, Some("\"partial\"")) };
+    assert_eq!(store.settle_turn(TurnSettler::Activation(claim(store, &turn).await), turn.seq, exhausted).await.unwrap(), TurnWrite::Done);
+    assert_eq!(
+        store
+            .settle_turn(TurnSettler::Activation(claim(store, &turn).await), turn.seq, ends(TurnState::Completed, Some("\"late\"")))
+            .await
+            .unwrap(),
+        TurnWrite::NotRunning
+    );
+    assert_eq!(store.stash_turn(claim(store, &turn).await, turn.seq, "2".into()).await.unwrap(), TurnWrite::NotRunning);
     let row = store.turn_by_seq(turn.seq).await.unwrap().unwrap();
     assert_eq!((row.state, row.reason.as_deref(), row.settled_ms), (TurnState::Error, Some("why"), Some(20)));
     assert_eq!(store.chat_messages(chat("a"), i64::MAX).await.unwrap()[1].data, "\"partial\"");
@@ -195,73 +224,131 @@ pub(super) async fn cancels_a_turn_that_waits_and_asks_one_that_runs(store: &imp
     let row = store.cancel_turn(second.seq, "late".into(), 13).await.unwrap().unwrap();
     assert_eq!((row.reason.as_deref(), row.settled_ms), (Some("enough"), Some(12)));
     assert!(store.cancel_turn(99, "nobody".into(), 13).await.unwrap().is_none());
-    let open = WhichTurns { states: vec![TurnState::Queued, TurnState::Running] };
+    let open = TurnFilter { states: vec![TurnState::Queued, TurnState::Running] };
     let listed = store.turns(chat("a"), open, 0, 9).await.unwrap();
     assert_eq!(listed.iter().map(|row| row.seq).collect::<Vec<_>>(), [first.seq]);
-    assert_eq!(store.turns(chat("a"), WhichTurns::default(), first.seq, 9).await.unwrap().len(), 1);
+    assert_eq!(store.turns(chat("a"), TurnFilter::default(), first.seq, 9).await.unwrap().len(), 1);
 }
 
 pub(super) async fn lets_others_take_the_place_of_a_turn(store: &impl Store) {
     let first = accept(store, new("a", "1")).await;
     begin(store, &first).await;
-    let dropped = store.accept_turn(NewTurn { queueing: Queueing::Drop, ..new("a", "2") }).await.unwrap();
-    assert!(matches!(dropped, AcceptedTurn::Dropped));
+    let dropped = store.accept_turn(NewTurnRow { queueing: QueuePolicy::Drop, ..new("a", "2") }).await.unwrap();
+    assert!(matches!(dropped, AcceptTurnResult::Dropped));
     assert_eq!(ids(store, "a", i64::MAX).await, ["u-1"]);
     let mut waiting = Vec::new();
     for id in ["3", "4"] {
-        waiting.push(accept(store, NewTurn { queueing: Queueing::Latest, ..new("a", id) }).await);
+        waiting.push(accept(store, NewTurnRow { queueing: QueuePolicy::Latest, ..new("a", id) }).await);
     }
-    assert!(matches!(store.begin_turn(waiting[0].seq, 12).await.unwrap(), MayBegin::Over(row) if row.state == TurnState::Skipped));
-    assert!(matches!(store.begin_turn(waiting[1].seq, 12).await.unwrap(), MayBegin::Behind(_)));
-    store.settle_turn(first.seq, ends(TurnState::Completed, None)).await.unwrap();
+    assert!(
+        matches!(store.begin_turn(claim(store, &waiting[0]).await, waiting[0].seq, 12).await.unwrap(), Admission::Settled(row) if row.state == TurnState::Skipped)
+    );
+    assert!(matches!(store.begin_turn(claim(store, &waiting[1]).await, waiting[1].seq, 12).await.unwrap(), Admission::Behind(_)));
+    store.settle_turn(TurnSettler::Activation(claim(store, &first).await), first.seq, ends(TurnState::Completed, None)).await.unwrap();
     begin(store, &waiting[1]).await;
-    store.settle_turn(waiting[1].seq, ends(TurnState::Completed, None)).await.unwrap();
-    let quiet = accept(store, NewTurn { queueing: Queueing::Debounce(100), ..new("a", "5") }).await;
-    assert!(matches!(store.begin_turn(quiet.seq, 100).await.unwrap(), MayBegin::Due(101)));
-    assert!(matches!(store.begin_turn(quiet.seq, 101).await.unwrap(), MayBegin::Now(_)));
+    store
+        .settle_turn(TurnSettler::Activation(claim(store, &waiting[1]).await), waiting[1].seq, ends(TurnState::Completed, None))
+        .await
+        .unwrap();
+    let quiet = accept(store, NewTurnRow { queueing: QueuePolicy::Debounce(100), ..new("a", "5") }).await;
+    assert!(matches!(store.begin_turn(claim(store, &quiet).await, quiet.seq, 100).await.unwrap(), Admission::NotBefore(101)));
+    assert!(matches!(store.begin_turn(claim(store, &quiet).await, quiet.seq, 101).await.unwrap(), Admission::Begun(_)));
 }
 
 pub(super) async fn continues_and_asks_again(store: &impl Store) {
-    let more = |id: &str| NewTurn { kind: TurnKind::Continue, messages: Vec::new(), ..new("a", id) };
-    assert!(matches!(store.accept_turn(more("0")).await.unwrap(), AcceptedTurn::NothingToContinue));
-    let asked = NewTurn { body: Some("1".into()), tools: Some("[]".into()), metadata: Some("2".into()), ..new("a", "1") };
+    let more = |id: &str| NewTurnRow { kind: TurnKind::Continue, messages: Vec::new(), ..new("a", id) };
+    assert!(matches!(store.accept_turn(more("0")).await.unwrap(), AcceptTurnResult::NothingToContinue));
+    let asked = NewTurnRow { body: Some("1".into()), tools: Some("[]".into()), metadata: Some("2".into()), ..new("a", "1") };
     let first = accept(store, asked).await;
     begin(store, &first).await;
     // What is under way is what will be continued, with what it was asked with.
-    let next = accept(store, NewTurn { body: None, ..more("2") }).await;
+    let next = accept(store, NewTurnRow { body: None, ..more("2") }).await;
     assert_eq!((next.message.as_str(), next.place), ("a-1", first.place));
     let request = store.turn_request(next.seq).await.unwrap();
     assert_eq!((request.body.as_deref(), request.tools.as_deref(), request.metadata), (Some("1"), Some("[]"), None));
-    store.settle_turn(first.seq, ends(TurnState::Completed, Some("\"answer\""))).await.unwrap();
+    store
+        .settle_turn(TurnSettler::Activation(claim(store, &first).await), first.seq, ends(TurnState::Completed, Some("\"answer\"")))
+        .await
+        .unwrap();
     begin(store, &next).await;
-    store.settle_turn(next.seq, ends(TurnState::Completed, Some("\"longer\""))).await.unwrap();
+    store
+        .settle_turn(TurnSettler::Activation(claim(store, &next).await), next.seq, ends(TurnState::Completed, Some("\"longer\"")))
+        .await
+        .unwrap();
     assert_eq!(ids(store, "a", i64::MAX).await, ["u-1", "a-1"]);
     assert_eq!(store.chat_messages(chat("a"), i64::MAX).await.unwrap()[1].data, "\"longer\"");
-    let again = accept(store, NewTurn { messages: Vec::new(), cut_behind: Some("u-1".into()), ..new("a", "3") }).await;
+    let again = accept(store, NewTurnRow { messages: Vec::new(), cut_behind: Some("u-1".into()), ..new("a", "3") }).await;
     assert_eq!(ids(store, "a", i64::MAX).await, ["u-1"]);
     assert_eq!(again.origins, ["u-1"]);
     store.cancel_turn(again.seq, "enough".into(), 9).await.unwrap();
-    assert!(matches!(store.accept_turn(more("4")).await.unwrap(), AcceptedTurn::NothingToContinue), "the last message is the user's");
+    assert!(matches!(store.accept_turn(more("4")).await.unwrap(), AcceptTurnResult::NothingToContinue), "the last message is the user's");
 }
 
 pub(super) async fn replaces_and_clears_messages(store: &impl Store) {
-    assert_eq!(store.held(chat("a")).await.unwrap(), None);
+    assert_eq!(store.continuation_target(chat("a")).await.unwrap(), None);
     assert!(store.replace_messages(chat("a"), vec![message("m", "system"), message("n", "user")], 1).await.unwrap());
     let changed = MessageRow { data: "\"changed\"".into(), ..message("n", "user") };
-    store.hold(chat("a"), changed.clone(), true, 2).await.unwrap();
-    assert_eq!(store.held(chat("a")).await.unwrap().as_deref(), Some("n"));
+    store.replace_message(chat("a"), changed.clone(), true, 2).await.unwrap();
+    assert_eq!(store.continuation_target(chat("a")).await.unwrap().as_deref(), Some("n"));
     assert_eq!(store.chat_messages(chat("a"), i64::MAX).await.unwrap(), [message("m", "system"), changed]);
     let (first, second) = (accept(store, new("a", "1")).await, accept(store, new("a", "2")).await);
-    assert_eq!(store.held(chat("a")).await.unwrap(), None, "what was to follow has followed");
+    assert_eq!(store.continuation_target(chat("a")).await.unwrap(), None, "what was to follow has followed");
     assert!(!store.replace_messages(chat("a"), Vec::new(), 3).await.unwrap(), "a turn is under way");
     begin(store, &first).await;
-    store.append_chunks(first.seq, chunks(0, &["a"])).await.unwrap();
+    store.append_chunks(claim(store, &first).await, first.seq, chunks(0, &["a"])).await.unwrap();
     let ended = store.clear_chat(chat("a"), 7).await.unwrap();
     let states: Vec<_> = ended.iter().map(|row| (row.seq, row.state, row.settled_ms)).collect();
     assert_eq!(states, [(first.seq, TurnState::Aborted, Some(7)), (second.seq, TurnState::Skipped, Some(7))]);
     assert!(ids(store, "a", i64::MAX).await.is_empty());
     assert!(store.chunks(first.seq, 0, 9).await.unwrap().is_empty());
-    assert_eq!(store.settle_turn(first.seq, ends(TurnState::Completed, Some("\"late\""))).await.unwrap(), OfTurn::Over);
+    assert_eq!(
+        store
+            .settle_turn(TurnSettler::Activation(claim(store, &first).await), first.seq, ends(TurnState::Completed, Some("\"late\"")))
+            .await
+            .unwrap(),
+        TurnWrite::NotRunning
+    );
     assert!(ids(store, "a", i64::MAX).await.is_empty());
     assert!(store.clear_chat(chat("nobody"), 8).await.unwrap().is_empty());
+}
+
+/// Every write of an activation of a turn, with a claim that is lost and with that of another fiber: refused, and nothing is changed.
+pub(super) async fn refuses_writes_without_the_claim_of_the_turn(store: &impl Store) {
+    let (turn, other) = (accept(store, new("a", "1")).await, accept(store, new("b", "1")).await);
+    let lost = claim(store, &turn).await;
+    assert!(matches!(store.begin_turn(lost, turn.seq, 2).await.unwrap(), Admission::Begun(_)));
+    store.append_chunks(lost, turn.seq, chunks(0, &["a"])).await.unwrap();
+    store.take_over(super::SECOND, 3).await.unwrap();
+    let fiber = store.find(FiberRef::Id("fiber-a-1".into())).await.unwrap().unwrap().seq;
+    let held = super::claimed(store, fiber, super::SECOND).await;
+    let of_other = claim(store, &other).await;
+    let seen = async || {
+        let row = store.turn_by_seq(turn.seq).await.unwrap();
+        let request = store.turn_request(turn.seq).await.unwrap();
+        format!("{row:?} {request:?} {:?} {:?}", store.chunks(turn.seq, 0, 9).await.unwrap(), ids(store, "a", i64::MAX).await)
+    };
+    let before = seen().await;
+    let incident = IncidentRow {
+        continues: true,
+        state: IncidentState::Attempting,
+        attempts: 1,
+        attempt_ms: 3,
+        chunks: 1,
+        began_at: 1,
+        progress_ms: 3,
+        reason: None,
+        created_ms: 3,
+    };
+    for wrong in [lost, of_other] {
+        assert!(is_lost(store.begin_turn(wrong, turn.seq, 4).await));
+        assert!(is_lost(store.append_chunks(wrong, turn.seq, chunks(1, &["b"])).await));
+        assert!(is_lost(store.stash_turn(wrong, turn.seq, "1".into()).await));
+        assert!(is_lost(store.store_incident(wrong, turn.seq, incident.clone(), 4).await));
+        assert!(is_lost(store.release_turn(wrong, turn.seq).await));
+        let settled = store.settle_turn(TurnSettler::Activation(wrong), turn.seq, ends(TurnState::Completed, Some("\"late\""))).await;
+        assert!(is_lost(settled));
+    }
+    assert_eq!(seen().await, before);
+    assert_eq!(store.append_chunks(held, turn.seq, chunks(1, &["b"])).await.unwrap(), TurnWrite::Done);
+    assert!(matches!(store.begin_turn(held, turn.seq, 5).await.unwrap(), Admission::Begun(begun) if begun.incident.is_none()));
 }

@@ -1,14 +1,11 @@
-//! What every store keeps of operations.
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-
+//! The ledger of operations.
 use super::{FIRST, SECOND, Told, accept, claimed, row, snapshot};
 use crate::store::{
-    Claim, CommandResult, End, FiberState, NewSnapshot, OpKind, OpRecord, OpState, OpsBehind, ResolveOp, ResolvedOp, Restart, Restarted,
-    SettledOp, Store, Suspend, Transacted, Work,
+    Claim, CommandResult, End, FiberState, NewSnapshot, OpKind, OpOutcome, OpRecord, OpResolution, OpState, OpsDelta, ResolveOpResult,
+    Restart, RestartResult, Store, Suspension,
 };
 
-pub(super) async fn conforms<S: Store, F: Future<Output = S>>(make: &impl Fn() -> F) {
+pub(super) async fn run<S: Store>(make: &impl AsyncFn() -> S) {
     keeps_what_is_temporary_until_the_next_checkpoint(&make().await).await;
     keeps_effects_in_the_ledger(&make().await).await;
     says_what_is_open_and_nothing_more(&make().await).await;
@@ -16,31 +13,29 @@ pub(super) async fn conforms<S: Store, F: Future<Output = S>>(make: &impl Fn() -
     resolves_what_nobody_knows_and_nothing_else(&make().await).await;
     lets_a_parked_fiber_go_on(&make().await).await;
     finds_operations_wherever_they_are(&make().await).await;
-    carries_out_a_transaction_once(&make().await).await;
-    takes_back_what_goes_wrong(&make().await).await;
 }
 
-fn record(id: &str, kind: OpKind) -> OpRecord {
+pub(in crate::store) fn record(id: &str, kind: OpKind) -> OpRecord {
     let number = (kind != OpKind::ByHand).then_some(0);
     OpRecord::begun(id.to_owned(), kind, "pay", "charge", None, number)
 }
 
-fn completed(id: &str) -> SettledOp {
-    SettledOp { number: Some(0), id: id.to_owned(), state: OpState::Completed, outcome: Some("7".to_owned()) }
+fn completed(id: &str) -> OpOutcome {
+    OpOutcome { number: Some(0), id: id.to_owned(), state: OpState::Completed, outcome: Some("7".to_owned()) }
 }
 
-fn behind(settled: Vec<SettledOp>) -> OpsBehind {
-    OpsBehind { settled, temporary: true }
+pub(in crate::store) fn behind(settled: Vec<OpOutcome>) -> OpsDelta {
+    OpsDelta { settled, temporary: true }
 }
 
-async fn open(store: &impl Store, claim: Claim) -> Vec<String> {
+pub(in crate::store) async fn open(store: &impl Store, claim: Claim) -> Vec<String> {
     let mut open: Vec<String> = store.load(claim.fiber).await.unwrap().ops.into_iter().map(|op| op.id).collect();
     open.sort();
     open
 }
 
 /// The ledger, in words.
-async fn ledger(store: &impl Store, claim: Claim) -> Vec<String> {
+pub(in crate::store) async fn ledger(store: &impl Store, claim: Claim) -> Vec<String> {
     let ops = store.ops(claim.fiber).await.unwrap();
     ops.iter().map(|op| format!("{} {} {}", op.record.id, op.record.state, op.record.outcome.as_deref().unwrap_or("-"))).collect()
 }
@@ -86,7 +81,7 @@ async fn keeps_effects_in_the_ledger(store: &impl Store) {
     store.save_op(claim, record("a", OpKind::ByHand), 20).await.unwrap();
     assert_eq!(store.load_op(claim.fiber, "a".into()).await.unwrap(), Some(record("a", OpKind::ByHand)));
     assert_eq!(store.load_op(claim.fiber, "b".into()).await.unwrap(), None, "it is not by hand");
-    let failed = SettledOp { number: Some(1), id: "b".into(), state: OpState::Failed, outcome: Some("declined".into()) };
+    let failed = OpOutcome { number: Some(1), id: "b".into(), state: OpState::Failed, outcome: Some("declined".into()) };
     store.end(claim, End::Failed("declined".into()), vec![failed], 30).await.unwrap();
     assert_eq!(ledger(store, claim).await, ["x completed 7", "a started -", "b failed declined"], "by time, then place");
     let ops = store.ops(claim.fiber).await.unwrap();
@@ -94,10 +89,10 @@ async fn keeps_effects_in_the_ledger(store: &impl Store) {
     assert_eq!(ops[2].record.key.as_deref(), Some("[1]"));
 
     assert!(
-        matches!(store.restart("a".into(), Restart::FromStart, 40).await.unwrap(), CommandResult::Done(Restarted::InDoubt(op)) if op == "a")
+        matches!(store.restart("a".into(), Restart::FromStart, 40).await.unwrap(), CommandResult::Done(RestartResult::InDoubt(op)) if op == "a")
     );
     assert_eq!(row(store, "a").await.state, FiberState::Failed);
-    store.resolve_op(claim.fiber, ResolveOp { id: "a".into(), state: OpState::NotExecuted, outcome: None }, 40).await.unwrap();
+    store.resolve_op(claim.fiber, OpResolution { id: "a".into(), state: OpState::NotExecuted, outcome: None }, 40).await.unwrap();
     store.restart("a".into(), Restart::FromStart, 40).await.unwrap();
     assert_eq!(ledger(store, claim).await.len(), 3, "a restart forgets nothing of it");
     assert_eq!((open(store, claim).await, store.load(claim.fiber).await.unwrap().restarts), (vec![], 1));
@@ -126,8 +121,8 @@ async fn keeps_logs_until_their_operation_ends(store: &impl Store) {
     let items = |items: &[&str]| items.iter().map(|&item| item.to_owned()).collect::<Vec<_>>();
     let number = |id: &str| (id != "z").then_some(0);
     for (id, kind) in [("x", OpKind::Effect), ("y", OpKind::Step), ("z", OpKind::ByHand)] {
-        store.log_op(claim, record(id, kind), items(&["1", "2"]), 1).await.unwrap();
-        store.log_op(claim, record(id, kind), items(&["3"]), 1).await.unwrap();
+        store.append_op_log(claim, record(id, kind), items(&["1", "2"]), 1).await.unwrap();
+        store.append_op_log(claim, record(id, kind), items(&["3"]), 1).await.unwrap();
         assert_eq!(store.op_log(claim.fiber, number(id), id.into()).await.unwrap(), ["1", "2", "3"]);
     }
     assert_eq!(row(store, "a").await.deaths, 0, "it has come further");
@@ -141,18 +136,18 @@ async fn keeps_logs_until_their_operation_ends(store: &impl Store) {
 async fn resolves_what_nobody_knows_and_nothing_else(store: &impl Store) {
     let claim = accept(store, "a").await;
     for id in ["x", "y"] {
-        store.log_op(claim, OpRecord { stash: Some("1".into()), ..record(id, OpKind::Effect) }, vec!["1".into()], 1).await.unwrap();
+        store.append_op_log(claim, OpRecord { stash: Some("1".into()), ..record(id, OpKind::Effect) }, vec!["1".into()], 1).await.unwrap();
     }
     store.save_op(claim, record("step", OpKind::Step), 1).await.unwrap();
-    let how = |id: &str, state, outcome: Option<&str>| ResolveOp { id: id.into(), state, outcome: outcome.map(Into::into) };
+    let how = |id: &str, state, outcome: Option<&str>| OpResolution { id: id.into(), state, outcome: outcome.map(Into::into) };
     let done = || how("x", OpState::Completed, Some("7"));
     assert!(matches!(store.resolve_op(claim.fiber, done(), 2).await.unwrap(), CommandResult::InvalidState(FiberState::Running)));
-    store.suspend(claim, Suspend::Interrupted("x".into()), 2).await.unwrap();
+    store.suspend(claim, Suspension::Interrupted("x".into()), 2).await.unwrap();
     assert!(matches!(store.resolve_op(claim.fiber, how("step", OpState::NotExecuted, None), 2).await.unwrap(), CommandResult::NotFound));
     assert!(matches!(store.resolve_op(claim.fiber, how("no", OpState::NotExecuted, None), 2).await.unwrap(), CommandResult::NotFound));
     assert!(matches!(store.resolve_op(99, done(), 2).await.unwrap(), CommandResult::NotFound));
-    assert!(matches!(store.resolve_op(claim.fiber, done(), 2).await.unwrap(), CommandResult::Done(ResolvedOp::Done)));
-    let known = |asked| matches!(asked, CommandResult::Done(ResolvedOp::Known(OpState::Completed)));
+    assert!(matches!(store.resolve_op(claim.fiber, done(), 2).await.unwrap(), CommandResult::Done(ResolveOpResult::Done)));
+    let known = |asked| matches!(asked, CommandResult::Done(ResolveOpResult::Known(OpState::Completed)));
     assert!(known(store.resolve_op(claim.fiber, how("x", OpState::Failed, Some("no")), 3).await.unwrap()));
     store.resolve_op(claim.fiber, how("y", OpState::NotExecuted, None), 4).await.unwrap();
 
@@ -176,10 +171,10 @@ async fn resolves_what_nobody_knows_and_nothing_else(store: &impl Store) {
 async fn lets_a_parked_fiber_go_on(store: &impl Store) {
     let claim = accept(store, "a").await;
     store.save_op(claim, record("x", OpKind::Effect), 1).await.unwrap();
-    store.suspend(claim, Suspend::Parked("x".into()), 2).await.unwrap();
-    let how = ResolveOp { id: "x".into(), state: OpState::NotExecuted, outcome: None };
+    store.suspend(claim, Suspension::Parked("x".into()), 2).await.unwrap();
+    let how = OpResolution { id: "x".into(), state: OpState::NotExecuted, outcome: None };
     let mut told = Told::by(store);
-    assert!(matches!(store.resolve_op(claim.fiber, how, 3).await.unwrap(), CommandResult::Done(ResolvedOp::Done)));
+    assert!(matches!(store.resolve_op(claim.fiber, how, 3).await.unwrap(), CommandResult::Done(ResolveOpResult::Done)));
     assert_eq!(told.ids(), ["a"]);
     assert_eq!((row(store, "a").await.state, row(store, "a").await.reason), (FiberState::Pending, None));
 }
@@ -193,44 +188,4 @@ async fn finds_operations_wherever_they_are(store: &impl Store) {
     for (id, seq) in [("x", Some(one.fiber)), ("y", Some(two.fiber)), ("z", None), ("no", None)] {
         assert_eq!(store.find_op(id.into()).await.unwrap().map(|(seq, op)| (seq, op.id)), seq.map(|seq| (seq, id.to_owned())));
     }
-}
-
-/// Work that counts its runs and gives this.
-fn work(runs: &Arc<AtomicU32>, gives: Option<&'static str>) -> Work {
-    let runs = Arc::clone(runs);
-    Box::new(move |_| {
-        runs.fetch_add(1, Ordering::Relaxed);
-        gives.map(str::to_owned)
-    })
-}
-
-async fn carries_out_a_transaction_once(store: &impl Store) {
-    let (claim, other) = (accept(store, "a").await, accept(store, "b").await);
-    store.take_over(SECOND, 1).await.unwrap();
-    let claim = claimed(store, claim.fiber, SECOND).await;
-    let other = claimed(store, other.fiber, SECOND).await;
-    let runs = Arc::new(AtomicU32::new(0));
-    let of = |claim| Some((claim, Some(record("t", OpKind::Transaction))));
-    assert!(matches!(store.transact(of(claim), work(&runs, Some("7")), 1).await.unwrap(), Transacted::Done));
-    let there = store.load(claim.fiber).await.unwrap().ops.remove(0);
-    assert_eq!((there.state, there.outcome.as_deref()), (OpState::Completed, Some("7")));
-    assert_eq!((row(store, "a").await.deaths, row(store, "b").await.deaths), (0, 1), "it has come further");
-    assert_eq!((open(store, claim).await, ledger(store, claim).await), (vec!["t".to_owned()], vec![]));
-    assert!(matches!(store.transact(of(claim), work(&runs, Some("8")), 2).await.unwrap(), Transacted::Before(text) if text == "7"));
-    assert_eq!(runs.load(Ordering::Relaxed), 1);
-    assert!(matches!(store.transact(of(other), work(&runs, Some("9")), 3).await.unwrap(), Transacted::Done));
-    store.checkpoint(claim, NewSnapshot { ops: behind(vec![]), ..snapshot(1) }).await.unwrap();
-    assert_eq!((open(store, claim).await, open(store, other).await), (vec![], vec!["t".to_owned()]));
-    assert!(matches!(store.transact(of(claim), work(&runs, Some("8")), 4).await.unwrap(), Transacted::Done));
-    assert!(matches!(store.transact(None, work(&runs, Some("")), 5).await.unwrap(), Transacted::Done));
-    assert_eq!(runs.load(Ordering::Relaxed), 4);
-}
-
-async fn takes_back_what_goes_wrong(store: &impl Store) {
-    let claim = accept(store, "a").await;
-    let of = || Some((claim, Some(record("t", OpKind::Transaction))));
-    assert!(matches!(store.transact(of(), work(&Arc::default(), None), 1).await.unwrap(), Transacted::Back));
-    assert!(matches!(store.transact(of(), Box::new(|_| panic!("at the disco")), 1).await.unwrap(), Transacted::Panicked(_)));
-    assert_eq!(open(store, claim).await, [""; 0]);
-    assert!(matches!(store.transact(of(), work(&Arc::default(), Some("7")), 1).await.unwrap(), Transacted::Done));
 }

@@ -2,12 +2,12 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::Sqlite;
-use super::worker::Scope;
+use super::job::Scope;
 use crate::error::Result;
 use crate::exact;
-use crate::fiber::frame::BoxFuture;
-use crate::fiber::owner::AgentId;
-use crate::store::{AgentStore, FarSchedules, LeftAwake, NewSchedule, Ran, ScheduleRow, Timing};
+use crate::future::BoxFuture;
+use crate::store::AgentId;
+use crate::store::{AgentStore, FarSchedules, KeepAliveRow, NewScheduleRow, RunResult, ScheduleRow, ScheduleTiming};
 
 /// A schedule that may be claimed, if its class is among the ones in the JSON array `?1`.
 const WAITS: &str = "next_ms IS NOT NULL AND running_ms IS NULL AND +class IN (SELECT value FROM json_each(?1))";
@@ -53,7 +53,7 @@ impl AgentStore for Sqlite {
         }))
     }
 
-    fn still_awake(&self, agents: Vec<AgentId>, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+    fn renew_keep_alives(&self, agents: Vec<AgentId>, now_ms: i64) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.write("store that agents are kept awake", Scope::Many, move |c| {
             let mut update =
                 c.prepare_cached("UPDATE agents SET heartbeat_ms = ?3 WHERE class = ?1 AND name = ?2 AND heartbeat_ms IS NOT NULL")?;
@@ -61,7 +61,7 @@ impl AgentStore for Sqlite {
         }))
     }
 
-    fn let_sleep(&self, agent: AgentId) -> BoxFuture<'_, Result<()>> {
+    fn end_keep_alive(&self, agent: AgentId) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.write("store that an agent may sleep", Scope::Many, move |c| {
             c.prepare_cached("DELETE FROM agents WHERE class = ?1 AND name = ?2 AND state IS NULL")?
                 .execute(params![agent.class, agent.name])?;
@@ -71,18 +71,18 @@ impl AgentStore for Sqlite {
         }))
     }
 
-    fn left_awake(&self) -> BoxFuture<'_, Result<Vec<LeftAwake>>> {
+    fn awake_agents(&self) -> BoxFuture<'_, Result<Vec<KeepAliveRow>>> {
         Box::pin(self.read("list the agents that were left awake", |c| {
             c.prepare_cached("SELECT class, name, deaths FROM agents WHERE heartbeat_ms IS NOT NULL ORDER BY heartbeat_ms, class, name")?
                 .query_map((), |row| {
                     let agent = AgentId { class: text(row, "class")?, name: text(row, "name")? };
-                    Ok(LeftAwake { agent, deaths: row.get("deaths").unwrap_or(0) })
+                    Ok(KeepAliveRow { agent, deaths: row.get("deaths").unwrap_or(0) })
                 })?
                 .collect()
         }))
     }
 
-    fn count_waking(&self, agent: AgentId) -> BoxFuture<'_, Result<()>> {
+    fn count_wake_attempt(&self, agent: AgentId) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.write("count the waking of an agent", Scope::One, move |c| {
             c.prepare_cached("UPDATE agents SET deaths = min(deaths, 4294967294) + 1 WHERE class = ?1 AND name = ?2")?
                 .execute(params![agent.class, agent.name])
@@ -90,7 +90,7 @@ impl AgentStore for Sqlite {
         }))
     }
 
-    fn has_woken(&self, agent: AgentId) -> BoxFuture<'_, Result<()>> {
+    fn reset_wake_attempts(&self, agent: AgentId) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.write("store that an agent has woken", Scope::One, move |c| {
             c.prepare_cached("UPDATE agents SET deaths = 0 WHERE class = ?1 AND name = ?2 AND deaths > 0")?
                 .execute(params![agent.class, agent.name])
@@ -98,7 +98,7 @@ impl AgentStore for Sqlite {
         }))
     }
 
-    fn add_schedule(&self, new: NewSchedule) -> BoxFuture<'_, Result<(ScheduleRow, bool)>> {
+    fn add_schedule(&self, new: NewScheduleRow) -> BoxFuture<'_, Result<(ScheduleRow, bool)>> {
         Box::pin(self.write("store a schedule", Scope::Many, move |c| add(c, &new)))
     }
 
@@ -134,7 +134,7 @@ impl AgentStore for Sqlite {
         Box::pin(self.write("take schedules that are due", Scope::Many, move |c| claim(c, &classes, now_ms, limit)))
     }
 
-    fn end_run(&self, run: ScheduleRow, ran: Ran) -> BoxFuture<'_, Result<()>> {
+    fn end_run(&self, run: ScheduleRow, ran: RunResult) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.write("store how a schedule has run", Scope::Many, move |c| end_run(c, &run, &ran)))
     }
 
@@ -169,7 +169,7 @@ impl AgentStore for Sqlite {
         }))
     }
 
-    fn other_classes(&self, classes: Vec<String>) -> BoxFuture<'_, Result<Vec<String>>> {
+    fn unregistered_classes(&self, classes: Vec<String>) -> BoxFuture<'_, Result<Vec<String>>> {
         let classes = array(&classes);
         Box::pin(self.read("list the classes of agents", move |c| {
             c.prepare_cached(
@@ -201,10 +201,10 @@ fn text(row: &Row<'_>, column: &str) -> rusqlite::Result<String> {
 
 fn row(row: &Row<'_>) -> rusqlite::Result<ScheduleRow> {
     let timing = match text(row, "kind")?.as_str() {
-        "delay" => Timing::Delay,
-        "time" => Timing::Time,
-        "cron" => Timing::Cron(text(row, "cron")?),
-        _ => Timing::Every(row.get::<_, Option<i64>>("every_ms")?.unwrap_or(0)),
+        "delay" => ScheduleTiming::Delay,
+        "time" => ScheduleTiming::Time,
+        "cron" => ScheduleTiming::Cron(text(row, "cron")?),
+        _ => ScheduleTiming::Every(row.get::<_, Option<i64>>("every_ms")?.unwrap_or(0)),
     };
     Ok(ScheduleRow {
         id: text(row, "id")?,
@@ -222,16 +222,16 @@ fn row(row: &Row<'_>) -> rusqlite::Result<ScheduleRow> {
     })
 }
 
-fn add(conn: &Connection, new: &NewSchedule) -> rusqlite::Result<(ScheduleRow, bool)> {
+fn add(conn: &Connection, new: &NewScheduleRow) -> rusqlite::Result<(ScheduleRow, bool)> {
     if new.idempotent
         && let Some((seq, there)) = like(conn, new)?
     {
         return Ok((renew(conn, seq, there, new)?, false));
     }
     let (cron, every_ms) = match &new.timing {
-        Timing::Cron(cron) => (Some(cron), None),
-        Timing::Every(every_ms) => (None, Some(every_ms)),
-        Timing::Delay | Timing::Time => (None, None),
+        ScheduleTiming::Cron(cron) => (Some(cron), None),
+        ScheduleTiming::Every(every_ms) => (None, Some(every_ms)),
+        ScheduleTiming::Delay | ScheduleTiming::Time => (None, None),
     };
     let added = conn
         .prepare_cached(
@@ -257,7 +257,7 @@ fn add(conn: &Connection, new: &NewSchedule) -> rusqlite::Result<(ScheduleRow, b
 }
 
 /// The first schedule that is the same as a new one: of the same kind, name and payload, and for cron of the same pattern.
-fn like(conn: &Connection, new: &NewSchedule) -> rusqlite::Result<Option<(i64, ScheduleRow)>> {
+fn like(conn: &Connection, new: &NewScheduleRow) -> rusqlite::Result<Option<(i64, ScheduleRow)>> {
     let mut found =
         conn.prepare_cached("SELECT * FROM schedules WHERE class = ?1 AND agent = ?2 AND name = ?3 AND kind = ?4 ORDER BY seq")?;
     let mut rows = found.query(params![new.agent.class, new.agent.name, new.name, new.timing.kind()])?;
@@ -268,7 +268,7 @@ fn like(conn: &Connection, new: &NewSchedule) -> rusqlite::Result<Option<(i64, S
             // It goes when its run ends, and what is asked for is to come after that.
             continue;
         }
-        let same_pattern = !matches!(new.timing, Timing::Cron(_)) || there.timing == new.timing;
+        let same_pattern = !matches!(new.timing, ScheduleTiming::Cron(_)) || there.timing == new.timing;
         if same_pattern && exact::same(&there.payload, &new.payload) {
             return Ok(Some((seq, there)));
         }
@@ -278,12 +278,12 @@ fn like(conn: &Connection, new: &NewSchedule) -> rusqlite::Result<Option<(i64, S
 
 /// Brings a schedule up to date that was asked for again: another interval takes effect, and one that was set aside because it failed
 /// is to run again. One that was set aside because it kills the process stays so.
-fn renew(conn: &Connection, seq: i64, there: ScheduleRow, new: &NewSchedule) -> rusqlite::Result<ScheduleRow> {
+fn renew(conn: &Connection, seq: i64, there: ScheduleRow, new: &NewScheduleRow) -> rusqlite::Result<ScheduleRow> {
     let failed = there.next_ms.is_none() && there.deaths == 0;
     if !failed && there.timing == new.timing {
         return Ok(there);
     }
-    let every_ms = if let Timing::Every(every_ms) = new.timing { Some(every_ms) } else { None };
+    let every_ms = if let ScheduleTiming::Every(every_ms) = new.timing { Some(every_ms) } else { None };
     conn.prepare_cached(
         "UPDATE schedules SET every_ms = ?2, due_ms = ?3, attempts = 0,
                 next_ms = CASE WHEN next_ms IS NULL AND deaths > 0 AND running_ms IS NULL THEN NULL ELSE ?3 END
@@ -332,17 +332,17 @@ fn claim(conn: &Connection, classes: &str, now_ms: i64, limit: u32) -> rusqlite:
     Ok(rows)
 }
 
-fn end_run(conn: &Connection, run: &ScheduleRow, ran: &Ran) -> rusqlite::Result<()> {
-    if *ran == Ran::Done {
+fn end_run(conn: &Connection, run: &ScheduleRow, ran: &RunResult) -> rusqlite::Result<()> {
+    if *ran == RunResult::Done {
         conn.prepare_cached("DELETE FROM schedules WHERE id = ?1")?.execute([&run.id])?;
         return Ok(());
     }
     conn.prepare_cached("UPDATE schedules SET running_ms = NULL, deaths = 0 WHERE id = ?1")?.execute([&run.id])?;
     let (due_ms, next_ms, attempts, error) = match ran {
-        Ran::Done => return Ok(()),
-        Ran::Next { due_ms, error } => (*due_ms, Some(*due_ms), 0, error.as_ref()),
-        Ran::Again { next_ms, error } => (run.due_ms, Some(*next_ms), run.attempts.saturating_add(1), Some(error)),
-        Ran::Aside { error } => (run.due_ms, None, run.attempts.saturating_add(1), Some(error)),
+        RunResult::Done => return Ok(()),
+        RunResult::Next { due_ms, error } => (*due_ms, Some(*due_ms), 0, error.as_ref()),
+        RunResult::Retry { next_ms, error } => (run.due_ms, Some(*next_ms), run.attempts.saturating_add(1), Some(error)),
+        RunResult::Suspended { error } => (run.due_ms, None, run.attempts.saturating_add(1), Some(error)),
     };
     // One that was asked for anew meanwhile comes when it was asked for.
     conn.prepare_cached("UPDATE schedules SET due_ms = ?3, next_ms = ?4, attempts = ?5, error = ?6 WHERE id = ?1 AND due_ms = ?2")?

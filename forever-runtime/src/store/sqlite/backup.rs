@@ -8,14 +8,23 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, InterruptHandle};
 
-use super::worker::{Kept, Scope};
+use super::file_guard::Kept;
+use super::job::Scope;
 use super::{Sqlite, open};
 use crate::error::{Error, ErrorKind, Result};
 
 impl Sqlite {
-    /// Copies the database to a new file at `path`; until it is complete, `part` is in its name.
-    pub(super) async fn back_up(&self, path: PathBuf, part: String) -> Result<()> {
-        let made = Made::begin(&path, &part)?;
+    /// Copies the database to a new file at `path`, as [`Forever::backup`](crate::Forever::backup)
+    /// does.
+    ///
+    /// Until the copy is complete and on the disk, its file is `path` with `.{part}.part` behind
+    /// it. So `part` has to be different for copies that are made at the same time.
+    ///
+    /// # Errors
+    /// Of kind [`Store`](ErrorKind::Store) when there is a file at `path`, or it cannot be written;
+    /// when the database cannot be read, or the store is closed.
+    pub async fn back_up(&self, path: impl AsRef<Path>, part: &str) -> Result<()> {
+        let made = Made::begin(path.as_ref(), part)?;
         let part = made.part.clone();
         if self.is_in_memory {
             // There is no other way to it than its one connection.
@@ -37,7 +46,7 @@ impl Sqlite {
             copied.map(|()| made)
         });
         let made = match copied.await {
-            Ok(copied) => copied.map_err(|e| Error::new(ErrorKind::Store, "failed to copy the database").because(e))?,
+            Ok(copied) => copied.map_err(|e| Error::new(ErrorKind::Store, "failed to copy the database").with_source(e))?,
             Err(_) => return Err(Error::closed()),
         };
         drop(given_up);
@@ -73,7 +82,7 @@ struct Made {
 
 impl Made {
     fn begin(path: &Path, part: &str) -> Result<Self> {
-        let path = std::path::absolute(path).map_err(|e| failed(path, "it is not the path of a file").because(e))?;
+        let path = std::path::absolute(path).map_err(|e| failed(path, "it is not the path of a file").with_source(e))?;
         if path.symlink_metadata().is_ok() {
             return Err(failed(&path, THERE));
         }
@@ -88,7 +97,7 @@ impl Made {
     fn finish(self) -> Result<()> {
         let because = |why: &'static str| {
             let path = &self.path;
-            move |e: io::Error| failed(path, why).because(e)
+            move |e: io::Error| failed(path, why).with_source(e)
         };
         File::options().write(true).open(&self.part).and_then(|file| file.sync_all()).map_err(because("it cannot be synced"))?;
         match std::fs::hard_link(&self.part, &self.path) {

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::rows;
 use crate::error::{Error, ErrorKind};
-use crate::store::{Claim, Claimed, End, Epoch, FiberState, Runnable, Seq, WorkerId};
+use crate::store::{Claim, ClaimResult, End, Epoch, FiberState, Runnable, Seq, WorkerId};
 
 /// The error of an operation whose claim is no longer in force.
 pub(super) fn lost(claim: Claim) -> rusqlite::Error {
@@ -17,6 +17,18 @@ pub(super) fn lost(claim: Claim) -> rusqlite::Error {
 /// Fails unless a claim is in force.
 pub(super) fn check(conn: &Connection, claim: Claim) -> rusqlite::Result<()> {
     if epoch(conn, claim.fiber)? == Some(claim.epoch) { Ok(()) } else { Err(lost(claim)) }
+}
+
+/// Fails unless a claim is in force and its fiber is running: what is left of an activation that has stopped, in a task of
+/// the program, must not write any more.
+pub(super) fn check_running(conn: &Connection, claim: Claim) -> rusqlite::Result<()> {
+    let runs = conn
+        .prepare_cached(
+            "SELECT 1 FROM snapshots s JOIN fibers f ON f.seq = s.fiber WHERE s.fiber = ?1 AND s.epoch = ?2 AND f.state = 'running'",
+        )?
+        .query_row(params![claim.fiber, claim.epoch], |_| Ok(()))
+        .optional()?;
+    runs.ok_or_else(|| lost(claim))
 }
 
 /// The epoch of a fiber; none once it has completed. That of a fiber whose row in `snapshots` is gone is 0: it can be parked, and nothing else.
@@ -35,7 +47,13 @@ pub(super) fn void(conn: &Connection, fiber: Seq) -> rusqlite::Result<()> {
     conn.prepare_cached("UPDATE snapshots SET epoch = min(epoch, 9223372036854775806) + 1 WHERE fiber = ?1")?.execute([fiber]).map(drop)
 }
 
-pub(super) fn claim(conn: &Connection, seen: Claim, worker: WorkerId, now_ms: i64, ready: &mut Vec<Runnable>) -> rusqlite::Result<Claimed> {
+pub(super) fn claim(
+    conn: &Connection,
+    seen: Claim,
+    worker: WorkerId,
+    now_ms: i64,
+    ready: &mut Vec<Runnable>,
+) -> rusqlite::Result<ClaimResult> {
     let row = conn
         .prepare_cached(
             "SELECT f.state, f.cancel IS NOT NULL, s.worker FROM fibers f JOIN snapshots s ON s.fiber = f.seq
@@ -43,7 +61,7 @@ pub(super) fn claim(conn: &Connection, seen: Claim, worker: WorkerId, now_ms: i6
         )?
         .query_row(params![seen.fiber, seen.epoch], |r| Ok((rows::state(r)?, r.get(1)?, r.get::<_, Option<WorkerId>>(2)?)))
         .optional()?;
-    let Some((state, cancelled, owner)) = row else { return Ok(Claimed::No) };
+    let Some((state, cancelled, owner)) = row else { return Ok(ClaimResult::Refused) };
     let free = match state {
         FiberState::Pending | FiberState::Interrupted | FiberState::Parked => true,
         // A worker that could not store that a fiber of its own was interrupted runs it again.
@@ -51,12 +69,12 @@ pub(super) fn claim(conn: &Connection, seen: Claim, worker: WorkerId, now_ms: i6
         _ => false,
     };
     if !free {
-        return Ok(Claimed::No);
+        return Ok(ClaimResult::Refused);
     }
     if cancelled {
         void(conn, seen.fiber)?;
         let ended = rows::finish(conn, seen.fiber, &End::Cancelled(String::new()), &[], now_ms, ready)?;
-        return Ok(ended.map_or(Claimed::No, Claimed::Ended));
+        return Ok(ended.map_or(ClaimResult::Refused, ClaimResult::Ended));
     }
     let claim = Claim { epoch: seen.epoch.saturating_add(1), ..seen };
     conn.prepare_cached("UPDATE snapshots SET epoch = ?2, worker = ?3 WHERE fiber = ?1")?.execute(params![
@@ -66,7 +84,7 @@ pub(super) fn claim(conn: &Connection, seen: Claim, worker: WorkerId, now_ms: i6
     ])?;
     conn.prepare_cached("UPDATE fibers SET state = 'running', reason = NULL, changed_ms = ?2 WHERE seq = ?1")?
         .execute(params![claim.fiber, now_ms])?;
-    Ok(Claimed::Yes(claim))
+    Ok(ClaimResult::Granted(claim))
 }
 
 pub(super) fn join(conn: &Connection, now_ms: i64) -> rusqlite::Result<WorkerId> {
@@ -88,8 +106,18 @@ pub(super) fn take_over(conn: &Connection, by: WorkerId, now_ms: i64) -> rusqlit
     conn.execute("DELETE FROM workers WHERE id <> ?1", [by]).map(drop)
 }
 
+/// Interrupts the fibers that a worker has claimed, and ends its claims: what an activation of it still writes is refused.
+pub(super) fn close(conn: &Connection, worker: WorkerId, now_ms: i64) -> rusqlite::Result<()> {
+    conn.execute(
+        "UPDATE snapshots SET epoch = min(epoch, 9223372036854775806) + 1
+         WHERE fiber IN (SELECT seq FROM fibers WHERE state <> 'completed' AND state = 'running') AND worker = ?1",
+        [worker],
+    )?;
+    release(conn, worker, true, "the runtime was closed", now_ms)
+}
+
 /// Calls running fibers interrupted: those that a worker has claimed, or those of all others.
-pub(super) fn release(conn: &Connection, worker: WorkerId, own: bool, reason: &str, now_ms: i64) -> rusqlite::Result<()> {
+fn release(conn: &Connection, worker: WorkerId, own: bool, reason: &str, now_ms: i64) -> rusqlite::Result<()> {
     conn.execute(
         "UPDATE fibers SET state = 'interrupted', reason = ?3, changed_ms = ?4
          WHERE state <> 'completed' AND state = 'running'

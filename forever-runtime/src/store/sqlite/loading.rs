@@ -5,7 +5,7 @@ use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, params};
 
 use super::{Durability, open, rows};
-use crate::store::{Seq, Stored};
+use crate::store::{LoadedFiber, Seq};
 
 /// Two moments of one fiber, in everything that is read of it.
 fn be(conn: &mut Connection, fiber: Seq, moment: u32) {
@@ -25,11 +25,11 @@ fn be(conn: &mut Connection, fiber: Seq, moment: u32) {
 }
 
 /// The moments that are in what was read, of each of its pieces.
-fn moments(stored: &Stored) -> Vec<String> {
+fn moments(stored: &LoadedFiber) -> Vec<String> {
     let at: serde_json::Value = serde_json::from_str(stored.snapshot.as_deref().unwrap()).unwrap();
     let mut moments = vec![stored.number.to_string(), at["at"].as_str().unwrap().to_owned()];
-    moments.extend(stored.beside.parts.values().map(ToString::to_string));
-    moments.extend(stored.beside.logs.values().flatten().map(ToString::to_string));
+    moments.extend(stored.rows.parts.values().map(ToString::to_string));
+    moments.extend(stored.rows.logs.values().flatten().map(ToString::to_string));
     moments.extend(stored.ops.iter().map(|op| op.id.clone()));
     moments
 }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tracing::{error, warn};
 
-use super::worker::{Files, Kept};
+use super::file_guard::{Files, Kept};
 use crate::error::{Error, ErrorKind, Result};
 
 /// So many descriptors of databases that nobody owns any more stay open: a program may have connections of its own to them.
@@ -125,7 +125,7 @@ impl DatabaseFile {
     /// Kind `Busy` when a runtime has it; kind `Format` when it is a directory; kind `Store` when it cannot be used.
     pub(crate) fn open(given: &Path) -> Result<Self> {
         let refused = |kind, why: String| Error::new(kind, format!("failed to open database `{}`: {why}", given.display()));
-        let unreadable = |e: io::Error| refused(ErrorKind::Store, "it cannot be read".into()).because(e);
+        let unreadable = |e: io::Error| refused(ErrorKind::Store, "it cannot be read".into()).with_source(e);
         // The working directory may be another one later.
         let at = std::path::absolute(given).map_err(unreadable)?;
         let mut table = table();
@@ -173,7 +173,7 @@ impl DatabaseFile {
         let is_locked = match lock_itself(&entry.file, &path) {
             Ok(is_locked) => is_locked,
             Err(TryLockError::WouldBlock) => return Err(refused(ErrorKind::Busy, owner(&lock_path(&path)))),
-            Err(TryLockError::Error(e)) => return Err(refused(ErrorKind::Store, "it cannot be locked".into()).because(e)),
+            Err(TryLockError::Error(e)) => return Err(refused(ErrorKind::Store, "it cannot be locked".into()).with_source(e)),
         };
         let ownership = Arc::new(Ownership::default());
         entry.owner = Arc::downgrade(&ownership);
@@ -254,14 +254,14 @@ fn make(given: &Path, at: &Path) -> Result<File> {
         return Err(refused("it is not the path of a file".into()));
     }
     let folder = at.parent().unwrap_or(at);
-    folder.canonicalize().map_err(|e| refused(format!("the folder `{}` cannot be used", folder.display())).because(e))?;
+    folder.canonicalize().map_err(|e| refused(format!("the folder `{}` cannot be used", folder.display())).with_source(e))?;
     OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
         .open(at)
-        .map_err(|e| refused("it cannot be made".into()).because(e))
+        .map_err(|e| refused("it cannot be made".into()).with_source(e))
 }
 
 /// A database that is owned, freed on drop.
@@ -286,7 +286,7 @@ impl Lock {
             Ok(file) => file,
             Err(TryLockError::WouldBlock) => return Err(Error::new(ErrorKind::Busy, why(&owner(&beside)))),
             Err(TryLockError::Error(e)) => {
-                return Err(Error::new(ErrorKind::Store, why(&format!("cannot lock `{}`", beside.display()))).because(e));
+                return Err(Error::new(ErrorKind::Store, why(&format!("cannot lock `{}`", beside.display()))).with_source(e));
             }
         };
         Ok(Lock { beside: Mutex::new(file), watch: OnceLock::new(), lost: OnceLock::new(), database })
@@ -375,7 +375,8 @@ impl Lock {
     /// # Errors
     /// When one is not there now.
     pub(crate) fn watch(&self) -> Result<()> {
-        let unreadable = |e| Error::new(ErrorKind::Store, format!("failed to watch the files of `{}`", self.path().display())).because(e);
+        let unreadable =
+            |e| Error::new(ErrorKind::Store, format!("failed to watch the files of `{}`", self.path().display())).with_source(e);
         let log = beside(self.path(), "-wal");
         let log_id = file_id(&std::fs::metadata(&log).map_err(unreadable)?, &log);
         let watch = Watch {
@@ -407,10 +408,11 @@ impl Watch {
         let log = std::fs::metadata(&self.log);
         let files = self.look_at_all(lock, &log);
         // Within the grain of the file system's clock the folder may be changed again and say the same.
-        if let (Files::Same, Ok(log), Some(times)) = (&files, &log, changed)
-            && log.mtime() > times[0].max(times[2]) + GRAIN
-        {
-            seen.folder = changed;
+        if let (Files::Same, Ok(log), Some([modified, modified_ns, inode, inode_ns])) = (&files, &log, changed) {
+            let folder = (modified, modified_ns).max((inode, inode_ns));
+            if is_later_by_a_grain((log.mtime(), log.mtime_nsec()), folder) {
+                seen.folder = changed;
+            }
         }
         files
     }
@@ -441,9 +443,17 @@ impl Watch {
 #[cfg(unix)]
 const LOOKS: u8 = 64;
 
-/// How far apart times have to be, in seconds, to be different on every file system: FAT counts in steps of two.
+/// Whether a change of the folder at the time of `log`, which is the file system's clock, would show in the times of the folder.
+///
+/// Times are in seconds and nanoseconds. A file system whose times have digits below a millisecond takes them from the kernel's clock, which
+/// moves at least a hundred times a second. The coarsest, FAT, counts in steps of two seconds.
 #[cfg(unix)]
-const GRAIN: i64 = 2;
+fn is_later_by_a_grain(log: (i64, i64), folder: (i64, i64)) -> bool {
+    let is_fine = |(_, ns): (i64, i64)| ns % 1_000_000 != 0;
+    let grain_ns = if is_fine(log) && is_fine(folder) { 20_000_000 } else { 2_000_000_000 };
+    let ns = |(s, ns): (i64, i64)| i128::from(s) * 1_000_000_000 + i128::from(ns);
+    ns(log) > ns(folder) + grain_ns
+}
 
 /// What is where a file was.
 enum Place {

@@ -14,15 +14,15 @@ use super::open::Durability;
 use super::worker::Pages;
 use crate::error::{Error, ErrorKind, Result};
 
-/// SQLite's own limit.
-const PAGES: u32 = 1000;
+/// SQLite's own limit: 1000 pages of the size that it chooses by itself.
+const BYTES: u32 = 1000 * 4096;
 
-/// At one page each, the shortest log that is copied. Where no commit waits for the disk, the syncs of a copy are most of what
-/// commits cost, so that a log is only as short there as SQLite itself keeps it.
-fn shortest(durability: Durability) -> u32 {
+/// After how many commits the log is copied although it is not long. Where no commit waits for the disk, the syncs of a copy are most
+/// of what commits cost, so that the log is only as short there as SQLite itself keeps it.
+fn most_commits(durability: Durability, longest: u32) -> u32 {
     match durability {
         Durability::Power => 256,
-        Durability::Process => PAGES,
+        Durability::Process => longest,
     }
 }
 
@@ -33,8 +33,10 @@ pub(crate) struct Log {
     pages: Arc<AtomicU32>,
     /// Of these, how many were there when it was last copied.
     copied: u32,
+    /// After so many more pages it is copied.
+    longest: u32,
     /// After so many commits it is copied.
-    shortest: u32,
+    most_commits: u32,
     commits: u32,
     seen: u32,
     /// Set when a commit begins to write.
@@ -50,15 +52,19 @@ impl Log {
             told.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
             Ok(())
         };
-        conn.wal_hook(Some(hook)).map_err(|e| Error::new(ErrorKind::Store, "failed to watch the write-ahead log").because(e))?;
+        conn.wal_hook(Some(hook)).map_err(|e| Error::new(ErrorKind::Store, "failed to watch the write-ahead log").with_source(e))?;
         let began = Arc::new(AtomicBool::new(false));
         let begins = Arc::clone(&began);
         let hook = move || {
             begins.store(true, Ordering::Relaxed);
             false
         };
-        conn.commit_hook(Some(hook)).map_err(|e| Error::new(ErrorKind::Store, "failed to watch commits").because(e))?;
-        Ok(Log { pages, copied: 0, shortest: shortest(durability), commits: 0, seen: 0, began })
+        conn.commit_hook(Some(hook)).map_err(|e| Error::new(ErrorKind::Store, "failed to watch commits").with_source(e))?;
+        let page_bytes: u32 = conn
+            .pragma_query_value(None, "page_size", |r| r.get(0))
+            .map_err(|e| Error::new(ErrorKind::Store, "failed to read the size of a page").with_source(e))?;
+        let longest = BYTES / page_bytes.max(1);
+        Ok(Log { pages, copied: 0, longest, most_commits: most_commits(durability, longest), commits: 0, seen: 0, began })
     }
 
     /// Becomes true when a commit begins to write, whatever becomes of it.
@@ -82,7 +88,7 @@ impl Log {
         }
         self.seen = pages;
         self.commits += 1;
-        if self.commits < self.shortest && pages.saturating_sub(self.copied) < PAGES {
+        if self.commits < self.most_commits && pages.saturating_sub(self.copied) < self.longest {
             return;
         }
         // A reader may keep part of the log from being copied. It is tried again when as much has been added.
@@ -121,11 +127,11 @@ mod tests {
         let lengths = lengths(2000, 100, Durability::Power);
         // A new file begins with its tables.
         let (first, longest) = (lengths[0], *lengths.iter().max().unwrap());
-        assert!(longest < first + 300 * 4120, "{first} {longest}");
+        assert!(longest < first + 300 * 2072, "{first} {longest}");
     }
 
     #[test]
-    fn the_log_of_large_commits_stays_at_1000_pages() {
+    fn the_log_of_large_commits_stays_at_four_megabytes() {
         let longest = *lengths(300, 60_000, Durability::Process).iter().max().unwrap();
         assert!((900 * 4120..1100 * 4120).contains(&longest), "{longest}");
     }

@@ -1,9 +1,11 @@
 //! The store on SQLite: one file, or a database in memory that works the same.
 mod agents;
 mod backup;
-mod beside;
+mod batch;
 mod chat;
 mod claims;
+mod file_guard;
+mod job;
 #[cfg(test)]
 mod loading;
 mod lock;
@@ -12,6 +14,7 @@ mod log;
 mod mounts;
 mod open;
 mod ops;
+mod pace;
 mod past;
 #[cfg(test)]
 mod plans;
@@ -19,36 +22,53 @@ mod plans;
 mod reads;
 mod rows;
 mod schema;
+mod snapshot_rows;
 mod sync;
+#[cfg(test)]
+mod tests;
 pub(crate) mod user;
 mod worker;
 
-use std::path::{Path, PathBuf};
+use std::any::Any;
+use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
 
+use job::Scope;
 pub use open::Durability;
 #[cfg(feature = "testing")]
 pub(crate) use worker::Pages;
 pub(crate) use worker::Witness;
-use worker::{Held, Opened, Scope, Worker};
+use worker::{Held, Opened, Worker};
 
 use super::{
-    Accepted, AdminStore, Cancelled, Claim, Claimed, CommandResult, Deleted, Deletion, End, Epoch, FiberRow, FiberStore, Find, Message,
-    NewFiber, NewMessage, NewSnapshot, OpsBehind, Ownership, PastFiber, ReadySender, Restart, Restarted, Runnable, Seq, SettledOp, Stored,
-    Suspend, Wait, Waits, Which, WorkerId,
+    AcceptResult, AdminStore, Claim, ClaimResult, CommandResult, DeleteResult, Deletion, End, Epoch, FiberQuery, FiberRef, FiberRow,
+    FiberStore, FiberTombstone, LoadedFiber, NewFiber, NewMessage, NewSnapshot, OpOutcome, OpsDelta, PendingMessage, ReadySender, Restart,
+    RestartResult, Runnable, Seq, Suspension, Wait, WaitResult, WorkerId,
 };
 use crate::error::{Error, Result};
-use crate::fiber::frame::BoxFuture;
+use crate::future::BoxFuture;
 
 /// How often an owned database is tried again: it is free the moment its owner dies.
 const LOCK_POLL: Duration = Duration::from_millis(5);
 
-/// A store on SQLite.
+/// Store in an SQLite file, or in memory.
+///
+/// [`Builder::sqlite`](crate::Builder::sqlite) opens one by itself, and gives its runtime what only
+/// SQLite can do: [`FiberContext::transaction`](crate::FiberContext::transaction),
+/// [`Builder::migration`](crate::Builder::migration) and
+/// [`Forever::backup`](crate::Forever::backup). This type is for stores that wrap it, which are
+/// given to [`Builder::store`](crate::Builder::store).
+///
+/// One thread writes, with one commit for all operations that are queued together. A file has a
+/// second thread that reads. The file is owned, by a lock of the operating system, until the store
+/// is [closed](FiberStore::close), [abandoned](FiberStore::abandon) or dropped. So a store has one
+/// worker at a time: [`join`](FiberStore::join) and [`take_over`](FiberStore::take_over) count
+/// every other one as gone.
 #[derive(Debug)]
-pub(crate) struct Sqlite {
+pub struct Sqlite {
     /// Stopped first, so that the writer's connection is the last and tidies up the log.
     reader: Option<Worker>,
     writer: Worker,
@@ -60,12 +80,65 @@ pub(crate) struct Sqlite {
     ownership: Ownership,
 }
 
-/// Who sees every commit.
+/// Ownership of a database, as the tasks of the runtime that has it open see it.
+#[derive(Debug, Clone)]
+pub(crate) struct Ownership(Weak<dyn Any + Send + Sync>);
+
+impl Ownership {
+    /// Ownership by what frees the database when it is dropped.
+    fn of<T: Any + Send + Sync>(lock: &Arc<T>) -> Self {
+        let lock: Arc<dyn Any + Send + Sync> = Arc::<T>::clone(lock);
+        Ownership(Arc::downgrade(&lock))
+    }
+
+    /// Keeps the database until this is dropped; `None` if another process may own it by now.
+    pub(crate) fn hold(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.0.upgrade()
+    }
+}
+
+/// Witness of every commit, if there is one.
 pub(crate) type SeenBy = Option<Arc<dyn Witness>>;
 
 impl Sqlite {
-    /// Opens the file at `path`, waiting for its owner for as long as `wait`.
-    pub(crate) async fn open(path: &Path, durability: Durability, wait: Duration, seen_by: SeenBy) -> Result<Self> {
+    /// Opens the file at `path`, and makes it if it does not exist.
+    ///
+    /// Where another process owns the file, waits up to `wait` for it; zero fails at once.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// use std::time::Duration;
+    ///
+    /// use forever::store::{Durability, Sqlite};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> forever::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("fibers.db");
+    /// let store = Sqlite::open(path, Durability::Power, Duration::ZERO).await?;
+    /// # drop(store);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Of kind [`Busy`](crate::ErrorKind::Busy) when another process owns the file; of kind
+    /// [`Format`](crate::ErrorKind::Format) when it is not a database of this library, or of a
+    /// newer version; of kind [`Store`](crate::ErrorKind::Store) when it cannot be used.
+    pub async fn open(path: impl AsRef<Path>, durability: Durability, wait: Duration) -> Result<Self> {
+        Sqlite::open_seen(path.as_ref(), durability, wait, None).await
+    }
+
+    /// Opens a database in memory, which lives as long as the store.
+    ///
+    /// # Errors
+    /// Of kind [`Store`](crate::ErrorKind::Store) when SQLite fails.
+    pub async fn in_memory() -> Result<Self> {
+        Sqlite::in_memory_seen(None, None).await
+    }
+
+    /// Opens the file at `path`, with a witness of its commits.
+    pub(crate) async fn open_seen(path: &Path, durability: Durability, wait: Duration, seen_by: SeenBy) -> Result<Self> {
         let lock = Arc::new(take_lock(path, wait).await?);
         let (of_writer, of_reader) = (Arc::clone(&lock), Arc::clone(&lock));
         let (ownership, of_store) = (Ownership::of(&lock), Arc::downgrade(&lock));
@@ -79,45 +152,38 @@ impl Sqlite {
         let writer = opened(writer).await?;
         let open = move || Ok(Held { conn: open::reader(of_reader.path())?, log: None, kept: of_reader });
         let reader = Some(opened(Worker::start("forever-reader", witness, open)?).await?);
-        Ok(Sqlite {
-            reader,
-            writer: writer.answers_soon(durability == Durability::Process),
-            ready: OnceLock::new(),
-            lock: of_store,
-            is_in_memory: false,
-            ownership,
-        })
+        Ok(Sqlite { reader, writer, ready: OnceLock::new(), lock: of_store, is_in_memory: false, ownership })
     }
 
-    /// Opens a database that lives as long as the store, or, if it has a name, as long as anybody has it open.
-    pub(crate) async fn in_memory(name: Option<String>, seen_by: SeenBy) -> Result<Self> {
+    /// Opens a database in memory. One with a name lives as long as any connection to it.
+    pub(crate) async fn in_memory_seen(name: Option<String>, seen_by: SeenBy) -> Result<Self> {
         let kept = Arc::new(());
         let ownership = Ownership::of(&kept);
         let open = move || Ok(Held { conn: open::in_memory(name.as_deref())?, log: None, kept });
         let writer = Worker::start("forever-writer", seen_by, open)?;
-        let writer = opened(writer).await?.answers_soon(true);
+        let writer = opened(writer).await?;
         Ok(Sqlite { reader: None, writer, ready: OnceLock::new(), lock: Weak::new(), is_in_memory: true, ownership })
     }
 
-    async fn read<T, F>(&self, what: &'static str, work: F) -> Result<T>
+    fn read<T, F>(&self, what: &'static str, work: F) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
     where
         T: Send + 'static,
         F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
-        self.reader.as_ref().unwrap_or(&self.writer).call(what, Scope::Read, work).await
+        self.reader.as_ref().unwrap_or(&self.writer).call(what, Scope::Read, work)
     }
 
-    async fn write<T, F>(&self, what: &'static str, scope: Scope, work: F) -> Result<T>
+    fn write<T, F>(&self, what: &'static str, scope: Scope, work: F) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
     where
         T: Send + 'static,
         F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
-        self.writer.call(what, scope, work).await
+        self.writer.call(what, scope, work)
     }
 
     /// A write that may make fibers ready: they are told of on the writer's thread, behind the commit and before the caller is answered, so
     /// that a caller that is gone by then changes nothing.
-    async fn write_ready<T, F>(&self, what: &'static str, mut work: F) -> Result<T>
+    fn write_ready<T, F>(&self, what: &'static str, mut work: F) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
     where
         T: Send + 'static,
         F: FnMut(&Connection, &mut Vec<Runnable>) -> rusqlite::Result<T> + Send + 'static,
@@ -125,9 +191,8 @@ impl Sqlite {
         let told = self.ready.get().cloned();
         let tell = move |(out, ready): (T, Vec<Runnable>)| {
             if let Some(told) = told {
-                // A runtime that closes leaves them for the next one.
                 for fiber in ready {
-                    let _ = told.send(fiber);
+                    told.send(fiber);
                 }
             }
             out
@@ -136,7 +201,17 @@ impl Sqlite {
             let mut ready = Vec::new();
             work(c, &mut ready).map(|out| (out, ready))
         };
-        self.writer.call_then(what, Scope::Many, work, tell).await
+        self.writer.call_then(what, Scope::Many, work, tell)
+    }
+
+    /// The ownership of the database, to be held by tasks while they run.
+    pub(crate) fn ownership(&self) -> Ownership {
+        self.ownership.clone()
+    }
+
+    /// Sets how many pages the database may have, to test a full disk.
+    pub(crate) async fn limit_pages(&self, pages: u32) -> Result<()> {
+        self.write("limit the size of the database", Scope::Read, move |c| c.pragma_update(None, "max_page_count", pages)).await
     }
 
     /// What holds the lock from now on is what is left of the runtime.
@@ -199,7 +274,7 @@ impl FiberStore for Sqlite {
         Box::pin(self.write("take over what was left running", Scope::Many, move |c| claims::take_over(c, by, now_ms)))
     }
 
-    fn accept(&self, fiber: NewFiber) -> BoxFuture<'_, Result<Accepted>> {
+    fn accept(&self, fiber: NewFiber) -> BoxFuture<'_, Result<AcceptResult>> {
         Box::pin(self.write("store a fiber", Scope::Many, move |c| rows::accept(c, &fiber)))
     }
 
@@ -211,7 +286,7 @@ impl FiberStore for Sqlite {
         Box::pin(self.read("list fibers that are ready", move |c| rows::ready(c, after, limit)))
     }
 
-    fn load(&self, seq: Seq) -> BoxFuture<'_, Result<Stored>> {
+    fn load(&self, seq: Seq) -> BoxFuture<'_, Result<LoadedFiber>> {
         Box::pin(self.read("load a fiber", move |c| rows::load(c, seq)))
     }
 
@@ -219,14 +294,14 @@ impl FiberStore for Sqlite {
         Box::pin(self.read("find the epoch of a fiber", move |c| claims::epoch(c, seq)))
     }
 
-    fn claim(&self, seen: Claim, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<Claimed>> {
+    fn claim(&self, seen: Claim, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<ClaimResult>> {
         Box::pin(self.write_ready("claim a fiber", move |c, ready| claims::claim(c, seen, worker, now_ms, ready)))
     }
 
     fn checkpoint(&self, claim: Claim, new: NewSnapshot) -> BoxFuture<'_, Result<Vec<Claim>>> {
-        let alone = new.changes.is_empty()
+        let alone = new.delta.is_empty()
             && new.layout.is_none()
-            && new.ops == OpsBehind::default()
+            && new.ops == OpsDelta::default()
             && new.received.is_none()
             && !new.joined
             && new.children.is_empty();
@@ -238,16 +313,17 @@ impl FiberStore for Sqlite {
         Box::pin(self.write("store a stash", Scope::One, move |c| {
             let stored = c
                 .prepare_cached(
-                    "UPDATE snapshots SET number = number + 1, deaths = 0, saved_ms = ?2, data = ?3 WHERE fiber = ?1 AND epoch = ?4",
+                    "UPDATE snapshots SET number = number + 1, deaths = 0, saved_ms = ?2, data = ?3
+                     WHERE fiber = ?1 AND epoch = ?4 AND (SELECT state FROM fibers WHERE seq = ?1) = 'running'",
                 )?
                 .execute(params![claim.fiber, now_ms, data, claim.epoch])?;
             if stored == 0 { Err(claims::lost(claim)) } else { Ok(()) }
         }))
     }
 
-    fn arrive(&self, claim: Claim, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<()>> {
+    fn save_branch(&self, claim: Claim, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.write("store what a step has given", Scope::Many, move |c| {
-            claims::check(c, claim)?;
+            claims::check_running(c, claim)?;
             c.prepare_cached("INSERT INTO arrived (fiber, number, n, data) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
                 claim.fiber,
                 number.cast_signed(),
@@ -258,7 +334,7 @@ impl FiberStore for Sqlite {
         }))
     }
 
-    fn arrived(&self, seq: Seq, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>>> {
+    fn branch_results(&self, seq: Seq, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>>> {
         Box::pin(self.read("load what steps have given", move |c| {
             c.prepare_cached("SELECT n, data FROM arrived WHERE fiber = ?1 AND number = ?2")?
                 .query_map(params![seq, number.cast_signed()], |r| Ok((r.get(0)?, r.get(1)?)))?
@@ -266,7 +342,7 @@ impl FiberStore for Sqlite {
         }))
     }
 
-    fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<Waits>> {
+    fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<WaitResult>> {
         Box::pin(self.write("store what a fiber waits for", Scope::Many, move |c| rows::wait(c, claim, &wait, now_ms)))
     }
 
@@ -284,29 +360,30 @@ impl FiberStore for Sqlite {
         Box::pin(self.write_ready("store a message", move |c, ready| rows::send(c, &message, ready)))
     }
 
-    fn message(&self, seq: Seq, topic: &'static str) -> BoxFuture<'_, Result<Option<Message>>> {
+    fn message(&self, seq: Seq, topic: &'static str) -> BoxFuture<'_, Result<Option<PendingMessage>>> {
         Box::pin(self.read("load a message", move |c| rows::message(c, seq, topic)))
     }
 
-    fn end(&self, claim: Claim, how: End, settled: Vec<SettledOp>, now_ms: i64) -> BoxFuture<'_, Result<End>> {
+    fn end(&self, claim: Claim, how: End, settled: Vec<OpOutcome>, now_ms: i64) -> BoxFuture<'_, Result<End>> {
         Box::pin(self.write_ready("store how a fiber ended", move |c, ready| rows::end(c, claim, &how, &settled, now_ms, ready)))
     }
 
-    fn suspend(&self, claim: Claim, how: Suspend, now_ms: i64) -> BoxFuture<'_, Result<Option<End>>> {
+    fn suspend(&self, claim: Claim, how: Suspension, now_ms: i64) -> BoxFuture<'_, Result<Option<End>>> {
         Box::pin(self.write_ready("store why a fiber stopped", move |c, ready| rows::suspend(c, claim, &how, now_ms, ready)))
     }
 
-    fn restart_claimed(&self, claim: Claim, now_ms: i64) -> BoxFuture<'_, Result<Restarted>> {
+    fn restart_claimed(&self, claim: Claim, now_ms: i64) -> BoxFuture<'_, Result<RestartResult>> {
         Box::pin(self.write_ready("restart a fiber", move |c, ready| rows::restart_claimed(c, claim, now_ms, ready)))
     }
 
     fn close(&self, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             let stored = self
-                .write("store a clean close", Scope::Many, move |c| {
+                .writer
+                .call_last("store a clean close", move |c| {
                     agents::close(c)?;
                     chat::close(c)?;
-                    claims::release(c, worker, true, "the runtime was closed", now_ms)
+                    claims::close(c, worker, now_ms)
                 })
                 .await;
             self.closes();
@@ -328,43 +405,31 @@ impl AdminStore for Sqlite {
         Box::pin(self.write_ready("store how a fiber ended", move |c, ready| rows::resolve(c, &id, &how, now_ms, ready)))
     }
 
-    fn cancel(&self, id: String, reason: String, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<Cancelled>>> {
+    fn cancel(&self, id: String, reason: String, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<Vec<Runnable>>>> {
         Box::pin(self.write_ready("cancel a fiber", move |c, ready| rows::cancel(c, &id, &reason, now_ms, ready)))
     }
 
-    fn restart(&self, id: String, how: Restart, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<Restarted>>> {
+    fn restart(&self, id: String, how: Restart, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<RestartResult>>> {
         Box::pin(self.write_ready("let a fiber run again", move |c, ready| rows::restart(c, &id, how, now_ms, ready)))
     }
 
-    fn find(&self, which: Find) -> BoxFuture<'_, Result<Option<FiberRow>>> {
+    fn find(&self, which: FiberRef) -> BoxFuture<'_, Result<Option<FiberRow>>> {
         Box::pin(self.read("find a fiber", move |c| rows::find(c, &which)))
     }
 
-    fn list(&self, which: Which, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<FiberRow>>> {
+    fn list(&self, which: FiberQuery, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<FiberRow>>> {
         Box::pin(self.read("list fibers", move |c| rows::list(c, &which, after, limit)))
     }
 
-    fn delete(&self, deletion: Deletion) -> BoxFuture<'_, Result<Deleted>> {
+    fn delete(&self, deletion: Deletion) -> BoxFuture<'_, Result<DeleteResult>> {
         Box::pin(self.write("delete fibers", Scope::Many, move |c| past::delete(c, &deletion)))
     }
 
-    fn past(&self, which: Find) -> BoxFuture<'_, Result<Option<PastFiber>>> {
+    fn tombstone(&self, which: FiberRef) -> BoxFuture<'_, Result<Option<FiberTombstone>>> {
         Box::pin(self.read("find what is remembered of a fiber", move |c| past::find(c, &which)))
     }
 
-    fn forget(&self, deletion: Deletion, deleted_before_ms: Option<i64>) -> BoxFuture<'_, Result<u64>> {
+    fn delete_tombstones(&self, deletion: Deletion, deleted_before_ms: Option<i64>) -> BoxFuture<'_, Result<u64>> {
         Box::pin(self.write("forget the keys of fibers", Scope::One, move |c| past::forget(c, &deletion, deleted_before_ms)))
-    }
-
-    fn back_up(&self, path: PathBuf, part: String) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.back_up(path, part))
-    }
-
-    fn ownership(&self) -> Ownership {
-        self.ownership.clone()
-    }
-
-    fn limit_pages(&self, pages: u32) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write("limit the size of the database", Scope::Read, move |c| c.pragma_update(None, "max_page_count", pages)))
     }
 }

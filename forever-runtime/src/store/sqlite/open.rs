@@ -16,6 +16,10 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// A log that one huge snapshot has made long is cut back to this many bytes.
 const LOG_LIMIT: i64 = 16 << 20;
 
+/// The size of a page of a new database. A commit writes whole pages, and most rows are shorter than a page of this size: half of
+/// SQLite's own choice is half the bytes.
+const PAGE_BYTES: i64 = 2048;
+
 /// What a commit survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -54,7 +58,7 @@ fn readable<T>(path: &Path, mut open: impl FnMut() -> Result<T>) -> Result<T> {
             match File::open(&file).and_then(|mut file| std::io::copy(&mut file, &mut std::io::sink())) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                     let why = format!("failed to open database `{}`: `{}` cannot be read", path.display(), file.display());
-                    return Err(Error::new(ErrorKind::Store, why).because(e));
+                    return Err(Error::new(ErrorKind::Store, why).with_source(e));
                 }
                 _ => {}
             }
@@ -85,8 +89,17 @@ pub(crate) fn check(file: &DatabaseFile) -> Result<()> {
 fn check_once(file: &DatabaseFile) -> Result<()> {
     let real = file.path();
     let refused = |kind, why: String| Error::new(kind, format!("failed to open database `{}`: {why}", file.given().display()));
-    let header = file.header().map_err(|e| refused(ErrorKind::Store, "it cannot be read".into()).because(e))?;
+    let header = file.header().map_err(|e| refused(ErrorKind::Store, "it cannot be read".into()).with_source(e))?;
     if header.is_empty() {
+        let log = beside(real, "-wal");
+        // SQLite would remove it: https://sqlite.org/wal.html#the_wal_file
+        if std::fs::metadata(&log).is_ok_and(|found| found.len() > 0) {
+            let why = format!(
+                "its write-ahead log `{}` has commits, and the database is not beside it: put the database back in its place, or move the log away",
+                log.display()
+            );
+            return Err(refused(ErrorKind::Format, why));
+        }
         return Ok(());
     }
     if header.len() < 100 || !header.starts_with(b"SQLite format 3\0") {
@@ -108,7 +121,7 @@ fn check_once(file: &DatabaseFile) -> Result<()> {
         // Its process was killed while it made the database, and had the lock by then. Whoever only reads cannot take back what is half
         // done; the writer can, and looks again.
         Err(e) if is_half_done(&e) && lock::lock_path(real).exists() => Ok(()),
-        Err(e) => Err(refused(kind_of(&e), "it cannot be read".into()).because(e)),
+        Err(e) => Err(refused(kind_of(&e), "it cannot be read".into()).with_source(e)),
         Ok(ours) => ours.map_err(|why| refused(ErrorKind::Format, why)),
     }
 }
@@ -152,7 +165,7 @@ pub(crate) fn writer(path: &Path, durability: Durability, dies: bool) -> Result<
 
 fn writer_once(path: &Path, durability: Durability, dies: bool) -> Result<Connection> {
     let failed = |why: &str| Error::new(ErrorKind::Store, format!("failed to open database `{}`: {why}", path.display()));
-    let sqlite = |e: rusqlite::Error| Error::new(kind_of(&e), format!("failed to open database `{}`", path.display())).because(e);
+    let sqlite = |e: rusqlite::Error| Error::new(kind_of(&e), format!("failed to open database `{}`", path.display())).with_source(e);
     let new = std::fs::metadata(path).map_or(true, |found| found.len() == 0);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
@@ -161,6 +174,8 @@ fn writer_once(path: &Path, durability: Durability, dies: bool) -> Result<Connec
     is_ours(&conn).map_err(sqlite)?.map_err(|why| Error::new(ErrorKind::Format, failed(&why).to_string()))?;
     leave_log(&conn, dies).map_err(sqlite)?;
 
+    // Says nothing to a database that is there already, which may be in its log alone.
+    conn.pragma_update(None, "page_size", PAGE_BYTES).map_err(sqlite)?;
     let mode: String = conn.pragma_update_and_check(None, "journal_mode", "WAL", |r| r.get(0)).map_err(sqlite)?;
     if mode != "wal" {
         return Err(failed(&format!("its journal mode stays `{mode}` where `wal` is needed")));
@@ -173,14 +188,14 @@ fn writer_once(path: &Path, durability: Durability, dies: bool) -> Result<Connec
     set(&conn, "journal_size_limit", LOG_LIMIT).map_err(sqlite)?.map_err(|why| failed(&why))?;
     prepare(&mut conn).map_err(sqlite)?;
     if new {
-        sync_folder(path).map_err(|e| failed("its folder cannot be synced").because(e))?;
+        sync_folder(path).map_err(|e| failed("its folder cannot be synced").with_source(e))?;
     }
     Ok(conn)
 }
 
 /// Opens a connection that only reads, of a database that the writer has opened: what fails now is not its format.
 pub(crate) fn reader(path: &Path) -> Result<Connection> {
-    let sqlite = |e: rusqlite::Error| Error::new(ErrorKind::Store, format!("failed to open database `{}`", path.display())).because(e);
+    let sqlite = |e: rusqlite::Error| Error::new(ErrorKind::Store, format!("failed to open database `{}`", path.display())).with_source(e);
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
     conn.busy_timeout(BUSY_TIMEOUT).map_err(sqlite)?;
@@ -191,7 +206,7 @@ pub(crate) fn reader(path: &Path) -> Result<Connection> {
 /// Opens a database that lives as long as its connection; one with a name is the same for all connections of this process that are open
 /// at a time.
 pub(crate) fn in_memory(name: Option<&str>) -> Result<Connection> {
-    let sqlite = |e: rusqlite::Error| Error::new(ErrorKind::Store, "failed to open a database in memory").because(e);
+    let sqlite = |e: rusqlite::Error| Error::new(ErrorKind::Store, "failed to open a database in memory").with_source(e);
     let mut conn = match name {
         // What begins with a slash is shared: https://sqlite.org/src/file/src/memdb.c
         Some(name) => Connection::open(format!("file:/{name}?vfs=memdb")).map_err(sqlite)?,
@@ -302,7 +317,7 @@ mod tests {
     /// The error with which SQLite reports damage, and a read that failed with `EIO`.
     fn corrupt() -> Error {
         let why = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT), None);
-        Error::new(kind_of(&why), "failed to open").because(why)
+        Error::new(kind_of(&why), "failed to open").with_source(why)
     }
 
     #[test]

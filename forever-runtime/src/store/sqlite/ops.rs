@@ -4,26 +4,22 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::Sqlite;
 use super::claims;
+use super::job::Scope;
 use super::rows::{self, forget_deaths};
-use super::worker::Scope;
 use crate::error::Result;
-use crate::fiber::frame::BoxFuture;
+use crate::future::BoxFuture;
 use crate::store::{
-    Claim, CommandResult, FiberState, Find, OpKind, OpRecord, OpRow, OpState, OpStore, OpsBehind, ResolveOp, ResolvedOp, Runnable, Seq,
-    SettledOp, Transacted, Work,
+    Claim, CommandResult, FiberRef, FiberState, OpKind, OpOutcome, OpRecord, OpResolution, OpRow, OpState, OpStore, OpsDelta,
+    ResolveOpResult, Runnable, Seq,
 };
 
 impl OpStore for Sqlite {
     fn save_op(&self, claim: Claim, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.write("store an operation", Scope::Many, move |c| {
-            claims::check(c, claim)?;
+            claims::check_running(c, claim)?;
             save(c, claim.fiber, &record, now_ms)?;
             if record.stash.is_some() { forget_deaths(c, claim.fiber) } else { Ok(()) }
         }))
-    }
-
-    fn transact(&self, of: Option<(Claim, Option<OpRecord>)>, work: Work, now_ms: i64) -> BoxFuture<'_, Result<Transacted>> {
-        Box::pin(Sqlite::transact(self, of, work, now_ms))
     }
 
     fn load_op(&self, seq: Seq, id: String) -> BoxFuture<'_, Result<Option<OpRecord>>> {
@@ -34,10 +30,10 @@ impl OpStore for Sqlite {
         }))
     }
 
-    fn log_op(&self, claim: Claim, record: OpRecord, items: Vec<String>, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+    fn append_op_log(&self, claim: Claim, record: OpRecord, items: Vec<String>, now_ms: i64) -> BoxFuture<'_, Result<()>> {
         let seq = claim.fiber;
         Box::pin(self.write("store what an operation has so far", Scope::Many, move |c| {
-            claims::check(c, claim)?;
+            claims::check_running(c, claim)?;
             save(c, seq, &record, now_ms)?;
             for data in &items {
                 c.prepare_cached(
@@ -84,7 +80,7 @@ impl OpStore for Sqlite {
         }))
     }
 
-    fn resolve_op(&self, seq: Seq, how: ResolveOp, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<ResolvedOp>>> {
+    fn resolve_op(&self, seq: Seq, how: OpResolution, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<ResolveOpResult>>> {
         Box::pin(self.write_ready("store how an operation ended", move |c, ready| resolve(c, seq, &how, now_ms, ready)))
     }
 }
@@ -157,12 +153,12 @@ fn forget_log(conn: &Connection, seq: Seq, number: Option<u64>, id: &str) -> rus
 }
 
 /// A fiber makes a checkpoint after `number`: what has ended is stored, and what was kept until then goes.
-pub(super) fn pass(conn: &Connection, seq: Seq, number: u64, ops: &OpsBehind, now_ms: i64) -> rusqlite::Result<()> {
+pub(super) fn pass(conn: &Connection, seq: Seq, number: u64, ops: &OpsDelta, now_ms: i64) -> rusqlite::Result<()> {
     settle(conn, seq, &ops.settled, now_ms)?;
     if ops.temporary { forget_temporary(conn, seq, number) } else { Ok(()) }
 }
 
-pub(super) fn settle(conn: &Connection, seq: Seq, settled: &[SettledOp], now_ms: i64) -> rusqlite::Result<()> {
+pub(super) fn settle(conn: &Connection, seq: Seq, settled: &[OpOutcome], now_ms: i64) -> rusqlite::Result<()> {
     for op in settled {
         conn.prepare_cached(
             "UPDATE ops SET state = ?4, outcome = ?5, failed = 0, stash = NULL, changed_ms = ?6
@@ -191,11 +187,11 @@ pub(super) fn forget_temporary(conn: &Connection, seq: Seq, number: u64) -> rusq
 fn resolve(
     conn: &Connection,
     seq: Seq,
-    how: &ResolveOp,
+    how: &OpResolution,
     now_ms: i64,
     ready: &mut Vec<Runnable>,
-) -> rusqlite::Result<CommandResult<ResolvedOp>> {
-    let Some(fiber) = rows::find(conn, &Find::Seq(seq))? else { return Ok(CommandResult::NotFound) };
+) -> rusqlite::Result<CommandResult<ResolveOpResult>> {
+    let Some(fiber) = rows::find(conn, &FiberRef::Seq(seq))? else { return Ok(CommandResult::NotFound) };
     if matches!(fiber.state, FiberState::Pending | FiberState::Running) {
         return Ok(CommandResult::InvalidState(fiber.state));
     }
@@ -205,7 +201,7 @@ fn resolve(
         .optional()?;
     let Some(op) = op else { return Ok(CommandResult::NotFound) };
     if op.state != OpState::Started {
-        return Ok(CommandResult::Done(ResolvedOp::Known(op.state)));
+        return Ok(CommandResult::Done(ResolveOpResult::Known(op.state)));
     }
     // What is to be run again goes on with what it has so far.
     let stash = op.stash.filter(|_| how.state == OpState::NotExecuted);
@@ -222,5 +218,5 @@ fn resolve(
         // An activation that has read the operation as it was must not begin with it.
         claims::void(conn, seq)?;
     }
-    Ok(CommandResult::Done(ResolvedOp::Done))
+    Ok(CommandResult::Done(ResolveOpResult::Done))
 }

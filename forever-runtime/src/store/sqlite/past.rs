@@ -4,20 +4,20 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params, params_fro
 
 use super::rows::condition;
 use crate::exact;
-use crate::store::{Deleted, Deletion, EndedAt, Find, PastFiber, Seq};
+use crate::store::{DeleteCursor, DeleteResult, Deletion, FiberRef, FiberTombstone, Seq};
 
 /// A fiber that may be deleted.
 struct Candidate {
     seq: Seq,
     finished_ms: i64,
     /// What is remembered of it, if anything is; an error if that cannot be read, and the fiber is kept then.
-    past: rusqlite::Result<Option<PastFiber>>,
+    past: rusqlite::Result<Option<FiberTombstone>>,
 }
 
-pub(super) fn delete(conn: &Connection, deletion: &Deletion) -> rusqlite::Result<Deleted> {
+pub(super) fn delete(conn: &Connection, deletion: &Deletion) -> rusqlite::Result<DeleteResult> {
     let candidates = candidates(conn, deletion)?;
     let full = u32::try_from(candidates.len()) == Ok(deletion.limit);
-    let next = candidates.last().filter(|_| full).map(|last| EndedAt { finished_ms: last.finished_ms, seq: last.seq });
+    let next = candidates.last().filter(|_| full).map(|last| DeleteCursor { finished_ms: last.finished_ms, seq: last.seq });
     let references = references(conn)?;
     let mut free = Vec::new();
     for candidate in &candidates {
@@ -36,18 +36,18 @@ pub(super) fn delete(conn: &Connection, deletion: &Deletion) -> rusqlite::Result
             }
         }
     }
-    if let Some(now_ms) = deletion.remember_ms {
+    if let Some(now_ms) = deletion.tombstone_ms {
         let past = deleted.iter().filter_map(|candidate| candidate.past.as_ref().ok()?.as_ref());
         past.into_iter().try_for_each(|past| remember(conn, past, now_ms))?;
     }
-    Ok(Deleted { count: deleted.len() as u64, held: (candidates.len() - deleted.len()) as u64, next })
+    Ok(DeleteResult { count: deleted.len() as u64, held: (candidates.len() - deleted.len()) as u64, next })
 }
 
 /// A page of what the filter asks for, in the order of the index, so that each page finds its rows at once.
 fn candidates(conn: &Connection, deletion: &Deletion) -> rusqlite::Result<Vec<Candidate>> {
-    let (condition, mut values) = condition(&deletion.which);
+    let (condition, mut values) = condition(&deletion.query);
     let after = match deletion.after {
-        Some(EndedAt { finished_ms, seq }) => {
+        Some(DeleteCursor { finished_ms, seq }) => {
             values.extend([Box::new(finished_ms) as Box<dyn ToSql>, Box::new(seq)]);
             " AND (f.finished_ms, f.seq) > (?, ?)"
         }
@@ -60,9 +60,9 @@ fn candidates(conn: &Connection, deletion: &Deletion) -> rusqlite::Result<Vec<Ca
     );
     conn.prepare_cached(&sql)?
         .query_map(params_from_iter(values), |row| {
-            let is_remembered = deletion.remember_ms.is_some() && row.get("is_remembered")?;
-            let past = || -> rusqlite::Result<PastFiber> {
-                Ok(PastFiber { args: exact::digest(row.get_ref("args")?.as_str()?), ..past_fiber(row)? })
+            let is_remembered = deletion.tombstone_ms.is_some() && row.get("is_remembered")?;
+            let past = || -> rusqlite::Result<FiberTombstone> {
+                Ok(FiberTombstone { args: exact::digest(row.get_ref("args")?.as_str()?), ..past_fiber(row)? })
             };
             let past = if is_remembered { past().map(Some) } else { Ok(None) };
             Ok(Candidate { seq: row.get("seq")?, finished_ms: row.get("finished_ms")?, past })
@@ -123,7 +123,7 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-fn remember(conn: &Connection, past: &PastFiber, now_ms: i64) -> rusqlite::Result<()> {
+fn remember(conn: &Connection, past: &FiberTombstone, now_ms: i64) -> rusqlite::Result<()> {
     conn.prepare_cached(
         "INSERT OR REPLACE INTO past_fibers (id, key, name, args, state, finished_ms, deleted_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     )?
@@ -133,8 +133,8 @@ fn remember(conn: &Connection, past: &PastFiber, now_ms: i64) -> rusqlite::Resul
 
 const PAST: &str = "SELECT id, key, name, args, state, finished_ms FROM past_fibers";
 
-fn past_fiber(row: &Row<'_>) -> rusqlite::Result<PastFiber> {
-    Ok(PastFiber {
+fn past_fiber(row: &Row<'_>) -> rusqlite::Result<FiberTombstone> {
+    Ok(FiberTombstone {
         id: row.get("id")?,
         key: row.get("key")?,
         name: row.get("name")?,
@@ -145,19 +145,19 @@ fn past_fiber(row: &Row<'_>) -> rusqlite::Result<PastFiber> {
 }
 
 /// What is remembered of a fiber.
-pub(super) fn find(conn: &Connection, which: &Find) -> rusqlite::Result<Option<PastFiber>> {
+pub(super) fn find(conn: &Connection, which: &FiberRef) -> rusqlite::Result<Option<FiberTombstone>> {
     let (column, value) = match which {
-        Find::Id(id) => ("id", id),
-        Find::Key(key) => ("key", key),
+        FiberRef::Id(id) => ("id", id),
+        FiberRef::Key(key) => ("key", key),
         // Numbers are not remembered: they mean nothing outside of the store.
-        Find::Seq(_) => return Ok(None),
+        FiberRef::Seq(_) => return Ok(None),
     };
     conn.prepare_cached(&format!("{PAST} WHERE {column} = ?1"))?.query_row([value], past_fiber).optional()
 }
 
 /// Forgets what agrees with a filter, at most `limit` of it, deleted before a time if there is one; says how many.
 pub(super) fn forget(conn: &Connection, deletion: &Deletion, deleted_before_ms: Option<i64>) -> rusqlite::Result<u64> {
-    let which = &deletion.which;
+    let which = &deletion.query;
     let mut terms = vec!["1".to_owned()];
     let mut values: Vec<Box<dyn ToSql>> = Vec::new();
     if !which.states.is_empty() {

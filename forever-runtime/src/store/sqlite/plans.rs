@@ -9,9 +9,9 @@ use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, StatementStatus};
 
 use super::worker::{Held, Worker};
-use super::{Sqlite, open, opened};
-use crate::store::conformance::conforms;
-use crate::store::{AdminStore, Deletion, EndedAt, FiberState, Which};
+use super::{Sqlite, open, opened, tests};
+use crate::store::conformance;
+use crate::store::{AdminStore, DeleteCursor, Deletion, FiberQuery, FiberState};
 
 /// The statements that were run, and those of them that SQLite has parsed again meanwhile.
 #[derive(Clone, Default)]
@@ -33,9 +33,16 @@ impl Seen {
             conn.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT | TraceEventCodes::SQLITE_TRACE_PROFILE, Some(take_down)).unwrap();
             Ok(Held { conn, log: None, kept: () })
         });
-        let (lock, ownership) = (std::sync::Weak::new(), crate::store::Ownership::of(&Arc::new(())));
+        let (lock, ownership) = (std::sync::Weak::new(), super::Ownership::of(&Arc::new(())));
         let writer = opened(writer.unwrap()).await.unwrap();
         Sqlite { reader: None, writer, ready: OnceLock::new(), lock, is_in_memory: true, ownership }
+    }
+
+    /// Runs every operation, and the transactions of the program.
+    async fn everything(&self) {
+        conformance::run(async || self.store().await).await;
+        tests::carries_out_a_transaction_once(&self.store().await).await;
+        tests::takes_back_what_goes_wrong(&self.store().await).await;
     }
 
     /// Those that have this in their text.
@@ -61,7 +68,7 @@ fn plan(conn: &Connection, sql: &str) -> Vec<String> {
 #[tokio::test]
 async fn every_statement_uses_an_index() {
     let seen = Seen::default();
-    conforms(|| seen.store()).await;
+    seen.everything().await;
     let conn = open::in_memory(None).unwrap();
     let statements = seen.with("");
     for (operation, text) in [
@@ -94,7 +101,7 @@ async fn every_statement_uses_an_index() {
 #[tokio::test]
 async fn no_statement_is_parsed_again_for_other_values() {
     let seen = Seen::default();
-    conforms(|| seen.store()).await;
+    seen.everything().await;
     let again = seen.1.lock().unwrap();
     assert!(again.is_empty(), "{again:#?}");
 }
@@ -106,20 +113,20 @@ async fn lists_of_a_state_or_an_agent_and_retention_use_an_index() {
     let conn = open::in_memory(None).unwrap();
     seen.0.lock().unwrap().clear();
     for state in FiberState::ALL {
-        let which = Which { states: vec![state], ..Which::default() };
+        let which = FiberQuery { states: vec![state], ..FiberQuery::default() };
         store.list(which.clone(), 0, 10).await.unwrap();
-        let of = |name: Option<&str>| Which { class: Some("Chat".into()), agent: name.map(str::to_owned), ..which.clone() };
+        let of = |name: Option<&str>| FiberQuery { class: Some("Chat".into()), agent: name.map(str::to_owned), ..which.clone() };
         store.list(of(Some("ada")), 0, 10).await.unwrap();
-        store.list(Which { states: Vec::new(), ..of(Some("ada")) }, 0, 10).await.unwrap();
+        store.list(FiberQuery { states: Vec::new(), ..of(Some("ada")) }, 0, 10).await.unwrap();
         if state.is_final() {
-            let which = Which { ended_before_ms: Some(1), not_needed: true, settled: true, ..which };
-            let first = Deletion { which, limit: 10, ..Deletion::default() };
-            let after = Some(EndedAt { finished_ms: 0, seq: 0 });
+            let query = FiberQuery { ended_before_ms: Some(1), exclude_awaited: true, exclude_in_doubt: true, ..which };
+            let first = Deletion { query, limit: 10, ..Deletion::default() };
+            let after = Some(DeleteCursor { finished_ms: 0, seq: 0 });
             store.delete(Deletion { after, ..first.clone() }).await.unwrap();
             store.delete(first).await.unwrap();
         }
     }
-    store.list(Which::default(), 0, 10).await.unwrap();
+    store.list(FiberQuery::default(), 0, 10).await.unwrap();
     let statements = seen.with("FROM fibers f");
     // Of each state that is final the first page of what is to be deleted, and the next.
     assert_eq!(statements.len(), 8 + 8 + 1 + 3 * 2 + 1, "{statements:#?}");

@@ -14,7 +14,7 @@ async fn last_worker(sqlite: &Sqlite) -> i64 {
 #[tokio::test]
 async fn failed_read_does_not_keep_its_snapshot() {
     let folder = tempfile::tempdir().unwrap();
-    let sqlite = Sqlite::open(&folder.path().join("a.db"), Durability::Process, Duration::ZERO, None).await.unwrap();
+    let sqlite = Sqlite::open(&folder.path().join("a.db"), Durability::Process, Duration::ZERO).await.unwrap();
     let half = |fails: bool| {
         let read = move |c: &rusqlite::Connection| {
             c.execute_batch(HALF)?;

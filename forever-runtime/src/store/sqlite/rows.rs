@@ -2,31 +2,31 @@
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
 
-use super::{beside, claims, ops, past};
-use crate::fiber::owner::AgentId;
-use crate::fiber::parts::Beside;
+use super::{claims, ops, past, snapshot_rows};
+use crate::store::AgentId;
+use crate::store::SnapshotRows;
 use crate::store::{
-    Accepted, Cancelled, Claim, CommandResult, End, FiberRow, FiberState, Find, Message, NewFiber, NewMessage, NewSnapshot, Restart,
-    Restarted, Runnable, Seq, SettledOp, Stored, StoredLayout, Suspend, Wait, Waits, Which,
+    AcceptResult, Claim, CommandResult, End, FiberQuery, FiberRef, FiberRow, FiberState, LayoutRow, LoadedFiber, NewFiber, NewMessage,
+    NewSnapshot, OpOutcome, PendingMessage, Restart, RestartResult, Runnable, Seq, Suspension, Wait, WaitResult,
 };
 
-pub(super) fn accept(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Accepted> {
-    let given = [new.id_given.then(|| Find::Id(new.id.clone())), new.key.clone().map(Find::Key)];
+pub(super) fn accept(conn: &Connection, new: &NewFiber) -> rusqlite::Result<AcceptResult> {
+    let given = [new.id_given.then(|| FiberRef::Id(new.id.clone())), new.key.clone().map(FiberRef::Key)];
     for given in given.into_iter().flatten() {
         if let Some(past) = past::find(conn, &given)? {
-            return Ok(Accepted::Past(Box::new(past)));
+            return Ok(AcceptResult::Deleted(Box::new(past)));
         }
     }
     if let Some(claim) = insert(conn, new)? {
-        return Ok(Accepted::New(claim));
+        return Ok(AcceptResult::Created(claim));
     }
-    let by_id = find(conn, &Find::Id(new.id.clone()))?;
+    let by_id = find(conn, &FiberRef::Id(new.id.clone()))?;
     let there = match (by_id, &new.key) {
         (Some(row), _) => Some(row),
-        (None, Some(key)) => find(conn, &Find::Key(key.clone()))?,
+        (None, Some(key)) => find(conn, &FiberRef::Key(key.clone()))?,
         (None, None) => None,
     };
-    there.map(|row| Accepted::Existing(Box::new(row))).ok_or(rusqlite::Error::QueryReturnedNoRows)
+    there.map(|row| AcceptResult::Existing(Box::new(row))).ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
 /// Stores a fiber, claimed if a worker is named; `None` if its id or key is taken.
@@ -68,16 +68,16 @@ const ROW: &str = "SELECT f.seq, f.id, f.name, f.key, f.state, f.kind, f.class, 
                    FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq LEFT JOIN fibers p ON p.seq = f.parent";
 
 /// A fiber by something of which there is one.
-pub(super) fn find(conn: &Connection, which: &Find) -> rusqlite::Result<Option<FiberRow>> {
+pub(super) fn find(conn: &Connection, which: &FiberRef) -> rusqlite::Result<Option<FiberRow>> {
     let (column, value): (_, &dyn ToSql) = match which {
-        Find::Id(id) => ("id", id),
-        Find::Key(key) => ("key", key),
-        Find::Seq(seq) => ("seq", seq),
+        FiberRef::Id(id) => ("id", id),
+        FiberRef::Key(key) => ("key", key),
+        FiberRef::Seq(seq) => ("seq", seq),
     };
     conn.prepare_cached(&format!("{ROW} WHERE f.{column} = ?1"))?.query_row([value], fiber_row).optional()
 }
 
-pub(super) fn list(conn: &Connection, which: &Which, after: Seq, limit: u32) -> rusqlite::Result<Vec<FiberRow>> {
+pub(super) fn list(conn: &Connection, which: &FiberQuery, after: Seq, limit: u32) -> rusqlite::Result<Vec<FiberRow>> {
     let (condition, values) = condition(which);
     let sql = format!("{ROW} WHERE {condition} AND f.seq > ? ORDER BY f.seq LIMIT ?");
     let (mut found, mut after, mut left) = (Vec::new(), after, limit);
@@ -129,7 +129,7 @@ fn listed(row: &Row<'_>) -> Option<FiberRow> {
 }
 
 /// The `WHERE` of a filter, with its values in order.
-pub(super) fn condition(which: &Which) -> (String, Vec<Box<dyn ToSql>>) {
+pub(super) fn condition(which: &FiberQuery) -> (String, Vec<Box<dyn ToSql>>) {
     let mut terms = vec!["1".to_owned()];
     let mut values: Vec<Box<dyn ToSql>> = Vec::new();
     if !which.states.is_empty() {
@@ -153,11 +153,11 @@ pub(super) fn condition(which: &Which) -> (String, Vec<Box<dyn ToSql>>) {
         terms.push("f.finished_ms < ?".to_owned());
         values.push(Box::new(before));
     }
-    if which.not_needed {
+    if which.exclude_awaited {
         let resumable = "p.finished_ms IS NULL OR p.state = 'failed'";
         terms.push(format!("NOT EXISTS (SELECT 1 FROM fibers p WHERE p.seq = f.parent AND ({resumable}))"));
     }
-    if which.settled {
+    if which.exclude_in_doubt {
         let in_doubt = "o.kind IN ('effect', 'op') AND o.state = 'started'";
         terms.push(format!("NOT EXISTS (SELECT 1 FROM ops o WHERE o.fiber = f.seq AND {in_doubt})"));
     }
@@ -243,12 +243,12 @@ fn deaths(row: &Row<'_>) -> u32 {
 }
 
 /// All of it from one moment, whoever writes meanwhile.
-pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
+pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
     conn.prepare_cached("SAVEPOINT load")?.execute(())?;
     let loaded = stored(conn, seq).and_then(|stored| {
-        let stored = Stored { ops: ops::since(conn, seq, stored.number)?, ..stored };
+        let stored = LoadedFiber { ops: ops::since(conn, seq, stored.number)?, ..stored };
         match stored.snapshot {
-            Some(_) => Ok(Stored { beside: beside::load(conn, seq)?, ..stored }),
+            Some(_) => Ok(LoadedFiber { rows: snapshot_rows::load(conn, seq)?, ..stored }),
             None => Ok(stored),
         }
     });
@@ -256,7 +256,7 @@ pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
     loaded.and_then(|stored| released.map(|_| stored))
 }
 
-fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
+fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
     conn.prepare_cached(
         "SELECT f.args, f.restarts, f.state = 'completed' OR s.fiber IS NOT NULL AS there, s.at, s.data, s.number, s.deaths, s.epoch,
                 l.hash, l.fiber, l.layout
@@ -272,13 +272,13 @@ fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<Stored> {
             return missing("its snapshot is missing");
         }
         let layout = match row.get("hash")? {
-            Some(hash) => Some(StoredLayout { hash, fiber: row.get("fiber")?, layout: row.get("layout")? }),
+            Some(hash) => Some(LayoutRow { hash, fiber: row.get("fiber")?, layout: row.get("layout")? }),
             None => None,
         };
-        Ok(Stored {
+        Ok(LoadedFiber {
             args: row.get("args")?,
             snapshot: row.get("data")?,
-            beside: Beside::default(),
+            rows: SnapshotRows::default(),
             number: count(row)?,
             restarts: row.get("restarts")?,
             deaths: deaths(row),
@@ -310,9 +310,9 @@ pub(super) fn checkpoint(conn: &Connection, claim: Claim, new: &NewSnapshot) -> 
         return Err(rusqlite::Error::ToSqlConversionFailure(format!("checkpoint {} does not follow the stored one", new.number).into()));
     }
     ops::pass(conn, seq, new.number - 1, &new.ops, new.now_ms)?;
-    beside::change(conn, seq, &new.changes)?;
+    snapshot_rows::change(conn, seq, &new.delta)?;
     if let Some(message) = new.received {
-        conn.prepare_cached("DELETE FROM messages WHERE seq = ?1")?.execute([message])?;
+        conn.prepare_cached("DELETE FROM messages WHERE seq = ?1 AND fiber = ?2")?.execute([message, seq])?;
     }
     if new.joined {
         conn.prepare_cached("DELETE FROM arrived WHERE fiber = ?1")?.execute([seq])?;
@@ -347,7 +347,7 @@ pub(super) fn end(
     conn: &Connection,
     claim: Claim,
     how: &End,
-    settled: &[SettledOp],
+    settled: &[OpOutcome],
     now_ms: i64,
     ready: &mut Vec<Runnable>,
 ) -> rusqlite::Result<End> {
@@ -360,7 +360,7 @@ pub(super) fn finish(
     conn: &Connection,
     seq: Seq,
     end: &End,
-    settled: &[SettledOp],
+    settled: &[OpOutcome],
     now_ms: i64,
     ready: &mut Vec<Runnable>,
 ) -> rusqlite::Result<Option<End>> {
@@ -435,16 +435,16 @@ fn wake(conn: &Connection, seq: Seq, now_ms: i64) -> rusqlite::Result<Option<Run
     if woken == 0 { Ok(None) } else { runnable(conn, seq) }
 }
 
-pub(super) fn wait(conn: &Connection, claim: Claim, wait: &Wait, now_ms: i64) -> rusqlite::Result<Waits> {
+pub(super) fn wait(conn: &Connection, claim: Claim, wait: &Wait, now_ms: i64) -> rusqlite::Result<WaitResult> {
     claims::check(conn, claim)?;
     let seq = claim.fiber;
     if wait.due_ms.is_some_and(|due| due <= now_ms) {
-        return Ok(Waits::No);
+        return Ok(WaitResult::Ready);
     }
     if let Some(topic) = &wait.topic
         && message(conn, seq, topic)?.is_some()
     {
-        return Ok(Waits::No);
+        return Ok(WaitResult::Ready);
     }
     let mut open = 0;
     for id in &wait.fibers {
@@ -455,7 +455,7 @@ pub(super) fn wait(conn: &Connection, claim: Claim, wait: &Wait, now_ms: i64) ->
             .execute(params![id, seq])?;
     }
     if !wait.fibers.is_empty() && open == 0 {
-        return Ok(Waits::No);
+        return Ok(WaitResult::Ready);
     }
     conn.prepare_cached("INSERT OR REPLACE INTO waits (fiber, due_ms, topic) VALUES (?1, ?2, ?3)")?.execute(params![
         seq,
@@ -469,7 +469,7 @@ pub(super) fn wait(conn: &Connection, claim: Claim, wait: &Wait, now_ms: i64) ->
         )?
         .execute(params![seq, now_ms])?;
     // One that was told to end meanwhile does not wait, and what was put down for it goes with its end.
-    Ok(if waits == 0 { Waits::No } else { Waits::Yes })
+    Ok(if waits == 0 { WaitResult::Ready } else { WaitResult::Waiting })
 }
 
 pub(super) fn take_due(conn: &Connection, now_ms: i64, limit: u32) -> rusqlite::Result<Vec<Runnable>> {
@@ -480,14 +480,14 @@ pub(super) fn take_due(conn: &Connection, now_ms: i64, limit: u32) -> rusqlite::
     due.into_iter().filter_map(|seq| wake(conn, seq, now_ms).transpose()).collect()
 }
 
-pub(super) fn message(conn: &Connection, seq: Seq, topic: &str) -> rusqlite::Result<Option<Message>> {
+pub(super) fn message(conn: &Connection, seq: Seq, topic: &str) -> rusqlite::Result<Option<PendingMessage>> {
     conn.prepare_cached("SELECT seq, data FROM messages WHERE fiber = ?1 AND topic = ?2 ORDER BY seq LIMIT 1")?
-        .query_row(params![seq, topic], |r| Ok(Message { seq: r.get(0)?, data: r.get(1)? }))
+        .query_row(params![seq, topic], |r| Ok(PendingMessage { seq: r.get(0)?, data: r.get(1)? }))
         .optional()
 }
 
 pub(super) fn send(conn: &Connection, new: &NewMessage, ready: &mut Vec<Runnable>) -> rusqlite::Result<CommandResult<()>> {
-    let Some(row) = find(conn, &Find::Id(new.to.clone()))? else { return Ok(CommandResult::NotFound) };
+    let Some(row) = find(conn, &FiberRef::Id(new.to.clone()))? else { return Ok(CommandResult::NotFound) };
     if let Some(id) = &new.id {
         let sent: bool = conn
             .prepare_cached("SELECT EXISTS (SELECT 1 FROM message_ids WHERE fiber = ?1 AND id = ?2)")?
@@ -517,7 +517,7 @@ pub(super) fn send(conn: &Connection, new: &NewMessage, ready: &mut Vec<Runnable
 pub(super) fn suspend(
     conn: &Connection,
     claim: Claim,
-    how: &Suspend,
+    how: &Suspension,
     now_ms: i64,
     ready: &mut Vec<Runnable>,
 ) -> rusqlite::Result<Option<End>> {
@@ -526,8 +526,8 @@ pub(super) fn suspend(
         return end(conn, claim, &End::Cancelled(String::new()), &[], now_ms, ready).map(Some);
     }
     let (state, reason) = match how {
-        Suspend::Interrupted(why) => ("interrupted", why),
-        Suspend::Parked(why) => ("parked", why),
+        Suspension::Interrupted(why) => ("interrupted", why),
+        Suspension::Parked(why) => ("parked", why),
     };
     // A fiber that is parked again at every open for the same reason costs no write.
     conn.prepare_cached(
@@ -545,7 +545,7 @@ pub(super) fn resolve(
     now_ms: i64,
     ready: &mut Vec<Runnable>,
 ) -> rusqlite::Result<CommandResult<(FiberRow, End)>> {
-    let Some(row) = find(conn, &Find::Id(id.to_owned()))? else { return Ok(CommandResult::NotFound) };
+    let Some(row) = find(conn, &FiberRef::Id(id.to_owned()))? else { return Ok(CommandResult::NotFound) };
     if !matches!(row.state, FiberState::Interrupted | FiberState::Parked) {
         return Ok(CommandResult::InvalidState(row.state));
     }
@@ -562,8 +562,8 @@ pub(super) fn cancel(
     reason: &str,
     now_ms: i64,
     ready: &mut Vec<Runnable>,
-) -> rusqlite::Result<CommandResult<Cancelled>> {
-    let Some(row) = find(conn, &Find::Id(id.to_owned()))? else { return Ok(CommandResult::NotFound) };
+) -> rusqlite::Result<CommandResult<Vec<Runnable>>> {
+    let Some(row) = find(conn, &FiberRef::Id(id.to_owned()))? else { return Ok(CommandResult::NotFound) };
     if row.state.is_final() {
         return Ok(CommandResult::InvalidState(row.state));
     }
@@ -592,8 +592,8 @@ pub(super) fn restart(
     how: Restart,
     now_ms: i64,
     ready: &mut Vec<Runnable>,
-) -> rusqlite::Result<CommandResult<Restarted>> {
-    let Some(row) = find(conn, &Find::Id(id.to_owned()))? else { return Ok(CommandResult::NotFound) };
+) -> rusqlite::Result<CommandResult<RestartResult>> {
+    let Some(row) = find(conn, &FiberRef::Id(id.to_owned()))? else { return Ok(CommandResult::NotFound) };
     let stopped = matches!(row.state, FiberState::Failed | FiberState::Parked | FiberState::Interrupted);
     let cancelled = row.state == FiberState::Cancelled && how == Restart::FromStart;
     if !(stopped || cancelled) {
@@ -602,19 +602,19 @@ pub(super) fn restart(
     if how == Restart::FromStart
         && let Some(op) = forget_progress(conn, row.seq)?
     {
-        return Ok(CommandResult::Done(Restarted::InDoubt(op)));
+        return Ok(CommandResult::Done(RestartResult::InDoubt(op)));
     }
     ready.extend(make_ready(conn, row.seq, now_ms)?);
-    Ok(CommandResult::Done(Restarted::Ready))
+    Ok(CommandResult::Done(RestartResult::Ready))
 }
 
-pub(super) fn restart_claimed(conn: &Connection, claim: Claim, now_ms: i64, ready: &mut Vec<Runnable>) -> rusqlite::Result<Restarted> {
+pub(super) fn restart_claimed(conn: &Connection, claim: Claim, now_ms: i64, ready: &mut Vec<Runnable>) -> rusqlite::Result<RestartResult> {
     claims::check(conn, claim)?;
     if let Some(op) = forget_progress(conn, claim.fiber)? {
-        return Ok(Restarted::InDoubt(op));
+        return Ok(RestartResult::InDoubt(op));
     }
     ready.extend(make_ready(conn, claim.fiber, now_ms)?);
-    Ok(Restarted::Ready)
+    Ok(RestartResult::Ready)
 }
 
 /// Brings a fiber back to its start; gives an operation in doubt, if there is one, and changes nothing then.

@@ -3,6 +3,7 @@
 //! Its code runs on the thread of the connection that writes, inside the writer's transaction. While it runs, SQLite asks the guard about
 //! every statement that it prepares; the store's own statements are not asked about. What was forbidden is told, whatever the code makes
 //! of the error that SQLite gives it.
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,11 +14,12 @@ use rusqlite::types::Value;
 use rusqlite::{CachedStatement, Connection, ErrorCode, Name, OptionalExtension, Params, Row, Statement, ffi, params};
 use sha2::{Digest, Sha256};
 
-use super::worker::{Scope, execute};
+use super::batch::execute;
+use super::job::Scope;
 use super::{Sqlite, claims, ops, rows, schema};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fiber::op::ledger::hex;
-use crate::store::{Claim, OpRecord, OpState, Seq, Transacted, Work};
+use crate::exact::hex;
+use crate::store::{Claim, OpRecord, OpState, Seq};
 
 /// The database inside a transaction, as [`FiberContext::transaction`](crate::FiberContext::transaction) and
 /// [`Forever::transaction`](crate::Forever::transaction) give it to their closures.
@@ -164,6 +166,26 @@ impl fmt::Debug for Tx<'_> {
     }
 }
 
+/// Code of the program in a transaction: gives the text of its result, or `None` to roll back.
+///
+/// It may be run more than once. Only what the last run did is committed.
+pub(crate) type TransactionFn = Box<dyn FnMut(&Tx<'_>) -> Option<String> + Send>;
+
+/// Result of a transaction of the program.
+#[derive(Debug)]
+pub(crate) enum TransactionResult {
+    /// It is committed.
+    Done,
+    /// It was committed before, and gave this.
+    Before(String),
+    /// The program wanted it rolled back, and it is.
+    Back,
+    /// It did what it must not, or cannot be committed, and is rolled back.
+    Refused(Error),
+    /// It panicked, and is rolled back.
+    Panicked(Box<dyn Any + Send>),
+}
+
 /// A change of the program's tables, made once.
 #[derive(Debug, Clone)]
 pub(crate) struct Migration {
@@ -179,13 +201,21 @@ impl Migration {
 }
 
 impl Sqlite {
-    /// Carries out a transaction of the program's; one with a record only if that is not stored as completed.
-    pub(super) async fn transact(&self, of: Option<(Claim, Option<OpRecord>)>, mut work: Work, now_ms: i64) -> Result<Transacted> {
+    /// Runs a transaction of the program, under a claim or outside of fibers.
+    ///
+    /// A record is stored in the same transaction, as completed with the result. If it is stored so
+    /// already, the code is not run.
+    pub(crate) async fn transact(
+        &self,
+        of: Option<(Claim, Option<OpRecord>)>,
+        mut work: TransactionFn,
+        now_ms: i64,
+    ) -> Result<TransactionResult> {
         let done = self.write("carry out a transaction", Scope::Many, move |c| transact(c, of.as_ref(), &mut work, now_ms)).await;
         match done {
             Err(error) if is_its_own_fault(&error) => {
                 let why = "a transaction was taken back: it was rolled back by its own SQL, or left a constraint violated";
-                Ok(Transacted::Refused(Error::new(ErrorKind::Value, why).because(error)))
+                Ok(TransactionResult::Refused(Error::new(ErrorKind::Value, why).with_source(error)))
             }
             done => done,
         }
@@ -206,13 +236,18 @@ fn is_its_own_fault(error: &Error) -> bool {
 }
 
 /// Runs the program's code in a savepoint, so that only what it did is taken back.
-fn transact(conn: &Connection, of: Option<&(Claim, Option<OpRecord>)>, work: &mut Work, now_ms: i64) -> rusqlite::Result<Transacted> {
+fn transact(
+    conn: &Connection,
+    of: Option<&(Claim, Option<OpRecord>)>,
+    work: &mut TransactionFn,
+    now_ms: i64,
+) -> rusqlite::Result<TransactionResult> {
     if let Some((claim, record)) = of {
-        claims::check(conn, *claim)?;
+        claims::check_running(conn, *claim)?;
         if let Some(record) = record
             && let Some(text) = carried_out(conn, claim.fiber, record)?
         {
-            return Ok(Transacted::Before(text));
+            return Ok(TransactionResult::Before(text));
         }
     }
     execute(conn, "SAVEPOINT forever_tx /* forever */")?;
@@ -237,19 +272,19 @@ fn transact(conn: &Connection, of: Option<&(Claim, Option<OpRecord>)>, work: &mu
     }
     let Ran { came, forbidden, .. } = ran;
     let transacted = match (came, forbidden) {
-        (Err(payload), _) => Transacted::Panicked(payload),
-        (Ok(_), Some(what)) => Transacted::Refused(Error::new(ErrorKind::Setup, format!("in a transaction, {what}"))),
-        (Ok(None), None) => Transacted::Back,
+        (Err(payload), _) => TransactionResult::Panicked(payload),
+        (Ok(_), Some(what)) => TransactionResult::Refused(Error::new(ErrorKind::Setup, format!("in a transaction, {what}"))),
+        (Ok(None), None) => TransactionResult::Back,
         (Ok(Some(text)), None) => {
             if let Some((claim, Some(record))) = of {
                 let record = OpRecord { state: OpState::Completed, outcome: Some(text), ..record.clone() };
                 ops::save(conn, claim.fiber, &record, now_ms)?;
                 rows::forget_deaths(conn, claim.fiber)?;
             }
-            Transacted::Done
+            TransactionResult::Done
         }
     };
-    if !matches!(transacted, Transacted::Done) {
+    if !matches!(transacted, TransactionResult::Done) {
         execute(conn, "ROLLBACK TO forever_tx /* forever */")?;
     }
     execute(conn, "RELEASE forever_tx /* forever */")?;
@@ -280,7 +315,7 @@ fn migrate(conn: &Connection, given: &[Migration], now_ms: i64) -> Result<()> {
             return Err(setup(format!("there are two migrations of the name `{}`", migration.name)));
         }
     }
-    let unreadable = |e| Error::new(ErrorKind::Store, "failed to read which migrations were applied").because(e);
+    let unreadable = |e| Error::new(ErrorKind::Store, "failed to read which migrations were applied").with_source(e);
     let applied = applied(conn).map_err(unreadable)?;
     for (n, (name, hash)) in applied.iter().enumerate() {
         let there = given.get(n).filter(|migration| migration.name == *name);
@@ -309,7 +344,7 @@ fn applied(conn: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
 /// can be made anew (<https://sqlite.org/lang_altertable.html>, section 7).
 fn apply(conn: &Connection, n: usize, migration: &Migration, now_ms: i64) -> Result<()> {
     let name = &migration.name;
-    let failed = |e| Error::new(kind_of(&e), format!("failed to apply migration `{name}`")).because(e);
+    let failed = |e| Error::new(kind_of(&e), format!("failed to apply migration `{name}`")).with_source(e);
     conn.pragma_update(None, "foreign_keys", false).map_err(failed)?;
     let applied = conn.execute_batch("BEGIN IMMEDIATE").map_err(failed).and_then(|()| {
         let before = catalog(conn).map_err(failed)?;

@@ -101,6 +101,9 @@ impl Stored {
         match chosen {
             Some(Place::File(path)) if *path == world.database() => Ok(Stored::File(path.clone())),
             Some(Place::File(_)) => Err("each run needs a file of its own: give `.sqlite(world.database())`".to_owned()),
+            Some(Place::Store(_)) => {
+                Err("each run needs a database of its own: give `.sqlite(world.database())` or `.in_memory()`".to_owned())
+            }
             _ => {
                 let name = format!("forever-crash-{}", uuid::Uuid::now_v7());
                 let keeper = Connection::open(format!("file:/{name}?vfs=memdb")).map_err(|e| e.to_string())?;

@@ -1,7 +1,7 @@
 //! Interruptions of turns.
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::store::chat::{IncidentRow, IncidentState, TurnSeq};
+use crate::store::{IncidentRow, IncidentState, TurnSeq};
 
 pub(super) fn word(state: IncidentState) -> &'static str {
     match state {

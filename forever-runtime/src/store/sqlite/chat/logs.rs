@@ -4,9 +4,9 @@ use std::ops::RangeInclusive;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::store::chat::{Chunks, TurnSeq};
+use crate::store::{ChunkBatch, TurnSeq};
 
-pub(super) fn chunks(conn: &Connection, turn: TurnSeq, from: u64, limit: u32) -> rusqlite::Result<Vec<Chunks>> {
+pub(super) fn chunks(conn: &Connection, turn: TurnSeq, from: u64, limit: u32) -> rusqlite::Result<Vec<ChunkBatch>> {
     // The row that has chunk `from` in it may begin before it.
     conn.prepare_cached(
         "SELECT first, count, data, stored_ms FROM turn_chunks
@@ -25,11 +25,11 @@ pub(super) fn chunks(conn: &Connection, turn: TurnSeq, from: u64, limit: u32) ->
 }
 
 /// A row of a log that begins where it may; whoever went by another one would number chunks as they were never shown.
-fn follows(next: &RangeInclusive<u64>, first: i64, count: i64, data: String, stored_ms: i64) -> rusqlite::Result<Chunks> {
+fn follows(next: &RangeInclusive<u64>, first: i64, count: i64, data: String, stored_ms: i64) -> rusqlite::Result<ChunkBatch> {
     let there = data.lines().count() as u64;
     match (u64::try_from(first), u64::try_from(count)) {
         (Ok(first), Ok(count)) if next.contains(&first) && count == there && first.checked_add(count).is_some() => {
-            Ok(Chunks { first, count, data, stored_ms })
+            Ok(ChunkBatch { first, count, data, stored_ms })
         }
         _ => {
             let why = format!("the row of its log with {there} chunks says that it has {count} from {first} on, which is not in {next:?}");
@@ -38,7 +38,7 @@ fn follows(next: &RangeInclusive<u64>, first: i64, count: i64, data: String, sto
     }
 }
 
-pub(super) fn append(conn: &Connection, turn: TurnSeq, new: &Chunks) -> rusqlite::Result<()> {
+pub(super) fn append(conn: &Connection, turn: TurnSeq, new: &ChunkBatch) -> rusqlite::Result<()> {
     let there: i64 = conn
         .prepare_cached("SELECT first + count FROM turn_chunks WHERE turn = ?1 ORDER BY first DESC LIMIT 1")?
         .query_row([turn], |r| r.get(0))

@@ -1,8 +1,7 @@
 //! The messages of a chat, by their places.
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::fiber::owner::AgentId;
-use crate::store::chat::MessageRow;
+use crate::store::{AgentId, MessageRole, MessageRow};
 
 pub(super) fn find_chat(conn: &Connection, chat: &AgentId) -> rusqlite::Result<Option<i64>> {
     conn.prepare_cached("SELECT seq FROM chats WHERE class = ?1 AND agent = ?2")?
@@ -19,11 +18,7 @@ pub(super) fn chat_of(conn: &Connection, chat: &AgentId) -> rusqlite::Result<i64
 }
 
 pub(super) fn message_row(row: &Row<'_>) -> rusqlite::Result<MessageRow> {
-    let role = match row.get_ref("role")?.as_str()? {
-        "user" => "user",
-        "system" => "system",
-        _ => "assistant",
-    };
+    let role = row.get_ref("role")?.as_str()?.parse().unwrap_or(MessageRole::Assistant);
     Ok(MessageRow { id: row.get("id")?, role, data: row.get("data")? })
 }
 
@@ -32,13 +27,13 @@ pub(super) fn insert_message(conn: &Connection, chat: i64, place: i64, message: 
         "INSERT INTO chat_messages (chat, place, id, role, data, changed_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
          ON CONFLICT (chat, id) DO UPDATE SET role = ?4, data = ?5, changed_ms = ?6",
     )?
-    .execute(params![chat, place, message.id, message.role, message.data, now_ms])
+    .execute(params![chat, place, message.id, message.role.as_str(), message.data, now_ms])
     .map(drop)
 }
 
 pub(super) fn replace(conn: &Connection, chat: i64, message: &MessageRow, now_ms: i64) -> rusqlite::Result<bool> {
     conn.prepare_cached("UPDATE chat_messages SET role = ?3, data = ?4, changed_ms = ?5 WHERE chat = ?1 AND id = ?2")?
-        .execute(params![chat, message.id, message.role, message.data, now_ms])
+        .execute(params![chat, message.id, message.role.as_str(), message.data, now_ms])
         .map(|replaced| replaced == 1)
 }
 

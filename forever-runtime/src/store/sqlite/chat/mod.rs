@@ -6,66 +6,98 @@ mod turns;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::worker::Scope;
-use super::{Sqlite, rows};
+use super::job::Scope;
+use super::{Sqlite, claims, rows};
 use crate::error::Result;
-use crate::fiber::frame::BoxFuture;
-use crate::fiber::owner::AgentId;
-use crate::store::chat::{
-    AcceptedTurn, ChatStore, Chunks, IncidentRow, MayBegin, MessageRow, NewTurn, OfTurn, Settle, TurnRequest, TurnRow, TurnSeq, WhichTurns,
+use crate::future::BoxFuture;
+use crate::store::{
+    AcceptTurnResult, Admission, AgentId, ChatStore, ChunkBatch, IncidentRow, MessageRow, NewTurnRow, TurnFilter, TurnRequest, TurnRow,
+    TurnSeq, TurnSettlement, TurnSettler, TurnWrite,
 };
+use crate::store::{Claim, Seq};
 use logs::{append, chunks, fold};
 use messages::{chat_of, insert_message, message_row, replace};
 use turns::{TURN, accept, begin, by, by_seq, clear, listed, request, settle, under_way};
 
+/// Fails unless the claim of a turn's fiber is in force; says whether the turn is running.
+fn fence(conn: &Connection, claim: Claim, turn: TurnSeq) -> rusqlite::Result<bool> {
+    claims::check_running(conn, claim)?;
+    let found: Option<(Option<Seq>, bool)> = conn
+        .prepare_cached("SELECT fiber, state = 'running' FROM turns WHERE seq = ?1")?
+        .query_row([turn], |r| Ok((r.get(0)?, r.get(1)?)))
+        .optional()?;
+    match found {
+        Some((Some(fiber), running)) if fiber == claim.fiber => Ok(running),
+        Some(_) => Err(claims::lost(claim)),
+        None => Ok(false),
+    }
+}
+
+/// Whether a turn has a fiber that has not ended.
+fn has_fiber(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<bool> {
+    conn.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM turns t JOIN fibers f ON f.seq = t.fiber WHERE t.seq = ?1 AND f.finished_ms IS NULL)",
+    )?
+    .query_row([turn], |r| r.get(0))
+}
+
 impl ChatStore for Sqlite {
-    fn accept_turn(&self, new: NewTurn) -> BoxFuture<'_, Result<AcceptedTurn>> {
+    fn accept_turn(&self, new: NewTurnRow) -> BoxFuture<'_, Result<AcceptTurnResult>> {
         Box::pin(self.write("store a turn", Scope::Many, move |c| accept(c, &new)))
     }
 
-    fn begin_turn(&self, turn: TurnSeq, now_ms: i64) -> BoxFuture<'_, Result<MayBegin>> {
-        Box::pin(self.write("store that a turn begins", Scope::Many, move |c| begin(c, turn, now_ms)))
+    fn begin_turn(&self, claim: Claim, turn: TurnSeq, now_ms: i64) -> BoxFuture<'_, Result<Admission>> {
+        Box::pin(self.write("store that a turn begins", Scope::Many, move |c| {
+            fence(c, claim, turn)?;
+            begin(c, turn, now_ms)
+        }))
     }
 
-    fn leave_turn(&self, turn: TurnSeq) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write("store that a turn is left", Scope::One, move |c| {
+    fn release_turn(&self, claim: Claim, turn: TurnSeq) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write("store that a turn is left", Scope::Many, move |c| {
+            fence(c, claim, turn)?;
             c.prepare_cached("UPDATE turns SET deaths = max(deaths - 1, 0) WHERE seq = ?1")?.execute([turn]).map(drop)
         }))
     }
 
-    fn store_incident(&self, turn: TurnSeq, incident: IncidentRow, now_ms: i64) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write("store an interruption of a turn", Scope::One, move |c| incidents::put(c, turn, &incident, now_ms)))
-    }
-
-    fn append_chunks(&self, turn: TurnSeq, chunks: Chunks) -> BoxFuture<'_, Result<OfTurn>> {
-        Box::pin(self.write("store chunks of a turn", Scope::Many, move |c| {
-            let Some((fiber, true)) = c
-                .prepare_cached("SELECT fiber, state = 'running' FROM turns WHERE seq = ?1")?
-                .query_row([turn], |r| Ok((r.get::<_, Option<i64>>(0)?, r.get(1)?)))
-                .optional()?
-            else {
-                return Ok(OfTurn::Over);
-            };
-            append(c, turn, &chunks)?;
-            // It has come further.
-            fiber.map_or(Ok(()), |fiber| rows::forget_deaths(c, fiber))?;
-            Ok(OfTurn::Done)
+    fn store_incident(&self, claim: Claim, turn: TurnSeq, incident: IncidentRow, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write("store an interruption of a turn", Scope::Many, move |c| {
+            fence(c, claim, turn)?;
+            incidents::put(c, turn, &incident, now_ms)
         }))
     }
 
-    fn stash_turn(&self, turn: TurnSeq, stash: String) -> BoxFuture<'_, Result<OfTurn>> {
-        Box::pin(self.write("store the stash of a turn", Scope::One, move |c| {
-            let stored = c
-                .prepare_cached(
-                    "UPDATE turn_requests SET stash = ?2 WHERE turn = (SELECT seq FROM turns WHERE seq = ?1 AND state = 'running')",
-                )?
-                .execute(params![turn, stash])?;
+    fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: ChunkBatch) -> BoxFuture<'_, Result<TurnWrite>> {
+        Box::pin(self.write("store chunks of a turn", Scope::Many, move |c| {
+            if !fence(c, claim, turn)? {
+                return Ok(TurnWrite::NotRunning);
+            }
+            append(c, turn, &chunks)?;
+            // It has come further.
+            rows::forget_deaths(c, claim.fiber)?;
+            Ok(TurnWrite::Done)
+        }))
+    }
+
+    fn stash_turn(&self, claim: Claim, turn: TurnSeq, stash: String) -> BoxFuture<'_, Result<TurnWrite>> {
+        Box::pin(self.write("store the stash of a turn", Scope::Many, move |c| {
+            if !fence(c, claim, turn)? {
+                return Ok(TurnWrite::NotRunning);
+            }
+            let stored = c.prepare_cached("UPDATE turn_requests SET stash = ?2 WHERE turn = ?1")?.execute(params![turn, stash])?;
             Ok(done(stored))
         }))
     }
 
-    fn settle_turn(&self, turn: TurnSeq, how: Settle) -> BoxFuture<'_, Result<OfTurn>> {
-        Box::pin(self.write("store how a turn ended", Scope::Many, move |c| settle(c, turn, &how)))
+    fn settle_turn(&self, by: TurnSettler, turn: TurnSeq, how: TurnSettlement) -> BoxFuture<'_, Result<TurnWrite>> {
+        Box::pin(self.write("store how a turn ended", Scope::Many, move |c| match by {
+            TurnSettler::Activation(claim) => {
+                fence(c, claim, turn)?;
+                settle(c, turn, &how)
+            }
+            TurnSettler::Other if has_fiber(c, turn)? => Ok(TurnWrite::HasFiber),
+            TurnSettler::Other => settle(c, turn, &how),
+        }))
     }
 
     fn cancel_turn(&self, turn: TurnSeq, reason: String, now_ms: i64) -> BoxFuture<'_, Result<Option<TurnRow>>> {
@@ -92,7 +124,7 @@ impl ChatStore for Sqlite {
         Box::pin(self.read("find a turn", move |c| by_seq(c, turn)))
     }
 
-    fn turns(&self, chat: AgentId, which: WhichTurns, after: TurnSeq, limit: u32) -> BoxFuture<'_, Result<Vec<TurnRow>>> {
+    fn turns(&self, chat: AgentId, which: TurnFilter, after: TurnSeq, limit: u32) -> BoxFuture<'_, Result<Vec<TurnRow>>> {
         Box::pin(self.read("list turns", move |c| {
             // Words of ours, so they can stand in the text.
             let words: Vec<_> = which.states.iter().map(|s| format!("'{s}'")).collect();
@@ -127,7 +159,7 @@ impl ChatStore for Sqlite {
         Box::pin(self.read("load what a turn was asked with", move |c| request(c, turn)))
     }
 
-    fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<Chunks>>> {
+    fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<ChunkBatch>>> {
         Box::pin(self.read("load chunks of a turn", move |c| chunks(c, turn, from, limit)))
     }
 
@@ -142,7 +174,7 @@ impl ChatStore for Sqlite {
         }))
     }
 
-    fn held(&self, chat: AgentId) -> BoxFuture<'_, Result<Option<String>>> {
+    fn continuation_target(&self, chat: AgentId) -> BoxFuture<'_, Result<Option<String>>> {
         Box::pin(self.read("find what is to be continued", move |c| {
             c.prepare_cached("SELECT held FROM chats WHERE class = ?1 AND agent = ?2")?
                 .query_row(params![chat.class, chat.name], |r| r.get(0))
@@ -151,7 +183,7 @@ impl ChatStore for Sqlite {
         }))
     }
 
-    fn hold(&self, chat: AgentId, message: MessageRow, wanted: bool, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+    fn replace_message(&self, chat: AgentId, message: MessageRow, wanted: bool, now_ms: i64) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.write("store a message of a chat", Scope::Many, move |c| {
             let chat = chat_of(c, &chat)?;
             replace(c, chat, &message, now_ms)?;
@@ -178,7 +210,7 @@ impl ChatStore for Sqlite {
         Box::pin(self.write("clear a chat", Scope::Many, move |c| clear(c, &chat, now_ms)))
     }
 
-    fn left_turns(&self) -> BoxFuture<'_, Result<Vec<TurnSeq>>> {
+    fn orphaned_turns(&self) -> BoxFuture<'_, Result<Vec<TurnSeq>>> {
         Box::pin(self.read("find turns that were left", |c| {
             c.prepare_cached(
                 "SELECT t.seq FROM turns t INDEXED BY turns_open JOIN chats c ON c.seq = t.chat
@@ -190,7 +222,7 @@ impl ChatStore for Sqlite {
         }))
     }
 
-    fn fold_turns(&self, before_ms: i64, limit: u32) -> BoxFuture<'_, Result<u64>> {
+    fn compact_turns(&self, before_ms: i64, limit: u32) -> BoxFuture<'_, Result<u64>> {
         Box::pin(self.write("fold turns", Scope::Many, move |c| {
             let over: Vec<TurnSeq> = c
                 .prepare_cached("SELECT seq FROM turns WHERE settled_ms < ?1 AND folded = 0 ORDER BY settled_ms LIMIT ?2")?
@@ -207,7 +239,7 @@ impl ChatStore for Sqlite {
         Box::pin(self.write("delete turns", Scope::Many, move |c| turns::delete(c, before_ms, limit)))
     }
 
-    fn any_far_turn(&self, now_ms: i64, slack_ms: i64) -> BoxFuture<'_, Result<bool>> {
+    fn has_far_turns(&self, now_ms: i64, slack_ms: i64) -> BoxFuture<'_, Result<bool>> {
         Box::pin(self.read("find turns that are far ahead", move |c| turns::any_far(c, now_ms, slack_ms)))
     }
 
@@ -226,6 +258,6 @@ pub(super) fn close(conn: &Connection) -> rusqlite::Result<()> {
     .map(drop)
 }
 
-fn done(changed: usize) -> OfTurn {
-    if changed == 0 { OfTurn::Over } else { OfTurn::Done }
+fn done(changed: usize) -> TurnWrite {
+    if changed == 0 { TurnWrite::NotRunning } else { TurnWrite::Done }
 }

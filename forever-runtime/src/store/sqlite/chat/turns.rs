@@ -5,25 +5,26 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::incidents::{self, incident};
 use super::logs::{chunks, fold};
 use super::messages::{chat_of, find_chat, insert_message, last_message, next_place, replace};
-use crate::fiber::owner::AgentId;
-use crate::store::chat::{
-    AcceptedTurn, MayBegin, MessageRow, NewTurn, OfTurn, Queueing, Settle, TurnBegun, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnState,
-};
+use crate::store::AgentId;
 use crate::store::sqlite::{agents, rows};
+use crate::store::{
+    AcceptTurnResult, Admission, MessageRole, MessageRow, NewTurnRow, QueuePolicy, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnSettlement,
+    TurnStart, TurnState, TurnWrite,
+};
 
 pub(super) const TURN: &str = "SELECT t.*, c.class, c.agent FROM chats c JOIN turns t ON t.chat = c.seq";
 
 fn turn_row(row: &Row<'_>) -> rusqlite::Result<TurnRow> {
     let bad =
         |column: &str| rusqlite::Error::FromSqlConversionFailure(0, Type::Text, format!("`{column}` of a turn makes no sense").into());
-    let state = TurnState::of_word(row.get_ref("state")?.as_str()?).ok_or_else(|| bad("state"))?;
+    let state = row.get_ref("state")?.as_str()?.parse::<TurnState>().map_err(|_| bad("state"))?;
     let origins: String = row.get("origins")?;
     Ok(TurnRow {
         seq: row.get("seq")?,
         chat: AgentId { class: row.get("class")?, name: row.get("agent")? },
         id: row.get("id")?,
         key: row.get("key")?,
-        kind: if row.get_ref("kind")?.as_str()? == "continue" { TurnKind::Continue } else { TurnKind::Answer },
+        kind: if row.get_ref("kind")?.as_str()? == "continue" { TurnKind::Continue } else { TurnKind::Reply },
         state,
         reason: row.get("reason")?,
         cancel: row.get("cancel")?,
@@ -50,8 +51,8 @@ pub(super) fn listed(row: &Row<'_>) -> Option<TurnRow> {
         chat: AgentId { class: text("class").unwrap_or_default(), name: text("agent").unwrap_or_default() },
         id: text("id").unwrap_or_default(),
         key: text("key"),
-        kind: if text("kind").as_deref() == Some("continue") { TurnKind::Continue } else { TurnKind::Answer },
-        state: TurnState::of_word(&text("state")?)?,
+        kind: if text("kind").as_deref() == Some("continue") { TurnKind::Continue } else { TurnKind::Reply },
+        state: text("state")?.parse().ok()?,
         reason: text("reason"),
         cancel: text("cancel"),
         message: text("message").unwrap_or_default(),
@@ -79,17 +80,17 @@ pub(super) fn under_way(conn: &Connection, chat: i64) -> rusqlite::Result<bool> 
     conn.prepare_cached("SELECT EXISTS (SELECT 1 FROM turns WHERE chat = ?1 AND settled_ms IS NULL)")?.query_row([chat], |r| r.get(0))
 }
 
-pub(super) fn accept(conn: &Connection, new: &NewTurn) -> rusqlite::Result<AcceptedTurn> {
+pub(super) fn accept(conn: &Connection, new: &NewTurnRow) -> rusqlite::Result<AcceptTurnResult> {
     let there = match (by(conn, &new.chat, "id", &new.id)?, &new.key) {
         (None, Some(key)) => by(conn, &new.chat, "key", key)?,
         (there, _) => there,
     };
     if let Some(there) = there {
-        return Ok(AcceptedTurn::Existing(Box::new(there)));
+        return Ok(AcceptTurnResult::Existing(Box::new(there)));
     }
     let chat = chat_of(conn, &new.chat)?;
-    if new.queueing == Queueing::Drop && under_way(conn, chat)? {
-        return Ok(AcceptedTurn::Dropped);
+    if new.queueing == QueuePolicy::Drop && under_way(conn, chat)? {
+        return Ok(AcceptTurnResult::Dropped);
     }
     if let Some(last) = &new.cut_behind {
         conn.prepare_cached(
@@ -101,12 +102,12 @@ pub(super) fn accept(conn: &Connection, new: &NewTurn) -> rusqlite::Result<Accep
     for message in &new.messages {
         if !replace(conn, chat, message, new.now_ms)? {
             insert_message(conn, chat, next_place(conn, chat)?, message, new.now_ms)?;
-            if message.role == "user" {
+            if message.role == MessageRole::User {
                 origins.push(message.id.clone());
             }
         }
     }
-    if new.queueing == Queueing::Merge {
+    if new.queueing == QueuePolicy::Merge {
         origins = [merged(conn, chat)?, origins].concat();
     }
     if origins.is_empty() {
@@ -114,9 +115,9 @@ pub(super) fn accept(conn: &Connection, new: &NewTurn) -> rusqlite::Result<Accep
     }
     let (mut body, mut tools) = (new.body.clone(), new.tools.clone());
     let (message, place) = match new.kind {
-        TurnKind::Answer => (new.message.clone(), next_place(conn, chat)?),
+        TurnKind::Reply => (new.message.clone(), next_place(conn, chat)?),
         TurnKind::Continue => {
-            let Some((message, place)) = to_continue(conn, chat)? else { return Ok(AcceptedTurn::NothingToContinue) };
+            let Some((message, place)) = to_continue(conn, chat)? else { return Ok(AcceptTurnResult::NothingToContinue) };
             let (of_body, of_tools) = asked_with(conn, chat, &message)?;
             (body, tools) = (body.or(of_body), tools.or(of_tools));
             (message, place)
@@ -125,10 +126,10 @@ pub(super) fn accept(conn: &Connection, new: &NewTurn) -> rusqlite::Result<Accep
     // Whatever was to be continued is, or is not wanted any more.
     conn.prepare_cached("UPDATE chats SET held = NULL WHERE seq = ?1 AND held IS NOT NULL")?.execute([chat])?;
     let (policy, due_ms) = match new.queueing {
-        Queueing::Queue | Queueing::Drop => ("queue", None),
-        Queueing::Latest => ("latest", None),
-        Queueing::Merge => ("merge", None),
-        Queueing::Debounce(ms) => ("debounce", Some(new.now_ms.saturating_add(ms))),
+        QueuePolicy::Queue | QueuePolicy::Drop => ("queue", None),
+        QueuePolicy::Latest => ("latest", None),
+        QueuePolicy::Merge => ("merge", None),
+        QueuePolicy::Debounce(ms) => ("debounce", Some(new.now_ms.saturating_add(ms))),
     };
     let fiber = rows::insert(conn, &new.fiber)?
         .ok_or_else(|| rusqlite::Error::ToSqlConversionFailure(format!("there is a fiber with id `{}` already", new.fiber.id).into()))?
@@ -163,7 +164,7 @@ pub(super) fn accept(conn: &Connection, new: &NewTurn) -> rusqlite::Result<Accep
         new.metadata
     ])?;
     let row = by_seq(conn, turn)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
-    Ok(AcceptedTurn::New(Box::new(row), ready))
+    Ok(AcceptTurnResult::Created(Box::new(row), ready))
 }
 
 /// What the turn that waits was to answer, and will be answered by one that comes now in its place.
@@ -204,10 +205,10 @@ fn asked_with(conn: &Connection, chat: i64, message: &str) -> rusqlite::Result<(
     Ok(asked.unwrap_or_default())
 }
 
-pub(super) fn begin(conn: &Connection, turn: TurnSeq, now_ms: i64) -> rusqlite::Result<MayBegin> {
+pub(super) fn begin(conn: &Connection, turn: TurnSeq, now_ms: i64) -> rusqlite::Result<Admission> {
     let row = by_seq(conn, turn)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
     if row.state.is_settled() {
-        return Ok(MayBegin::Over(Box::new(row)));
+        return Ok(Admission::Settled(Box::new(row)));
     }
     let (chat, policy, due_ms): (i64, String, Option<i64>) = conn
         .prepare_cached("SELECT chat, policy, due_ms FROM turns WHERE seq = ?1")?
@@ -222,7 +223,7 @@ pub(super) fn begin(conn: &Connection, turn: TurnSeq, now_ms: i64) -> rusqlite::
             conn.prepare_cached("UPDATE turns SET state = 'skipped', reason = ?2, settled_ms = ?3 WHERE seq = ?1")?
                 .execute(params![turn, why, now_ms])?;
             let row = TurnRow { state: TurnState::Skipped, reason: Some(why.to_owned()), settled_ms: Some(now_ms), ..row };
-            return Ok(MayBegin::Over(Box::new(row)));
+            return Ok(Admission::Settled(Box::new(row)));
         }
     }
     let before: Option<(TurnSeq, Option<String>)> = conn
@@ -233,10 +234,10 @@ pub(super) fn begin(conn: &Connection, turn: TurnSeq, now_ms: i64) -> rusqlite::
         .query_row(params![chat, turn], |r| Ok((r.get(0)?, r.get(1)?)))
         .optional()?;
     match before {
-        Some((_, Some(fiber))) => return Ok(MayBegin::Behind(fiber)),
+        Some((_, Some(fiber))) => return Ok(Admission::Behind(fiber)),
         Some((left, None)) => {
             let left = by_seq(conn, left)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
-            return Ok(MayBegin::Left(Box::new(left)));
+            return Ok(Admission::Orphaned(Box::new(left)));
         }
         None => {}
     }
@@ -244,14 +245,14 @@ pub(super) fn begin(conn: &Connection, turn: TurnSeq, now_ms: i64) -> rusqlite::
         && !again
         && due_ms > now_ms
     {
-        return Ok(MayBegin::Due(due_ms));
+        return Ok(Admission::NotBefore(due_ms));
     }
     conn.prepare_cached(
         "UPDATE turns SET state = 'running', started_ms = coalesce(started_ms, ?2), deaths = min(deaths, 4294967294) + 1 WHERE seq = ?1",
     )?
     .execute(params![turn, now_ms])?;
     let row = by_seq(conn, turn)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
-    Ok(MayBegin::Now(Box::new(TurnBegun {
+    Ok(Admission::Begun(Box::new(TurnStart {
         row,
         request: request(conn, turn)?,
         chunks: chunks(conn, turn, 0, u32::MAX)?,
@@ -308,17 +309,17 @@ pub(super) fn request(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<Turn
     Ok(found.unwrap_or_default())
 }
 
-pub(super) fn settle(conn: &Connection, turn: TurnSeq, how: &Settle) -> rusqlite::Result<OfTurn> {
-    let Some(row) = by_seq(conn, turn)? else { return Ok(OfTurn::Over) };
+pub(super) fn settle(conn: &Connection, turn: TurnSeq, how: &TurnSettlement) -> rusqlite::Result<TurnWrite> {
+    let Some(row) = by_seq(conn, turn)? else { return Ok(TurnWrite::NotRunning) };
     if row.state.is_settled() {
         // One that somebody has damaged has no time: others would wait behind it for ever.
         conn.prepare_cached("UPDATE turns SET settled_ms = ?2 WHERE seq = ?1 AND settled_ms IS NULL")?
             .execute(params![turn, how.now_ms])?;
-        return Ok(OfTurn::Over);
+        return Ok(TurnWrite::NotRunning);
     }
     if let Some(data) = &how.message {
         let chat = chat_of(conn, &row.chat)?;
-        let message = MessageRow { id: row.message.clone(), role: "assistant", data: data.clone() };
+        let message = MessageRow { id: row.message.clone(), role: MessageRole::Assistant, data: data.clone() };
         insert_message(conn, chat, row.place, &message, how.now_ms)?;
     }
     if let Some(state) = how.incident {
@@ -330,7 +331,7 @@ pub(super) fn settle(conn: &Connection, turn: TurnSeq, how: &Settle) -> rusqlite
     }
     conn.prepare_cached("UPDATE turns SET state = ?2, reason = ?3, settled_ms = ?4, deaths = max(deaths - 1, 0) WHERE seq = ?1")?
         .execute(params![turn, how.state.as_str(), how.reason, how.now_ms])?;
-    Ok(OfTurn::Done)
+    Ok(TurnWrite::Done)
 }
 
 pub(super) fn clear(conn: &Connection, chat: &AgentId, now_ms: i64) -> rusqlite::Result<Vec<TurnRow>> {

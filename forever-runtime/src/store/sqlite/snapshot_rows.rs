@@ -1,13 +1,14 @@
-//! What stands beside the main text of a snapshot: the rows of its parts, and those of the items of its logs.
+//! What stands beside the main text of a snapshot: the rows of its parts, and those of the items of
+//! its logs.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rusqlite::{Connection, params};
 
-use crate::fiber::parts::{Beside, Changes};
 use crate::store::Seq;
+use crate::store::{SnapshotDelta, SnapshotRows};
 
-pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<Beside> {
+pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<SnapshotRows> {
     let mut parts = BTreeMap::new();
     let mut statement = conn.prepare_cached("SELECT name, data FROM parts WHERE fiber = ?1")?;
     let mut rows = statement.query([seq])?;
@@ -27,11 +28,11 @@ pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<Beside> {
             items.push(row.get("data")?);
         }
     }
-    Ok(Beside { parts, logs })
+    Ok(SnapshotRows { parts, logs })
 }
 
-pub(super) fn change(conn: &Connection, seq: Seq, changes: &Changes) -> rusqlite::Result<()> {
-    for name in &changes.gone_parts {
+pub(super) fn change(conn: &Connection, seq: Seq, changes: &SnapshotDelta) -> rusqlite::Result<()> {
+    for name in &changes.removed_parts {
         conn.prepare_cached("DELETE FROM parts WHERE fiber = ?1 AND name = ?2")?.execute(params![seq, name])?;
     }
     for (name, text) in &changes.parts {
@@ -40,7 +41,7 @@ pub(super) fn change(conn: &Connection, seq: Seq, changes: &Changes) -> rusqlite
         )?
         .execute(params![seq, name, text])?;
     }
-    for log in &changes.gone_logs {
+    for log in &changes.removed_logs {
         conn.prepare_cached("DELETE FROM log_items WHERE fiber = ?1 AND log = ?2")?.execute(params![seq, number(*log)])?;
     }
     for item in &changes.items {

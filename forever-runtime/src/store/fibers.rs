@@ -1,0 +1,495 @@
+//! Fibers and their activations: data types and [`FiberStore`].
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{AgentId, CommandResult, FiberTombstone, OpOutcome, OpRecord, OpsDelta, RestartResult, SnapshotDelta, SnapshotRows};
+use crate::error::Result;
+use crate::future::BoxFuture;
+
+/// Sequence number of a fiber: counts up in the order of acceptance.
+pub type Seq = i64;
+
+/// Number of a worker, which is one open runtime; never given twice.
+pub type WorkerId = i64;
+
+/// Count of a fiber's claims, and of the commands that ended one.
+pub type Epoch = i64;
+
+/// Right of one worker to run one fiber: the fiber at an epoch.
+///
+/// While the stored epoch is this one, no other activation has been claimed since, and no command
+/// has changed what the fiber resumes from. Once it has moved on, every operation that takes the
+/// claim fails with [`ErrorKind::ClaimLost`](crate::ErrorKind::ClaimLost) and changes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Claim {
+    /// The fiber.
+    pub fiber: Seq,
+    /// Its epoch.
+    pub epoch: Epoch,
+}
+
+/// Result of [`FiberStore::claim`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimResult {
+    /// The fiber is `running` under this claim. From now on a death of the worker counts as one of
+    /// the fiber.
+    Granted(Claim),
+    /// The fiber had been cancelled before it could run, and has ended so.
+    Ended(End),
+    /// The fiber is claimed by another worker, waits, has ended, or is at another epoch.
+    Refused,
+}
+
+/// State of a fiber.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FiberState {
+    /// Accepted or made ready, and claimed by no worker.
+    Pending,
+    /// Claimed by a worker.
+    Running,
+    /// Waiting for time, a message or another fiber.
+    Waiting,
+    /// Ended with a result.
+    Completed,
+    /// Ended with an error.
+    Failed,
+    /// Ended by a cancel.
+    Cancelled,
+    /// Stopped by something outside of its code; it resumes from its snapshot.
+    Interrupted,
+    /// Its snapshot does not fit the code, or an operation of it is in doubt. It resumes when the
+    /// code is changed, or by a command.
+    Parked,
+}
+
+impl FiberState {
+    pub(crate) const ALL: [FiberState; 8] = [
+        FiberState::Pending,
+        FiberState::Running,
+        FiberState::Waiting,
+        FiberState::Completed,
+        FiberState::Failed,
+        FiberState::Cancelled,
+        FiberState::Interrupted,
+        FiberState::Parked,
+    ];
+
+    /// The stored word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FiberState::Pending => "pending",
+            FiberState::Running => "running",
+            FiberState::Waiting => "waiting",
+            FiberState::Completed => "completed",
+            FiberState::Failed => "failed",
+            FiberState::Cancelled => "cancelled",
+            FiberState::Interrupted => "interrupted",
+            FiberState::Parked => "parked",
+        }
+    }
+
+    /// Whether the fiber has ended and will not run again by itself.
+    pub fn is_final(self) -> bool {
+        matches!(self, FiberState::Completed | FiberState::Failed | FiberState::Cancelled)
+    }
+}
+
+impl fmt::Display for FiberState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for FiberState {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        FiberState::ALL.into_iter().find(|s| s.as_str() == word).ok_or_else(|| format!("`{word}` is not a state of a fiber"))
+    }
+}
+
+/// Fiber to be accepted.
+#[derive(Debug, Clone)]
+pub struct NewFiber {
+    /// Id, unique in the store.
+    pub id: String,
+    /// Stored name of its function, or the name that a closure fiber was given.
+    pub name: String,
+    /// Idempotency key, unique in the store.
+    pub key: Option<String>,
+    /// Whether the program gave the id. Such an id outlives the fiber, in its [`FiberTombstone`].
+    pub id_given: bool,
+    /// Whether it is a closure fiber, of which only the stash outlives the process.
+    pub closure: bool,
+    /// Arguments by name, a JSON object.
+    pub args: String,
+    /// Metadata of the program, JSON.
+    pub metadata: Option<String>,
+    /// Agent that owns it.
+    pub agent: Option<AgentId>,
+    /// Fiber that spawned it.
+    pub parent: Option<Seq>,
+    /// Worker that claims it in the same transaction. Without one it is `pending`.
+    pub worker: Option<WorkerId>,
+    /// Time of its acceptance.
+    pub now_ms: i64,
+}
+
+/// Result of [`FiberStore::accept`].
+#[derive(Debug)]
+pub enum AcceptResult {
+    /// The fiber is stored. If a worker was named this is its claim, and otherwise the epoch to
+    /// claim it at.
+    Created(Claim),
+    /// A fiber with the same id or key exists. Nothing was changed.
+    Existing(Box<FiberRow>),
+    /// A fiber with the same id or key existed and was deleted. Nothing was changed.
+    Deleted(Box<FiberTombstone>),
+}
+
+/// Stored fiber, without its snapshot.
+#[derive(Debug, Clone)]
+pub struct FiberRow {
+    /// Sequence number.
+    pub seq: Seq,
+    /// Id.
+    pub id: String,
+    /// Stored name of its function, or the name that a closure fiber was given.
+    pub name: String,
+    /// Whether it is a closure fiber.
+    pub closure: bool,
+    /// Agent that owns it.
+    pub agent: Option<AgentId>,
+    /// Id of the fiber that spawned it.
+    pub parent: Option<String>,
+    /// Idempotency key.
+    pub key: Option<String>,
+    /// State.
+    pub state: FiberState,
+    /// Why it failed, was cancelled, interrupted or parked.
+    pub reason: Option<String>,
+    /// Arguments by name, a JSON object.
+    pub args: String,
+    /// Metadata of the program, JSON.
+    pub metadata: Option<String>,
+    /// Result, JSON, once it has completed.
+    pub result: Option<String>,
+    /// Number of checkpoints made. 0 once it has completed.
+    pub checkpoints: u64,
+    /// Name of the cut point of its snapshot.
+    pub at: Option<String>,
+    /// Deaths of its workers since its last progress.
+    pub deaths: u32,
+    /// Time of its acceptance.
+    pub created_ms: i64,
+    /// Time of its end.
+    pub finished_ms: Option<i64>,
+}
+
+/// Fiber that has not ended, as the dispatcher and recovery see it.
+#[derive(Debug, Clone)]
+pub struct Runnable {
+    /// Sequence number.
+    pub seq: Seq,
+    /// Id.
+    pub id: String,
+    /// Stored name of its function, or the name that a closure fiber was given.
+    pub name: String,
+    /// Whether it is a closure fiber.
+    pub closure: bool,
+    /// Agent that owns it.
+    pub agent: Option<AgentId>,
+    /// State.
+    pub state: FiberState,
+    /// Deaths of its workers since its last progress.
+    pub deaths: u32,
+}
+
+/// Stored data of a fiber that an activation begins with, all from one moment.
+#[derive(Debug)]
+pub struct LoadedFiber {
+    /// Arguments by name, a JSON object.
+    pub args: String,
+    /// Main text of its snapshot, JSON; of a closure fiber its stash. `None` before the first.
+    pub snapshot: Option<String>,
+    /// Rows beside the main text. Empty where there is no snapshot.
+    pub rows: SnapshotRows,
+    /// Number of checkpoints made.
+    pub number: u64,
+    /// Number of restarts from the start.
+    pub restarts: u32,
+    /// Deaths of its workers since its last progress.
+    pub deaths: u32,
+    /// Epoch.
+    pub epoch: Epoch,
+    /// Operations that began since checkpoint `number`, whatever their state. Not those by hand.
+    pub ops: Vec<OpRecord>,
+    /// Layout that the snapshot was written under.
+    pub layout: Option<LayoutRow>,
+}
+
+/// Layout of a function's cut points and locals, stored once for all fibers that share it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LayoutRow {
+    /// Hash of the layout, its key.
+    pub hash: String,
+    /// Stored name of the function.
+    pub fiber: String,
+    /// The layout, JSON.
+    pub layout: String,
+}
+
+/// Snapshot that replaces the last one, with all that goes in the same transaction.
+#[derive(Debug)]
+pub struct NewSnapshot {
+    /// Number of this checkpoint: the stored number plus one, or the operation fails.
+    pub number: u64,
+    /// Name of the cut point.
+    pub at: &'static str,
+    /// Main text, JSON.
+    pub data: String,
+    /// Time of the checkpoint.
+    pub now_ms: i64,
+    /// Layout of this snapshot, where it is not the stored one's. Its hash may be stored already.
+    pub layout: Option<LayoutRow>,
+    /// Changes of the operations that began since the last checkpoint.
+    pub ops: OpsDelta,
+    /// Changes of the rows beside the main text.
+    pub delta: SnapshotDelta,
+    /// Number of a received [`PendingMessage`], to be deleted.
+    pub received: Option<i64>,
+    /// Whether the stored branch results of the fiber are to be deleted.
+    pub joined: bool,
+    /// Fibers that it spawns. An id or key that is taken makes the whole operation fail.
+    pub children: Vec<NewFiber>,
+}
+
+/// Condition that wakes a waiting fiber. Of several, the first that is met.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wait {
+    /// Time at which it is due.
+    pub due_ms: Option<i64>,
+    /// Topic of a message.
+    pub topic: Option<String>,
+    /// Ids of other fibers, all of which have to end. Unknown ids count as ended.
+    pub fibers: Vec<String>,
+}
+
+/// Result of [`FiberStore::wait`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitResult {
+    /// The fiber is `waiting`. Once it is ready it is claimed at the epoch of this claim.
+    Waiting,
+    /// The condition is met already, or the fiber is cancelled. It stays `running`, under its
+    /// claim.
+    Ready,
+}
+
+/// Message to be sent to a fiber.
+#[derive(Debug, Clone)]
+pub struct NewMessage {
+    /// Id of the receiving fiber.
+    pub to: String,
+    /// Message id. One that was sent to the fiber before makes the send a success without effect.
+    pub id: Option<String>,
+    /// Topic.
+    pub topic: String,
+    /// Value, JSON.
+    pub data: String,
+    /// Time of the send.
+    pub now_ms: i64,
+}
+
+/// Message that was sent to a fiber and not yet received.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingMessage {
+    /// Sequence number, in the order of the sends.
+    pub seq: i64,
+    /// Value, JSON.
+    pub data: String,
+}
+
+/// End of a fiber.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// Completed with this result, JSON.
+    Completed(String),
+    /// Failed with this error.
+    Failed(String),
+    /// Cancelled for this reason.
+    Cancelled(String),
+}
+
+/// Stop of a fiber that has not ended.
+#[derive(Debug, Clone)]
+pub enum Suspension {
+    /// Interrupted for this reason; see [`FiberState::Interrupted`].
+    Interrupted(String),
+    /// Parked for this reason; see [`FiberState::Parked`].
+    Parked(String),
+}
+
+/// Receiver of every fiber that a committed transaction has made ready.
+///
+/// A fiber that is ready is `pending` in the store, and a sweep finds it within a second. So a
+/// notification is a hint, which saves the time until the sweep.
+#[derive(Clone)]
+pub struct ReadySender(Arc<dyn Fn(Runnable) + Send + Sync>);
+
+impl ReadySender {
+    /// Makes a sender from the function that is called for each fiber. It must not block.
+    pub fn new(send: impl Fn(Runnable) + Send + Sync + 'static) -> Self {
+        ReadySender(Arc::new(send))
+    }
+
+    /// Notifies the dispatcher of a fiber that is `pending`.
+    pub fn send(&self, fiber: Runnable) {
+        (self.0)(fiber);
+    }
+}
+
+impl fmt::Debug for ReadySender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadySender").finish_non_exhaustive()
+    }
+}
+
+/// Storage of fibers: acceptance, claims, and the writes of activations.
+///
+/// "Makes ready" means in all operations: the fiber becomes `pending`, and is sent to the
+/// [`ReadySender`] once that is durable and before the operation's future is ready.
+pub trait FiberStore {
+    /// Sets the receiver of fibers that become ready.
+    ///
+    /// Called once, before the first fiber is claimed. A store serves one runtime.
+    fn on_ready(&self, ready: ReadySender);
+
+    /// Registers a worker, and takes over from the workers that are gone by then.
+    ///
+    /// Called once, when a runtime opens. The claims are handled as in
+    /// [`take_over`](Self::take_over).
+    fn join(&self, now_ms: i64) -> BoxFuture<'_, Result<WorkerId>>;
+
+    /// Takes over the claims of all workers that are gone.
+    ///
+    /// For each fiber that such a worker has claimed: counts a death, raises the epoch, and calls
+    /// it `interrupted`. Each claim is taken over once. The store decides which workers are gone:
+    /// on SQLite all but `by`, since the file lock is their lease.
+    fn take_over(&self, by: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+
+    /// Stores a fiber, unless its id or key is taken.
+    ///
+    /// A [tombstone](FiberTombstone) of its key, or of its id where that was
+    /// [given](NewFiber::id_given), comes first, then a fiber with its id, then one with its key.
+    fn accept(&self, fiber: NewFiber) -> BoxFuture<'_, Result<AcceptResult>>;
+
+    /// Lists the pending, running, interrupted and parked fibers behind `after`, by number.
+    fn unfinished(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>>;
+
+    /// Lists the fibers behind `after` that are pending, by number.
+    fn ready(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>>;
+
+    /// Loads a fiber.
+    ///
+    /// Everything is from one moment, whatever is written meanwhile. A row that cannot be read, or
+    /// a fiber that has not completed and has lost its snapshot, is an error of kind
+    /// [`Value`](crate::ErrorKind::Value).
+    fn load(&self, seq: Seq) -> BoxFuture<'_, Result<LoadedFiber>>;
+
+    /// Gives the epoch of a fiber; `None` once it has completed.
+    ///
+    /// Also of one that cannot be loaded, so that it can be parked.
+    fn epoch(&self, seq: Seq) -> BoxFuture<'_, Result<Option<Epoch>>>;
+
+    /// Claims a fiber for a worker, at the epoch at which it was loaded.
+    ///
+    /// Granted if the epoch is still that of `seen`, and the fiber is `pending`, `interrupted` or
+    /// `parked`, or `running` under a claim of the same worker. Then the epoch is raised, and the
+    /// fiber is `running` without a reason. One that was cancelled meanwhile ends as cancelled
+    /// instead.
+    fn claim(&self, seen: Claim, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<ClaimResult>>;
+
+    /// Replaces the snapshot of a fiber; gives the claims of the children made with it, in order.
+    ///
+    /// One transaction for all that [`NewSnapshot`] has. It is progress, so the deaths are set to
+    /// 0. Fails if `number` does not follow the stored one, and if a fiber that was cancelled is to
+    /// have children.
+    fn checkpoint(&self, claim: Claim, snapshot: NewSnapshot) -> BoxFuture<'_, Result<Vec<Claim>>>;
+
+    /// Replaces the stash of a closure fiber.
+    ///
+    /// Raises its checkpoint number. It is progress, so the deaths are set to 0.
+    fn stash(&self, claim: Claim, data: String, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+
+    /// Stores the result of branch `n` of a `steps!` that began after checkpoint `number`.
+    ///
+    /// It is progress, so the deaths are set to 0.
+    fn save_branch(&self, claim: Claim, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<()>>;
+
+    /// Gives the stored branch results of a `steps!`, in the order of the branches.
+    fn branch_results(&self, seq: Seq, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>>>;
+
+    /// Lets a fiber wait, unless the condition is met already.
+    ///
+    /// The look and the change are one transaction, so no wake-up is lost in between.
+    fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<WaitResult>>;
+
+    /// Makes waiting fibers `pending` whose time has come, the earliest first, and gives them.
+    ///
+    /// They are *not* sent to the [`ReadySender`].
+    fn take_due(&self, now_ms: i64, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>>;
+
+    /// Gives the earliest time at which a waiting fiber is due.
+    fn next_due(&self) -> BoxFuture<'_, Result<Option<i64>>>;
+
+    /// Stores a message, and makes the fiber ready if it waits on the topic.
+    ///
+    /// A message id that was sent to the fiber before is a success without effect, whatever the
+    /// state of the fiber. Otherwise a fiber that has ended is
+    /// [`InvalidState`](CommandResult::InvalidState).
+    fn send(&self, message: NewMessage) -> BoxFuture<'_, Result<CommandResult<()>>>;
+
+    /// Gives the oldest pending message of a topic, and leaves it there.
+    fn message(&self, seq: Seq, topic: &'static str) -> BoxFuture<'_, Result<Option<PendingMessage>>>;
+
+    /// Ends a fiber; gives how it ended.
+    ///
+    /// That is `Cancelled` with the first reason, whatever `end` says, if the fiber was cancelled
+    /// before. Stores the outcomes of operations with it. Deletes waits, and makes ready each
+    /// parent that waited for this fiber last. Unless the fiber failed, and so may be resumed, its
+    /// pending messages, branch results and temporary operations are deleted; of a completed one
+    /// the snapshot as well.
+    fn end(&self, claim: Claim, end: End, outcomes: Vec<OpOutcome>, now_ms: i64) -> BoxFuture<'_, Result<End>>;
+
+    /// Stops a fiber without ending it; gives its end instead if it was cancelled before.
+    ///
+    /// The epoch stays, so that the stopped fiber can be claimed at it. On a fiber that failed or
+    /// was cancelled under the same claim it has no effect.
+    fn suspend(&self, claim: Claim, suspension: Suspension, now_ms: i64) -> BoxFuture<'_, Result<Option<End>>>;
+
+    /// Makes a claimed fiber ready again from its start, unless an operation of it is in doubt.
+    ///
+    /// As [`AdminStore::restart`](super::AdminStore::restart) with
+    /// [`FromStart`](super::Restart::FromStart).
+    fn restart_claimed(&self, claim: Claim, now_ms: i64) -> BoxFuture<'_, Result<RestartResult>>;
+
+    /// Interrupts the fibers that a worker has claimed, and closes the store.
+    ///
+    /// No death is counted.
+    ///
+    /// The deaths that were counted in advance for running schedules, woken agents and running
+    /// turns are taken back. The store is closed when the future is ready, also where that is an
+    /// error: every operation fails with [`Closed`](crate::ErrorKind::Closed), this one too.
+    fn close(&self, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+
+    /// Closes the store at once, as a dying process would; returns when its resources are free.
+    ///
+    /// Operations under way may be carried out or not. Called when a runtime is dropped without a
+    /// close, also after [`close`](Self::close), and from threads without an async runtime.
+    fn abandon(&self);
+}

@@ -1,0 +1,186 @@
+//! A store written outside of the library: it delegates to SQLite, counts calls, and lets other
+//! tasks in between.
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use forever::store::{
+    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentStore, BoxFuture, ChatStore, ChunkBatch, Claim, ClaimResult,
+    CommandResult, DeleteResult, Deletion, End, Epoch, FarSchedules, FiberQuery, FiberRef, FiberRow, FiberStore, FiberTombstone,
+    IncidentRow, KeepAliveRow, LoadedFiber, MessageRow, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord,
+    OpResolution, OpRow, OpStore, PendingMessage, ReadySender, ResolveOpResult, Restart, RestartResult, RunResult, Runnable, ScheduleRow,
+    Seq, Sqlite, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, Wait, WaitResult, WorkerId,
+};
+use forever::{Error, ErrorKind, Result};
+
+/// Number of calls of each operation, and the one whose next answer is lost.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Calls {
+    counts: Arc<Mutex<BTreeMap<&'static str, u64>>>,
+    lost: Arc<Mutex<Option<&'static str>>>,
+}
+
+impl Calls {
+    fn count(&self, operation: &'static str) {
+        *self.counts.lock().unwrap().entry(operation).or_default() += 1;
+    }
+
+    /// The next answer of an operation is lost: it is carried out, and its outcome is unknown.
+    pub(super) fn lose_answer_of(&self, operation: &'static str) {
+        *self.lost.lock().unwrap() = Some(operation);
+    }
+
+    fn loses_answer_of(&self, operation: &str) -> bool {
+        self.lost.lock().unwrap().take_if(|lost| *lost == operation).is_some()
+    }
+
+    pub(super) fn of(&self, operation: &str) -> u64 {
+        self.counts.lock().unwrap().get(operation).copied().unwrap_or(0)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Counting {
+    inner: Sqlite,
+    calls: Calls,
+}
+
+impl Counting {
+    pub(super) fn over(inner: Sqlite, calls: &Calls) -> Self {
+        Counting { inner, calls: calls.clone() }
+    }
+}
+
+/// Implements asynchronous operations of a trait by those of `self.inner`.
+macro_rules! delegated {
+    ($trait:ident: $(fn $name:ident(&self $(, $arg:ident: $of:ty)*) -> $gives:ty;)*) => {
+        $(
+            fn $name(&self $(, $arg: $of)*) -> BoxFuture<'_, Result<$gives>> {
+                self.calls.count(stringify!($name));
+                Box::pin(async move {
+                    tokio::task::yield_now().await;
+                    let answer = $trait::$name(&self.inner $(, $arg)*).await;
+                    if self.calls.loses_answer_of(stringify!($name)) {
+                        return Err(Error::new(ErrorKind::OutcomeUnknown, "the answer is lost"));
+                    }
+                    answer
+                })
+            }
+        )*
+    };
+}
+
+impl FiberStore for Counting {
+    fn on_ready(&self, ready: ReadySender) {
+        let calls = self.calls.clone();
+        self.inner.on_ready(ReadySender::new(move |fiber| {
+            calls.count("ready fiber");
+            ready.send(fiber);
+        }));
+    }
+
+    fn abandon(&self) {
+        self.calls.count("abandon");
+        self.inner.abandon();
+    }
+
+    delegated! { FiberStore:
+        fn join(&self, now_ms: i64) -> WorkerId;
+        fn take_over(&self, by: WorkerId, now_ms: i64) -> ();
+        fn accept(&self, fiber: NewFiber) -> AcceptResult;
+        fn unfinished(&self, after: Seq, limit: u32) -> Vec<Runnable>;
+        fn ready(&self, after: Seq, limit: u32) -> Vec<Runnable>;
+        fn load(&self, seq: Seq) -> LoadedFiber;
+        fn epoch(&self, seq: Seq) -> Option<Epoch>;
+        fn claim(&self, seen: Claim, worker: WorkerId, now_ms: i64) -> ClaimResult;
+        fn checkpoint(&self, claim: Claim, snapshot: NewSnapshot) -> Vec<Claim>;
+        fn stash(&self, claim: Claim, data: String, now_ms: i64) -> ();
+        fn save_branch(&self, claim: Claim, number: u64, n: u32, data: String) -> ();
+        fn branch_results(&self, seq: Seq, number: u64) -> Vec<(u32, String)>;
+        fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> WaitResult;
+        fn take_due(&self, now_ms: i64, limit: u32) -> Vec<Runnable>;
+        fn next_due(&self) -> Option<i64>;
+        fn send(&self, message: NewMessage) -> CommandResult<()>;
+        fn message(&self, seq: Seq, topic: &'static str) -> Option<PendingMessage>;
+        fn end(&self, claim: Claim, end: End, outcomes: Vec<OpOutcome>, now_ms: i64) -> End;
+        fn suspend(&self, claim: Claim, suspension: Suspension, now_ms: i64) -> Option<End>;
+        fn restart_claimed(&self, claim: Claim, now_ms: i64) -> RestartResult;
+        fn close(&self, worker: WorkerId, now_ms: i64) -> ();
+    }
+}
+
+impl AdminStore for Counting {
+    delegated! { AdminStore:
+        fn resolve(&self, id: String, end: End, now_ms: i64) -> CommandResult<(FiberRow, End)>;
+        fn cancel(&self, id: String, reason: String, now_ms: i64) -> CommandResult<Vec<Runnable>>;
+        fn restart(&self, id: String, how: Restart, now_ms: i64) -> CommandResult<RestartResult>;
+        fn find(&self, fiber: FiberRef) -> Option<FiberRow>;
+        fn list(&self, query: FiberQuery, after: Seq, limit: u32) -> Vec<FiberRow>;
+        fn delete(&self, deletion: Deletion) -> DeleteResult;
+        fn tombstone(&self, fiber: FiberRef) -> Option<FiberTombstone>;
+        fn delete_tombstones(&self, deletion: Deletion, deleted_before_ms: Option<i64>) -> u64;
+    }
+}
+
+impl OpStore for Counting {
+    delegated! { OpStore:
+        fn save_op(&self, claim: Claim, record: OpRecord, now_ms: i64) -> ();
+        fn load_op(&self, seq: Seq, id: String) -> Option<OpRecord>;
+        fn append_op_log(&self, claim: Claim, record: OpRecord, items: Vec<String>, now_ms: i64) -> ();
+        fn op_log(&self, seq: Seq, number: Option<u64>, id: String) -> Vec<String>;
+        fn ops(&self, seq: Seq) -> Vec<OpRow>;
+        fn find_op(&self, id: String) -> Option<(Seq, OpRecord)>;
+        fn resolve_op(&self, seq: Seq, resolution: OpResolution, now_ms: i64) -> CommandResult<ResolveOpResult>;
+    }
+}
+
+impl AgentStore for Counting {
+    delegated! { AgentStore:
+        fn load_state(&self, agent: AgentId) -> Option<String>;
+        fn save_state(&self, agent: AgentId, state: String, now_ms: i64) -> ();
+        fn keep_awake(&self, agent: AgentId, now_ms: i64) -> ();
+        fn renew_keep_alives(&self, agents: Vec<AgentId>, now_ms: i64) -> ();
+        fn end_keep_alive(&self, agent: AgentId) -> ();
+        fn awake_agents(&self) -> Vec<KeepAliveRow>;
+        fn count_wake_attempt(&self, agent: AgentId) -> ();
+        fn reset_wake_attempts(&self, agent: AgentId) -> ();
+        fn add_schedule(&self, new: NewScheduleRow) -> (ScheduleRow, bool);
+        fn schedules(&self, agent: AgentId) -> Vec<ScheduleRow>;
+        fn cancel_schedule(&self, agent: AgentId, id: String) -> bool;
+        fn recover_schedules(&self, strikes: u32) -> ();
+        fn claim_schedules(&self, classes: Vec<String>, now_ms: i64, limit: u32) -> Vec<ScheduleRow>;
+        fn end_run(&self, run: ScheduleRow, result: RunResult) -> ();
+        fn far_schedules(&self, now_ms: i64, slack_ms: i64) -> FarSchedules;
+        fn correct_schedules(&self, now_ms: i64, slack_ms: i64, crons: Vec<(i64, String)>) -> u64;
+        fn next_schedule(&self, classes: Vec<String>) -> Option<i64>;
+        fn unregistered_classes(&self, classes: Vec<String>) -> Vec<String>;
+    }
+}
+
+impl ChatStore for Counting {
+    delegated! { ChatStore:
+        fn accept_turn(&self, new: NewTurnRow) -> AcceptTurnResult;
+        fn begin_turn(&self, claim: Claim, turn: TurnSeq, now_ms: i64) -> Admission;
+        fn release_turn(&self, claim: Claim, turn: TurnSeq) -> ();
+        fn store_incident(&self, claim: Claim, turn: TurnSeq, incident: IncidentRow, now_ms: i64) -> ();
+        fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: ChunkBatch) -> TurnWrite;
+        fn stash_turn(&self, claim: Claim, turn: TurnSeq, stash: String) -> TurnWrite;
+        fn settle_turn(&self, by: TurnSettler, turn: TurnSeq, settlement: TurnSettlement) -> TurnWrite;
+        fn cancel_turn(&self, turn: TurnSeq, reason: String, now_ms: i64) -> Option<TurnRow>;
+        fn turn(&self, chat: AgentId, id: String) -> Option<TurnRow>;
+        fn turn_by_key(&self, chat: AgentId, key: String) -> Option<TurnRow>;
+        fn turn_by_seq(&self, turn: TurnSeq) -> Option<TurnRow>;
+        fn turns(&self, chat: AgentId, filter: TurnFilter, after: TurnSeq, limit: u32) -> Vec<TurnRow>;
+        fn turn_request(&self, turn: TurnSeq) -> TurnRequest;
+        fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> Vec<ChunkBatch>;
+        fn chat_messages(&self, chat: AgentId, up_to: i64) -> Vec<MessageRow>;
+        fn continuation_target(&self, chat: AgentId) -> Option<String>;
+        fn replace_message(&self, chat: AgentId, message: MessageRow, wanted: bool, now_ms: i64) -> ();
+        fn replace_messages(&self, chat: AgentId, messages: Vec<MessageRow>, now_ms: i64) -> bool;
+        fn clear_chat(&self, chat: AgentId, now_ms: i64) -> Vec<TurnRow>;
+        fn orphaned_turns(&self) -> Vec<TurnSeq>;
+        fn compact_turns(&self, before_ms: i64, limit: u32) -> u64;
+        fn delete_turns(&self, before_ms: i64, limit: u32) -> u64;
+        fn has_far_turns(&self, now_ms: i64, slack_ms: i64) -> bool;
+        fn correct_turns(&self, now_ms: i64, slack_ms: i64) -> u64;
+    }
+}

@@ -1,0 +1,171 @@
+//! A runtime over a store that is written outside of the library.
+mod counting;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use counting::{Calls, Counting};
+use forever::prelude::*;
+use forever::store::{Durability, Sqlite, conformance};
+use forever::{Error, ErrorKind, EventKind, FiberState, Told};
+
+use crate::support::{LONGEST, soon};
+
+async fn file(path: &Path, calls: &Calls) -> Counting {
+    Counting::over(Sqlite::open(path, Durability::Process, LONGEST).await.unwrap(), calls)
+}
+
+#[tokio::test]
+async fn own_store_in_memory_conforms() {
+    let calls = Calls::default();
+    conformance::run(async || Counting::over(Sqlite::in_memory().await.unwrap(), &calls)).await;
+    assert!(calls.of("checkpoint") > 0 && calls.of("ready fiber") > 0, "{calls:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn own_store_in_a_file_conforms() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = AtomicU64::new(0);
+    conformance::run(async || file(&folder.path().join(made.fetch_add(1, Ordering::Relaxed).to_string()), &Calls::default()).await).await;
+}
+
+/// The steps that were carried out.
+#[derive(Clone, Default)]
+struct Steps(Arc<Mutex<Vec<String>>>);
+
+impl Steps {
+    async fn did(&self, step: &str) -> Result<u64, Error> {
+        tokio::task::yield_now().await;
+        self.0.lock().unwrap().push(step.to_owned());
+        Ok(step.len() as u64)
+    }
+}
+
+#[fiber]
+async fn double(steps: Res<Steps>, n: u64) -> Result<u64, Error> {
+    step!("double", steps.did("double").await?);
+    Ok(2 * n)
+}
+
+#[fiber]
+async fn errand(steps: Res<Steps>) -> Result<String, BoxError> {
+    let first = step!("first", steps.did("first").await?);
+    let helper = spawn!(double(first));
+    sleep!(Duration::from_millis(5));
+    let word: String = recv!("word");
+    let doubled = wait!(helper)?;
+    step!("last", steps.did("last").await?);
+    Ok(format!("{word} {doubled}"))
+}
+
+#[tokio::test]
+async fn own_store_resumes_a_fiber() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fibers.db");
+    let (steps, calls) = (Steps::default(), Calls::default());
+    let open = async || {
+        let store = file(&path, &calls).await;
+        Forever::builder().store(store).fiber::<errand>().fiber::<double>().resource(steps.clone()).open().await.unwrap()
+    };
+
+    let forever = open().await;
+    let mut events = forever.events();
+    let id = forever.spawn(errand()).key("once").await.unwrap().id().to_owned();
+    let waits = async {
+        loop {
+            let Some(Told::Event(event)) = events.next().await else { panic!("no more events") };
+            if matches!(event.kind, EventKind::Waiting) && calls.of("take_due") > 0 {
+                let status = forever.handle::<errand>(&id).status().await.unwrap();
+                if status.state == FiberState::Waiting && status.at.as_deref() == Some("word pending") {
+                    return;
+                }
+            }
+        }
+    };
+    soon("the wait for a message", waits).await;
+    // As if the process had died.
+    drop((forever, events));
+    assert!(calls.of("abandon") > 0);
+
+    let forever = open().await;
+    assert!(!forever.spawn(errand()).key("once").await.unwrap().accepted());
+    forever.send(&id, "word", "twice five is").await.unwrap();
+    let handle = forever.handle::<errand>(&id);
+    assert_eq!(soon("the result", handle.wait()).await.unwrap(), "twice five is 10");
+    let mut done = steps.0.lock().unwrap().clone();
+    done.sort();
+    assert_eq!(done, ["double", "first", "last"], "each step once");
+    for operation in ["join", "accept", "claim", "load", "checkpoint", "wait", "take_due", "send", "message", "end", "ready fiber"] {
+        assert!(calls.of(operation) > 0, "{operation} was not called: {calls:?}");
+    }
+    drop(handle);
+    forever.close().await.unwrap();
+    assert_eq!(calls.of("close"), 1);
+}
+
+#[fiber]
+async fn booking(ctx: &FiberContext) -> Result<(), Error> {
+    ctx.transaction(|_| Ok::<_, Error>(())).await
+}
+
+#[tokio::test]
+async fn own_store_refuses_what_needs_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    let calls = Calls::default();
+    let store = async || Counting::over(Sqlite::in_memory().await.unwrap(), &calls);
+    let forever = Forever::builder().store(store().await).fiber::<booking>().open().await.unwrap();
+
+    let failed = soon("the end", forever.run(booking())).await.unwrap_err();
+    assert!(failed.is_failed(), "{failed}");
+    let why =
+        "needs the SQLite store, and this runtime was opened with `.store(..)`: open the runtime with `.sqlite(path)` or `.in_memory()`";
+    assert!(failed.reason().contains(&format!("`ctx.transaction` {why}")), "{failed}");
+    let outside = forever.transaction(|_| Ok::<_, Error>(())).await.unwrap_err();
+    assert_eq!((outside.kind(), outside.to_string()), (ErrorKind::Setup, format!("`Forever::transaction` {why}")));
+    let backup = forever.backup(folder.path().join("copy.db")).await.unwrap_err();
+    assert_eq!((backup.kind(), backup.to_string()), (ErrorKind::Setup, format!("`Forever::backup` {why}")));
+    assert!(!folder.path().join("copy.db").exists());
+    forever.close().await.unwrap();
+
+    let migrated = Forever::builder().store(store().await).migration("bookings", "CREATE TABLE bookings (id TEXT) STRICT").open().await;
+    let error = migrated.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Setup);
+    assert!(error.to_string().starts_with("`.migration(..)` needs the SQLite store"), "{error}");
+}
+
+#[fiber]
+async fn parent(steps: Res<Steps>) -> Result<u64, BoxError> {
+    step!("first", steps.did("first").await?);
+    sleep!(Duration::from_millis(1));
+    let child = spawn!(double(4));
+    Ok(wait!(child)?)
+}
+
+#[tokio::test]
+async fn answer_that_is_lost_leaves_no_fiber_behind() {
+    for operation in ["accept", "claim", "checkpoint"] {
+        for skipped in 0..4 {
+            let (steps, calls) = (Steps::default(), Calls::default());
+            let store = Counting::over(Sqlite::in_memory().await.unwrap(), &calls);
+            let forever = Forever::builder().store(store).fiber::<parent>().fiber::<double>().resource(steps.clone()).open().await.unwrap();
+            let mut id = format!("{operation} {skipped}");
+            if operation == "accept" {
+                calls.lose_answer_of(operation);
+                let unknown = forever.spawn(parent()).id(&id).await.unwrap_err();
+                assert_eq!(unknown.kind(), ErrorKind::OutcomeUnknown);
+            } else {
+                let events = &mut forever.events();
+                id = forever.spawn(parent()).id(&id).await.unwrap().id().to_owned();
+                for _ in 0..skipped {
+                    soon("an event", events.next()).await;
+                }
+                calls.lose_answer_of(operation);
+            }
+            let handle = forever.spawn(parent()).id(&id).await.unwrap();
+            assert_eq!(soon(&id, handle.wait()).await.unwrap(), 8, "{id}");
+            forever.close().await.unwrap();
+        }
+    }
+}
