@@ -21,6 +21,7 @@ macro_rules! emit {
     ($($tokens:tt)*) => { ::quote::quote_spanned!(::proc_macro2::Span::mixed_site()=> $($tokens)*) };
 }
 
+mod alias;
 mod branch;
 mod cut;
 mod jumps;
@@ -62,10 +63,11 @@ pub(crate) fn emit(context: &Context<'_>, report: &mut Report) -> (TokenStream, 
         items: TokenStream::new(),
     };
     crate::plan::flow_of(&context.body.block, context.table).used(&mut emit.used);
-    let body = emit.block(&context.body.block, &[]);
+    let given: Vec<VarId> = context.table.given().collect();
+    let (aliases, body) = (emit.alias_declared(&given), emit.block(&context.body.block, &[]));
     let checks = emit.checks();
     let items = emit.items;
-    (emit!(#checks #items), body)
+    (emit!(#checks #items), emit!(#aliases #body))
 }
 
 struct Emit<'a> {
@@ -161,7 +163,9 @@ impl Emit<'_> {
                 false => emit!(if #fiber.running() { #opening #run } else { #resume }),
             };
         }
-        emit!(let #pat = if #fiber.running() { #opening #run } else { #resume };)
+        let point = self.binding_point(stmt);
+        let aliases = self.alias_exports(&self.start_exports(plain, stmt), point);
+        emit!(let #pat = if #fiber.running() { #opening #run } else { #resume }; #aliases)
     }
 
     /// What was declared in a stretch and stays under its own name after it.
@@ -172,6 +176,27 @@ impl Emit<'_> {
             if self.storage(var) == Storage::Plain {
                 self.open.insert(var);
             }
+        }
+    }
+
+    /// Whether a cut point is the call of another fiber, which is emitted in two parts.
+    fn is_call(&self, cut: usize) -> bool {
+        matches!(self.cx.body.cuts[cut].body, CutBody::Call { .. })
+    }
+
+    /// Where the variables are bound that the start of a statement leaves behind: behind a cut point's own value.
+    fn binding_point(&self, stmt: &Stmt) -> PointId {
+        match &stmt.kind {
+            StmtKind::Cut { cut, .. } if !self.is_call(*cut) => stmt.after,
+            _ => stmt.start,
+        }
+    }
+
+    /// The variables that the start of a statement leaves behind.
+    fn start_exports(&self, plain: &[Stmt], stmt: &Stmt) -> Vec<VarId> {
+        match &stmt.kind {
+            StmtKind::Cut { cut, .. } if !self.is_call(*cut) => self.exports(plain, Some(stmt)),
+            _ => self.exports(plain, None),
         }
     }
 
@@ -240,21 +265,24 @@ impl Emit<'_> {
             (Bind::Discard, _) => return emit!(#before #value #after),
         };
         let attrs: Vec<_> = if let Bind::Let { attrs, .. } = bind { attrs.iter().filter(|a| !is_ours(a)).collect() } else { Vec::new() };
+        let declared = self.alias_declared(&stmt.declares);
         if !later_cuts {
             self.open_values(&stmt.declares);
-            return emit!(#before #(#attrs)* let #pat = #value; #after);
+            return emit!(#before #(#attrs)* let #pat = #value; #declared #after);
         }
         let exports = self.exported(&stmt.declares);
         let live = self.live(stmt.after);
         let values: Vec<_> = exports.iter().map(|v| self.export_value(*v, &live)).collect();
-        let kept = self.export_pattern(&exports);
+        let kept = self.export_pattern(&exports, stmt.after);
         let restored = self.restore(&exports, None);
         self.open_values(&stmt.declares);
+        let aliases = self.alias_exports(&exports, stmt.after);
         emit! {
             let #kept = if #fiber.past(#last) { #restored } else {
-                #before #(#attrs)* let #pat = #value; #after
+                #before #(#attrs)* let #pat = #value; #declared #after
                 (#(#values,)*)
             };
+            #aliases
         }
     }
 

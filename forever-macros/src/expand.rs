@@ -4,7 +4,7 @@ use quote::quote;
 use syn::{Ident, ItemFn, Stmt};
 
 use crate::emit::machine::{self, Machine};
-use crate::names::{Rename, Renames, Table};
+use crate::names::Table;
 use crate::options::Options;
 use crate::plan::{self, Plan};
 use crate::report::Report;
@@ -68,26 +68,7 @@ pub(crate) fn lowered(function: &ItemFn, signature: &Signature, private: &syn::P
     }
     let mut body = lower::lower(block, private, report);
     let given = signature.given();
-    let mut renames = Renames::new();
-    // Renaming one variable can bring another one to light, but each round renames at least one more.
-    let mut settled = false;
-    let table = loop {
-        let mut unreported = Report::default();
-        let before = renames.len();
-        let table = names::resolve(&mut body, &given, &renames, &mut unreported);
-        for (_, hiding) in plan::clashes(&body, &table) {
-            let ident = &table.var(hiding).ident;
-            if !renames.contains_key(&hiding) {
-                let rename = Rename { new: fresh_name(ident, &table, &renames), old: ident.to_string() };
-                renames.insert(hiding, rename);
-            }
-        }
-        // The last round finds the new names already in place, so that everything it looks up has them.
-        if renames.len() == before && std::mem::replace(&mut settled, true) | renames.is_empty() {
-            *report = std::mem::take(report).with(unreported);
-            break table;
-        }
-    };
+    let table = names::resolve(&mut body, &given, report);
     let plan = plan::plan(&body, &table);
     check::check(&body, &table, &plan, report);
     Lowered { body, table, plan }
@@ -117,12 +98,4 @@ fn arguments(signature: &Signature) -> Option<Stmt> {
     Some(
         syn::parse_quote!(#[allow(non_shorthand_field_patterns)] let #name { #(#fields,)* .. } = #start.expect("a fiber that does not resume has its arguments");),
     )
-}
-
-/// `x_2`, or a higher number that the function does not use.
-fn fresh_name(ident: &Ident, table: &Table, renames: &Renames) -> Ident {
-    let base = ident.to_string();
-    let taken = |name: &str| table.vars.iter().any(|v| v.ident == name) || renames.values().any(|r| r.new == name);
-    let number = (2..).find(|n| !taken(&format!("{base}_{n}"))).unwrap_or(0);
-    Ident::new(&format!("{base}_{number}"), ident.span())
 }

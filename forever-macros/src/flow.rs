@@ -11,6 +11,16 @@ use crate::tree::CutId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct JumpId(pub(crate) u32);
 
+impl JumpId {
+    /// The first number of the loops inside plain statements, which the lowered tree does not number.
+    pub(crate) const FIRST_PLAIN: u32 = 1_000_000;
+
+    /// Whether it is a loop or block of the lowered tree.
+    pub(crate) fn is_lowered(self) -> bool {
+        self.0 < Self::FIRST_PLAIN
+    }
+}
+
 /// A place between two statements whose needed variables are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PointId(pub(crate) u32);

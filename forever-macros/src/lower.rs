@@ -22,8 +22,7 @@ mod operands;
 
 /// Lowers a body; `private` is the path of the runtime's private names.
 pub(crate) fn lower(block: syn::Block, private: &syn::Path, report: &mut Report) -> Body {
-    let mut lower =
-        Lower { report, private: private.clone(), cuts: Vec::new(), temps: 0, jumps: 0, borrows: Vec::new(), loops: Vec::new() };
+    let mut lower = Lower { report, private: private.clone(), cuts: Vec::new(), temps: 0, jumps: 0, scope: Vec::new(), loops: Vec::new() };
     let block = lower.block(block);
     Body { block, cuts: lower.cuts }
 }
@@ -34,21 +33,30 @@ struct Lower<'r> {
     cuts: Vec<Cut>,
     temps: usize,
     jumps: u32,
-    /// Names of variables in scope that hold a borrow, innermost last; `false` hides an outer one.
-    borrows: Vec<(String, bool)>,
+    /// The variables in scope, innermost last.
+    scope: Vec<Noted>,
     /// The labels of the loops around, innermost last.
     loops: Vec<Option<Label>>,
 }
 
+/// What lowering knows of a variable.
+struct Noted {
+    name: String,
+    /// It is a borrow, or a constant: going over it is going over what it was made from.
+    is_borrow: bool,
+    /// It may have another value, or give access to one, each time it is read.
+    may_change: bool,
+}
+
 impl Lower<'_> {
     fn block(&mut self, block: syn::Block) -> Block {
-        let depth = self.borrows.len();
+        let depth = self.scope.len();
         let mut out = Vec::new();
         let count = block.stmts.len();
         for (place, stmt) in block.stmts.into_iter().enumerate() {
             self.stmt(stmt, place + 1 == count, &mut out);
         }
-        self.borrows.truncate(depth);
+        self.scope.truncate(depth);
         Block { stmts: out, end: PointId::UNSET }
     }
 
@@ -163,10 +171,10 @@ impl Lower<'_> {
         }
         let borrows = self.borrows_from(&e.expr);
         let arms = e.arms.into_iter().map(|arm| {
-            let depth = self.borrows.len();
+            let depth = self.scope.len();
             self.note_pattern(&arm.pat, borrows);
             let arm = self.arm(Some(arm.pat), arm.attrs, *arm.body);
-            self.borrows.truncate(depth);
+            self.scope.truncate(depth);
             arm
         });
         let arms = arms.collect();
@@ -205,8 +213,8 @@ impl Lower<'_> {
         }
         let items = place::items(&e.expr, &|name| self.is_borrow(name));
         match items {
-            place::Items::Owned => self.for_owned(e, bind, out),
-            place::Items::Borrowed => self.for_borrowed(e, bind, out),
+            place::Items::Borrowed if !self.takes_copies(&mut e.expr) => self.for_borrowed(e, bind, out),
+            place::Items::Owned | place::Items::Borrowed => self.for_owned(e, bind, out),
             place::Items::Mutable => self.report.over(&e.expr, say::FOR_MUTABLE),
             place::Items::WithClosure => self.report.over(&e.expr, say::FOR_CLOSURE),
         }
@@ -223,24 +231,84 @@ impl Lower<'_> {
             #[forever_key = #key]
             let mut #rest = #source;
         }));
-        let depth = self.borrows.len();
+        let depth = self.scope.len();
         self.note_pattern(pat, false);
         let mut block = e.body;
         let next: SynStmt = parse_quote_spanned!(span=> let ::core::option::Option::Some(#pat) = #rest.next() else { break };);
         block.stmts.insert(0, next);
         let (label, body) = self.loop_body(e.label, block);
-        self.borrows.truncate(depth);
+        self.scope.truncate(depth);
         self.control(bind, Control::Loop { label, id, body }, out);
     }
 
-    fn for_borrowed(&mut self, e: syn::ExprForLoop, bind: Bind, out: &mut Vec<Stmt>) {
+    /// Whether what is gone over has no name, and the items are copies of what is in it: then they can be kept by value, and
+    /// what they come from need not be.
+    fn takes_copies(&self, items: &mut Expr) -> bool {
+        let mut unnamed = false;
+        place::parts(items, &mut |part| unnamed |= matches!(part, place::Part::Source(_)));
+        unnamed && place::copies(items)
+    }
+
+    /// Puts what an iteration by position evaluates into variables: it is evaluated once, and not again after a resume.
+    fn evaluate_once(&mut self, items: &mut Expr, out: &mut Vec<Stmt>) {
+        place::parts(items, &mut |part| match part {
+            place::Part::Value(value) if self.is_fixed(value) => {}
+            place::Part::Value(value) if place::is_borrowed(value) => self.evaluate_once(value, out),
+            place::Part::Source(value) | place::Part::Value(value) => {
+                let key = crate::text::compact(&*value);
+                let expr = std::mem::replace(value, Expr::Verbatim(proc_macro2::TokenStream::new()));
+                *value = self.freeze(expr, &key, out);
+            }
+            place::Part::Key(key) => {
+                if let Some(root) = place::root(key).filter(|root| self.may_change(root)) {
+                    self.report.over(&*key, say::key_that_changes(&root.to_string()));
+                }
+            }
+        });
+    }
+
+    /// Whether an expression means the same wherever it is read again.
+    fn is_fixed(&self, expr: &Expr) -> bool {
+        match expr {
+            Expr::Path(path) => path.path.get_ident().is_none_or(|name| !self.may_change(name)),
+            other => place::is_constant(other) || matches!(other, Expr::Lit(_)),
+        }
+    }
+
+    fn may_change(&self, name: &Ident) -> bool {
+        self.scope.iter().rev().find(|v| name == &v.name).is_some_and(|v| v.may_change)
+    }
+
+    fn for_borrowed(&mut self, mut e: syn::ExprForLoop, bind: Bind, out: &mut Vec<Stmt>) {
         let id = self.jump();
+        // A position means nothing in another expression.
+        let key = crate::text::compact(&e.expr).trim_start_matches('&').to_owned();
+        self.evaluate_once(&mut e.expr, out);
+        if crate::pattern::bindings(&e.pat).iter().any(|b| b.mutable) {
+            // What can be changed is a variable of its own, and kept.
+            let span = e.in_token.span;
+            let item = format_ident!("__value_{}", self.temp(), span = span.resolved_at(Span::mixed_site()));
+            let pat = std::mem::replace(&mut *e.pat, parse_pat(&item));
+            e.body.stmts.insert(0, parse_quote_spanned!(span=> let #pat = #item;));
+        }
         let position = format_ident!("__at_{}", self.temp(), span = e.in_token.span.resolved_at(Span::mixed_site()));
-        let depth = self.borrows.len();
+        let depth = self.scope.len();
         self.note_pattern(&e.pat, true);
         let (label, body) = self.loop_body(e.label, e.body);
-        self.borrows.truncate(depth);
-        let looped = For { label, id, attrs: e.attrs, pat: *e.pat, items: *e.expr, position, position_var: None, bases: Vec::new(), body };
+        self.scope.truncate(depth);
+        let looped = For {
+            label,
+            id,
+            attrs: e.attrs,
+            pat: *e.pat,
+            declares: Vec::new(),
+            items: *e.expr,
+            key,
+            position,
+            position_var: None,
+            bases: Vec::new(),
+            body,
+        };
         self.control(bind, Control::For(Box::new(looped)), out);
     }
 
@@ -282,7 +350,7 @@ impl Lower<'_> {
     }
 
     fn is_borrow(&self, name: &Ident) -> bool {
-        self.borrows.iter().rev().find(|(n, _)| name == n).is_some_and(|(_, borrow)| *borrow)
+        self.scope.iter().rev().find(|v| name == &v.name).is_some_and(|v| v.is_borrow)
     }
 
     fn borrows_from(&self, expr: &Expr) -> bool {
@@ -290,8 +358,14 @@ impl Lower<'_> {
     }
 
     fn note_borrow(&mut self, local: &Local) {
-        let borrows = local.init.as_ref().is_some_and(|init| self.borrows_from(&init.expr));
+        let init = local.init.as_ref().map(|init| &*init.expr);
+        let is_list = |init: &Expr| place::is_constant(init) && simple_name(&local.pat).is_some();
+        let borrows = init.is_some_and(|init| self.borrows_from(init) || is_list(init));
+        let first = self.scope.len();
         self.note_pattern(&local.pat, borrows);
+        if init.and_then(place::plain_borrow).is_some_and(|borrow| borrow.mutability.is_some()) {
+            self.scope[first..].iter_mut().for_each(|v| v.may_change = true);
+        }
     }
 
     fn note_conditions(&mut self, cond: &Expr) {
@@ -307,7 +381,11 @@ impl Lower<'_> {
 
     fn note_pattern(&mut self, pat: &Pat, borrows: bool) {
         for binding in crate::pattern::bindings(pat) {
-            self.borrows.push((binding.ident.to_string(), borrows || binding.by_ref));
+            self.scope.push(Noted {
+                name: binding.ident.to_string(),
+                is_borrow: (borrows || binding.by_ref) && !binding.mutable,
+                may_change: binding.mutable || binding.by_ref_mut,
+            });
         }
     }
 }
@@ -372,6 +450,10 @@ pub(crate) fn items_key(items: &Expr, pat: &Pat) -> String {
         Some(binding) => format!("for {}", binding.ident),
         None => "for _".to_owned(),
     })
+}
+
+fn parse_pat(ident: &Ident) -> Pat {
+    Pat::Ident(syn::PatIdent { attrs: Vec::new(), by_ref: None, mutability: None, ident: ident.clone(), subpat: None })
 }
 
 /// A `let` statement that was just quoted.

@@ -12,6 +12,12 @@ pub(crate) const STEPS_MUTABLE: &str =
     "`steps!` cannot hold a mutable borrow while it waits: go over the items by value, or over their indices, and change them after";
 pub(crate) const STEPS_CLOSURE: &str = "a borrowed iterator with a closure cannot be taken up again after a step: collect first, `let items: Vec<_> = ...collect();`, then `steps!(for item in items, ..)`";
 
+pub(crate) fn key_that_changes(name: &str) -> String {
+    format!(
+        "what is looked up by `{name}`, which is `mut`, cannot be looked up again after a resume: bind the key first, `let key = {name}.clone();`"
+    )
+}
+
 pub(crate) fn received_nowhere(topic: &str) -> String {
     format!(
         "nothing says what `recv!` receives: bind it by its type, `let answer: Answer = recv!(\"{topic}\");`, or `let () = recv!(\"{topic}\");`"
@@ -61,11 +67,5 @@ pub(crate) fn macro_rules(name: &str) -> String {
 pub(crate) fn guard(name: &str, method: &str, step: &str) -> String {
     format!(
         "`{name}` is what `{method}()` gave back and is still held at `{step}`: a lock cannot be kept across a step; end it before, `drop({name});`, or lock inside the step"
-    )
-}
-
-pub(crate) fn chosen_text(name: &str, step: &str) -> String {
-    format!(
-        "`{name}` is kept across `{step}`, but text that is chosen at run time cannot be saved as `&str`: make it a `String`, `\"..\".to_owned()`"
     )
 }

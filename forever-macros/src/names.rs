@@ -1,12 +1,11 @@
 //! Resolves the names of a lowered body: which variable each identifier means, and what each statement does to variables.
 //!
 //! Comes in: [`Body`]. Goes out: the same tree with declarations and flows filled in, and the table of variables. The walk is
-//! in evaluation order and deterministic, so a second walk gives the same numbers; [`Renames`] lets it give a variable
-//! another name where two of the same name are needed at once.
+//! in evaluation order and deterministic. Nothing of the user's is renamed: where one variable hides another, [`Table::hidden`]
+//! says so, and code of ours that needs the hidden one reaches it through an alias (`emit/alias.rs`).
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use proc_macro2::TokenStream;
 use syn::{Attribute, Expr, Ident, Pat, Type};
 
 use crate::flow::{Flow, JumpId, PointId};
@@ -29,10 +28,39 @@ pub(crate) struct Var {
     pub(crate) kind: VarKind,
     /// The type written in its `let`, needed where it is declared again before it is set.
     pub(crate) ty: Option<Type>,
-    /// Its value is one of several literal texts.
-    pub(crate) chosen_text: bool,
+    /// The constants that it is ever given, if all of them are, and are text: then which of them it is can be saved.
+    pub(crate) texts: Texts,
     /// The stored name, if it is not the variable's own.
     pub(crate) key: Option<String>,
+}
+
+/// The constant texts that a variable is given.
+#[derive(Clone, Default)]
+pub(crate) enum Texts {
+    /// None so far.
+    #[default]
+    None,
+    Some(Vec<Expr>),
+    /// It is given something else, or may be.
+    Other,
+}
+
+impl Texts {
+    pub(crate) fn constants(&self) -> Option<&[Expr]> {
+        if let Texts::Some(texts) = self { Some(texts) } else { None }
+    }
+
+    /// Notes a value that the variable is given.
+    fn given(&mut self, value: Option<&Expr>) {
+        *self = match (std::mem::take(self), value.and_then(place::constant_texts)) {
+            (Texts::None, Some(texts)) => Texts::Some(texts),
+            (Texts::Some(mut all), Some(texts)) => {
+                all.extend(texts);
+                Texts::Some(all)
+            }
+            _ => Texts::Other,
+        };
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,9 +83,10 @@ pub(crate) enum VarKind {
 pub(crate) struct AgainId(pub(crate) usize);
 
 /// A statement that makes variables again.
-#[derive(Debug)]
 pub(crate) struct Again {
-    pub(crate) tokens: TokenStream,
+    /// What is matched; a `#[fresh]` variable has none.
+    pub(crate) pat: Option<Pat>,
+    pub(crate) init: Expr,
     /// The variables it makes.
     pub(crate) makes: Vec<VarId>,
     /// What it needs.
@@ -79,17 +108,6 @@ pub(crate) struct Use {
     pub(crate) assigns: bool,
 }
 
-/// New names by variable.
-pub(crate) type Renames = BTreeMap<VarId, Rename>;
-
-/// Another name for a variable.
-#[derive(Debug)]
-pub(crate) struct Rename {
-    pub(crate) new: Ident,
-    /// The user's name, which stays the stored one.
-    pub(crate) old: String,
-}
-
 /// The variables of a function and where they are visible.
 #[derive(Default)]
 pub(crate) struct Table {
@@ -97,6 +115,8 @@ pub(crate) struct Table {
     pub(crate) agains: Vec<Again>,
     /// At each point, the variables in scope whose name means another one there: (hidden, hiding).
     pub(crate) hidden: BTreeMap<PointId, Vec<(VarId, VarId)>>,
+    /// Variables whose name means another one at some jump inside a plain statement.
+    pub(crate) hidden_at_jumps: BTreeSet<VarId>,
     /// Borrowed loops' variables to keep at each cut point.
     pub(crate) forced: Vec<Vec<VarId>>,
     /// Every use, in the order of the walk.
@@ -115,26 +135,29 @@ impl Table {
     pub(crate) fn var(&self, id: VarId) -> &Var {
         &self.vars[id.0]
     }
+
+    /// Context and resources.
+    pub(crate) fn given(&self) -> impl Iterator<Item = VarId> {
+        self.vars.iter().enumerate().take_while(|(_, var)| var.kind == VarKind::Given).map(|(place, _)| VarId(place))
+    }
 }
 
 /// Resolves `body`; `given` are the names of context and resources.
-pub(crate) fn resolve(body: &mut Body, given: &[Ident], renames: &Renames, report: &mut Report) -> Table {
+pub(crate) fn resolve(body: &mut Body, given: &[Ident], report: &mut Report) -> Table {
     let mut names = Names {
         table: Table { forced: vec![Vec::new(); body.cuts.len()], uses_before: vec![0; body.cuts.len()], ..Table::default() },
         by: Rc::from(""),
-        renames,
         report,
         scopes: vec![Vec::new()],
         jumps: Vec::new(),
-        next_jump: 1_000_000,
+        next_jump: JumpId::FIRST_PLAIN,
         next_point: 0,
         borrowed_loops: Vec::new(),
         hidden_jump: None,
         branch: None,
     };
     for ident in given {
-        let mut ident = ident.clone();
-        names.declare(&mut ident, false, VarKind::Given);
+        names.declare(ident, false, VarKind::Given);
     }
     let mut cuts = std::mem::take(&mut body.cuts);
     names.block(&mut body.block, &mut cuts);
@@ -144,7 +167,6 @@ pub(crate) fn resolve(body: &mut Body, given: &[Ident], renames: &Renames, repor
 
 struct Names<'a> {
     table: Table,
-    renames: &'a Renames,
     report: &'a mut Report,
     scopes: Vec<Vec<(String, VarId)>>,
     jumps: Vec<Target>,
@@ -187,7 +209,7 @@ impl Names<'_> {
             }
             StmtKind::Cut { bind, cut } => {
                 self.by = format!("used by `{}`", cuts[*cut].title()).into();
-                stmt.flow = self.cut(&mut cuts[*cut].body);
+                stmt.flow = self.cut(&cuts[*cut].body);
                 stmt.before = self.point();
                 self.table.uses_before[*cut] = self.table.uses.len();
                 self.table.forced[*cut] = self.borrowed_loops.clone();
@@ -217,7 +239,7 @@ impl Names<'_> {
         }
     }
 
-    fn bind(&mut self, bind: &mut Bind) -> Vec<VarId> {
+    fn bind(&mut self, bind: &Bind) -> Vec<VarId> {
         let Bind::Let { attrs, pat } = bind else { return Vec::new() };
         let key = key_of(attrs);
         let declares = self.pattern(pat, &VarKind::Value);
@@ -248,23 +270,20 @@ impl Names<'_> {
     }
 
     fn for_(&mut self, looped: &mut For, cuts: &mut Vec<crate::tree::Cut>) -> (Flow, PointId, Vec<VarId>) {
-        let flow = self.expr(&mut looped.items);
+        let flow = self.expr(&looped.items);
         let before = self.point();
         let mut bases = BTreeSet::new();
         flow.mentioned(&mut bases);
         looped.bases = bases.into_iter().collect();
-        // The whole expression: a position means nothing in another one.
-        let key = crate::text::compact(&looped.items);
-        let key = key.trim_start_matches('&');
-        let position = self.declare(&mut looped.position, false, VarKind::Position);
-        self.table.vars[position.0].key = Some(format!("{key} at"));
+        let position = self.declare(&looped.position, false, VarKind::Position);
+        self.table.vars[position.0].key = Some(format!("{} at", looped.key));
         looped.position_var = Some(position);
         let outer = self.borrowed_loops.len();
         self.borrowed_loops.push(position);
         let values = looped.bases.iter().filter(|b| self.table.var(**b).kind == VarKind::Value);
         self.borrowed_loops.extend(values.copied().collect::<Vec<_>>());
         let kind = VarKind::Item(looped.bases.clone());
-        self.pattern(&mut looped.pat, &kind);
+        looped.declares = self.pattern(&looped.pat, &kind);
         self.within(looped.label.as_ref(), looped.id, true, |names| names.block(&mut looped.body, cuts));
         self.borrowed_loops.truncate(outer);
         (flow, before, Vec::new())
@@ -286,11 +305,10 @@ impl Names<'_> {
             Head::Match { scrutinee, .. } => {
                 let flow = self.expr(scrutinee);
                 let before = self.point();
-                let scrutinee = scrutinee.clone();
                 for arm in &mut branch.arms {
                     self.scopes.push(Vec::new());
-                    if let Some(pat) = &mut arm.pat {
-                        arm.enter = self.arm_pattern(pat, &scrutinee);
+                    if let Some(pat) = &arm.pat {
+                        arm.enter = self.arm_pattern(pat, scrutinee);
                         arm.declares = self.top().iter().map(|(_, id)| *id).collect();
                     }
                     self.block(&mut arm.block, cuts);
@@ -311,11 +329,11 @@ impl Names<'_> {
     }
 
     /// Declares an arm's bindings and walks its guard.
-    fn arm_pattern(&mut self, pat: &mut Pat, scrutinee: &Expr) -> Flow {
+    fn arm_pattern(&mut self, pat: &Pat, scrutinee: &Expr) -> Flow {
         let guarded = if let Pat::Guard(guarded) = pat {
-            let declares = self.bindings_of(&mut guarded.pat, scrutinee);
+            let declares = self.bindings_of(&guarded.pat, scrutinee);
             let mut flow = assign_all(&declares);
-            flow.push(self.expr(&mut guarded.guard));
+            flow.push(self.expr(&guarded.guard));
             return flow;
         } else {
             self.bindings_of(pat, scrutinee)
@@ -330,23 +348,19 @@ impl Names<'_> {
     }
 
     /// A statement without cut points: its flow and what it declares.
-    fn plain(&mut self, stmt: &mut syn::Stmt) -> (Flow, Vec<VarId>) {
+    fn plain(&mut self, stmt: &syn::Stmt) -> (Flow, Vec<VarId>) {
         match stmt {
             syn::Stmt::Local(local) => self.local(local),
             syn::Stmt::Expr(expr, _) => (self.expr(expr), Vec::new()),
-            syn::Stmt::Macro(mac) => (self.macro_call(&mut mac.mac), Vec::new()),
+            syn::Stmt::Macro(mac) => (self.macro_call(&mac.mac), Vec::new()),
             syn::Stmt::Item(_) => (Flow::Nothing, Vec::new()),
         }
     }
 
-    fn declare(&mut self, ident: &mut Ident, mutable: bool, kind: VarKind) -> VarId {
+    fn declare(&mut self, ident: &Ident, mutable: bool, kind: VarKind) -> VarId {
         let id = VarId(self.table.vars.len());
         let name = ident.to_string();
-        let key = self.renames.get(&id).map(|rename| rename.old.clone());
-        if let Some(rename) = self.renames.get(&id) {
-            *ident = rename.new.clone();
-        }
-        self.table.vars.push(Var { ident: ident.clone(), mutable, kind, ty: None, key, chosen_text: false });
+        self.table.vars.push(Var { ident: ident.clone(), mutable, kind, ty: None, key: None, texts: Texts::None });
         self.top().push((name.trim_start_matches("r#").to_owned(), id));
         id
     }
@@ -377,8 +391,8 @@ impl Names<'_> {
 
     /// Whether an expression is a plain borrow, or a place inside something that is a borrow.
     fn borrows_from(&self, expr: &Expr) -> bool {
-        let fixed_index =
-            place::index_variables(expr).iter().all(|i| self.lookup(&i.to_string()).is_none_or(|id| !self.table.var(id).mutable));
+        let is_fixed = |id: VarId| !self.table.var(id).mutable && !self.may_change(id);
+        let fixed_index = place::index_variables(expr).iter().all(|i| self.lookup(&i.to_string()).is_none_or(is_fixed));
         let from_borrow = || {
             place::is_place(expr)
                 && place::root(expr).and_then(|r| self.lookup(&r.to_string())).is_some_and(|id| match &self.table.var(id).kind {
@@ -414,6 +428,13 @@ impl Names<'_> {
     fn point(&mut self) -> PointId {
         let point = PointId(self.next_point);
         self.next_point += 1;
+        let hidden = self.hidden();
+        self.table.hidden.insert(point, hidden);
+        point
+    }
+
+    /// The variables in scope whose name means another one here, each with that one.
+    fn hidden(&self) -> Vec<(VarId, VarId)> {
         let mut visible: BTreeMap<&str, VarId> = BTreeMap::new();
         let mut hidden = Vec::new();
         for (name, id) in self.scopes.iter().rev().flat_map(|s| s.iter().rev()) {
@@ -424,8 +445,7 @@ impl Names<'_> {
                 }
             }
         }
-        self.table.hidden.insert(point, hidden);
-        point
+        hidden
     }
 }
 

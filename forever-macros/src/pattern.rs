@@ -11,16 +11,18 @@ pub(crate) struct Binding {
     pub(crate) by_ref: bool,
     pub(crate) by_ref_mut: bool,
     pub(crate) mutable: bool,
+    /// It stands under a `&` and takes the value out: a copy, whatever it came from.
+    pub(crate) copied: bool,
 }
 
 /// The variables of a pattern in source order; alternatives of an or-pattern bind the same ones, the first one's count.
 pub(crate) fn bindings(pat: &Pat) -> Vec<Binding> {
     let mut found = Vec::new();
-    collect(pat, &mut found);
+    collect(pat, false, &mut found);
     found
 }
 
-fn collect(pat: &Pat, found: &mut Vec<Binding>) {
+fn collect(pat: &Pat, copied: bool, found: &mut Vec<Binding>) {
     match pat {
         Pat::Ident(p) => {
             if is_binding(p) {
@@ -29,25 +31,26 @@ fn collect(pat: &Pat, found: &mut Vec<Binding>) {
                     by_ref: p.by_ref.is_some(),
                     by_ref_mut: p.by_ref.is_some() && p.mutability.is_some(),
                     mutable: p.by_ref.is_none() && p.mutability.is_some(),
+                    copied: p.by_ref.is_none() && copied,
                 });
             }
             if let Some((_, sub)) = &p.subpat {
-                collect(sub, found);
+                collect(sub, copied, found);
             }
         }
-        Pat::Guard(p) => collect(&p.pat, found),
+        Pat::Guard(p) => collect(&p.pat, copied, found),
         Pat::Or(p) => {
             if let Some(first) = p.cases.first() {
-                collect(first, found);
+                collect(first, copied, found);
             }
         }
-        Pat::Paren(p) => collect(&p.pat, found),
-        Pat::Reference(p) => collect(&p.pat, found),
-        Pat::Slice(p) => p.elems.iter().for_each(|e| collect(e, found)),
-        Pat::Struct(p) => p.fields.iter().for_each(|f| collect(&f.pat, found)),
-        Pat::Tuple(p) => p.elems.iter().for_each(|e| collect(e, found)),
-        Pat::TupleStruct(p) => p.elems.iter().for_each(|e| collect(e, found)),
-        Pat::Type(p) => collect(&p.pat, found),
+        Pat::Paren(p) => collect(&p.pat, copied, found),
+        Pat::Reference(p) => collect(&p.pat, true, found),
+        Pat::Slice(p) => p.elems.iter().for_each(|e| collect(e, copied, found)),
+        Pat::Struct(p) => p.fields.iter().for_each(|f| collect(&f.pat, copied, found)),
+        Pat::Tuple(p) => p.elems.iter().for_each(|e| collect(e, copied, found)),
+        Pat::TupleStruct(p) => p.elems.iter().for_each(|e| collect(e, copied, found)),
+        Pat::Type(p) => collect(&p.pat, copied, found),
         _ => {}
     }
 }

@@ -1,5 +1,6 @@
 //! Places and plain borrows: expressions that can be evaluated again and mean the same.
-use syn::{Expr, ExprReference, Lit};
+use syn::punctuated::Punctuated;
+use syn::{Expr, ExprLit, ExprReference, Lit};
 
 /// `x`, `x.field`, `x[3]`, `x[i]`, `x[1..]`, `*x`: a place that can be named again without doing anything.
 pub(crate) fn is_place(expr: &Expr) -> bool {
@@ -17,6 +18,8 @@ pub(crate) fn is_place(expr: &Expr) -> bool {
 fn is_index(expr: &Expr) -> bool {
     match expr {
         Expr::Lit(_) => true,
+        // `map[&key]`: the key is looked at, and may change after that.
+        Expr::Reference(e) => e.mutability.is_none() && is_place(&e.expr),
         Expr::Range(range) => [&range.start, &range.end].into_iter().flatten().all(|e| is_index(e)),
         other => is_place(other),
     }
@@ -39,13 +42,11 @@ pub(crate) fn index_variables(expr: &Expr) -> Vec<&syn::Ident> {
     }
 }
 
+/// The variables that an index is computed from.
 fn variables(expr: &Expr) -> Vec<&syn::Ident> {
     match expr {
-        Expr::Path(path) => path.path.get_ident().into_iter().collect(),
-        Expr::Field(e) => variables(&e.base),
         Expr::Range(range) => [&range.start, &range.end].into_iter().flatten().flat_map(|e| variables(e)).collect(),
-        Expr::Paren(e) => variables(&e.expr),
-        _ => Vec::new(),
+        other => root(other).into_iter().chain(index_variables(other)).collect(),
     }
 }
 
@@ -73,19 +74,61 @@ pub(crate) fn plain_borrow(expr: &Expr) -> Option<&ExprReference> {
     }
 }
 
-/// A literal or a constant whose value is made again on a resume: text, bytes, and paths in capitals.
+/// A literal or a constant whose value is made again on a resume: text, bytes, paths in capitals, and lists of such.
 pub(crate) fn is_constant(expr: &Expr) -> bool {
+    constant(expr).is_some_and(|holds_text| holds_text)
+}
+
+/// A list of literals and constants, in an array or behind a borrow: it can be written again anywhere.
+fn is_constant_list(expr: &Expr) -> bool {
     match expr {
-        Expr::Lit(lit) => matches!(lit.lit, Lit::Str(_) | Lit::ByteStr(_) | Lit::CStr(_)),
-        Expr::Path(path) => path.path.segments.last().is_some_and(|s| {
-            let name = s.ident.to_string();
-            name.len() > 1 && name.chars().all(|c| c.is_uppercase() || c.is_numeric() || c == '_') && name.chars().any(char::is_alphabetic)
-        }),
-        Expr::Reference(e) if e.mutability.is_none() => is_constant(&e.expr),
-        Expr::Macro(e) => e.mac.path.segments.last().is_some_and(|s| TEXT_MACROS.iter().any(|name| s.ident == name)),
-        Expr::Paren(e) => is_constant(&e.expr),
-        _ => false,
+        Expr::Reference(e) if e.mutability.is_none() => constant(&e.expr).is_some(),
+        Expr::Paren(e) => is_constant_list(&e.expr),
+        Expr::Group(e) => is_constant_list(&e.expr),
+        other => !matches!(other, Expr::Lit(_)) && is_constant(other),
     }
+}
+
+/// Whether an iteration by position takes the items of what it goes over as they are, not references to them.
+pub(crate) fn is_by_value(items: &Expr) -> bool {
+    match items {
+        Expr::Paren(e) => is_by_value(&e.expr),
+        Expr::Group(e) => is_by_value(&e.expr),
+        Expr::Reference(_) | Expr::MethodCall(_) => false,
+        other => is_place(other) || is_constant_list(other),
+    }
+}
+
+/// Whether an expression is made of literals and constants alone, and if so, whether it needs to be made again: text and the
+/// values of constants cannot be saved as what they are, numbers can.
+fn constant(expr: &Expr) -> Option<bool> {
+    let all =
+        |parts: &Punctuated<Expr, syn::Token![,]>| parts.iter().try_fold(false, |holds, part| constant(part).map(|part| holds | part));
+    match expr {
+        Expr::Lit(lit) => Some(matches!(lit.lit, Lit::Str(_) | Lit::ByteStr(_) | Lit::CStr(_))),
+        Expr::Path(path) => path.path.segments.last().is_some_and(|s| is_in_capitals(&s.ident)).then_some(true),
+        Expr::Reference(e) if e.mutability.is_none() => constant(&e.expr),
+        Expr::Unary(e) if matches!(e.op, syn::UnOp::Neg(_)) => constant(&e.expr).filter(|holds_text| !holds_text),
+        Expr::Array(e) => all(&e.elems),
+        Expr::Tuple(e) => all(&e.elems),
+        Expr::Macro(e) if e.mac.path.is_ident("vec") => {
+            let list = Punctuated::<Expr, syn::Token![,]>::parse_terminated;
+            all(&e.mac.parse_body_with(list).ok()?)
+        }
+        Expr::Macro(e) => is_text_macro(&e.mac).then_some(true),
+        Expr::Paren(e) => constant(&e.expr),
+        Expr::Group(e) => constant(&e.expr),
+        _ => None,
+    }
+}
+
+fn is_in_capitals(ident: &syn::Ident) -> bool {
+    let name = ident.to_string();
+    name.len() > 1 && name.chars().all(|c| c.is_uppercase() || c.is_numeric() || c == '_') && name.chars().any(char::is_alphabetic)
+}
+
+fn is_text_macro(mac: &syn::Macro) -> bool {
+    mac.path.segments.last().is_some_and(|s| TEXT_MACROS.iter().any(|name| s.ident == name))
 }
 
 /// Macros whose value is a constant text.
@@ -160,22 +203,18 @@ const CLOSURE_ADAPTORS: &[&str] = &["map", "filter", "filter_map", "flat_map", "
 /// Methods that give another view of the same place.
 const VIEWS: &[&str] = &["as_slice", "as_str", "as_ref", "as_deref", "trim", "as_bytes"];
 
-/// Classifies the expression after `in`; `is_borrow` says whether a variable holds a borrow itself.
+/// Classifies the expression after `in`; `is_borrow` says whether a variable holds a borrow or a constant list itself.
 pub(crate) fn items(expr: &Expr, is_borrow: &dyn Fn(&syn::Ident) -> bool) -> Items {
     match expr {
         Expr::Paren(e) => items(&e.expr, is_borrow),
         Expr::Group(e) => items(&e.expr, is_borrow),
-        Expr::Reference(e) if is_place(&e.expr) => {
-            if e.mutability.is_some() {
-                Items::Mutable
-            } else {
-                Items::Borrowed
-            }
-        }
+        Expr::Reference(e) if e.mutability.is_some() => Items::Mutable,
+        Expr::Reference(_) => Items::Borrowed,
+        constant if is_constant_list(constant) => Items::Borrowed,
         place if is_place(place) && root(place).is_some_and(is_borrow) => Items::Borrowed,
         Expr::MethodCall(call) => {
             let name = call.method.to_string();
-            let arguments_are_plain = || call.args.iter().all(|a| is_timeless(a) || is_place(a) || items(a, is_borrow) == Items::Borrowed);
+            let arguments_are_plain = || call.args.iter().all(|a| is_argument(&name, a, is_borrow));
             if is_viewed_place(&call.receiver) {
                 return match name.as_str() {
                     "iter_mut" | "values_mut" | "chunks_mut" => Items::Mutable,
@@ -191,10 +230,115 @@ pub(crate) fn items(expr: &Expr, is_borrow: &dyn Fn(&syn::Ident) -> bool) -> Ite
                 Items::WithClosure if ADAPTORS.contains(&name.as_str()) => Items::WithClosure,
                 // What a method like `collect` makes of a borrowed iterator is a value.
                 Items::Borrowed | Items::WithClosure => Items::Owned,
+                // Gives references into a value that nothing names yet.
+                Items::Owned if REFERRING.contains(&name.as_str()) && !has_closure(call) => Items::Borrowed,
                 other => other,
             }
         }
         _ => Items::Owned,
+    }
+}
+
+/// Methods of a computed value whose items are references into it.
+const REFERRING: &[&str] = &["iter", "keys", "values", "chunks", "chunks_exact", "windows"];
+
+/// Whether an iteration by position can have this argument: what is joined to it is an iteration by position itself, anything
+/// else is a value that is computed once.
+fn is_argument(method: &str, argument: &Expr, is_borrow: &dyn Fn(&syn::Ident) -> bool) -> bool {
+    match method {
+        "zip" | "chain" => {
+            is_timeless(argument)
+                || is_place(argument)
+                || matches!(argument, Expr::Range(_))
+                || items(argument, is_borrow) == Items::Borrowed
+        }
+        _ => !matches!(argument, Expr::Closure(_)),
+    }
+}
+
+/// A borrow of a place, or another view of one.
+pub(crate) fn is_borrowed(expr: &Expr) -> bool {
+    match expr {
+        Expr::MethodCall(call) => is_view(call) && is_viewed_place(&call.receiver),
+        Expr::Paren(e) => is_borrowed(&e.expr),
+        other => plain_borrow(other).is_some(),
+    }
+}
+
+/// Whether the items of an iteration are copied out of what it goes over.
+pub(crate) fn copies(expr: &Expr) -> bool {
+    match expr {
+        Expr::MethodCall(call) => call.method == "copied" || call.method == "cloned" || copies(&call.receiver),
+        Expr::Paren(e) => copies(&e.expr),
+        Expr::Group(e) => copies(&e.expr),
+        _ => false,
+    }
+}
+
+/// What an iteration by position evaluates besides the place it goes over.
+pub(crate) enum Part<'a> {
+    /// What is gone over, if nothing names it: a call, a literal that is not constant.
+    Source(&'a mut Expr),
+    /// An index, the end of a slice, the argument of an adaptor.
+    Value(&'a mut Expr),
+    /// What an index looks at: `&key` in `map[&key]`.
+    Key(&'a mut Expr),
+}
+
+/// Visits the parts of an iteration by position in evaluation order.
+pub(crate) fn parts(expr: &mut Expr, visit: &mut dyn FnMut(Part<'_>)) {
+    match expr {
+        Expr::Paren(e) => parts(&mut e.expr, visit),
+        Expr::Group(e) => parts(&mut e.expr, visit),
+        Expr::Reference(e) => parts(&mut e.expr, visit),
+        constant if is_constant_list(constant) || constant_items(constant) => {}
+        Expr::MethodCall(call) if is_view(call) => parts(&mut call.receiver, visit),
+        Expr::MethodCall(call) if is_step_of_iteration(call) => {
+            parts(&mut call.receiver, visit);
+            let joins = call.method == "zip" || call.method == "chain";
+            for argument in &mut call.args {
+                match argument {
+                    Expr::Range(range) => [&mut range.start, &mut range.end].into_iter().flatten().for_each(|end| visit(Part::Value(end))),
+                    argument if joins => parts(argument, visit),
+                    argument => visit(Part::Value(argument)),
+                }
+            }
+        }
+        place if is_place(place) => indices(place, visit),
+        other => visit(Part::Source(other)),
+    }
+}
+
+fn constant_items(expr: &Expr) -> bool {
+    constant(expr).is_some() || is_timeless(expr)
+}
+
+fn is_view(call: &syn::ExprMethodCall) -> bool {
+    call.args.is_empty() && VIEWS.contains(&call.method.to_string().as_str())
+}
+
+fn is_step_of_iteration(call: &syn::ExprMethodCall) -> bool {
+    let name = call.method.to_string();
+    BORROWING.contains(&name.as_str()) || ADAPTORS.contains(&name.as_str())
+}
+
+/// The indices in a place.
+fn indices(place: &mut Expr, visit: &mut dyn FnMut(Part<'_>)) {
+    match place {
+        Expr::Field(e) => indices(&mut e.base, visit),
+        Expr::Unary(e) => indices(&mut e.expr, visit),
+        Expr::Paren(e) => indices(&mut e.expr, visit),
+        Expr::Group(e) => indices(&mut e.expr, visit),
+        Expr::Index(e) => {
+            indices(&mut e.expr, visit);
+            match &mut *e.index {
+                Expr::Lit(_) => {}
+                Expr::Range(range) => [&mut range.start, &mut range.end].into_iter().flatten().for_each(|end| visit(Part::Value(end))),
+                Expr::Reference(key) => visit(Part::Key(&mut key.expr)),
+                index => visit(Part::Value(index)),
+            }
+        }
+        _ => {}
     }
 }
 
@@ -204,11 +348,9 @@ fn has_closure(call: &syn::ExprMethodCall) -> bool {
 
 fn is_viewed_place(expr: &Expr) -> bool {
     match expr {
-        Expr::MethodCall(call) => {
-            VIEWS.contains(&call.method.to_string().as_str()) && call.args.is_empty() && is_viewed_place(&call.receiver)
-        }
+        Expr::MethodCall(call) => is_view(call) && is_viewed_place(&call.receiver),
         Expr::Paren(e) => is_viewed_place(&e.expr),
-        Expr::Lit(lit) => matches!(lit.lit, Lit::Str(_)),
+        constant if is_constant(constant) => true,
         other => is_place(other) || plain_borrow(other).is_some(),
     }
 }
@@ -242,21 +384,50 @@ pub(crate) fn drains_by_ref(expr: &Expr) -> bool {
     }
 }
 
-/// Whether an expression is one of several literal texts, by `if` or `match`.
-pub(crate) fn is_chosen_text(expr: &Expr) -> bool {
-    let block = |block: &syn::Block| matches!(block.stmts.last(), Some(syn::Stmt::Expr(tail, None)) if is_text(tail));
-    match expr {
-        Expr::If(e) => block(&e.then_branch) && e.else_branch.as_ref().is_some_and(|(_, e)| is_text(e)),
-        Expr::Match(e) => e.arms.iter().any(|a| is_text(&a.body)),
-        Expr::Block(e) => block(&e.block),
-        Expr::Paren(e) => is_chosen_text(&e.expr),
+/// The constants among which an expression chooses, if they are text: literals, and the ends of `if` and `match`. What never
+/// comes to its end gives nothing.
+pub(crate) fn constant_texts(expr: &Expr) -> Option<Vec<Expr>> {
+    let mut found = Vec::new();
+    let all = ends(expr, &mut found);
+    let is_text = |e: &Expr| matches!(e, Expr::Lit(_) | Expr::Macro(_));
+    (all && found.iter().any(is_text)).then_some(found)
+}
+
+fn ends(expr: &Expr, found: &mut Vec<Expr>) -> bool {
+    let block = |block: &syn::Block, found: &mut Vec<Expr>| match block.stmts.last() {
+        Some(syn::Stmt::Expr(end, None)) => ends(end, found),
+        Some(syn::Stmt::Expr(end, Some(_))) => is_jump(end),
+        Some(syn::Stmt::Macro(mac)) => PANICS.iter().any(|name| mac.mac.path.is_ident(name)),
         _ => false,
+    };
+    match expr {
+        Expr::If(e) => block(&e.then_branch, found) && e.else_branch.as_ref().is_some_and(|(_, e)| ends(e, found)),
+        Expr::Match(e) => e.arms.iter().all(|a| ends(&a.body, found)),
+        Expr::Block(e) if e.label.is_none() => block(&e.block, found),
+        Expr::Paren(e) => ends(&e.expr, found),
+        Expr::Group(e) => ends(&e.expr, found),
+        Expr::Lit(ExprLit { lit: Lit::Str(_), .. }) => {
+            found.push(expr.clone());
+            true
+        }
+        Expr::Macro(e) if PANICS.iter().any(|name| e.mac.path.is_ident(name)) => true,
+        Expr::Macro(e) if is_text_macro(&e.mac) => {
+            found.push(expr.clone());
+            true
+        }
+        Expr::Path(_) if is_constant(expr) => {
+            found.push(expr.clone());
+            true
+        }
+        other => is_jump(other),
     }
 }
 
-fn is_text(expr: &Expr) -> bool {
-    matches!(expr, Expr::Lit(lit) if matches!(lit.lit, Lit::Str(_))) || is_chosen_text(expr)
+fn is_jump(expr: &Expr) -> bool {
+    matches!(expr, Expr::Return(_) | Expr::Break(_) | Expr::Continue(_))
 }
+
+const PANICS: &[&str] = &["panic", "bail", "unreachable", "todo", "unimplemented"];
 
 /// `+=` and its like.
 pub(crate) fn is_assignment(op: syn::BinOp) -> bool {

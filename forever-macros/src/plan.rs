@@ -41,6 +41,8 @@ pub(crate) struct Kept {
 pub(crate) struct Plan {
     pub(crate) needed: Needed,
     pub(crate) storage: BTreeMap<VarId, Storage>,
+    /// Variables that are hidden by another one of their name where code of ours may need them.
+    pub(crate) aliased: BTreeSet<VarId>,
     /// By cut point, in order of declaration.
     pub(crate) kept: Vec<Vec<Kept>>,
     /// By cut point: stored name, and how many cut points share the name before `#`.
@@ -111,16 +113,12 @@ fn branch_flow(branch: &Branch, stmt: &Stmt, table: &Table) -> Flow {
     Flow::Either(arms.collect())
 }
 
-/// Variables of which two with the same name are needed at the same time: (hidden, hiding).
-pub(crate) fn clashes(body: &Body, table: &Table) -> BTreeSet<(VarId, VarId)> {
-    let needed = solve(&flow_of(&body.block, table));
-    let mut found = BTreeSet::new();
+/// Variables that code of ours may need where their name means another one.
+fn aliased(table: &Table, needed: &Needed) -> BTreeSet<VarId> {
+    let mut found = table.hidden_at_jumps.clone();
     for (point, live) in &needed.at_point {
-        for &(hidden, hiding) in table.hidden.get(point).into_iter().flatten() {
-            if live.contains(&hidden) {
-                found.insert((hidden, hiding));
-            }
-        }
+        let hidden = table.hidden.get(point).into_iter().flatten().map(|(hidden, _)| *hidden);
+        found.extend(hidden.filter(|v| live.contains(v)));
     }
     found
 }
@@ -134,7 +132,8 @@ pub(crate) fn plan(body: &Body, table: &Table) -> Plan {
     let storage = storage.storage;
     let kept = kept(body, table, &needed);
     let next = (0..body.cuts.len()).map(|cut| after.remove(&cut).unwrap_or_default().into_iter().collect()).collect();
-    Plan { needed, storage, kept, names: step_names(body), next, first: first.into_iter().collect() }
+    let aliased = aliased(table, &needed);
+    Plan { needed, storage, aliased, kept, names: step_names(body), next, first: first.into_iter().collect() }
 }
 
 struct Classify<'a> {
@@ -293,9 +292,8 @@ impl Stretches<'_> {
 /// The loops of the lowered tree that a plain statement jumps to; `true` for `continue`.
 fn jump_targets(flow: &Flow, found: &mut Vec<(JumpId, bool)>) {
     match flow {
-        // Loops inside plain statements have numbers of their own from 1 000 000 on.
-        Flow::Break(id) if id.0 < 1_000_000 => found.push((*id, false)),
-        Flow::Continue(id) if id.0 < 1_000_000 => found.push((*id, true)),
+        Flow::Break(id) if id.is_lowered() => found.push((*id, false)),
+        Flow::Continue(id) if id.is_lowered() => found.push((*id, true)),
         Flow::Seq(items) | Flow::Either(items) => items.iter().for_each(|f| jump_targets(f, found)),
         Flow::Loop(_, body) | Flow::Labelled(_, body) => jump_targets(body, found),
         _ => {}

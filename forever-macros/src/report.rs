@@ -23,12 +23,6 @@ impl Report {
         self.errors.push(error);
     }
 
-    /// This report followed by another.
-    pub(crate) fn with(mut self, other: Report) -> Report {
-        self.errors.extend(other.errors);
-        self
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.errors.is_empty()
     }

@@ -162,8 +162,12 @@ pub(crate) struct For {
     pub(crate) id: JumpId,
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) pat: Pat,
-    /// The iterator expression with its place wrapped in the order check.
+    /// The variables that its pattern binds.
+    pub(crate) declares: Vec<VarId>,
+    /// The iterator expression, all that it evaluates besides places put into variables.
     pub(crate) items: Expr,
+    /// The stored name of its position: the iterator expression as it was written, for a position means nothing in another.
+    pub(crate) key: String,
     /// The synthetic variable that holds the position.
     pub(crate) position: Ident,
     pub(crate) position_var: Option<VarId>,

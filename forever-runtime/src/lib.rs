@@ -67,7 +67,7 @@ pub mod __private {
     pub use crate::fiber::machine::{Cut, CutKind, END, Local, Machine};
     pub use crate::fiber::op::effect::{Effect, Gives, Key, Next, Stored, key};
     pub use crate::fiber::op::unknown::{Made, NotMade, OnUnknown, Probe};
-    pub use crate::fiber::saved::{Saved, carried, none_like};
+    pub use crate::fiber::saved::{Saved, carried, none_like, text};
     pub use crate::fiber::side::{Each, Side, item, places};
     pub use crate::fiber::step::{Attempt, Attempts};
     pub use crate::fiber::waits::Deadline;

@@ -105,12 +105,6 @@ impl Step {
         [&self.retry, &self.timeout].into_iter().chain(effect).flatten()
     }
 
-    /// The values of its options.
-    pub(crate) fn options_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
-        let effect = self.effect.iter_mut().flat_map(|effect| [&mut effect.key, &mut effect.on_unknown]);
-        [&mut self.retry, &mut self.timeout].into_iter().chain(effect).flatten()
-    }
-
     fn option(&mut self, option: &syn::ExprAssign, effect: &mut Effect, of_effects: &mut OfEffects, report: &mut Report) {
         let Expr::Path(path) = &*option.left else {
             report.over(&option.left, format!("unknown option of `step!`; known options: {OPTIONS}"));

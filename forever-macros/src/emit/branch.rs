@@ -29,16 +29,15 @@ impl Emit<'_> {
         self.taken.truncate(taken);
         self.open = open;
         let entered = entry_var(stmt);
-        let values: Vec<_> = exports
-            .iter()
-            .map(|v| if carried.contains(v) { self.place(*v).to_token_stream() } else { self.ident(*v).to_token_stream() })
-            .collect();
+        let values: Vec<_> =
+            exports.iter().map(|v| if carried.contains(v) { self.place(*v).to_token_stream() } else { self.named(*v) }).collect();
         if exports.is_empty() {
             return Start { run: emit!(#code #decide), resume, pat: entered.to_token_stream() };
         }
-        let names: Vec<_> = exports.iter().map(|v| self.export_name(*v)).collect();
+        let names: Vec<_> = exports.iter().map(|v| self.export_name(*v, stmt.start)).collect();
         let restored = self.restore(&exports, None);
-        let pat = self.export_pattern(&exports);
+        let pat = self.export_pattern(&exports, stmt.start);
+        let aliases = self.alias_exports(&exports, stmt.start);
         Start {
             run: emit! {
                 #(#[allow(unused_assignments)] let mut #places = ::core::option::Option::None;)*
@@ -46,7 +45,7 @@ impl Emit<'_> {
                 let #entered = #decide;
                 (#(#values,)* #entered)
             },
-            resume: emit!(let #pat = { #restored }; (#(#values,)* #resume)),
+            resume: emit!(let #pat = { #restored }; #aliases (#(#values,)* #resume)),
             pat: emit!((#(#names,)* #entered)),
         }
     }
@@ -87,8 +86,8 @@ impl Emit<'_> {
                 }
             };
             self.open = open;
-            let touch = self.touch(&arm.declares);
-            arms.push(if touch.is_empty() { code } else { emit!({ #touch #code }) });
+            let (touch, aliases) = (self.touch(&arm.declares), self.alias_declared(&arm.declares));
+            arms.push(if touch.is_empty() && aliases.is_empty() { code } else { emit!({ #touch #aliases #code }) });
         }
         let past = later_cuts;
         if past {
@@ -110,13 +109,13 @@ impl Emit<'_> {
             return start;
         }
         let places: Vec<_> = carried.iter().map(|v| self.place(*v)).collect();
-        let values: Vec<_> = entering
-            .iter()
-            .map(|v| if carried.contains(v) { self.place(*v).to_token_stream() } else { self.ident(*v).to_token_stream() })
-            .collect();
-        let names: Vec<_> = entering.iter().map(|v| self.export_name(*v)).collect();
+        let values: Vec<_> =
+            entering.iter().map(|v| if carried.contains(v) { self.place(*v).to_token_stream() } else { self.named(*v) }).collect();
+        let point = self.binding_point(stmt);
+        let names: Vec<_> = entering.iter().map(|v| self.export_name(*v, point)).collect();
         let restored = self.restore(entering, None);
-        let pat = self.export_pattern(entering);
+        let pat = self.export_pattern(entering, point);
+        let aliases = self.alias_exports(entering, point);
         let (run, resume) = (start.run, start.resume);
         let places = emit!(#(#[allow(unused_assignments)] let mut #places = ::core::option::Option::None;)*);
         if start.pat.is_empty() {
@@ -129,7 +128,7 @@ impl Emit<'_> {
         let inner = start.pat;
         Start {
             run: emit!(#places let inner = { #run }; (#(#values,)* inner)),
-            resume: emit!(let #pat = { #restored }; let inner = { #resume }; (#(#values,)* inner)),
+            resume: emit!(let #pat = { #restored }; #aliases let inner = { #resume }; (#(#values,)* inner)),
             pat: emit!((#(#names,)* #inner)),
         }
     }
@@ -235,7 +234,8 @@ impl Emit<'_> {
     fn arm_pattern(&mut self, arm: &Arm) -> TokenStream {
         let (plain, rest) = split(&arm.block.stmts);
         let entering = self.exported(&arm.declares);
-        let names: Vec<_> = entering.iter().map(|v| self.export_name(*v)).collect();
+        let point = self.binding_point(&rest[0]);
+        let names: Vec<_> = entering.iter().map(|v| self.export_name(*v, point)).collect();
         let inner = self.start_pattern(plain, &rest[0]);
         match (names.is_empty(), inner.is_empty()) {
             (true, _) => inner,
@@ -246,12 +246,10 @@ impl Emit<'_> {
 
     /// The pattern that `start` gives for a statement, without emitting it again.
     fn start_pattern(&mut self, plain: &[Stmt], stmt: &Stmt) -> TokenStream {
-        let is_call = |cut: usize| matches!(self.cx.body.cuts[cut].body, crate::cut::CutBody::Call { .. });
-        let cut = if let StmtKind::Cut { cut, .. } = &stmt.kind { Some(*cut) } else { None };
-        let exports = self.exports(plain, cut.is_some_and(|cut| !is_call(cut)).then_some(stmt));
-        let names: Vec<_> = exports.iter().map(|v| self.export_name(*v)).collect();
+        let (exports, point) = (self.start_exports(plain, stmt), self.binding_point(stmt));
+        let names: Vec<_> = exports.iter().map(|v| self.export_name(*v, point)).collect();
         let last = match &stmt.kind {
-            StmtKind::Cut { .. } if cut.is_some_and(is_call) => Some(emit!(invocation)),
+            StmtKind::Cut { cut, .. } if self.is_call(*cut) => Some(emit!(invocation)),
             StmtKind::Control { control: crate::tree::Control::Branch(_), .. } => Some(entry_var(stmt).to_token_stream()),
             _ => None,
         };
@@ -271,7 +269,10 @@ impl Emit<'_> {
             }
         }
         self.open_declared(plain, &rest[0]);
-        let mut tokens = self.rest(&rest[0], &rest[1..]);
+        let mut bound = self.exported(&arm.declares);
+        bound.extend(self.start_exports(plain, &rest[0]));
+        let mut tokens = self.alias_exports(&bound, self.binding_point(&rest[0]));
+        tokens.extend(self.rest(&rest[0], &rest[1..]));
         tokens.extend(self.stmts(&rest[1..], arm.block.end));
         tokens
     }

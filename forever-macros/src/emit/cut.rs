@@ -44,8 +44,9 @@ impl Emit<'_> {
         let bound = match bind {
             Bind::Let { attrs, pat } => {
                 let attrs = attrs.iter().filter(|a| !is_ours(a));
+                let aliases = self.alias_declared(&stmt.declares);
                 let witness = self.witness_of(&stmt.declares);
-                emit!(#(#attrs)* let #pat = #body; #witness)
+                emit!(#(#attrs)* let #pat = #body; #aliases #witness)
             }
             Bind::Discard | Bind::Tail if body.is_empty() => TokenStream::new(),
             Bind::Discard | Bind::Tail => emit!(#body;),
@@ -60,7 +61,7 @@ impl Emit<'_> {
         let values: Vec<_> = exports.iter().map(|v| self.export_value(*v, &live)).collect();
         let resume = self.restore(&exports, Some(cut));
         self.witnessed = witnessed;
-        Start { run: emit!(#run (#(#values,)*)), resume, pat: self.export_pattern(&exports) }
+        Start { run: emit!(#run (#(#values,)*)), resume, pat: self.export_pattern(&exports, stmt.after) }
     }
 
     fn step_body(&mut self, cut: CutId, step: &Step) -> TokenStream {
@@ -178,9 +179,9 @@ impl Emit<'_> {
         }
         let puts = kept.iter().map(|kept| {
             let key = &kept.key;
-            let ident = self.ident(kept.var);
+            let named = self.named(kept.var);
             let value = if self.open.contains(&kept.var) {
-                quote_spanned!(self.place_of(kept.var)=> &#ident)
+                quote_spanned!(self.place_of(kept.var)=> &#named)
             } else {
                 let place = self.place(kept.var);
                 let private = self.cx.private;
@@ -208,18 +209,15 @@ impl Emit<'_> {
         let invocation = self.rewrite_expr(invocation);
         let put_back = self.put_back_stretch(&live);
         let values: Vec<_> = exports.iter().map(|v| self.export_value(*v, &live)).collect();
-        let names: Vec<_> = exports.iter().map(|v| self.export_name(*v)).collect();
+        let names: Vec<_> = exports.iter().map(|v| self.export_name(*v, stmt.start)).collect();
         self.witnessed = witnessed;
         let run = emit!(#code let invocation = ::core::option::Option::Some(#invocation); #put_back);
         if exports.is_empty() {
             return Start { run: emit!(#run invocation), resume: emit!(::core::option::Option::None), pat: emit!(invocation) };
         }
         let restored = self.restore(&exports, None);
-        let pat = self.export_pattern(&exports);
-        let resumed: Vec<_> = exports
-            .iter()
-            .map(|v| if self.storage(*v) == Storage::Carried { self.place(*v).to_token_stream() } else { self.ident(*v).to_token_stream() })
-            .collect();
+        let pat = self.export_pattern(&exports, stmt.start);
+        let resumed: Vec<_> = exports.iter().map(|v| self.bound_name(*v, stmt.start)).collect();
         Start {
             run: emit!(#run (#(#values,)* invocation)),
             resume: emit!(let #pat = { #restored }; (#(#resumed,)* ::core::option::Option::None)),
@@ -250,14 +248,16 @@ impl Emit<'_> {
         }
         let attrs = attrs.iter().filter(|a| !is_ours(a));
         let values: Vec<_> = exports.iter().map(|v| self.export_value(*v, &live)).collect();
-        let kept = self.export_pattern(&exports);
+        let kept = self.export_pattern(&exports, stmt.after);
         let restored = match (&result, question) {
             (Some((var, key)), None) => self.restore_called(*var, key, cut),
             _ => self.restore(&exports, Some(cut)),
         };
         self.open_values(&stmt.declares);
+        let (declared, aliases) = (self.alias_declared(&stmt.declares), self.alias_exports(&exports, stmt.after));
         emit! {
-            let #kept = if #fiber.calls(#number) { #(#attrs)* let #pat = #call; (#(#values,)*) } else { #restored };
+            let #kept = if #fiber.calls(#number) { #(#attrs)* let #pat = #call; #declared (#(#values,)*) } else { #restored };
+            #aliases
         }
     }
 

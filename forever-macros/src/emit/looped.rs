@@ -59,11 +59,12 @@ impl Emit<'_> {
                 self.open.insert(VarId(index));
             }
         }
+        let aliases = self.alias_declared(&looped.declares);
         let body = self.jump_target(looped.label.as_ref(), looped.id, true, |emit| emit.block(&looped.body, &[]));
         let (label, attrs, pat) = (&looped.label, &looped.attrs, &looped.pat);
         let value = emit! {
             #(#attrs)*
-            #label for (#position, #pat) in ::core::iter::Iterator::skip(::core::iter::Iterator::enumerate(::core::iter::IntoIterator::into_iter(#items)), first) { #body }
+            #label for (#position, #pat) in ::core::iter::Iterator::skip(::core::iter::Iterator::enumerate(::core::iter::IntoIterator::into_iter(#items)), first) { #aliases #body }
         };
         let put_back = self.put_back(taken, &self.live(stmt.after));
         self.taken.truncate(taken);
@@ -78,7 +79,7 @@ impl Emit<'_> {
     /// The items of a borrowed loop, with the check that what they come from keeps its order.
     pub(super) fn in_order(&self, items: &syn::Expr) -> syn::Expr {
         let private = self.cx.private;
-        if place::is_place(items) {
+        if place::is_by_value(items) {
             return syn::parse_quote_spanned!(items.span()=> #private::in_order_value(#items));
         }
         let mut items = items.clone();
@@ -119,8 +120,9 @@ impl Emit<'_> {
             if self.storage(var) != Storage::Carried || self.open.contains(&var) || !(forced.contains(&var) || always()) {
                 continue;
             }
-            let (ident, place) = (self.ident(var), self.place(var));
-            tokens.extend(emit!(let mut #ident = #place.take().expect("kept from the stretch before");));
+            let (binder, place) = (self.binder(var, stmt.before), self.place(var));
+            tokens.extend(emit!(let mut #binder = #place.take().expect("kept from the stretch before");));
+            tokens.extend(self.alias_bound(&[var], stmt.before));
             self.open.insert(var);
             self.taken.push(var);
         }

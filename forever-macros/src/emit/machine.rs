@@ -142,7 +142,7 @@ impl Machine<'_> {
                 impl #impl_generics #name #ty_generics #where_clause {
                 #[cfg(not(rust_analyzer))]
                 #[allow(
-                    unused_mut, unreachable_code, unused_braces, unused_parens, unused_labels, clippy::all, clippy::pedantic,
+                    unused_mut, unreachable_code, unused_braces, unused_macros, unused_parens, unused_labels, clippy::all, clippy::pedantic,
                 )]
                 #head {
                     let _ = &#ctx;

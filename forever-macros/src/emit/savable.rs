@@ -39,6 +39,10 @@ impl Emit<'_> {
 
     /// Asks for a variable to be saved, at its own place.
     pub(super) fn checked(&self, var: VarId, value: &TokenStream) -> TokenStream {
+        if self.texts(var).is_some() {
+            let private = self.cx.private;
+            return quote_spanned!(self.place_of(var)=> &#private::text(#value));
+        }
         if !self.is_checked(var) {
             return value.clone();
         }
@@ -54,6 +58,10 @@ impl Emit<'_> {
     /// Reads a variable out of the snapshot, at its own place.
     pub(super) fn checked_read(&self, var: VarId, key: &str, carried: bool) -> TokenStream {
         let (name, span) = (self.check_name(var), self.place_of(var));
+        if let Some(texts) = self.texts(var) {
+            let read = quote_spanned!(span=> saved.maybe_one_of(#key, &[#(#texts),*])?);
+            return if carried { read } else { quote_spanned!(span=> saved.one_of(#key, &[#(#texts),*])?) };
+        }
         match (self.is_checked(var), carried) {
             (false, _) => quote_spanned!(span=> saved.get(#key)?),
             (true, true) => quote_spanned!(span=> #name::maybe(saved, #key)?),
@@ -62,7 +70,12 @@ impl Emit<'_> {
     }
 
     fn is_checked(&self, var: VarId) -> bool {
-        self.cx.table.var(var).kind != VarKind::Position
+        self.cx.table.var(var).kind != VarKind::Position && self.texts(var).is_none()
+    }
+
+    /// The constant texts that a variable may be.
+    fn texts(&self, var: VarId) -> Option<&[syn::Expr]> {
+        self.cx.table.var(var).texts.constants()
     }
 
     fn check_name(&self, var: VarId) -> Ident {

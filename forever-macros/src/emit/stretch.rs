@@ -47,29 +47,30 @@ impl Emit<'_> {
             mentioned.iter().copied().filter(|v| planned(v) && !self.open.contains(v) && !declared.contains(v)).collect();
         let (again, values): (Vec<VarId>, Vec<VarId>) = missing.into_iter().partition(|v| self.made_again(*v));
         for var in values {
-            tokens.extend(self.take(var, &live));
+            tokens.extend(self.take(var, &live, start));
         }
         let mut made: BTreeSet<AgainId> = BTreeSet::new();
         for var in again {
-            self.make_again(var, &mut made, &mut tokens);
+            self.make_again(var, start, &mut made, &mut tokens);
         }
         tokens
     }
 
     /// Takes one variable out of its place, or declares it where it is assigned before it is used.
-    fn take(&mut self, var: VarId, live: &Live) -> TokenStream {
+    fn take(&mut self, var: VarId, live: &Live, point: PointId) -> TokenStream {
         let info = self.cx.table.var(var);
         if matches!(info.kind, VarKind::Given | VarKind::Item(_) | VarKind::Position) {
             return TokenStream::new();
         }
         self.open.insert(var);
-        let (ident, carried) = (&info.ident, self.storage(var) == Storage::Carried);
+        let (ident, carried) = (self.binder(var, point), self.storage(var) == Storage::Carried);
         let ty = info.ty.as_ref().map(|ty| emit!(: #ty));
         let place = self.place(var);
         if carried {
             self.taken.push(var);
         }
-        match (carried, live.contains(&var)) {
+        let aliases = self.alias_bound(&[var], point);
+        let taken = match (carried, live.contains(&var)) {
             (true, true) => emit!(let mut #ident = #place.take().expect(#LOST);),
             (true, false) => emit! {
                 let mut #ident #ty;
@@ -77,19 +78,20 @@ impl Emit<'_> {
                 if false { #ident = #place.take().expect(#LOST); }
             },
             (false, _) => emit!(let mut #ident #ty;),
-        }
+        };
+        emit!(#taken #aliases)
     }
 
-    fn make_again(&mut self, var: VarId, made: &mut BTreeSet<AgainId>, tokens: &mut TokenStream) {
+    fn make_again(&mut self, var: VarId, point: PointId, made: &mut BTreeSet<AgainId>, tokens: &mut TokenStream) {
         let VarKind::Again(id) = self.cx.table.var(var).kind else { return };
         if self.open.contains(&var) || !made.insert(id) {
             return;
         }
         let again = &self.cx.table.agains[id.0];
         for &base in &again.bases {
-            self.make_again(base, made, tokens);
+            self.make_again(base, point, made, tokens);
         }
-        again.tokens.to_tokens(tokens);
+        tokens.extend(self.again(again, point));
         self.open.extend(&again.makes);
     }
 
@@ -97,8 +99,8 @@ impl Emit<'_> {
     pub(super) fn put_back(&self, from: usize, live: &Live) -> TokenStream {
         let mut tokens = TokenStream::new();
         for &var in self.taken.iter().skip(from).filter(|v| live.contains(v)) {
-            let (ident, place) = (self.ident(var), self.place(var));
-            tokens.extend(emit!(#place = ::core::option::Option::Some(#ident);));
+            let (named, place) = (self.named(var), self.place(var));
+            tokens.extend(emit!(#place = ::core::option::Option::Some(#named);));
         }
         tokens
     }
@@ -156,6 +158,7 @@ impl Emit<'_> {
             }
             self.check_hidden_jump(stmt);
             tokens.extend(self.rewrite_stmt(syntax));
+            tokens.extend(self.alias_declared(&stmt.declares));
             tokens.extend(self.touch(&stmt.declares));
             if matches!(syntax, syn::Stmt::Local(local) if local.init.is_some()) {
                 tokens.extend(self.witness_of(&stmt.declares));
@@ -193,7 +196,7 @@ impl Emit<'_> {
         let values: Vec<_> = exports.iter().map(|v| self.export_value(*v, &live)).collect();
         self.witnessed = outer;
         let resume = self.restore(&exports, None);
-        Start { run: emit!(#code #put_back (#(#values,)*)), resume, pat: self.export_pattern(&exports) }
+        Start { run: emit!(#code #put_back (#(#values,)*)), resume, pat: self.export_pattern(&exports, stmt.start) }
     }
 
     /// Puts back everything that this stretch took.
@@ -213,12 +216,12 @@ impl Emit<'_> {
 
     /// A variable's value as it leaves its stretch.
     pub(super) fn export_value(&self, var: VarId, live: &Live) -> TokenStream {
-        let ident = self.ident(var);
+        let named = self.named(var);
         match self.storage(var) {
-            Storage::Carried if live.contains(&var) => emit!(::core::option::Option::Some(#ident)),
+            Storage::Carried if live.contains(&var) => emit!(::core::option::Option::Some(#named)),
             Storage::Carried if self.witnessed.contains(&var) && self.declared_with_value(var) => self.place(var).to_token_stream(),
             Storage::Carried => emit!(::core::option::Option::None),
-            _ => emit!(#ident),
+            _ => named,
         }
     }
 
@@ -227,19 +230,20 @@ impl Emit<'_> {
         !self.cx.table.unset.contains(&var)
     }
 
-    /// The pattern that takes exported values in.
-    pub(super) fn export_pattern(&self, exports: &[VarId]) -> TokenStream {
-        let names = exports.iter().map(|v| self.export_name(*v));
+    /// The pattern that takes exported values in at `point`.
+    pub(super) fn export_pattern(&self, exports: &[VarId], point: PointId) -> TokenStream {
+        let names = exports.iter().map(|v| self.export_name(*v, point));
         emit!((#(#names,)*))
     }
 
-    pub(super) fn export_name(&self, var: VarId) -> TokenStream {
-        if self.storage(var) == Storage::Carried {
-            let place = self.place(var);
-            return emit!(mut #place);
-        }
-        let ident = self.ident(var);
-        if self.cx.table.var(var).mutable { emit!(mut #ident) } else { emit!(#ident) }
+    pub(super) fn export_name(&self, var: VarId, point: PointId) -> TokenStream {
+        let name = self.bound_name(var, point);
+        if self.storage(var) == Storage::Carried || self.cx.table.var(var).mutable { emit!(mut #name) } else { name }
+    }
+
+    /// What an exported variable is called right behind the pattern that takes it in.
+    pub(super) fn bound_name(&self, var: VarId, point: PointId) -> TokenStream {
+        if self.storage(var) == Storage::Carried { self.place(var).to_token_stream() } else { self.binder(var, point).to_token_stream() }
     }
 
     /// Pattern of variables as values, for `let .. else`.
@@ -258,8 +262,7 @@ impl Emit<'_> {
             let cut = super::number(cut);
             emit!(#fiber.arrive(#cut);)
         });
-        let (fresh, saved): (Vec<VarId>, Vec<VarId>) =
-            exports.iter().copied().partition(|v| matches!(self.cx.table.var(*v).kind, VarKind::Fresh(_)));
+        let (fresh, saved): (Vec<VarId>, Vec<VarId>) = exports.iter().copied().partition(|v| self.is_fresh(*v));
         let reads: Vec<_> = saved.iter().map(|v| self.read(*v)).collect();
         let restored = if saved.is_empty() {
             emit!(())
@@ -276,13 +279,27 @@ impl Emit<'_> {
                 Some(arrive) => emit!(let restored = #restored; #arrive restored),
             };
         }
-        let pat = self.export_pattern(&saved);
-        let made: Vec<_> = fresh.iter().map(|v| self.make_fresh(*v, &saved)).collect();
-        let values = exports.iter().map(|v| {
-            if self.storage(*v) == Storage::Carried { self.place(*v).to_token_stream() } else { self.ident(*v).to_token_stream() }
-        });
+        // Each under its own name in the order in which they are declared: what is made anew is the user's expression.
+        let temporary = |var: VarId| quote::format_ident!("restored_{}", var.0, span = proc_macro2::Span::mixed_site());
+        let temporaries: Vec<_> = saved.iter().map(|v| temporary(*v)).collect();
+        let mut bound = TokenStream::new();
+        for &var in exports {
+            if self.is_fresh(var) {
+                bound.extend(self.make_fresh(var, &saved));
+                continue;
+            }
+            let (name, temporary) = (self.export_name(var, PointId::UNSET), temporary(var));
+            bound.extend(emit!(#[allow(unused_variables)] let #name = #temporary;));
+            bound.extend(self.alias_exports(&[var], PointId::UNSET));
+        }
+        let values =
+            exports.iter().map(|v| if self.storage(*v) == Storage::Carried { self.place(*v).to_token_stream() } else { self.named(*v) });
         let values: Vec<_> = values.collect();
-        emit!(#[allow(unused_variables)] let #pat = #restored; #(#made)* #arrive (#(#values,)*))
+        emit!(let (#(#temporaries,)*) = #restored; #bound #arrive (#(#values,)*))
+    }
+
+    fn is_fresh(&self, var: VarId) -> bool {
+        matches!(self.cx.table.var(var).kind, VarKind::Fresh(_))
     }
 
     fn never_saved(&self, var: VarId) -> bool {
@@ -299,7 +316,7 @@ impl Emit<'_> {
     fn make_fresh(&mut self, var: VarId, restored: &[VarId]) -> TokenStream {
         let VarKind::Fresh(id) = self.cx.table.var(var).kind else { return TokenStream::new() };
         let again = &self.cx.table.agains[id.0];
-        let (ident, init, fiber) = (self.ident(var).clone(), again.tokens.clone(), self.fiber.clone());
+        let (init, fiber) = (again.init.clone(), self.fiber.clone());
         let bases: BTreeSet<VarId> = again.bases.iter().copied().collect();
         let (taken, open) = (self.taken.len(), self.open.clone());
         self.open = self.outside.clone().unwrap_or_else(|| open.clone());
@@ -308,18 +325,19 @@ impl Emit<'_> {
         let all = bases.clone();
         let mut opening = TokenStream::new();
         for &base in bases.iter().filter(|v| !self.made_again(**v) && !self.open.contains(v)).collect::<Vec<_>>() {
-            opening.extend(self.take(base, &all));
+            opening.extend(self.take(base, &all, PointId::UNSET));
         }
         let mut made = BTreeSet::new();
         for base in bases {
-            self.make_again(base, &mut made, &mut opening);
+            self.make_again(base, PointId::UNSET, &mut made, &mut opening);
         }
         let put_back = self.put_back(taken, &all);
         self.taken.truncate(taken);
         self.open = open;
         let anew = if opening.is_empty() { emit!(#init) } else { emit!({ #opening let anew = #init; #put_back anew }) };
         if self.storage(var) == Storage::Plain {
-            return emit!(let mut #ident = #anew;);
+            let (ident, aliases) = (self.ident(var), self.alias_declared(&[var]));
+            return emit!(let mut #ident = #anew; #aliases);
         }
         let place = self.place(var);
         let needed: Vec<_> =

@@ -29,11 +29,11 @@ impl Lower<'_> {
         if !block_has_cut(&e.then_branch) && !e.else_branch.as_ref().is_some_and(|(_, e)| has_cut(e)) {
             return self.into_bind_plain(Expr::If(e), bind, out);
         }
-        let depth = self.borrows.len();
+        let depth = self.scope.len();
         self.note_conditions(&e.cond);
         let then = Expr::Block(syn::ExprBlock { attrs: Vec::new(), label: None, block: e.then_branch });
         let then = self.arm(None, Vec::new(), then);
-        self.borrows.truncate(depth);
+        self.scope.truncate(depth);
         let otherwise = match e.else_branch {
             Some((_, block)) => self.arm(None, Vec::new(), *block),
             None => Arm::implicit(),

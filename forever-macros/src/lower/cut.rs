@@ -93,13 +93,14 @@ impl Lower<'_> {
                 self.point(&site, CutBody::Steps(Box::new(Steps::Branches(branches))), bind, out);
             }
             Written::Steps(SideBySide::Each { pat, items, limit, body }) => {
-                let items = self.operand(items, out);
+                let mut items = self.operand(items, out);
                 let items = match place::items(&items, &|name| self.is_borrow(name)) {
-                    place::Items::Owned => Items::Kept(self.pending(&site, Pending::Items(items), "items", out)),
-                    place::Items::Borrowed => {
+                    place::Items::Borrowed if !self.takes_copies(&mut items) => {
+                        self.evaluate_once(&mut items, out);
                         self.pending_nothing(&site, out);
                         Items::Borrowed(items)
                     }
+                    place::Items::Owned | place::Items::Borrowed => Items::Kept(self.pending(&site, Pending::Items(items), "items", out)),
                     place::Items::Mutable => return self.report.over(&items, say::STEPS_MUTABLE),
                     place::Items::WithClosure => return self.report.over(&items, say::STEPS_CLOSURE),
                 };

@@ -9,18 +9,18 @@ use crate::place;
 
 impl Names<'_> {
     /// The body of a cut point.
-    pub(super) fn cut(&mut self, body: &mut CutBody) -> Flow {
+    pub(super) fn cut(&mut self, body: &CutBody) -> Flow {
         match body {
             CutBody::Step(step) => {
                 let mut flow = Flow::Nothing;
-                for option in step.options_mut() {
+                for option in step.options() {
                     flow.push(self.expr(option));
                 }
                 self.scopes.push(Vec::new());
-                if let Some(op) = &mut step.op {
+                if let Some(op) = &step.op {
                     self.pattern(op, &VarKind::Given);
                 }
-                flow.push(self.expr(&mut step.body));
+                flow.push(self.expr(&step.body));
                 self.scopes.pop();
                 flow
             }
@@ -32,7 +32,7 @@ impl Names<'_> {
             | CutBody::Wait { awaited: value, .. }
             | CutBody::WaitAll { awaited: value } => self.expr(value),
             CutBody::Pending(Pending::Nothing) | CutBody::Recv { until: None, .. } => Flow::Nothing,
-            CutBody::Steps(steps) => match &mut **steps {
+            CutBody::Steps(steps) => match &**steps {
                 Steps::Branches(branches) => {
                     let mut flow = Flow::Nothing;
                     for branch in branches {
@@ -41,12 +41,12 @@ impl Names<'_> {
                     flow
                 }
                 Steps::Each(each) => {
-                    let (Items::Kept(items) | Items::Borrowed(items)) = &mut each.items;
+                    let (Items::Kept(items) | Items::Borrowed(items)) = &each.items;
                     let mut flow = self.expr(items);
-                    flow.push(each.limit.as_mut().map_or(Flow::Nothing, |limit| self.expr(limit)));
+                    flow.push(each.limit.as_ref().map_or(Flow::Nothing, |limit| self.expr(limit)));
                     flow.push(self.branch_of_steps(|names| {
-                        names.pattern(&mut each.pat, &VarKind::Value);
-                        names.expr(&mut each.body)
+                        names.pattern(&each.pat, &VarKind::Value);
+                        names.expr(&each.body)
                     }));
                     flow
                 }

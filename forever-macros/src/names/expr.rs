@@ -7,25 +7,17 @@ use super::{Names, VarId, VarKind, assign_all};
 use crate::flow::{Flow, JumpId};
 
 impl Names<'_> {
-    pub(super) fn expr(&mut self, expr: &mut Expr) -> Flow {
+    pub(super) fn expr(&mut self, expr: &Expr) -> Flow {
         match expr {
             Expr::Path(path) => match path.path.get_ident().map(ToString::to_string).and_then(|name| self.lookup(&name)) {
-                Some(id) if path.qself.is_none() => {
-                    if let Some(new) = self.renames.get(&id) {
-                        let span = path.path.segments[0].ident.span();
-                        path.path.segments[0].ident = new.new.clone();
-                        path.path.segments[0].ident.set_span(span);
-                    }
-                    let span = path.path.segments[0].ident.span();
-                    self.use_of(id, span)
-                }
+                Some(id) if path.qself.is_none() => self.use_of(id, path.path.segments[0].ident.span()),
                 _ => Flow::Nothing,
             },
-            Expr::Macro(e) => self.macro_call(&mut e.mac),
+            Expr::Macro(e) => self.macro_call(&e.mac),
             Expr::Assign(e) => {
                 self.changed(&e.left);
-                let mut flow = self.expr(&mut e.right);
-                flow.push(self.assignee(&mut e.left));
+                let mut flow = self.expr(&e.right);
+                flow.push(self.assignee(&e.left, Some(&e.right)));
                 flow
             }
             Expr::Binary(e) => match e.op {
@@ -40,52 +32,55 @@ impl Names<'_> {
                     })
                 }
                 syn::BinOp::Or(_) => {
-                    let mut flow = self.expr(&mut e.left);
-                    flow.push(Flow::Either(vec![Flow::Nothing, self.expr(&mut e.right)]));
+                    let mut flow = self.expr(&e.left);
+                    flow.push(Flow::Either(vec![Flow::Nothing, self.expr(&e.right)]));
                     flow
                 }
                 op => {
                     if crate::place::is_assignment(op) {
                         self.changed(&e.left);
                     }
-                    let mut flow = self.expr(&mut e.left);
-                    flow.push(self.expr(&mut e.right));
+                    let mut flow = self.expr(&e.left);
+                    flow.push(self.expr(&e.right));
                     flow
                 }
             },
             Expr::Reference(e) => {
                 if e.mutability.is_some() {
                     self.changed(&e.expr);
+                    if let Some(id) = crate::place::root(&e.expr).and_then(|root| self.lookup(&root.to_string())) {
+                        self.table.vars[id.0].texts = super::Texts::Other;
+                    }
                 }
-                self.expr(&mut e.expr)
+                self.expr(&e.expr)
             }
             Expr::Block(e) => {
-                let Some(label) = &e.label else { return self.stmts(&mut e.block.stmts) };
+                let Some(label) = &e.label else { return self.stmts(&e.block.stmts) };
                 let (id, name) = (self.fresh_jump(), label.name.ident.to_string());
                 self.jumps.push(super::Target { label: Some(name), id, is_loop: false });
-                let body = self.stmts(&mut e.block.stmts);
+                let body = self.stmts(&e.block.stmts);
                 self.jumps.pop();
                 Flow::Labelled(id, Box::new(body))
             }
-            Expr::Unsafe(e) => self.stmts(&mut e.block.stmts),
+            Expr::Unsafe(e) => self.stmts(&e.block.stmts),
             Expr::If(e) => {
                 self.scopes.push(Vec::new());
-                let mut flow = self.expr(&mut e.cond);
+                let mut flow = self.expr(&e.cond);
                 let mut then = self.bound_here();
-                then.push(self.stmts(&mut e.then_branch.stmts));
+                then.push(self.stmts(&e.then_branch.stmts));
                 self.scopes.pop();
-                let otherwise = e.else_branch.as_mut().map_or(Flow::Nothing, |(_, e)| self.expr(e));
+                let otherwise = e.else_branch.as_ref().map_or(Flow::Nothing, |(_, e)| self.expr(e));
                 flow.push(Flow::Either(vec![then, otherwise]));
                 flow
             }
             Expr::Match(e) => {
-                let mut flow = self.expr(&mut e.expr);
+                let mut flow = self.expr(&e.expr);
                 let scrutinee = (*e.expr).clone();
                 let mut arms = Vec::new();
-                for arm in &mut e.arms {
+                for arm in &e.arms {
                     self.scopes.push(Vec::new());
-                    let mut entered = self.arm_pattern(&mut arm.pat, &scrutinee);
-                    entered.push(self.expr(&mut arm.body));
+                    let mut entered = self.arm_pattern(&arm.pat, &scrutinee);
+                    entered.push(self.expr(&arm.body));
                     self.scopes.pop();
                     arms.push(entered);
                 }
@@ -93,81 +88,84 @@ impl Names<'_> {
                 flow
             }
             Expr::Let(e) => {
-                let mut flow = self.expr(&mut e.expr);
+                let mut flow = self.expr(&e.expr);
                 let init = (*e.expr).clone();
-                let declares = self.bindings_of(&mut e.pat, &init);
+                let declares = self.bindings_of(&e.pat, &init);
                 flow.push(assign_all(&declares));
                 flow
             }
             Expr::Loop(e) => {
                 let id = self.enter_loop(e.label.as_ref());
-                let body = self.stmts(&mut e.body.stmts);
+                let body = self.stmts(&e.body.stmts);
                 self.jumps.pop();
                 Flow::Loop(id, Box::new(body))
             }
             Expr::While(e) => {
                 let id = self.enter_loop(e.label.as_ref());
                 self.scopes.push(Vec::new());
-                let mut round = self.expr(&mut e.cond);
+                let mut round = self.expr(&e.cond);
                 let mut body = self.bound_here();
-                body.push(self.stmts(&mut e.body.stmts));
+                body.push(self.stmts(&e.body.stmts));
                 self.scopes.pop();
                 self.jumps.pop();
                 round.push(Flow::Either(vec![body, Flow::Break(id)]));
                 Flow::Loop(id, Box::new(round))
             }
             Expr::ForLoop(e) => {
-                let mut flow = self.expr(&mut e.expr);
+                let mut flow = self.expr(&e.expr);
                 let id = self.enter_loop(e.label.as_ref());
                 self.scopes.push(Vec::new());
-                let declares = self.pattern(&mut e.pat, &VarKind::Value);
+                let declares = self.pattern(&e.pat, &VarKind::Value);
                 let mut round = assign_all(&declares);
-                round.push(self.stmts(&mut e.body.stmts));
+                round.push(self.stmts(&e.body.stmts));
                 self.scopes.pop();
                 self.jumps.pop();
                 flow.push(Flow::Loop(id, Box::new(Flow::Either(vec![Flow::Break(id), round]))));
                 flow
             }
             Expr::Break(e) => {
-                let mut flow = e.expr.as_mut().map_or(Flow::Nothing, |value| self.expr(value));
+                let mut flow = e.expr.as_ref().map_or(Flow::Nothing, |value| self.expr(value));
                 if let Some(id) = self.target(e.label.as_ref()) {
+                    self.note_jump(id);
                     flow.push(Flow::Break(id));
                 }
                 flow
             }
-            Expr::Continue(e) => self.target(e.label.as_ref()).map_or(Flow::Nothing, Flow::Continue),
+            Expr::Continue(e) => match self.target(e.label.as_ref()) {
+                Some(id) => {
+                    self.note_jump(id);
+                    Flow::Continue(id)
+                }
+                None => Flow::Nothing,
+            },
             Expr::Return(e) => {
-                let mut flow = e.expr.as_mut().map_or(Flow::Nothing, |value| self.expr(value));
+                let mut flow = e.expr.as_ref().map_or(Flow::Nothing, |value| self.expr(value));
                 flow.push(Flow::Return);
                 flow
             }
             Expr::Closure(e) => {
                 self.scopes.push(Vec::new());
-                for input in &mut e.inputs {
+                for input in &e.inputs {
                     self.pattern(input, &VarKind::Value);
                 }
                 let jumps = std::mem::take(&mut self.jumps);
-                let body = self.expr(&mut e.body);
+                let body = self.expr(&e.body);
                 self.jumps = jumps;
                 self.scopes.pop();
                 self.captures(&body)
             }
             Expr::Async(e) => {
                 let jumps = std::mem::take(&mut self.jumps);
-                let body = self.stmts(&mut e.block.stmts);
+                let body = self.stmts(&e.block.stmts);
                 self.jumps = jumps;
                 self.captures(&body)
             }
             Expr::Struct(e) => {
                 let mut flow = Flow::Nothing;
-                for field in &mut e.fields {
-                    let before = quote::ToTokens::to_token_stream(&field.expr).to_string();
-                    flow.push(self.expr(&mut field.expr));
-                    if field.colon_token.is_none() && quote::ToTokens::to_token_stream(&field.expr).to_string() != before {
-                        field.colon_token = Some(syn::Token![:](proc_macro2::Span::call_site()));
-                    }
+                for field in &e.fields {
+                    flow.push(self.expr(&field.expr));
                 }
-                flow.push(e.rest.as_mut().map_or(Flow::Nothing, |rest| self.expr(rest)));
+                flow.push(e.rest.as_ref().map_or(Flow::Nothing, |rest| self.expr(rest)));
                 flow
             }
             other => {
@@ -180,9 +178,9 @@ impl Names<'_> {
         }
     }
 
-    fn conjuncts(&mut self, e: &mut syn::ExprBinary, parts: &mut Vec<Flow>) {
-        for side in [&mut e.left, &mut e.right] {
-            match &mut **side {
+    fn conjuncts(&mut self, e: &syn::ExprBinary, parts: &mut Vec<Flow>) {
+        for side in [&e.left, &e.right] {
+            match &**side {
                 Expr::Binary(inner) if matches!(inner.op, syn::BinOp::And(_)) => self.conjuncts(inner, parts),
                 other => {
                     let flow = self.expr(other);
@@ -198,7 +196,7 @@ impl Names<'_> {
         assign_all(&declares)
     }
 
-    fn stmts(&mut self, stmts: &mut [Stmt]) -> Flow {
+    fn stmts(&mut self, stmts: &[Stmt]) -> Flow {
         self.scopes.push(Vec::new());
         let mut flow = Flow::Nothing;
         for stmt in stmts {
@@ -209,7 +207,8 @@ impl Names<'_> {
     }
 
     /// The use that was just noted gives the variable a whole new value.
-    fn assigned(&mut self, id: VarId) -> Flow {
+    fn assigned(&mut self, id: VarId, value: Option<&Expr>) -> Flow {
+        self.table.vars[id.0].texts.given(value);
         if let Some(noted) = self.table.uses.iter_mut().rev().find(|noted| noted.var == id) {
             noted.assigns = true;
         }
@@ -217,29 +216,29 @@ impl Names<'_> {
     }
 
     /// The left side of an assignment.
-    fn assignee(&mut self, left: &mut Expr) -> Flow {
+    fn assignee(&mut self, left: &Expr, value: Option<&Expr>) -> Flow {
         match left {
             Expr::Path(_) => match self.expr(left) {
                 Flow::Nothing => Flow::Nothing,
-                Flow::Use(id) => self.assigned(id),
+                Flow::Use(id) => self.assigned(id, value),
                 Flow::Seq(uses) => match uses.first() {
-                    Some(Flow::Use(id)) => self.assigned(*id),
+                    Some(Flow::Use(id)) => self.assigned(*id, value),
                     _ => Flow::Seq(uses),
                 },
                 other => other,
             },
-            Expr::Paren(e) => self.assignee(&mut e.expr),
+            Expr::Paren(e) => self.assignee(&e.expr, value),
             Expr::Tuple(e) => {
                 let mut flow = Flow::Nothing;
-                for part in &mut e.elems {
-                    flow.push(self.assignee(part));
+                for part in &e.elems {
+                    flow.push(self.assignee(part, None));
                 }
                 flow
             }
             Expr::Array(e) => {
                 let mut flow = Flow::Nothing;
-                for part in &mut e.elems {
-                    flow.push(self.assignee(part));
+                for part in &e.elems {
+                    flow.push(self.assignee(part, None));
                 }
                 flow
             }
@@ -257,6 +256,14 @@ impl Names<'_> {
             flow.push(Flow::Use(*id));
         }
         flow
+    }
+
+    /// Code of ours goes before a jump that leaves its statement, and names may mean something else there.
+    fn note_jump(&mut self, id: JumpId) {
+        if id.is_lowered() {
+            let hidden: Vec<VarId> = self.hidden().into_iter().map(|(hidden, _)| hidden).collect();
+            self.table.hidden_at_jumps.extend(hidden);
+        }
     }
 
     fn enter_loop(&mut self, label: Option<&syn::Label>) -> JumpId {
@@ -280,23 +287,23 @@ impl Names<'_> {
 }
 
 /// The subexpressions of an expression without names or control flow of its own, in evaluation order.
-fn parts(expr: &mut Expr) -> Vec<&mut Expr> {
+fn parts(expr: &Expr) -> Vec<&Expr> {
     match expr {
-        Expr::Array(e) => e.elems.iter_mut().collect(),
-        Expr::Await(e) => vec![&mut e.base],
-        Expr::Call(e) => std::iter::once(&mut *e.func).chain(e.args.iter_mut()).collect(),
-        Expr::Cast(e) => vec![&mut e.expr],
-        Expr::Field(e) => vec![&mut e.base],
-        Expr::Group(e) => vec![&mut e.expr],
-        Expr::Index(e) => vec![&mut e.expr, &mut e.index],
-        Expr::MethodCall(e) => std::iter::once(&mut *e.receiver).chain(e.args.iter_mut()).collect(),
-        Expr::Paren(e) => vec![&mut e.expr],
-        Expr::Range(e) => [e.start.as_deref_mut(), e.end.as_deref_mut()].into_iter().flatten().collect(),
-        Expr::RawAddr(e) => vec![&mut e.expr],
-        Expr::Repeat(e) => vec![&mut e.expr, &mut e.len],
-        Expr::Try(e) => vec![&mut e.expr],
-        Expr::Tuple(e) => e.elems.iter_mut().collect(),
-        Expr::Unary(e) => vec![&mut e.expr],
+        Expr::Array(e) => e.elems.iter().collect(),
+        Expr::Await(e) => vec![&e.base],
+        Expr::Call(e) => std::iter::once(&*e.func).chain(e.args.iter()).collect(),
+        Expr::Cast(e) => vec![&e.expr],
+        Expr::Field(e) => vec![&e.base],
+        Expr::Group(e) => vec![&e.expr],
+        Expr::Index(e) => vec![&e.expr, &e.index],
+        Expr::MethodCall(e) => std::iter::once(&*e.receiver).chain(e.args.iter()).collect(),
+        Expr::Paren(e) => vec![&e.expr],
+        Expr::Range(e) => [e.start.as_deref(), e.end.as_deref()].into_iter().flatten().collect(),
+        Expr::RawAddr(e) => vec![&e.expr],
+        Expr::Repeat(e) => vec![&e.expr, &e.len],
+        Expr::Try(e) => vec![&e.expr],
+        Expr::Tuple(e) => e.elems.iter().collect(),
+        Expr::Unary(e) => vec![&e.expr],
         _ => Vec::new(),
     }
 }

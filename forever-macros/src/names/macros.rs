@@ -3,21 +3,21 @@
 //! A macro's arguments are tokens whose meaning is the macro's. Every identifier that could be a variable in scope counts as
 //! a use, except where the tokens around it say otherwise (`.field`, `path::item`, `name: value`, `name = value`). Counting
 //! too many keeps a value that need not be kept; counting too few does not compile, loudly, at the user's token.
-use proc_macro2::{Delimiter, Group, Literal, Spacing, TokenStream, TokenTree};
-use syn::{Ident, Macro};
+use proc_macro2::{Delimiter, Literal, Spacing, Span, TokenStream, TokenTree};
+use syn::Macro;
 
-use super::{Names, Renames, VarId};
+use super::{Names, VarId};
 use crate::flow::Flow;
 
 impl Names<'_> {
-    pub(super) fn macro_call(&mut self, mac: &mut Macro) -> Flow {
+    pub(super) fn macro_call(&mut self, mac: &Macro) -> Flow {
         if mac.path.is_ident("macro_rules") {
             return Flow::Nothing;
         }
         let mut found = Vec::new();
         // `json!({ key: 1 })`: what stands before a colon is an expression.
         let keys = mac.path.segments.last().is_some_and(|s| s.ident == "json" || s.ident == "json_internal");
-        mac.tokens = self.tokens(mac.tokens.clone(), keys, &mut found);
+        self.tokens(mac.tokens.clone(), keys, &mut found);
         let mut flow = Flow::Nothing;
         for (id, span) in found {
             flow.push(self.use_of(id, span));
@@ -25,81 +25,53 @@ impl Names<'_> {
         flow
     }
 
-    fn tokens(&mut self, tokens: TokenStream, keys: bool, found: &mut Vec<(VarId, proc_macro2::Span)>) -> TokenStream {
+    fn tokens(&mut self, tokens: TokenStream, keys: bool, found: &mut Vec<(VarId, Span)>) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-        let mut out = TokenStream::new();
         for (place, token) in tokens.iter().enumerate() {
-            let new = match token {
-                TokenTree::Group(group) => {
-                    let mut inner = Group::new(group.delimiter(), self.tokens(group.stream(), keys, found));
-                    inner.set_span(group.span());
-                    TokenTree::Group(inner)
-                }
+            match token {
+                TokenTree::Group(group) => self.tokens(group.stream(), keys, found),
                 TokenTree::Ident(ident) => {
                     if ident == "break" || ident == "continue" {
                         self.hidden_jump.get_or_insert(ident.span());
                     }
-                    TokenTree::Ident(self.ident(ident, &tokens, place, keys, found))
+                    if may_be_variable(&tokens, place, keys) {
+                        found.extend(self.lookup(&ident.to_string()).map(|id| (id, ident.span())));
+                    }
                 }
-                TokenTree::Literal(literal) => TokenTree::Literal(self.literal(literal, found)),
-                punct @ TokenTree::Punct(_) => punct.clone(),
-            };
-            out.extend([new]);
-        }
-        out
-    }
-
-    fn ident(&self, ident: &Ident, tokens: &[TokenTree], place: usize, keys: bool, found: &mut Vec<(VarId, proc_macro2::Span)>) -> Ident {
-        let punct = |i: usize| match tokens.get(i) {
-            Some(TokenTree::Punct(p)) => Some((p.as_char(), p.spacing())),
-            _ => None,
-        };
-        let before = place.checked_sub(1).and_then(punct);
-        let before_that = place.checked_sub(2).and_then(punct);
-        let (after, after_that) = (punct(place + 1), punct(place + 2));
-        let is_field = matches!(before, Some(('.', _))) && !matches!(before_that, Some(('.', _)));
-        let is_path = matches!((after, after_that), (Some((':', Spacing::Joint)), Some((':', _))))
-            || matches!((before_that, before), (Some((':', Spacing::Joint)), Some((':', _))));
-        let is_name = !keys && matches!(after, Some((':', Spacing::Alone)))
-            || matches!(after, Some(('=', Spacing::Alone))) && !matches!(before, Some(('=' | '<' | '>' | '!', Spacing::Joint)));
-        let is_macro = matches!(after, Some(('!', Spacing::Alone)))
-            && matches!(tokens.get(place + 2), Some(TokenTree::Group(g)) if g.delimiter() != Delimiter::None);
-        let is_label = matches!(before, Some(('\'', _)));
-        if is_field || is_path || is_name || is_macro || is_label {
-            return ident.clone();
-        }
-        let Some(id) = self.lookup(&ident.to_string()) else { return ident.clone() };
-        found.push((id, ident.span()));
-        renamed(self.renames, id, ident)
-    }
-
-    fn literal(&self, literal: &Literal, found: &mut Vec<(VarId, proc_macro2::Span)>) -> Literal {
-        let text = literal.to_string();
-        if !(text.starts_with('"') || text.starts_with("r\"") || text.starts_with("r#")) {
-            return literal.clone();
-        }
-        let captures = captures(&text);
-        let mut new = text.clone();
-        for capture in captures.into_iter().rev() {
-            let Some(id) = self.lookup(&text[capture.clone()]) else { continue };
-            found.push((id, literal.span()));
-            if let Some(name) = self.renames.get(&id) {
-                new.replace_range(capture, &name.new.to_string());
+                TokenTree::Literal(literal) => self.literal(literal, found),
+                TokenTree::Punct(_) => {}
             }
         }
-        if new == text {
-            return literal.clone();
+    }
+
+    fn literal(&self, literal: &Literal, found: &mut Vec<(VarId, Span)>) {
+        let text = literal.to_string();
+        if !(text.starts_with('"') || text.starts_with("r\"") || text.starts_with("r#")) {
+            return;
         }
-        let mut replaced: Literal = new.parse().unwrap_or_else(|_| literal.clone());
-        replaced.set_span(literal.span());
-        replaced
+        let names = captures(&text).into_iter().filter_map(|capture| self.lookup(&text[capture]));
+        found.extend(names.map(|id| (id, literal.span())));
     }
 }
 
-fn renamed(renames: &Renames, id: VarId, ident: &Ident) -> Ident {
-    let mut new = renames.get(&id).map_or(ident, |rename| &rename.new).clone();
-    new.set_span(ident.span());
-    new
+/// Whether the tokens around an identifier leave it the name of a variable.
+fn may_be_variable(tokens: &[TokenTree], place: usize, keys: bool) -> bool {
+    let punct = |i: usize| match tokens.get(i) {
+        Some(TokenTree::Punct(p)) => Some((p.as_char(), p.spacing())),
+        _ => None,
+    };
+    let before = place.checked_sub(1).and_then(punct);
+    let before_that = place.checked_sub(2).and_then(punct);
+    let (after, after_that) = (punct(place + 1), punct(place + 2));
+    let is_field = matches!(before, Some(('.', _))) && !matches!(before_that, Some(('.', _)));
+    let is_path = matches!((after, after_that), (Some((':', Spacing::Joint)), Some((':', _))))
+        || matches!((before_that, before), (Some((':', Spacing::Joint)), Some((':', _))));
+    let is_name = !keys && matches!(after, Some((':', Spacing::Alone)))
+        || matches!(after, Some(('=', Spacing::Alone))) && !matches!(before, Some(('=' | '<' | '>' | '!', Spacing::Joint)));
+    let is_macro = matches!(after, Some(('!', Spacing::Alone)))
+        && matches!(tokens.get(place + 2), Some(TokenTree::Group(g)) if g.delimiter() != Delimiter::None);
+    let is_label = matches!(before, Some(('\'', _)));
+    !(is_field || is_path || is_name || is_macro || is_label)
 }
 
 /// Where a format string names variables: `{x}`, `{x:?}`, `{0:w$}`, `{:>w$.p$}`.

@@ -27,10 +27,25 @@ fn plain_borrows_are_borrows_of_places() {
 
 #[test]
 fn constants_are_made_again() {
-    for constant in ["\"a\"", "b\"a\"", "LIMIT", "limits::MAX", "&LIMIT", "&\"a\"", "(\"a\")", "concat!(\"a\", 1)", "env!(\"HOME\")"] {
+    for constant in [
+        "\"a\"",
+        "b\"a\"",
+        "LIMIT",
+        "limits::MAX",
+        "&LIMIT",
+        "&\"a\"",
+        "(\"a\")",
+        "concat!(\"a\", 1)",
+        "env!(\"HOME\")",
+        "[\"a\", LIMIT]",
+        "(\"a\", 1)",
+        "vec![(\"a\", -1.5)]",
+    ] {
         assert!(place::is_constant(&expr(constant)), "{constant}");
     }
-    for other in ["1", "limit", "Limit", "X", "f()", "&mut LIMIT", "\"a\".len()", "format!(\"a\")"] {
+    for other in
+        ["1", "[1, 2]", "[\"a\", n]", "vec![\"a\"; 3]", "limit", "Limit", "X", "f()", "&mut LIMIT", "\"a\".len()", "format!(\"a\")"]
+    {
         assert!(!place::is_constant(&expr(other)), "{other}");
     }
 }
@@ -38,9 +53,19 @@ fn constants_are_made_again() {
 #[test]
 fn loops_keep_items_or_a_position() {
     let items = |text: &str| place::items(&expr(text), &|name| name == "borrowed");
-    for owned in
-        ["v", "0..3", "v.into_iter()", "f()", "plan.questions", "v.drain(..)", "map.into_keys()", "list().iter()", "Some(1)", "[1, 2]"]
-    {
+    for owned in [
+        "v",
+        "0..3",
+        "v.into_iter()",
+        "f()",
+        "plan.questions",
+        "v.drain(..)",
+        "map.into_keys()",
+        "list().chars()",
+        "Some(1)",
+        "[1, 2]",
+        "[a, b]",
+    ] {
         assert_eq!(items(owned), Items::Owned, "{owned}");
     }
     for borrowed in [
@@ -60,6 +85,18 @@ fn loops_keep_items_or_a_position() {
         "v.iter().zip(&w)",
         "borrowed.into_iter()",
         "\"abc\".chars()",
+        "v.iter().take(n + 1).skip(f())",
+        "v.iter().zip(0..n)",
+        "&rows[row]",
+        "&map[&key]",
+        "[\"law\", \"sales\"]",
+        "[(\"law\", 1), (\"sales\", -2)]",
+        "vec![\"law\"]",
+        "TOPICS",
+        "limits::TOPICS.iter().rev()",
+        "&[1, 2, 3]",
+        "list().iter()",
+        "&list()",
     ] {
         assert_eq!(items(borrowed), Items::Borrowed, "{borrowed}");
     }

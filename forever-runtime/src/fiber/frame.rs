@@ -664,6 +664,29 @@ impl Locals {
     }
 }
 
+impl Locals {
+    /// The one of several constants that a local was.
+    pub fn one_of<'a>(&mut self, name: &str, texts: &[&'a str]) -> Result<&'a str, Unreadable> {
+        let text: String = self.get(name)?;
+        self.constant(name, &text, texts)
+    }
+
+    /// [`Locals::one_of`] for a local that only some cut points keep.
+    pub fn maybe_one_of<'a>(&mut self, name: &str, texts: &[&'a str]) -> Result<Option<&'a str>, Unreadable> {
+        let text: Option<String> = self.maybe(name)?;
+        text.map(|text| self.constant(name, &text, texts)).transpose()
+    }
+
+    fn constant<'a>(&self, name: &str, text: &str, texts: &[&'a str]) -> Result<&'a str, Unreadable> {
+        texts.iter().copied().find(|constant| *constant == text).ok_or_else(|| {
+            Unreadable(format!(
+                "local `{name}` saved at step `{}` is {text:?}, which is none of the constants that the code gives it",
+                self.step
+            ))
+        })
+    }
+}
+
 /// A stored value that the code cannot read.
 #[doc(hidden)]
 #[derive(Debug)]

@@ -108,6 +108,13 @@ pub fn carried<T>(place: &Option<T>) -> &T {
     place.as_ref().expect("kept from the stretch before")
 }
 
+/// A constant text as it is saved: by what it says, to be found among the constants of the code again.
+#[doc(hidden)]
+#[must_use]
+pub fn text(value: &&str) -> String {
+    (*value).to_owned()
+}
+
 /// An empty place for a variable of this one's type.
 #[doc(hidden)]
 pub fn none_like<T>(_: &T) -> Option<T> {

@@ -303,3 +303,83 @@ twin! {
 fn what_was_copied_out_of_a_borrow_stays_what_it_was() {
     assert_eq!(same(|| copied_out_of_a_borrow((1, Some(2)))).outcome, r#"Completed("1 2 (1, Some(2)) (111, Some(20))")"#);
 }
+
+twin! {
+    async fn copied_under_a_reference_pattern(io, n: u32) -> anyhow::Result<String> {
+        let mut n = n;
+        let mut opt = Some(5);
+        let mut pair = (1u8, "text".to_owned());
+        let mut row = [1u32, 2, 3];
+        let &before = &n;
+        n += 10;
+        let &(small, _) = &pair;
+        let (&a, b) = (&row[0], row[1]);
+        let &[first, .., last] = &row;
+        row = [7, 8, 9];
+        pair.0 = 9;
+        step!("one", io.did(format!("one {before} {small}"), ()).await?);
+        let held = match &opt {
+            &Some(n) => { opt = Some(n + 100); step!("two", io.did("two", ()).await?); n }
+            &None => 0,
+        };
+        if let &Some(x) = &opt {
+            opt = None;
+            step!("three", io.did(format!("three {x}"), ()).await?);
+            n += x;
+        }
+        let Some(&tail) = row.iter().last() else { anyhow::bail!("empty") };
+        let list = vec![Some(1u32), None, Some(3)];
+        for &item in &list {
+            let Some(x) = item else { continue };
+            step!("four", io.did(format!("four {x}"), ()).await?);
+            n += x;
+        }
+        Ok(format!("{before} {small} {a} {b} {first} {last} {held} {n} {tail} {opt:?} {pair:?} {row:?}"))
+    }
+}
+
+#[test]
+fn what_is_copied_under_a_reference_pattern_stays_as_it_was() {
+    let seen = same(|| copied_under_a_reference_pattern(5));
+    assert!(seen.outcome.contains("5 1 1 2 1 3 5 "), "{}", seen.outcome);
+}
+
+twin! {
+    async fn changed_item(io, nums: Vec<u32>, words: Vec<String>) -> anyhow::Result<String> {
+        let mut out = Vec::new();
+        for &(mut n) in &nums {
+            n += 1;
+            step!("one", io.did(format!("one {n}"), ()).await?);
+            n *= 2;
+            step!("two", io.did(format!("two {n}"), ()).await?);
+            out.push(n);
+        }
+        for (i, mut n) in nums.iter().copied().enumerate() {
+            n += 10;
+            let word = &words[i];
+            step!("three", io.did(format!("three {n} {word}"), ()).await?);
+            out.push(n);
+        }
+        Ok(format!("{out:?}"))
+    }
+}
+
+#[test]
+fn an_item_that_is_changed_keeps_its_change() {
+    same(|| changed_item(vec![1, 2, 3], vec!["a".into(), "b".into(), "c".into()]));
+}
+
+twin! {
+    async fn index_through_a_borrow(io, v: Vec<String>) -> anyhow::Result<String> {
+        let i = 1usize;
+        let at = &i;
+        let x = &v[*at];
+        step!("one", io.did(format!("one {x}"), ()).await?);
+        Ok(x.clone())
+    }
+}
+
+#[test]
+fn an_index_may_be_read_through_a_borrow() {
+    same(|| index_through_a_borrow(vec!["a".into(), "b".into()]));
+}

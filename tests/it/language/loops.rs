@@ -285,3 +285,138 @@ fn twenty_steps_in_a_line() {
     let seen = same(|| twenty(0));
     assert_eq!((seen.outcome.as_str(), seen.log.len()), ("Completed(210)", 20));
 }
+
+twin! {
+    async fn arguments_that_change(io, jobs: Vec<u32>, rows: Vec<Vec<u32>>, text: String) -> anyhow::Result<String> {
+        let mut out = Vec::new();
+        let mut budget = 3;
+        for job in jobs.iter().take(budget) {
+            out.push(step!("run", io.did(format!("run {job}"), *job).await?));
+            budget -= 1;
+        }
+        let mut skip = 1;
+        for job in jobs.iter().skip(skip).step_by(skip + 1) {
+            skip += 1;
+            out.push(step!("skip", io.did(format!("skip {job}"), *job).await?));
+        }
+        let mut size = 2;
+        for part in jobs.chunks(size) {
+            size += 3;
+            out.push(step!("chunk", io.did(format!("chunk {part:?} {size}"), part.len() as u32).await?));
+        }
+        let mut size = 2;
+        for part in jobs.windows(size).zip(jobs.iter().skip(size - 1)) {
+            size = 1;
+            out.push(step!("window", io.did(format!("window {part:?}"), 0).await?));
+        }
+        let mut row = 0;
+        for cell in &rows[row] {
+            row += 1;
+            out.push(step!("cell", io.did(format!("cell {cell} {row}"), *cell).await?));
+        }
+        let (mut from, mut to) = (1, 4);
+        for job in &jobs[from..to] {
+            from += 1;
+            to -= 1;
+            out.push(step!("slice", io.did(format!("slice {job}"), *job).await?));
+        }
+        let mut row = 1;
+        for cell in rows[row].iter().rev() {
+            row = 0;
+            out.push(step!("row", io.did(format!("row {cell}"), *cell).await?));
+        }
+        let mut sep = ",".to_owned();
+        for word in text.split(sep.as_str()) {
+            out.push(step!("word", io.did(format!("word {word}"), 0).await?));
+            if word == "b" { break; }
+        }
+        sep.push(';');
+        let mut sep = ',';
+        for word in text.split(sep) {
+            sep = ';';
+            out.push(step!("other", io.did(format!("other {word}"), 0).await?));
+        }
+        let mut limit = Limit { most: 2 };
+        for job in jobs.iter().take(limit.most) {
+            limit.most = 0;
+            out.push(step!("limit", io.did(format!("limit {job}"), *job).await?));
+        }
+        let mut counted = first_of(&jobs);
+        out.append(&mut counted);
+        Ok(format!("{out:?} {budget} {skip} {size} {row} {from} {to} {sep} {}", limit.most))
+    }
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Limit {
+    most: usize,
+}
+
+fn first_of(jobs: &[u32]) -> Vec<u32> {
+    jobs.iter().take(1).copied().collect()
+}
+
+#[test]
+fn the_arguments_of_what_a_loop_goes_over_are_evaluated_once() {
+    same(|| arguments_that_change(vec![1, 2, 3, 4, 5], vec![vec![10, 11], vec![20, 21, 22]], "a,b,c".into()));
+}
+
+const TOPICS: [&str; 3] = ["law", "sales", "tax"];
+
+const TOPICS_LABEL: &str = "topics";
+
+fn label(n: u32) -> &'static str {
+    match n {
+        0 => "none",
+        _ => "some",
+    }
+}
+
+twin! {
+    async fn literal_lists(io, n: u32) -> anyhow::Result<String> {
+        let mut out = Vec::new();
+        for topic in ["law", "sales"] {
+            out.push(step!("topic", io.did(topic, format!("{topic}!")).await?));
+        }
+        let names = ["a", "b"];
+        for name in names {
+            out.push(step!("name", io.did(name, format!("{name}?")).await?));
+        }
+        for name in &names {
+            out.push(step!("again", io.did(*name, format!("{name}.")).await?));
+        }
+        for topic in TOPICS {
+            out.push(step!("const", io.did(topic, topic.to_owned()).await?));
+        }
+        for topic in TOPICS.iter().rev() {
+            out.push(step!("rev", io.did(*topic, topic.to_string()).await?));
+        }
+        for (name, weight) in [("x", 1), ("y", 2)] {
+            out.push(step!("pair", io.did(name, format!("{name}{weight}")).await?));
+        }
+        let pair = ("literal", 3);
+        step!("pair kept", io.did("kept", ()).await?);
+        out.push(format!("{}{}", pair.0, pair.1));
+        let mut label_of = "start";
+        for n in [1, 2, 3] {
+            out.push(step!("number", io.did(format!("{n} {label_of}"), format!("{n}")).await?));
+            label_of = "later";
+        }
+        for x in &[1, 2, 3] {
+            out.push(step!("borrowed", io.did(format!("b{x}"), format!("{x}")).await?));
+        }
+        let kind = match n { 0 => "none", 1 => if out.is_empty() { "odd" } else { TOPICS_LABEL }, _ => return Ok("many".into()) };
+        let chosen;
+        if n > 0 { chosen = "positive"; } else { chosen = "zero"; }
+        step!("end", io.did("end", ()).await?);
+        out.push(format!("{kind} {chosen} {}", label(n)));
+        Ok(format!("{out:?} {label_of} {names:?}"))
+    }
+}
+
+#[test]
+fn lists_of_literals_are_gone_over() {
+    for n in [0, 1, 2] {
+        same(|| literal_lists(n));
+    }
+}

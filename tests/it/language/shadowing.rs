@@ -218,3 +218,151 @@ twin! {
 fn items_inside_a_body() {
     assert_eq!(same(|| functions_and_variables(1)).outcome, "Completed(8)");
 }
+
+#[derive(Debug, PartialEq)]
+struct Point {
+    x: u32,
+    y: u32,
+}
+
+twin! {
+    async fn hidden_in_macros(io, name: String, x: u32) -> anyhow::Result<String> {
+        let all = {
+            let name = name.len();
+            let x = x + 1;
+            let y = 3;
+            step!("one", io.did("one", ()).await?);
+            let literal = vec!["Dear {name}", "{x}"];
+            let body = serde_json::json!({ "t": "Hello {name}", "name": name });
+            let source = stringify!(name + x);
+            let points = vec![Point { x, y }];
+            let named = format!("{x} {name:>w$} {}", x, x = x + 1, w = name + 1);
+            let far = matches!(points[0], Point { x, .. } if x > 5);
+            let checked = (|| { anyhow::ensure!(x > 100); anyhow::Ok(()) })().unwrap_err().to_string();
+            let counted = [x; 2].iter().map(|x| format!("{x}/{name}")).collect::<Vec<_>>();
+            step!("two", io.did("two", ()).await?);
+            format!("{literal:?} {body} {source} {named} {far} {checked} {counted:?} {x}{y}")
+        };
+        step!("three", io.did("three", ()).await?);
+        Ok(format!("{all} {name} {x}"))
+    }
+}
+
+#[test]
+fn macros_see_the_names_that_are_written_also_where_one_hides_another() {
+    let seen = same(|| hidden_in_macros("ada".into(), 1));
+    assert!(seen.outcome.contains("Dear {name}"), "{}", seen.outcome);
+    assert!(seen.outcome.contains("name + x"), "{}", seen.outcome);
+}
+
+twin! {
+    async fn hidden_at_a_jump(io, n: u32) -> anyhow::Result<String> {
+        let mut found = 1u32;
+        let mut rounds = 0;
+        'outer: loop {
+            rounds += 1;
+            if rounds > 1 {
+                let found = 1000 * rounds;
+                if found > 2000 { break 'outer; }
+                let rounds = "hides";
+                if found == 2000 && rounds.len() == 5 && n == 2 { continue 'outer; }
+            }
+            let last = found;
+            found = 0;
+            let step = step!("work", io.did(format!("work {rounds}"), last + n).await?);
+            found += step;
+        }
+        Ok(format!("{found} {rounds}"))
+    }
+}
+
+#[test]
+fn a_jump_out_of_a_block_that_hides_a_variable_leaves_the_outer_one_as_it_is() {
+    for n in [1, 2] {
+        same(|| hidden_at_a_jump(n));
+    }
+}
+
+twin! {
+    async fn hidden_and_put_away(io, x: String, on: bool) -> anyhow::Result<String> {
+        let mut out = Vec::new();
+        // Not needed on every path: it is put away between stretches.
+        let y = &x;
+        if on { step!("on", io.did("on", ()).await?); }
+        let x = 5u32;
+        step!("five", io.did("five", x).await?);
+        out.push(format!("{}{x}", y.len()));
+        if on {
+            let x = y.as_bytes()[0];
+            step!("byte", io.did(format!("byte {x}"), ()).await?);
+            out.push(format!("{y}{x}"));
+        }
+        let y = x + 1;
+        step!("six", io.did(format!("six {x}"), y).await?);
+        let x = x.to_string();
+        for x in x.chars() {
+            let y = step!("char", io.did(format!("char {x}"), y + 1).await?);
+            out.push(format!("{x}{y}"));
+        }
+        Ok(format!("{out:?} {x} {y}"))
+    }
+}
+
+#[test]
+fn a_hidden_variable_that_is_borrowed_stays_where_it_is() {
+    for on in [true, false] {
+        same(|| hidden_and_put_away("abc".into(), on));
+    }
+}
+
+twin! {
+    async fn hidden_in_patterns(io, v: Option<(u32, String)>) -> anyhow::Result<String> {
+        let name = "outer".to_owned();
+        let read = &name;
+        let out = match &v {
+            Some((n, name)) if *n > 1 => {
+                let len = name.len() as u32 + n;
+                step!("some", io.did(format!("some {name}"), ()).await?);
+                let name = format!("{name}{len}");
+                step!("more", io.did(format!("more {name}"), ()).await?);
+                format!("{name} {n} {read}")
+            }
+            Some((name, _)) => {
+                let name = step!("small", io.did("small", name + 1).await?);
+                step!("after", io.did(format!("after {name}"), ()).await?);
+                name.to_string()
+            }
+            None => { step!("none", io.did(format!("none {name}"), ()).await?); name.clone() }
+        };
+        while let Some(name) = out.chars().next() {
+            step!("char", io.did(format!("char {name}"), ()).await?);
+            if name != 'z' { break; }
+        }
+        step!("end", io.did(format!("end {name}"), ()).await?);
+        Ok(format!("{out} {read} {name}"))
+    }
+}
+
+#[test]
+fn patterns_that_hide_a_variable_give_it_back() {
+    for v in [Some((3, "in".into())), Some((1, "in".into())), None] {
+        same(|| hidden_in_patterns(v.clone()));
+    }
+}
+
+#[forever::fiber]
+async fn hidden_under_fresh(io: forever::Res<super::harness::Io>, part: String) -> anyhow::Result<String> {
+    #[fresh]
+    let made = format!("<{part}>");
+    let part = part.len();
+    step!("one", io.did(format!("one {part}"), ()).await?);
+    let made = format!("{made}{part}");
+    step!("two", io.did(format!("two {made}"), ()).await?);
+    Ok(format!("{made} {part}"))
+}
+
+#[test]
+fn what_is_made_anew_is_made_of_the_variables_that_its_let_names() {
+    let (outcome, _, _) = super::harness::everywhere(|| hidden_under_fresh("abc".into()));
+    assert_eq!(outcome, r#"Completed("<abc>3 3")"#);
+}

@@ -1,0 +1,154 @@
+//! Names of variables for code of ours, also where another variable of the same name hides them.
+//!
+//! The user's identifiers are emitted as written, so what they mean is what scoping says. Code of ours that needs a variable
+//! which is hidden there (to save it, to put it away, to borrow from it again) reaches it through a `macro_rules!` that is
+//! defined where the variable is in scope: an identifier in such a macro means what it means at the definition.
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, format_ident};
+use syn::visit_mut::{self, VisitMut};
+use syn::{Expr, Pat};
+
+use super::Emit;
+use crate::flow::PointId;
+use crate::names::{Again, VarId};
+use crate::pattern;
+use crate::plan::Storage;
+
+impl Emit<'_> {
+    /// A variable as an expression of ours.
+    pub(super) fn named(&self, var: VarId) -> TokenStream {
+        if self.is_aliased(var) {
+            let alias = self.alias_name(var);
+            return emit!(#alias!());
+        }
+        self.ident(var).to_token_stream()
+    }
+
+    fn is_aliased(&self, var: VarId) -> bool {
+        self.cx.plan.aliased.contains(&var)
+    }
+
+    /// What a variable is called where code of ours binds it: something else than its name if that means another one there.
+    pub(super) fn binder(&self, var: VarId, point: PointId) -> Ident {
+        if self.is_hidden(var, point) && self.is_aliased(var) { self.alias_name(var) } else { self.ident(var).clone() }
+    }
+
+    fn is_hidden(&self, var: VarId, point: PointId) -> bool {
+        self.cx.table.hidden.get(&point).is_some_and(|pairs| pairs.iter().any(|(hidden, _)| *hidden == var))
+    }
+
+    fn alias_name(&self, var: VarId) -> Ident {
+        let ident = self.ident(var);
+        let name = ident.to_string();
+        format_ident!("outer_{}_{}", name.trim_start_matches("r#"), var.0, span = Span::mixed_site().located_at(ident.span()))
+    }
+
+    /// Aliases of variables that were just declared by the user's code.
+    pub(super) fn alias_declared(&self, vars: &[VarId]) -> TokenStream {
+        self.aliases(vars, |var| self.ident(var).clone())
+    }
+
+    /// Aliases of variables that code of ours just bound with [`Emit::binder`].
+    pub(super) fn alias_bound(&self, vars: &[VarId], point: PointId) -> TokenStream {
+        self.aliases(vars, |var| self.binder(var, point))
+    }
+
+    /// Aliases of exported variables; those that are carried stand in places, whose names are their own.
+    pub(super) fn alias_exports(&self, exports: &[VarId], point: PointId) -> TokenStream {
+        let plain: Vec<VarId> = exports.iter().copied().filter(|v| self.storage(*v) != Storage::Carried).collect();
+        self.alias_bound(&plain, point)
+    }
+
+    fn aliases(&self, vars: &[VarId], target: impl Fn(VarId) -> Ident) -> TokenStream {
+        let mut tokens = TokenStream::new();
+        for &var in vars.iter().filter(|v| self.is_aliased(**v)) {
+            let (alias, target) = (self.alias_name(var), target(var));
+            tokens.extend(emit!(macro_rules! #alias { () => { #target }; }));
+        }
+        tokens
+    }
+
+    /// The statement that borrows again, as of `point`.
+    pub(super) fn again(&self, again: &Again, point: PointId) -> TokenStream {
+        let Some(pat) = &again.pat else { return TokenStream::new() };
+        let mut init = again.init.clone();
+        Bases { emit: self, again }.visit_expr_mut(&mut init);
+        let bindings = pattern::bindings(pat);
+        let mut pat = pat.clone();
+        // One that is hidden here and has no alias is not needed here, and must not hide the other.
+        let is_bound = |v: &VarId| !self.is_hidden(*v, point) || self.is_aliased(*v);
+        let made = |ident: &Ident| again.makes.iter().copied().find(|v| self.ident(*v) == ident).filter(is_bound);
+        Made { binder: &|ident| made(ident).map(|v| self.binder(v, point)) }.visit_pat_mut(&mut pat);
+        let aliases = self.alias_bound(&again.makes, point);
+        if bindings.len() == again.makes.len() && !again.pattern {
+            return emit!(let #pat = #init; #aliases);
+        }
+        let (pat, ty) = match pat {
+            Pat::Type(typed) => (*typed.pat, Some(typed.ty)),
+            other => (other, None),
+        };
+        let ty = ty.map(|ty| emit!(: #ty));
+        let fiber = &self.fiber;
+        let what = format!("`{}` does not match `{}` any more", crate::text::compact(&again.init), crate::text::compact(&pat));
+        emit! {
+            #[allow(irrefutable_let_patterns, unused_variables, unused_parens)]
+            let (#pat) #ty = (#init) else { match #fiber.lost(#what).await {} };
+            #aliases
+        }
+    }
+}
+
+/// Names what a borrow is taken from where it may be hidden.
+struct Bases<'a> {
+    emit: &'a Emit<'a>,
+    again: &'a Again,
+}
+
+impl VisitMut for Bases<'_> {
+    fn visit_expr_mut(&mut self, expr: &mut Expr) {
+        let Expr::Path(path) = expr else { return visit_mut::visit_expr_mut(self, expr) };
+        let base = path.path.get_ident().and_then(|name| self.again.bases.iter().find(|v| self.emit.ident(**v) == name));
+        if let Some(&base) = base.filter(|v| self.emit.is_aliased(**v)) {
+            *expr = Expr::Verbatim(self.emit.named(base));
+        }
+    }
+}
+
+/// Makes a pattern bind only what is made again, under the names that it has here.
+struct Made<'a> {
+    binder: &'a dyn Fn(&Ident) -> Option<Ident>,
+}
+
+impl VisitMut for Made<'_> {
+    fn visit_pat_mut(&mut self, pat: &mut Pat) {
+        match pat {
+            Pat::Ident(ident) if pattern::is_binding(ident) => match (self.binder)(&ident.ident) {
+                Some(binder) => {
+                    ident.ident = binder;
+                    if let Some((_, sub)) = &mut ident.subpat {
+                        self.visit_pat_mut(sub);
+                    }
+                }
+                None => {
+                    *pat = match ident.subpat.take() {
+                        Some((_, mut sub)) => {
+                            self.visit_pat_mut(&mut sub);
+                            *sub
+                        }
+                        None => syn::parse_quote!(_),
+                    };
+                }
+            },
+            Pat::Struct(fields) => {
+                for field in &mut fields.fields {
+                    let before = field.pat.to_token_stream().to_string();
+                    self.visit_pat_mut(&mut field.pat);
+                    if field.pat.to_token_stream().to_string() != before {
+                        field.colon_token.get_or_insert_with(Default::default);
+                    }
+                }
+            }
+            other => visit_mut::visit_pat_mut(self, other),
+        }
+    }
+}
