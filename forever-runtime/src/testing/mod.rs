@@ -8,4 +8,4 @@ mod stage;
 pub use clock::VirtualClock;
 pub use crash::{CrashEverywhere, CrashFailure, Survived, World, crash_everywhere};
 pub use fuse::Fuse;
-pub use stage::{From, Outcome, Played, Stage};
+pub use stage::{From, Kill, Outcome, Played, Stage};

@@ -1,7 +1,7 @@
 //! Running a fiber without a database, to a chosen checkpoint.
 //!
 //! A [`Stage`] holds the resources; [`Stage::play`] runs a fiber on it until it ends or until a given checkpoint has been
-//! made, at which point it is dropped the way a killed process drops it: nothing of it goes on. The snapshots are the texts
+//! reached, at which point it is dropped the way a killed process drops it: nothing of it goes on. The snapshots are the texts
 //! that a database would hold.
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,8 +56,21 @@ const PART: usize = 24;
 pub enum From<F> {
     /// At the start, with these arguments.
     Start(F),
+    /// At the start again, after an earlier play that was killed before its first checkpoint.
+    Restart(F),
     /// In the middle, from the text of a snapshot.
     Snapshot(String),
+}
+
+/// Where a play is killed. Checkpoints of a play count from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kill {
+    /// It runs to its end.
+    Never,
+    /// Right after this checkpoint is stored.
+    After(usize),
+    /// Right before this checkpoint is stored: the body of its step has run.
+    Before(usize),
 }
 
 /// What a play came to.
@@ -78,7 +91,7 @@ pub enum Outcome<T> {
     Failed(String),
     /// The snapshot does not fit the code.
     Parked(String),
-    /// It was killed after the checkpoint that was asked for.
+    /// It was killed at the checkpoint that was asked for.
     Killed,
     /// It waits for a message that was not sent.
     Waiting,
@@ -112,6 +125,14 @@ impl Stage {
     /// # Panics
     /// When the fiber needs a resource that the stage lacks, or the snapshot is not JSON.
     pub async fn play<F: Fiber>(&self, from: From<F>, kill_after: Option<usize>) -> Played<F::Output> {
+        self.play_until(from, kill_after.map_or(Kill::Never, Kill::After)).await
+    }
+
+    /// Runs a fiber until it ends or is killed.
+    ///
+    /// # Panics
+    /// When the fiber needs a resource that the stage lacks, or the snapshot is not JSON.
+    pub async fn play_until<F: Fiber>(&self, from: From<F>, kill: Kill) -> Played<F::Output> {
         let mut needs = Needs::new(&self.resources);
         F::needs(&mut needs);
         assert!(needs.missing.is_empty(), "missing resources: {:?}", needs.missing);
@@ -121,6 +142,7 @@ impl Stage {
                 *locked(&self.kept) = Kept { messages, ..Kept::default() };
                 None
             }
+            From::Restart(_) => None,
             From::Snapshot(text) => {
                 let made = locked(&self.kept).made.get(text).cloned();
                 Some(made.unwrap_or_else(|| Made { number: 0, text: text.clone(), beside: SnapshotRows::default() }))
@@ -128,13 +150,13 @@ impl Stage {
         };
         let beside = Mutex::new(made.as_ref().map(|made| made.beside.clone()).unwrap_or_default());
         let ledger = Arc::clone(&locked(&self.kept).ledger);
-        let tape = Arc::new(Tape { kill_after, snapshots: Mutex::default(), beside, kept: Arc::clone(&self.kept), ledger });
-        let run = match &made {
-            None => Run::first("test", tape.clone()),
-            Some(made) => {
-                let ops = tape.ledger.since(made.number);
-                Run::again("test", tape.clone(), Left { checkpoints: made.number, restarts: 0, ops })
-            }
+        let tape = Arc::new(Tape { kill, snapshots: Mutex::default(), beside, kept: Arc::clone(&self.kept), ledger });
+        let run = if let From::Start(_) = &from {
+            Run::first("test", tape.clone())
+        } else {
+            let checkpoints = made.as_ref().map_or(0, |made| made.number);
+            let ops = tape.ledger.since(checkpoints);
+            Run::again("test", tape.clone(), Left { checkpoints, restarts: 0, ops })
         };
         run.kept().part_from(PART);
         let ctx = FiberContext::new("test".to_owned(), self.resources.clone(), &run);
@@ -146,7 +168,7 @@ impl Stage {
                 (None, whole.and_then(|()| Frame::resume(F::MACHINE, run.clone(), snapshot)))
             }
             (From::Snapshot(_), None) => unreachable!("what was made of a snapshot is known"),
-            (From::Start(invocation), _) => (Some(invocation), Ok(Frame::start(F::MACHINE, run.clone()))),
+            (From::Start(invocation) | From::Restart(invocation), _) => (Some(invocation), Ok(Frame::start(F::MACHINE, run.clone()))),
         };
         let outcome = match frame {
             Err(why) => Outcome::Parked(why),
@@ -167,7 +189,7 @@ impl Stage {
 
 /// Keeps the snapshots of a play and ends it when its time has come.
 struct Tape {
-    kill_after: Option<usize>,
+    kill: Kill,
     snapshots: Mutex<Vec<String>>,
     /// What is stored beside the last snapshot.
     beside: Mutex<SnapshotRows>,
@@ -181,6 +203,13 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Sink for Tape {
     fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>> {
+        let killed = || Box::pin(async { Err(Error::new(ErrorKind::Store, "killed by the test")) });
+        let made = locked(&self.snapshots).len();
+        if let Kill::Before(k) = self.kill
+            && made + 1 >= k
+        {
+            return killed();
+        }
         let mut kept = locked(&self.kept);
         let mut beside = locked(&self.beside);
         beside.apply(&checkpoint.delta);
@@ -193,10 +222,8 @@ impl Sink for Tape {
         if let Some(received) = checkpoint.outbox.received {
             kept.messages.retain(|(seq, ..)| *seq != received);
         }
-        let mut snapshots = locked(&self.snapshots);
-        snapshots.push(whole);
-        let killed = self.kill_after.is_some_and(|k| snapshots.len() >= k);
-        Box::pin(async move { if killed { Err(Error::new(ErrorKind::Store, "killed by the test")) } else { Ok(()) } })
+        locked(&self.snapshots).push(whole);
+        if matches!(self.kill, Kill::After(k) if made + 1 >= k) { killed() } else { Box::pin(async { Ok(()) }) }
     }
 
     fn save_branch(&self, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<(), Error>> {

@@ -46,6 +46,16 @@ impl Io {
         self.world().log.clone()
     }
 
+    /// Makes the world forget what happened after the first so many lines of its log.
+    pub fn rewind(&self, lines: usize) {
+        let mut world = self.world();
+        for line in world.log.split_off(lines) {
+            let Some(call) = line.strip_prefix("finished ").and_then(|rest| rest.split('.').next()?.parse::<u32>().ok()) else { continue };
+            let visits = world.visits.entry(call).or_default();
+            *visits = visits.saturating_sub(1);
+        }
+    }
+
     /// The calls that have finished.
     pub fn called(&self) -> BTreeSet<u32> {
         self.world().visits.keys().copied().collect()

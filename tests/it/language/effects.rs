@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forever::prelude::*;
 
-use super::harness::{Seen, everywhere, places, plain_call as call, plain_step as step, same, twin};
+use super::harness::{Seen, everywhere, places, plain_call as call, plain_step as step, same, same_after, twin};
 
 twin! {
     async fn alone(io, n: u32) -> anyhow::Result<String> {
@@ -20,7 +20,7 @@ twin! {
 
 #[test]
 fn an_effect_gives_what_its_body_gives() {
-    let seen = same(|| alone(4));
+    let seen = same_after(|| alone(4));
     assert_eq!(seen.outcome, r#"Completed("4 5 10 32 32")"#);
     assert_eq!(seen.log, ["a", "b", "c 5", "d", "e", "f"]);
     assert_eq!(places(&seen.snapshots), ["a", "b", "c", "d", "e", "f"]);
@@ -84,10 +84,10 @@ twin! {
 
 #[test]
 fn an_effect_is_tried_again_as_often_as_it_says_and_its_body_changes_locals() {
-    assert_eq!(same(|| retried(0)).log, ["done", "b", "[1, 10]"]);
-    assert_eq!(same(|| retried(1)).log, ["attempt 1", "done", "once", "b", "[1, 2, 10, 10]"]);
-    assert_eq!(same(|| retried(2)).log, ["attempt 1", "attempt 2", "done", "b", "[1, 2, 3, 10]"]);
-    let seen = same(|| retried(3));
+    assert_eq!(same_after(|| retried(0)).log, ["done", "b", "[1, 10]"]);
+    assert_eq!(same_after(|| retried(1)).log, ["attempt 1", "done", "once", "b", "[1, 2, 10, 10]"]);
+    assert_eq!(same_after(|| retried(2)).log, ["attempt 1", "attempt 2", "done", "b", "[1, 2, 3, 10]"]);
+    let seen = same_after(|| retried(3));
     assert_eq!(seen.outcome, "Failed(\"attempt 3 failed\")");
     assert_eq!(seen.log, ["attempt 1", "attempt 2", "attempt 3"]);
 }
@@ -207,7 +207,7 @@ twin! {
 #[test]
 fn an_error_in_an_effect_leaves_the_fiber_as_always() {
     let end = |text: &str| {
-        let Seen { outcome, log, .. } = same(|| leaving(text.into()));
+        let Seen { outcome, log, .. } = same_after(|| leaving(text.into()));
         (outcome, log.join(" "))
     };
     let failed = |text: &str| format!("Failed({text:?})");

@@ -1,5 +1,5 @@
-//! Runs a fiber without a kill and killed after each of its checkpoints, and compares outcome and effects, also with those
-//! of the same body as a plain `async fn`.
+//! Runs a fiber without a kill, killed after each of its checkpoints and killed before each of them, and compares outcome and
+//! effects, also with those of the same body as a plain `async fn`.
 //!
 //! [`twin!`] makes a fiber and the plain function out of one text: in the plain one `step!(body)` is `body` and `call!(child)`
 //! runs the child's plain function. Test files import the plain macros by name; `#[fiber]` knows its own by their names.
@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use forever::Fiber;
-use forever::testing::{From, Outcome, Played, Stage};
+use forever::testing::{From, Kill, Outcome, Played, Stage};
 
 /// The outside world: what was done, in order, and how often each step finished.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +20,12 @@ pub(crate) struct Io(Arc<Mutex<Vec<String>>>);
 impl Io {
     pub(crate) fn log(&self, what: impl Into<String>) {
         self.0.lock().unwrap().push(what.into());
+    }
+
+    /// Makes the world forget what was done after its first so many deeds: a step whose body is killed before its checkpoint
+    /// runs again, and does the same again.
+    fn rewind(&self, deeds: usize) -> Vec<String> {
+        self.0.lock().unwrap().split_off(deeds)
     }
 
     pub(crate) fn taken(&self) -> Vec<String> {
@@ -205,8 +211,18 @@ pub(crate) struct Seen {
 }
 
 type Playing<'a> = Pin<Box<dyn Future<Output = Played<String>> + 'a>>;
-/// Plays a fiber from the start or from a snapshot, until its end or the given checkpoint.
-type Player<'a> = &'a dyn for<'s> Fn(&'s Stage, Option<String>, Option<usize>) -> Playing<'s>;
+/// Where a process begins.
+enum Begin {
+    Start,
+    Restart,
+    Snapshot(String),
+}
+
+/// Plays a fiber until its end or until it is killed.
+type Player<'a> = &'a dyn for<'s> Fn(&'s Stage, Begin, Kill) -> Playing<'s>;
+
+/// Why a fiber is parked whose effect was killed between its body and its checkpoint, if nothing else is said.
+const IN_DOUBT: &str = "may have executed";
 
 fn text<T: Debug>(outcome: Outcome<T>) -> Outcome<String> {
     match outcome {
@@ -225,11 +241,11 @@ fn shown(outcome: &Outcome<String>) -> String {
     }
 }
 
-async fn play<F: Fiber>(stage: &Stage, from: From<F>, kill: Option<usize>) -> Played<String>
+async fn play<F: Fiber>(stage: &Stage, from: From<F>, kill: Kill) -> Played<String>
 where
     F::Output: Debug,
 {
-    let played = stage.play(from, kill).await;
+    let played = stage.play_until(from, kill).await;
     Played { snapshots: played.snapshots, outcome: text(played.outcome) }
 }
 
@@ -237,28 +253,44 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// Plays the fiber in one go, then killed after each checkpoint, then killed after every checkpoint in a row.
+/// Plays the fiber in one go, then killed after each checkpoint, before each checkpoint, and after every checkpoint in a row.
 /// Gives back the outcome, the log and the snapshots of the run in one go.
 #[track_caller]
 pub(crate) fn everywhere<F: Fiber>(make: impl Fn() -> F) -> (String, Vec<String>, Vec<String>)
 where
     F::Output: Debug,
 {
-    let seen = everywhere_seen(make, &Letters::default());
+    let seen = everywhere_seen(make, &Letters::default(), true);
+    (seen.outcome, seen.log, seen.snapshots)
+}
+
+/// [`everywhere`] without the kills before checkpoints, for bodies that do something else when they run again: they look at
+/// their attempt or their stash, or are asked what became of the first.
+#[track_caller]
+pub(crate) fn everywhere_after<F: Fiber>(make: impl Fn() -> F) -> (String, Vec<String>, Vec<String>)
+where
+    F::Output: Debug,
+{
+    let seen = everywhere_seen(make, &Letters::default(), false);
     (seen.outcome, seen.log, seen.snapshots)
 }
 
 #[track_caller]
-fn everywhere_seen<F: Fiber>(make: impl Fn() -> F, letters: &Letters) -> Seen
+fn everywhere_seen<F: Fiber>(make: impl Fn() -> F, letters: &Letters, kills_before: bool) -> Seen
 where
     F::Output: Debug,
 {
     block_on(killed_everywhere(
-        &|stage, snapshot, kill| {
-            let from = snapshot.map_or_else(|| From::Start(make()), From::Snapshot);
+        &|stage, begin, kill| {
+            let from = match begin {
+                Begin::Start => From::Start(make()),
+                Begin::Restart => From::Restart(make()),
+                Begin::Snapshot(text) => From::Snapshot(text),
+            };
             Box::pin(play::<F>(stage, from, kill))
         },
         letters,
+        kills_before,
     ))
 }
 
@@ -270,28 +302,49 @@ fn stage(letters: &Letters) -> (Io, Stage) {
     (io, stage)
 }
 
-async fn killed_everywhere(play: Player<'_>, letters: &Letters) -> Seen {
+async fn killed_everywhere(play: Player<'_>, letters: &Letters, kills_before: bool) -> Seen {
     let (io, world) = stage(letters);
-    let whole = play(&world, None, None).await;
+    let whole = play(&world, Begin::Start, Kill::Never).await;
     let (want, log) = (whole.outcome, io.taken());
+    // How much was done when each checkpoint was made.
+    let mut done = vec![0];
     for k in 1..=whole.snapshots.len() {
         let (io, world) = stage(letters);
-        let killed = play(&world, None, Some(k)).await;
+        let killed = play(&world, Begin::Start, Kill::After(k)).await;
+        done.push(io.taken().len());
         assert_eq!(killed.outcome, Outcome::Killed, "at checkpoint {k}");
         let snapshot = killed.snapshots.last().unwrap().clone();
         assert_eq!(snapshot, whole.snapshots[k - 1], "another snapshot at checkpoint {k}");
-        let resumed = play(&world, Some(snapshot.clone()), None).await;
+        let resumed = play(&world, Begin::Snapshot(snapshot.clone()), Kill::Never).await;
         assert_eq!(resumed.outcome, want, "killed after checkpoint {k}: {snapshot}");
         assert_eq!(io.taken(), log, "killed after checkpoint {k}: {snapshot}");
         assert_eq!(resumed.snapshots, whole.snapshots[k..], "killed after checkpoint {k}: {snapshot}");
     }
+    for k in (1..=whole.snapshots.len()).filter(|_| kills_before) {
+        let (io, world) = stage(letters);
+        let killed = play(&world, Begin::Start, Kill::Before(k)).await;
+        assert_eq!((killed.outcome, killed.snapshots.len()), (Outcome::Killed, k - 1), "before checkpoint {k}");
+        let lost = io.rewind(done[k - 1]);
+        let begin = killed.snapshots.last().map_or(Begin::Restart, |snapshot| Begin::Snapshot(snapshot.clone()));
+        let resumed = play(&world, begin, Kill::Never).await;
+        if matches!(&resumed.outcome, Outcome::Parked(why) if why.contains(IN_DOUBT)) {
+            continue;
+        }
+        assert_eq!(resumed.outcome, want, "killed before checkpoint {k}");
+        // What the killed process did is done again, but for branches of a `steps!`, whose results are kept one by one.
+        let taken = io.taken();
+        let mut again = taken.iter().peekable();
+        let missing: Vec<&String> = log.iter().filter(|deed| again.next_if_eq(deed).is_none()).collect();
+        assert_eq!(again.next(), None, "killed before checkpoint {k}: {taken:?}");
+        assert!(missing.iter().all(|deed| lost.contains(deed)), "killed before checkpoint {k}: {missing:?} of {log:?}");
+    }
     if !whole.snapshots.is_empty() {
         let (io, world) = stage(letters);
-        let mut played = play(&world, None, Some(1)).await;
+        let mut played = play(&world, Begin::Start, Kill::After(1)).await;
         let mut made = 1;
         while played.outcome == Outcome::Killed {
             let snapshot = played.snapshots.last().unwrap().clone();
-            played = play(&world, Some(snapshot), Some(1)).await;
+            played = play(&world, Begin::Snapshot(snapshot), Kill::After(1)).await;
             made += played.snapshots.len();
         }
         assert_eq!(played.outcome, want, "killed after every checkpoint");
@@ -318,7 +371,17 @@ where
     F::Output: Debug,
     F::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    same_as_plain_with(&letters, &make, |_| make().plain())
+    same_as_plain_with(&letters, true, &make, |_| make().plain())
+}
+
+/// [`same`] without the kills before checkpoints: see [`everywhere_after`].
+#[track_caller]
+pub(crate) fn same_after<F: Twin>(make: impl Fn() -> F) -> Seen
+where
+    F::Output: Debug,
+    F::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    same_as_plain_with(&Letters::default(), false, &make, |_| make().plain())
 }
 
 /// [`everywhere`], and the plain future comes to the same; it is given its own world.
@@ -329,11 +392,11 @@ where
     P: Future<Output = Result<F::Output, E>>,
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    same_as_plain_with(&Letters::default(), make, plain)
+    same_as_plain_with(&Letters::default(), true, make, plain)
 }
 
 #[track_caller]
-fn same_as_plain_with<F: Fiber, P, E>(letters: &Letters, make: impl Fn() -> F, plain: impl FnOnce(Io) -> P) -> Seen
+fn same_as_plain_with<F: Fiber, P, E>(letters: &Letters, kills_before: bool, make: impl Fn() -> F, plain: impl FnOnce(Io) -> P) -> Seen
 where
     F::Output: Debug,
     P: Future<Output = Result<F::Output, E>>,
@@ -351,7 +414,7 @@ where
             Outcome::Failed(format!("panicked: {}", message.unwrap_or_default()))
         }
     };
-    let seen = everywhere_seen(make, letters);
+    let seen = everywhere_seen(make, letters, kills_before);
     assert_eq!(seen.outcome, shown(&want), "the plain function ends otherwise");
     assert_eq!(seen.log, io.taken(), "the plain function does something else");
     seen

@@ -4,7 +4,7 @@ use std::time::Duration;
 use forever::prelude::*;
 use forever::{Backoff, Retry};
 
-use super::harness::{Io, everywhere, places};
+use super::harness::{Io, everywhere, everywhere_after, places};
 
 #[fiber]
 async fn named(io: Res<Io>, n: u32) -> anyhow::Result<u32> {
@@ -111,12 +111,12 @@ async fn retried(io: Res<Io>, fail: u32) -> anyhow::Result<u32> {
 
 #[test]
 fn a_step_is_tried_again_as_often_as_it_says() {
-    let (outcome, log, _) = everywhere(|| retried(0));
+    let (outcome, log, _) = everywhere_after(|| retried(0));
     assert_eq!((outcome.as_str(), log), ("Completed(11)", vec!["done".to_owned(), "end".into()]));
-    let (outcome, log, _) = everywhere(|| retried(2));
+    let (outcome, log, _) = everywhere_after(|| retried(2));
     assert_eq!(outcome, "Completed(31)");
     assert_eq!(log, ["attempt 1", "attempt 2", "done", "end"]);
-    let (outcome, log, snapshots) = everywhere(|| retried(5));
+    let (outcome, log, snapshots) = everywhere_after(|| retried(5));
     assert_eq!(outcome, "Failed(\"attempt 4 failed\")");
     assert_eq!((log.len(), snapshots.len()), (4, 0));
 }
@@ -179,7 +179,7 @@ async fn with_op(io: Res<Io>, n: u32) -> anyhow::Result<(bool, u32)> {
 
 #[test]
 fn a_steps_body_sees_its_op() {
-    assert_eq!(everywhere(|| with_op(3)).0, "Completed((true, 5))");
+    assert_eq!(everywhere_after(|| with_op(3)).0, "Completed((true, 5))");
 }
 
 struct NotSavable(#[allow(dead_code)] std::sync::mpsc::Sender<()>);

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 #[cfg(not(difftest_plain))]
 use forever::Fiber;
 #[cfg(not(difftest_plain))]
-use forever::testing::{From, Outcome, Played, Stage};
+use forever::testing::{From, Kill, Outcome, Played, Stage};
 use forever_difftest::Io;
 
 #[cfg(not(difftest_plain))]
@@ -33,22 +33,38 @@ pub(crate) struct Case {
     pub(crate) calls: u32,
     pub(crate) plain: fn(&Io) -> Result<String, String>,
     #[cfg(not(difftest_plain))]
-    pub(crate) fiber: fn(&Stage, Option<String>, Option<usize>) -> Played<String>,
+    pub(crate) fiber: fn(&Stage, Begin, Kill) -> Played<String>,
 }
+
+/// Where a process begins.
+#[cfg(not(difftest_plain))]
+pub(crate) enum Begin {
+    Start,
+    Restart,
+    Snapshot(String),
+}
+
+/// Why a fiber is parked whose effect was killed between its body and its checkpoint, if nothing else is said.
+#[cfg(not(difftest_plain))]
+const IN_DOUBT: &str = "may have executed";
 
 /// Runs a plain function; the value as text.
 pub(crate) fn run_plain<T: Debug>(plain: impl Future<Output = Result<T, String>>) -> Result<String, String> {
     block_on(plain).map(|value| format!("{value:?}"))
 }
 
-/// Plays a fiber from its start or from a snapshot; the value as text.
+/// Plays a fiber; the value as text.
 #[cfg(not(difftest_plain))]
-pub(crate) fn play<F: Fiber>(stage: &Stage, snapshot: Option<String>, kill_after: Option<usize>, start: fn() -> F) -> Played<String>
+pub(crate) fn play<F: Fiber>(stage: &Stage, begin: Begin, kill: Kill, start: fn() -> F) -> Played<String>
 where
     F::Output: Debug,
 {
-    let from = snapshot.map_or_else(|| From::Start(start()), From::Snapshot);
-    let Played { snapshots, outcome } = block_on(stage.play(from, kill_after));
+    let from = match begin {
+        Begin::Start => From::Start(start()),
+        Begin::Restart => From::Restart(start()),
+        Begin::Snapshot(text) => From::Snapshot(text),
+    };
+    let Played { snapshots, outcome } = block_on(stage.play_until(from, kill));
     let outcome = match outcome {
         Outcome::Completed(value) => Outcome::Completed(format!("{value:?}")),
         Outcome::Failed(why) => Outcome::Failed(why),
@@ -73,6 +89,9 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 #[derive(Default)]
 struct Tally {
     checkpoints: usize,
+    /// Runs killed before a checkpoint that went on, and those that parked because an effect was in doubt.
+    repeated: usize,
+    in_doubt: usize,
     /// Calls in the text, calls of these that were made in some world, and how many finished in all worlds.
     calls: u32,
     called: usize,
@@ -93,7 +112,7 @@ fn check(case: &Case, tally: &mut Tally) -> Result<(), String> {
         tally.failed += usize::from(expected.is_err());
         #[cfg(not(difftest_plain))]
         {
-            tally.checkpoints += Differential { case, world: seed, expected, log: io.log() }.check()?;
+            Differential { case, world: seed, expected, log: io.log() }.check(tally)?;
         }
     }
     tally.calls += case.calls;
@@ -113,16 +132,43 @@ struct Differential<'a> {
 
 #[cfg(not(difftest_plain))]
 impl Differential<'_> {
-    /// How many checkpoints the case was killed at.
-    fn check(&self) -> Result<usize, String> {
+    fn check(&self, tally: &mut Tally) -> Result<(), String> {
         let (io, stage) = self.stage();
-        let whole = (self.case.fiber)(&stage, None, None);
+        let whole = (self.case.fiber)(&stage, Begin::Start, Kill::Never);
         self.compare("not killed", None, &whole.outcome, &io)?;
+        // How long the log was when each checkpoint was made.
+        let mut done = vec![0];
         for k in 1..=whole.snapshots.len() {
-            self.killed_once(k, &whole.snapshots)?;
+            done.push(self.killed_once(k, &whole.snapshots)?);
+        }
+        for k in 1..=whole.snapshots.len() {
+            let went_on = self.killed_before(k, done[k - 1])?;
+            *(if went_on { &mut tally.repeated } else { &mut tally.in_doubt }) += 1;
         }
         self.killed_always(whole.snapshots.len())?;
-        Ok(whole.snapshots.len())
+        tally.checkpoints += whole.snapshots.len();
+        Ok(())
+    }
+
+    /// Two processes: the first is killed right before its `k`-th checkpoint, and the world forgets what it did since the one
+    /// before. Whether the second went on, and was not parked because an effect is in doubt.
+    fn killed_before(&self, k: usize, done: usize) -> Result<bool, String> {
+        let (io, stage) = self.stage();
+        let manner = format!("killed before checkpoint {k}");
+        let first = (self.case.fiber)(&stage, Begin::Start, Kill::Before(k));
+        let snapshot = first.snapshots.last();
+        if first.outcome != Outcome::Killed || first.snapshots.len() != k - 1 {
+            let what = format!("{} checkpoints, then {:?}", first.snapshots.len(), first.outcome);
+            return Err(self.report(&manner, snapshot, &what, &io));
+        }
+        io.rewind(done);
+        let begin = snapshot.map_or(Begin::Restart, |snapshot| Begin::Snapshot(snapshot.clone()));
+        let second = (self.case.fiber)(&stage, begin, Kill::Never);
+        if matches!(&second.outcome, Outcome::Parked(why) if why.contains(IN_DOUBT)) {
+            return Ok(false);
+        }
+        self.compare(&manner, snapshot, &second.outcome, &io)?;
+        Ok(true)
     }
 
     fn stage(&self) -> (Io, Stage) {
@@ -130,11 +176,12 @@ impl Differential<'_> {
         (io.clone(), Stage::new().resource(io))
     }
 
-    /// Two processes: the first is killed after its `k`-th checkpoint.
-    fn killed_once(&self, k: usize, whole: &[String]) -> Result<(), String> {
+    /// Two processes: the first is killed after its `k`-th checkpoint. How long the log was then.
+    fn killed_once(&self, k: usize, whole: &[String]) -> Result<usize, String> {
         let (io, stage) = self.stage();
         let manner = format!("killed after checkpoint {k}");
-        let first = (self.case.fiber)(&stage, None, Some(k));
+        let first = (self.case.fiber)(&stage, Begin::Start, Kill::After(k));
+        let done = io.log().len();
         let Some(snapshot) = first.snapshots.last() else {
             return Err(self.report(&manner, None, "it made no checkpoint", &io));
         };
@@ -142,7 +189,7 @@ impl Differential<'_> {
             let what = format!("{} checkpoints, then {:?}", first.snapshots.len(), first.outcome);
             return Err(self.report(&manner, Some(snapshot), &what, &io));
         }
-        let second = (self.case.fiber)(&stage, Some(snapshot.clone()), None);
+        let second = (self.case.fiber)(&stage, Begin::Snapshot(snapshot.clone()), Kill::Never);
         self.compare(&manner, Some(snapshot), &second.outcome, &io)?;
         // What the second process stores must be what one process would have stored.
         let stored: Vec<&String> = first.snapshots.iter().chain(&second.snapshots).collect();
@@ -151,16 +198,17 @@ impl Differential<'_> {
             let what = format!("checkpoint {} differs:\nin one process  {:?}\nafter resuming  {:?}", i + 1, whole.get(i), stored.get(i));
             return Err(self.report(&manner, Some(snapshot), &what, &io));
         }
-        Ok(())
+        Ok(done)
     }
 
     /// As many processes as checkpoints: each is killed after the first that it makes.
     fn killed_always(&self, checkpoints: usize) -> Result<(), String> {
         let (io, stage) = self.stage();
-        let mut snapshot = None;
+        let mut snapshot: Option<String> = None;
         for process in 1..=checkpoints + 1 {
             let manner = format!("killed after every checkpoint, process {process}");
-            let mut played = (self.case.fiber)(&stage, snapshot.clone(), Some(1));
+            let begin = snapshot.clone().map_or(Begin::Start, Begin::Snapshot);
+            let mut played = (self.case.fiber)(&stage, begin, Kill::After(1));
             if played.outcome != Outcome::Killed {
                 return self.compare(&manner, snapshot.as_ref(), &played.outcome, &io);
             }
@@ -216,9 +264,9 @@ fn a_fiber_killed_at_every_checkpoint_does_what_the_plain_function_does() {
         }
         reports.extend(check(case, &mut tally).err());
     }
-    let Tally { checkpoints, calls, called, finished, failed } = tally;
+    let Tally { checkpoints, repeated, in_doubt, calls, called, finished, failed } = tally;
     println!(
-        "cases={} runs={} killed_at={checkpoints} calls_finished={finished} calls_reached={called}/{calls} ended_in_err={failed} \
+        "cases={} runs={} killed_at={checkpoints} killed_before={repeated} in_doubt={in_doubt} calls_finished={finished} calls_reached={called}/{calls} ended_in_err={failed} \
          failing_cases={}",
         CASES.len(),
         CASES.len() as u64 * WORLDS,
@@ -230,6 +278,7 @@ fn a_fiber_killed_at_every_checkpoint_does_what_the_plain_function_does() {
     assert!(reports.is_empty(), "{} of {} cases differ; the first ones are above", reports.len(), CASES.len());
     if WHOLE && cfg!(not(difftest_plain)) {
         assert!(checkpoints > 20 * CASES.len(), "only {checkpoints} checkpoints: the bodies have become too small");
+        assert!(repeated > 15 * CASES.len() && in_doubt > CASES.len() / 4, "{repeated} went on, {in_doubt} were in doubt");
     }
 }
 
