@@ -131,4 +131,13 @@ constructs! {
     MacroAssert = "assert!",
     MacroMatches = "matches!",
     PartlyMoved = "field moved out",
+    // Where a resume and plain Rust could come apart.
+    ForArgument = "loop whose argument changes",
+    CopiedOut = "copy out of a borrow",
+    ItemChanged = "item that is changed",
+    MacroNames = "names inside macros",
+    DroppedValue = "value that nothing takes",
+    DivergingMacro = "macro that leaves the function",
+    LiteralList = "loop over literals",
+    LiteralChosen = "one of several literals",
 }

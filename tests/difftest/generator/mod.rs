@@ -18,6 +18,7 @@ mod loops;
 mod ownership;
 mod patterns;
 mod prng;
+mod rulings;
 mod scope;
 mod statements;
 mod steps;
@@ -61,6 +62,8 @@ pub(crate) struct Body {
     trips: usize,
     steps_allowed: bool,
     moves_allowed: bool,
+    /// In the body of an effect.
+    in_effect: bool,
 }
 
 /// A loop or a labelled block around the place being written.
@@ -107,6 +110,7 @@ impl Function {
             trips: 1,
             steps_allowed: true,
             moves_allowed: true,
+            in_effect: false,
         };
         let parameters = (0..body.prng.below(4)).map(|_| body.parameter()).collect();
         let (mut lines, diverged) = body.lines(statements);

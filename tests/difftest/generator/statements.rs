@@ -28,6 +28,8 @@ const SIMPLE: &[(usize, Writer)] = &[
     (2, Body::late_type),
     (6, Body::moved_and_assigned),
     (3, Body::shadow_borrowed),
+    (4, Body::named_in_macros),
+    (2, Body::chosen_literal),
 ];
 
 /// Statements with statements inside.
@@ -45,7 +47,14 @@ const NESTED: &[(usize, Writer)] = &[
     (2, Body::moved_on_one_path),
     (6, Body::moved_then_left),
     (2, Body::exclusive_borrow),
-    (2, Body::shadow_inside),
+    (3, Body::shadow_inside),
+    (4, Body::argument_that_changes),
+    (4, Body::row_that_changes),
+    (3, Body::copied_out),
+    (2, Body::changed_items),
+    (3, Body::dropped_value),
+    (3, Body::diverging_macro),
+    (2, Body::literal_list),
 ];
 
 impl Body {

@@ -60,10 +60,12 @@ impl Body {
         }
         self.steps_allowed = false;
         let effect = self.prng.chance(25).then(|| self.effect());
+        self.in_effect = effect.is_some();
         let may_move = self.moves_allowed;
         // What may be tried again cannot move anything.
         self.moves_allowed &= !effect.as_ref().is_some_and(|effect| effect.retry);
         let body = make(self);
+        self.in_effect = false;
         self.moves_allowed = may_move;
         self.steps_allowed = true;
         Code::Step { name, effect, body: Box::new(body) }
@@ -111,13 +113,14 @@ impl Body {
                 let condition = self.value(Ty::Flag, 0);
                 code!["if ", condition, " { ", self.call(ty), " } else { ", self.call(ty), " }"]
             }
+            // An effect's body may be left out, and then changes nothing.
             12 | 13 => match self.find_where(|scope, id, var| var.ty == Ty::Number && scope.writable(id)) {
-                Some(id) => {
+                Some(id) if !self.in_effect => {
                     self.cover(C::BodyMutates);
                     let place = self.read(id);
                     code!["{ ", &place, " = plus(", &place, ", 1); ", self.call(ty), " }"]
                 }
-                None => self.call(ty),
+                _ => self.call(ty),
             },
             14 => match self.find_where(|scope, id, var| may_move && var.ty == Ty::Text && scope.movable(id)) {
                 Some(id) => {

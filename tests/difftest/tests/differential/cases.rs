@@ -7,4 +7,14 @@ use super::run::*;
 
 mod children;
 
+/// A list of constants.
+const TOPICS: [&str; 2] = ["law", "sales"];
+
+/// Leaves the function.
+macro_rules! fail {
+    ($why:expr) => {
+        return Err($why)
+    };
+}
+
 include!(concat!(env!("OUT_DIR"), "/cases.rs"));
