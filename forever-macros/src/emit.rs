@@ -27,6 +27,7 @@ mod jumps;
 mod looped;
 pub(crate) mod machine;
 mod savable;
+mod sealed;
 mod side;
 mod stretch;
 mod waits;

@@ -61,6 +61,7 @@ pub use ide::{
 /// What the code written by `#[fiber]` names. Not for people; it changes without notice.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::fiber::borrows::SharedBorrows;
     pub use crate::fiber::frame::{Frame, Locals, Save, Unreadable};
     pub use crate::fiber::iter::{Source, collected};
     pub use crate::fiber::keeps_order::{in_order, in_order_value};

@@ -2,6 +2,7 @@
 use syn::parse::{Parse, ParseStream};
 use syn::{Expr, ExprLit, Lit, LitStr, Macro, Pat, Token};
 
+use crate::names::Sealed;
 use crate::report::Report;
 
 /// A step with its options.
@@ -97,6 +98,13 @@ impl Step {
             }
         }
         Some(step)
+    }
+
+    /// Whether its body may be skipped or repeated while the variables around it are not.
+    pub(crate) fn sealed(&self) -> Option<Sealed> {
+        // With both, what a skip loses is told first.
+        let retry = self.retry.as_ref().map(|_| Sealed::Retry);
+        self.effect.as_ref().map(|_| Sealed::Effect).or(retry)
     }
 
     /// The values of its options.

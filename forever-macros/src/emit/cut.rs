@@ -37,8 +37,8 @@ impl Emit<'_> {
             _ => None,
         };
         let body = match body {
-            CutBody::Step(step) => self.step_body(cut, step),
-            other => self.body(stmt, cut, other),
+            CutBody::Step(step) => self.step_body(plain, stmt, cut, step),
+            other => self.body(plain, stmt, cut, other),
         };
         self.open.extend(plain.iter().chain([stmt]).flat_map(|s| &s.declares));
         let bound = match bind {
@@ -63,17 +63,21 @@ impl Emit<'_> {
         Start { run: emit!(#run (#(#values,)*)), resume, pat: self.export_pattern(&exports) }
     }
 
-    fn step_body(&mut self, cut: CutId, step: &Step) -> TokenStream {
+    fn step_body(&mut self, plain: &[Stmt], stmt: &Stmt, cut: CutId, step: &Step) -> TokenStream {
         let (fiber, private, error, number) = (&self.fiber, self.cx.private, self.cx.error, number(cut));
         let body = &step.body;
-        if let Some(effect) = &step.effect {
-            return self.effect_body(cut, step, effect);
-        }
-        if step.retry.is_none() && step.timeout.is_none() {
+        if step.effect.is_none() && step.retry.is_none() && step.timeout.is_none() {
             return match &step.op {
                 None => body.to_token_stream(),
                 Some(op) => emit!({ let #op = &#fiber.op(#number); #body }),
             };
+        }
+        let repeated = step.retry.is_some() || step.effect.is_some() && step.timeout.is_some();
+        let seal = step.sealed().map(|_| self.seal(plain, stmt, cut, &[body], repeated));
+        let (before, after) = seal.map(|seal| (seal.before, seal.after)).unwrap_or_default();
+        if let Some(effect) = &step.effect {
+            let value = self.effect_body(cut, step, effect, &before);
+            return emit!({ #value #after value });
         }
         let (retry, timeout) = (optional(step.retry.as_ref()), optional(step.timeout.as_ref()));
         let op = step.op.as_ref().map(|op| emit!(let #op = op;));
@@ -81,22 +85,44 @@ impl Emit<'_> {
             Some(timeout) => quote_spanned!(at(timeout)=> run_within),
             None => emit!(run),
         };
-        emit!({
-            let mut attempts = #fiber.attempts::<#error>(#number, #retry, #timeout);
-            loop {
-                let op = &attempts.op();
-                let attempt = attempts.#run(async { #op ::core::result::Result::Ok::<_, #error>(#body) }).await;
-                match attempt {
-                    #private::Attempt::Done(value) => break value,
-                    #private::Attempt::Failed(error) => return ::core::result::Result::Err(error),
-                    #private::Attempt::Again => {}
+        let span = self.cut_span(cut);
+        let attempt = quote_spanned! {span=>
+            let op = &attempts.op();
+            let attempt = attempts.#run(async { #op ::core::result::Result::Ok::<_, #error>(#body) }).await;
+        };
+        let value = if repeated {
+            emit! {
+                loop {
+                    #attempt
+                    match attempt {
+                        #private::Attempt::Done(value) => break value,
+                        #private::Attempt::Failed(error) => return ::core::result::Result::Err(error),
+                        #private::Attempt::Again => {}
+                    }
                 }
             }
+        } else {
+            // Without a loop, so that the body may move what it uses.
+            emit! {{
+                #attempt
+                match attempt {
+                    #private::Attempt::Done(value) => value,
+                    #private::Attempt::Failed(error) => return ::core::result::Result::Err(error),
+                    #private::Attempt::Again => ::core::unreachable!(),
+                }
+            }}
+        };
+        emit!({
+            let mut attempts = #fiber.attempts::<#error>(#number, #retry, #timeout);
+            #before
+            let value = #value;
+            #after
+            value
         })
     }
 
     /// A step that is stored as started before its body, and perhaps has a value already.
-    fn effect_body(&self, cut: CutId, step: &Step, effect: &Effect) -> TokenStream {
+    fn effect_body(&self, cut: CutId, step: &Step, effect: &Effect, before: &TokenStream) -> TokenStream {
         let (fiber, private, error, number) = (&self.fiber, self.cx.private, self.cx.error, number(cut));
         let (body, retry) = (&step.body, optional(step.retry.as_ref()));
         // Bound first: what the key borrows must not be held while the operation begins.
@@ -119,17 +145,18 @@ impl Emit<'_> {
                 use #private::{Made as _, NotMade as _};
                 #fiber.effect::<#error>(#number, #key, #retry, (&#private::Probe::<#error>::new()).made()).await #within
             };
+            #before
         };
         let policy = emit!(let mut on_unknown: #private::OnUnknown<'_, _, #error> = #on_unknown;);
         if step.retry.is_none() && step.timeout.is_none() {
-            // Without a loop, so that the body may move what it uses, and change what the check borrows.
-            return emit!({
+            // Without a loop, so that the body may move what it uses.
+            return emit! {
                 #begin
                 let next = {
                     #policy
                     #next
                 };
-                match next {
+                let value = match next {
                     #private::Next::Value(value) => #known,
                     #private::Next::Error(error) => return ::core::result::Result::Err(error),
                     #private::Next::Run => {
@@ -140,13 +167,13 @@ impl Emit<'_> {
                             #private::Attempt::Again => return ::core::result::Result::Err(effect.unsure().await),
                         }
                     }
-                }
-            });
+                };
+            };
         }
-        emit!({
+        emit! {
             #begin
             #policy
-            loop {
+            let value = loop {
                 match #next {
                     #private::Next::Value(value) => break #known,
                     #private::Next::Error(error) => return ::core::result::Result::Err(error),
@@ -158,8 +185,8 @@ impl Emit<'_> {
                     #private::Attempt::Failed(error) => return ::core::result::Result::Err(error),
                     #private::Attempt::Again => {}
                 }
-            }
-        })
+            };
+        }
     }
 
     /// The checkpoint at a cut point.

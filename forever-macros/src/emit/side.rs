@@ -1,21 +1,18 @@
 //! `steps!`: futures side by side, each with a place of its own for its result.
-use std::collections::BTreeSet;
-
 use proc_macro2::{Ident, TokenStream};
-use quote::{format_ident, quote_spanned};
+use quote::quote_spanned;
 use syn::Expr;
 
+use super::sealed::Seal;
 use super::{Emit, number};
 use crate::cut::{Each, Items, Steps};
-use crate::names::{VarId, VarKind};
 use crate::tree::{CutId, Stmt};
 
 impl Emit<'_> {
     /// The value of a `steps!`, or `return` with its first error.
     ///
-    /// A branch does not run again once its result is stored, so it must not change what is outside of it: there, variables are
-    /// bound anew without `mut`.
-    pub(super) fn steps(&self, stmt: &Stmt, cut: CutId, steps: &Steps) -> TokenStream {
+    /// A branch does not run again once its result is stored, so it must not change what is outside of it.
+    pub(super) fn steps(&self, plain: &[Stmt], stmt: &Stmt, cut: CutId, steps: &Steps) -> TokenStream {
         let (number, span) = (number(cut), self.cut_span(cut));
         let fiber = self.fiber_at(span);
         let (setup, all) = match steps {
@@ -29,30 +26,15 @@ impl Emit<'_> {
                 ::core::result::Result::Err(error) => return ::core::result::Result::Err(error),
             }
         };
-        let sealed = self.sealed(stmt, cut);
-        if sealed.is_empty() {
+        let bodies: Vec<&Expr> = match steps {
+            Steps::Branches(branches) => branches.iter().collect(),
+            Steps::Each(each) => vec![&each.body],
+        };
+        let Seal { before, after } = self.seal(plain, stmt, cut, &bodies, false);
+        if before.is_empty() {
             return quote_spanned!(span=> { #side #values });
         }
-        let live = self.cx.plan.needed.at_cut.get(&cut).cloned().unwrap_or_default();
-        // The compiler speaks of these variables at the macro, not where the user wrote `mut`.
-        let at_the_macro = |v: &VarId| {
-            let mut ident = self.ident(*v).clone();
-            ident.set_span(ident.span().located_at(span));
-            ident
-        };
-        let names: Vec<Ident> = sealed.iter().map(at_the_macro).collect();
-        let returned: Vec<Ident> = sealed.iter().filter(|v| live.contains(v)).map(at_the_macro).collect();
-        let back: Vec<Ident> = (0..returned.len()).map(|n| format_ident!("back_{}", n, span = proc_macro2::Span::mixed_site())).collect();
-        quote_spanned! {span=> {
-            let (values, #(#back,)*) = {
-                #(#[allow(unused_variables)] let #names = #names;)*
-                #side
-                let values = #values;
-                (values, #(#returned,)*)
-            };
-            #(#[allow(unused_assignments)] { #returned = #back; })*
-            values
-        }}
+        quote_spanned!(span=> { #before #side let values = #values; #after values })
     }
 
     /// `steps!(a, b, ..)`: what comes before, and the future of all.
@@ -90,22 +72,5 @@ impl Emit<'_> {
             }
         };
         (setup, quote_spanned!(span=> each.run()))
-    }
-
-    /// The `mut` variables that the branches mention. One that is borrowed meanwhile cannot be changed anyway, nor bound anew.
-    fn sealed(&self, stmt: &Stmt, cut: CutId) -> Vec<VarId> {
-        let (mut mentioned, mut borrowed) = (BTreeSet::new(), BTreeSet::<VarId>::new());
-        stmt.flow.mentioned(&mut mentioned);
-        borrowed.extend(&self.cx.table.forced[cut]);
-        for var in &mentioned {
-            if let VarKind::Again(again) = self.cx.table.var(*var).kind {
-                borrowed.extend(&self.cx.table.agains[again.0].bases);
-            }
-        }
-        let is_sealed = |v: &VarId| {
-            let var = self.cx.table.var(*v);
-            var.mutable && var.kind == VarKind::Value && !borrowed.contains(v)
-        };
-        mentioned.into_iter().filter(is_sealed).collect()
     }
 }
