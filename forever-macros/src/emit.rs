@@ -29,6 +29,7 @@ pub(crate) mod machine;
 mod savable;
 mod sealed;
 mod side;
+mod step;
 mod stretch;
 mod waits;
 

@@ -95,6 +95,8 @@ pub(crate) struct Rename {
 pub(crate) struct Table {
     pub(crate) vars: Vec<Var>,
     pub(crate) agains: Vec<Again>,
+    /// Those that make a `Retry` or a `Backoff`.
+    pub(crate) policies: BTreeSet<AgainId>,
     /// At each point, the variables in scope whose name means another one there: (hidden, hiding).
     pub(crate) hidden: BTreeMap<PointId, Vec<(VarId, VarId)>>,
     /// Borrowed loops' variables to keep at each cut point.

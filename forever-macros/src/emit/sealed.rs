@@ -14,15 +14,17 @@ use super::Emit;
 use crate::names::{VarId, VarKind};
 use crate::tree::{CutId, Stmt};
 
-/// What stands around a sealed body.
+/// What stands around sealed bodies.
+#[derive(Default)]
 pub(super) struct Seal {
     pub(super) before: TokenStream,
     pub(super) after: TokenStream,
 }
 
 impl Emit<'_> {
-    /// The seal of bodies that are in a future each; `repeated` says that a body may run more than once, and so can move nothing.
-    pub(super) fn seal(&self, plain: &[Stmt], stmt: &Stmt, cut: CutId, bodies: &[&Expr], repeated: bool) -> Seal {
+    /// The seal of bodies that are in a future each. With a body comes whether it may run more than once, and so can move nothing;
+    /// `bound` are names that the bodies are given.
+    pub(super) fn seal(&self, plain: &[Stmt], stmt: &Stmt, cut: CutId, bodies: &[(&Expr, bool)], bound: &[Ident]) -> Seal {
         let span = self.cut_span(cut);
         let live = self.cx.plan.needed.at_cut.get(&cut).cloned().unwrap_or_default();
         let declared: BTreeSet<VarId> = plain.iter().flat_map(|s| &s.declares).copied().collect();
@@ -34,16 +36,19 @@ impl Emit<'_> {
         let mut mentioned = BTreeSet::new();
         stmt.flow.mentioned(&mut mentioned);
         mentioned.retain(|v| self.cx.table.var(*v).kind == VarKind::Value && !needed.contains(v));
-        let mut mentions = Mentions::default();
-        bodies.iter().for_each(|body| mentions.visit_expr(body));
+        let mut repeated = Mentions { bound: bound.to_vec(), ..Mentions::default() };
+        let mut once = Mentions { bound: bound.to_vec(), ..Mentions::default() };
+        for (body, is_repeated) in bodies {
+            if *is_repeated { &mut repeated } else { &mut once }.visit_expr(body);
+        }
         let mut anew = TokenStream::new();
         for var in mentioned {
             let ident = self.ident(var);
-            let places = mentions.of(ident);
-            if repeated {
-                held.extend(places.iter().map(ToTokens::to_token_stream));
-            } else if is_changeable(&var) && !self.is_borrowed(cut, stmt, var) && places.iter().any(|place| place.fields.is_empty()) {
-                // One that is mentioned by its fields alone may have been moved out of.
+            let places = repeated.of(ident);
+            held.extend(places.iter().map(ToTokens::to_token_stream));
+            // One that is mentioned by its fields alone may have been moved out of.
+            let whole = once.of(ident).iter().any(|place| place.fields.is_empty());
+            if whole && places.is_empty() && is_changeable(&var) && !self.is_borrowed(cut, stmt, var) {
                 let ident = self.at_the_macro(var, cut);
                 anew.extend(quote_spanned!(span=> #[allow(unused_variables)] let #ident = #ident;));
             }

@@ -4,8 +4,9 @@ use quote::quote_spanned;
 use syn::Expr;
 
 use super::sealed::Seal;
+use super::step::{On, is_repeated};
 use super::{Emit, number};
-use crate::cut::{Each, Items, Steps};
+use crate::cut::{Branch, Each, Items, Step, Steps};
 use crate::tree::{CutId, Stmt};
 
 impl Emit<'_> {
@@ -26,11 +27,13 @@ impl Emit<'_> {
                 ::core::result::Result::Err(error) => return ::core::result::Result::Err(error),
             }
         };
-        let bodies: Vec<&Expr> = match steps {
-            Steps::Branches(branches) => branches.iter().collect(),
-            Steps::Each(each) => vec![&each.body],
+        let (bodies, bound): (Vec<(&Expr, bool)>, _) = match steps {
+            Steps::Branches(branches) => (branches.iter().map(|b| (&b.step.body, is_repeated(&b.step))).collect(), Vec::new()),
+            Steps::Each(each) => {
+                (vec![(&each.step.body, true)], crate::pattern::bindings(&each.pat).iter().map(|b| b.ident.clone()).collect())
+            }
         };
-        let Seal { before, after } = self.seal(plain, stmt, cut, &bodies, false);
+        let Seal { before, after } = self.seal(plain, stmt, cut, &bodies, &bound);
         if before.is_empty() {
             return quote_spanned!(span=> { #side #values });
         }
@@ -38,16 +41,50 @@ impl Emit<'_> {
     }
 
     /// `steps!(a, b, ..)`: what comes before, and the future of all.
-    fn branches(&self, cut: CutId, branches: &[Expr]) -> (TokenStream, TokenStream) {
-        let (error, span) = (self.cx.error, self.cut_span(cut));
-        let branches = branches.iter().map(|branch| emit!(async { ::core::result::Result::Ok::<_, #error>(#branch) }));
-        (TokenStream::new(), quote_spanned!(span=> side.all((#(#branches,)*))))
+    fn branches(&self, cut: CutId, branches: &[Branch]) -> (TokenStream, TokenStream) {
+        let span = self.cut_span(cut);
+        let setup = branches.iter().any(|branch| has_op(&branch.step)).then(|| self.branch_steps(cut));
+        let name = &self.cx.plan.names[cut].0;
+        let full = |part: &str| format!("{name}[{part}]");
+        let names = branches.iter().map(|branch| {
+            let named = full(&branch.name);
+            match branch.step.was.as_ref().map(|was| full(&was.value())) {
+                Some(was) => emit!((#named, ::core::option::Option::Some(#was))),
+                None => emit!((#named, ::core::option::Option::None)),
+            }
+        });
+        let named = setup.as_ref().map(|_| emit!(.named(&[#(#names),*])));
+        let branches = branches.iter().enumerate().map(|(n, branch)| {
+            let n = proc_macro2::Literal::usize_unsuffixed(n);
+            self.branch(cut, &branch.step, &TokenStream::new(), &emit!(branches.named(#n)))
+        });
+        let branches: Vec<_> = branches.collect();
+        let setup = setup.map(|setup| emit!(let side = side #named; #setup)).unwrap_or_default();
+        let all = quote::format_ident!("all_{}", branches.len(), span = span);
+        (setup, quote_spanned!(span=> side.#all(#(#branches,)*)))
     }
 
-    /// `steps!(for pat in items, limit = .., body)`.
+    /// What the branches have their ops from.
+    fn branch_steps(&self, cut: CutId) -> TokenStream {
+        quote_spanned!(self.cut_span(cut)=> let branches = side.operations();)
+    }
+
+    /// The future of a branch; `made` makes what it has its op from, after `taken`.
+    fn branch(&self, cut: CutId, step: &Step, taken: &TokenStream, made: &TokenStream) -> TokenStream {
+        let error = self.cx.error;
+        let body = self.step_of(cut, step, On::Branch);
+        let made = has_op(step).then(|| emit!(let branch = #made;));
+        emit!(async {
+            #taken
+            #made
+            ::core::result::Result::Ok::<_, #error>(#body)
+        })
+    }
+
+    /// `steps!(for pat in items, limit = .., option, body)`.
     fn each(&self, cut: CutId, each: &Each) -> (TokenStream, TokenStream) {
-        let (private, error, span) = (self.cx.private, self.cx.error, self.cut_span(cut));
-        let Each { pat, body, .. } = each;
+        let (private, span) = (self.cx.private, self.cut_span(cut));
+        let Each { pat, step, .. } = each;
         let items = match &each.items {
             Items::Kept(items) => quote_spanned!(span=> #items),
             Items::Borrowed(items) => {
@@ -61,16 +98,21 @@ impl Emit<'_> {
         };
         let place = Ident::new("place", span);
         let taken = emit!(let #pat = #private::item(#place););
+        let branch = self.branch(cut, step, &taken, &emit!(branches.numbered(#place.number())));
+        let branches = has_op(step).then(|| self.branch_steps(cut));
         let setup = quote_spanned! {span=>
+            #branches
             let mut places = #private::places(#items);
             let mut each = side.each(#limit);
             for #place in places.iter_mut() {
-                each.push(async {
-                    #taken
-                    ::core::result::Result::Ok::<_, #error>(#body)
-                });
+                each.push(#branch);
             }
         };
         (setup, quote_spanned!(span=> each.run()))
     }
+}
+
+/// Whether a branch is an operation: otherwise it is its body and nothing else.
+fn has_op(step: &Step) -> bool {
+    step.op.is_some() || step.effect.is_some() || step.retry.is_some() || step.timeout.is_some() || step.catch
 }

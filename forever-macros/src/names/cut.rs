@@ -2,7 +2,7 @@
 use syn::Expr;
 
 use super::{Names, Sealed, VarId, VarKind};
-use crate::cut::{CutBody, End, Items, Pending, Steps};
+use crate::cut::{CutBody, End, Items, Pending, Step, Steps};
 use crate::flow::Flow;
 use crate::messages as say;
 use crate::place;
@@ -41,7 +41,7 @@ impl Names<'_> {
                 Steps::Branches(branches) => {
                     let mut flow = Flow::Nothing;
                     for branch in branches {
-                        flow.push(self.sealed(Sealed::Branch, |names| names.expr(branch)));
+                        flow.push(self.sealed(Sealed::Branch, |names| names.branch_step(&mut branch.step)));
                     }
                     flow
                 }
@@ -51,12 +51,25 @@ impl Names<'_> {
                     flow.push(each.limit.as_mut().map_or(Flow::Nothing, |limit| self.expr(limit)));
                     flow.push(self.sealed(Sealed::Branch, |names| {
                         names.pattern(&mut each.pat, &VarKind::Value);
-                        names.expr(&mut each.body)
+                        names.branch_step(&mut each.step)
                     }));
                     flow
                 }
             },
         }
+    }
+
+    /// A step that is a branch: its options belong to it.
+    fn branch_step(&mut self, step: &mut Step) -> Flow {
+        let mut flow = Flow::Nothing;
+        for option in step.options_mut() {
+            flow.push(self.expr(option));
+        }
+        if let Some(op) = &mut step.op {
+            self.pattern(op, &VarKind::Given);
+        }
+        flow.push(self.expr(&mut step.body));
+        flow
     }
 
     fn scoped(&mut self, walk: impl FnOnce(&mut Self) -> Flow) -> Flow {

@@ -36,6 +36,7 @@ mod sink;
 mod snapshot;
 pub(crate) mod spawn;
 pub(crate) mod step;
+pub(crate) mod step_error;
 pub(crate) mod step_span;
 mod sync;
 pub(crate) mod timer;
