@@ -84,7 +84,7 @@ pub use forever_runtime::__private;
 /// The names that an agent's file needs: `use forever::prelude::*;`.
 pub mod prelude {
     pub use crate::{Agent, AgentHandle, BoxError, Connection, Due, KeepAlive, Schedule};
-    pub use crate::{Backoff, FiberContext, FiberHandle, Forever, Log, OnUnknown, Op, Res, Retry};
+    pub use crate::{Backoff, FiberContext, FiberHandle, Forever, Log, OnUnknown, Op, Res, Retry, StepError};
     pub use crate::{call, fiber, recv, sleep, sleep_until, spawn, step, steps, wait, wait_all};
 }
 

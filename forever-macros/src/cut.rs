@@ -11,7 +11,7 @@ mod side;
 mod step;
 mod waits;
 
-pub(crate) use side::Written as SideBySide;
+pub(crate) use side::{Branch, Written as SideBySide};
 pub(crate) use step::{Effect, Step};
 
 /// The cut-point macros there are.
@@ -179,8 +179,8 @@ pub(crate) enum Pending {
 #[derive(Clone)]
 pub(crate) enum Steps {
     /// `steps!(a, b, ..)`
-    Branches(Vec<Expr>),
-    /// `steps!(for pat in items, limit = .., body)`
+    Branches(Vec<Branch>),
+    /// `steps!(for pat in items, limit = .., option, body)`
     Each(Box<Each>),
 }
 
@@ -190,7 +190,7 @@ pub(crate) struct Each {
     pub(crate) pat: Pat,
     pub(crate) items: Items,
     pub(crate) limit: Option<Expr>,
-    pub(crate) body: Expr,
+    pub(crate) step: Step,
 }
 
 /// Where the items come from.

@@ -28,7 +28,9 @@ mod jumps;
 mod looped;
 pub(crate) mod machine;
 mod savable;
+mod sealed;
 mod side;
+mod step;
 mod stretch;
 mod waits;
 

@@ -1,4 +1,5 @@
 //! The texts of errors that have no values in them; docs/diagnostics.md says how they are worded.
+use crate::names::Sealed;
 
 pub(crate) const FOR_MUTABLE: &str = "a `for` loop with a step in it cannot hold a mutable borrow over the step: loop over an index, `for i in 0..items.len() { let item = &mut items[i]; .. }`";
 pub(crate) const FOR_CLOSURE: &str = "a borrowed iterator with a closure cannot be taken up again after a step: collect first, `let items: Vec<_> = ...collect(); for item in items { .. }`";
@@ -24,16 +25,22 @@ pub(crate) fn received_nowhere(topic: &str) -> String {
     )
 }
 
-pub(crate) fn changed_in_a_branch(name: &str) -> String {
-    format!(
-        "`{name}` is changed in a branch of `steps!`, which does not run again once its result is stored: give the branch a value, and change `{name}` after it"
-    )
+pub(crate) fn changed_in_sealed(name: &str, sealed: Sealed) -> String {
+    let (place, why, of) = match sealed {
+        Sealed::Branch => ("a branch of `steps!`", "does not run again once its result is stored", "branch"),
+        Sealed::Effect => ("the body of an `effect`", "does not run again once its outcome is known", "step"),
+        Sealed::Retry => ("the body of a step with `retry`", "runs again at each attempt", "step"),
+    };
+    format!("`{name}` is changed in {place}, which {why}: give the {of} a value, and change `{name}` after it")
 }
 
-pub(crate) fn exclusive_in_a_branch(name: &str) -> String {
-    format!(
-        "`{name}` borrows exclusively, and what a branch of `steps!` changes is not changed again when its result is stored already: give the branch a value, and change `{name}` after it"
-    )
+pub(crate) fn exclusive_in_sealed(name: &str, sealed: Sealed) -> String {
+    let (what, of) = match sealed {
+        Sealed::Branch => ("a branch of `steps!` changes is not changed again when its result is stored already", "branch"),
+        Sealed::Effect => ("the body of an `effect` changes is not changed again when its outcome is known already", "step"),
+        Sealed::Retry => ("the body of a step with `retry` changes is changed again at each attempt", "step"),
+    };
+    format!("`{name}` borrows exclusively, and what {what}: give the {of} a value, and change `{name}` after it")
 }
 
 pub(crate) fn same_name(name: &str) -> String {

@@ -113,6 +113,8 @@ pub(crate) struct Use {
 pub(crate) struct Table {
     pub(crate) vars: Vec<Var>,
     pub(crate) agains: Vec<Again>,
+    /// Those that make a `Retry` or a `Backoff`.
+    pub(crate) policies: BTreeSet<AgainId>,
     /// At each point, the variables in scope whose name means another one there: (hidden, hiding).
     pub(crate) hidden: BTreeMap<PointId, Vec<(VarId, VarId)>>,
     /// Variables whose name means another one at some jump inside a plain statement.
@@ -154,7 +156,7 @@ pub(crate) fn resolve(body: &mut Body, given: &[Ident], report: &mut Report) -> 
         next_point: 0,
         borrowed_loops: Vec::new(),
         hidden_jump: None,
-        branch: None,
+        sealed: None,
     };
     for ident in given {
         names.declare(ident, false, VarKind::Given);
@@ -175,10 +177,21 @@ struct Names<'a> {
     next_point: u32,
     borrowed_loops: Vec<VarId>,
     hidden_jump: Option<proc_macro2::Span>,
-    /// In a branch of `steps!`: the first variable that is declared in it.
-    branch: Option<VarId>,
+    /// In a body that may be skipped or repeated: which one, and the first variable that is declared in it.
+    sealed: Option<(Sealed, VarId)>,
     /// What the statement being walked is, for people.
     by: Rc<str>,
+}
+
+/// A body that may be skipped or run again while the variables around it are not: it must not change them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sealed {
+    /// A branch of `steps!`: skipped once its result is stored.
+    Branch,
+    /// The body of an `effect`: skipped once its outcome is known.
+    Effect,
+    /// The body of a step with `retry`: repeated.
+    Retry,
 }
 
 struct Target {

@@ -131,6 +131,66 @@ fn is_text_macro(mac: &syn::Macro) -> bool {
     mac.path.segments.last().is_some_and(|s| TEXT_MACROS.iter().any(|name| s.ident == name))
 }
 
+/// What an expression that makes a `Retry` or a `Backoff` consists of, if making it again gives an equal one.
+///
+/// `Retry::times(n).backoff(..).when(|e| ..)`: literals, constants and variables, whose values come from elsewhere.
+#[derive(Default)]
+pub(crate) struct Policy<'e> {
+    /// The variables that it names: they must not change.
+    pub(crate) variables: Vec<&'e syn::Ident>,
+    /// Conditions: they must not capture anything.
+    pub(crate) closures: Vec<&'e syn::ExprClosure>,
+}
+
+impl<'e> Policy<'e> {
+    pub(crate) fn of(expr: &'e Expr) -> Option<Self> {
+        let mut policy = Policy::default();
+        policy.is_whole(expr).then_some(policy)
+    }
+
+    fn is_whole(&mut self, expr: &'e Expr) -> bool {
+        match expr {
+            Expr::MethodCall(e) => {
+                let known = ["backoff", "no_jitter", "when"].iter().any(|name| e.method == name);
+                known && self.is_whole(&e.receiver) && e.args.iter().all(|part| self.is_part(part))
+            }
+            Expr::Call(e) => self.is_made_by(&e.func, &["Retry", "Backoff"]) && e.args.iter().all(|part| self.is_part(part)),
+            Expr::Paren(e) => self.is_whole(&e.expr),
+            Expr::Group(e) => self.is_whole(&e.expr),
+            _ => false,
+        }
+    }
+
+    fn is_part(&mut self, expr: &'e Expr) -> bool {
+        match expr {
+            Expr::Lit(_) => true,
+            Expr::Closure(e) => {
+                self.closures.push(e);
+                true
+            }
+            Expr::Path(path) if path.qself.is_none() => {
+                self.variables.extend(path.path.get_ident());
+                true
+            }
+            Expr::Field(e) => is_place(&e.base) && self.is_part(&e.base),
+            Expr::Unary(e) => self.is_part(&e.expr),
+            Expr::Cast(e) => self.is_part(&e.expr),
+            Expr::Paren(e) => self.is_part(&e.expr),
+            Expr::Group(e) => self.is_part(&e.expr),
+            Expr::Binary(e) => !is_assignment(e.op) && self.is_part(&e.left) && self.is_part(&e.right),
+            Expr::Call(e) if self.is_made_by(&e.func, &["Duration"]) => e.args.iter().all(|part| self.is_part(part)),
+            other => self.is_whole(other),
+        }
+    }
+
+    /// Whether a function is one of a type's own.
+    fn is_made_by(&self, func: &Expr, types: &[&str]) -> bool {
+        let Expr::Path(path) = func else { return false };
+        let mut segments = path.path.segments.iter().rev().skip(1);
+        path.qself.is_none() && segments.next().is_some_and(|of| types.iter().any(|name| of.ident == name))
+    }
+}
+
 /// Macros whose value is a constant text.
 const TEXT_MACROS: &[&str] = &["concat", "stringify", "env", "file", "module_path", "include_str", "include_bytes"];
 

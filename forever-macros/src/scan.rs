@@ -113,13 +113,18 @@ impl<'ast> Visit<'ast> for Misplaced<'_> {
             }
         } else if let Some((kind, span)) = cut::find_in_tokens(&mac.tokens) {
             let name = mac.path.segments.last().map_or_else(String::new, |s| s.ident.to_string());
+            let step = kind.written();
             self.report.at(
                 span,
-                format!(
-                    "`{}` cannot be used in the arguments of `{name}!`: bind it first: `let r = {}(..);`",
-                    kind.written(),
-                    kind.written()
-                ),
+                match name.as_str() {
+                    "join" | "try_join" => format!(
+                        "`{step}` cannot be used in `{name}!`: steps run side by side in `steps!(a().await?, b().await?)`, where each result is stored when it arrives"
+                    ),
+                    "select" | "select_biased" => format!(
+                        "`{step}` cannot be used in `{name}!`, which drops what is not ready first: let them race inside one step, `step!({name}! {{ .. }})`, or run all of them, `steps!(a().await?, b().await?)`"
+                    ),
+                    _ => format!("`{step}` cannot be used in the arguments of `{name}!`: bind it first: `let r = {step}(..);`"),
+                },
             );
         }
     }
@@ -186,17 +191,15 @@ impl Misplaced<'_> {
         match steps {
             SideBySide::Branches(branches) => {
                 for branch in branches {
-                    self.within(BRANCH, |v| v.visit_expr(branch));
-                    self.stays(branch);
+                    self.within(BRANCH, |v| v.step(&branch.step));
                 }
             }
-            SideBySide::Each { items, limit, body, .. } => {
+            SideBySide::Each { items, limit, step, .. } => {
                 self.visit_expr(items);
                 if let Some(limit) = limit {
                     self.within(LIMIT, |v| v.visit_expr(limit));
                 }
-                self.within(BRANCH, |v| v.visit_expr(body));
-                self.stays(body);
+                self.within(BRANCH, |v| v.step(step));
             }
         }
     }

@@ -37,6 +37,7 @@ pub use fiber::op::unknown::{Answer, OnUnknown};
 pub use fiber::owner::{EndedFiber, RecoveredFiber, Recovery};
 pub use fiber::retention::Retention;
 pub use fiber::spawn::Spawn;
+pub use fiber::step_error::StepError;
 pub use fiber::{Backoff, Drift, Fiber, FiberContext, KeepsOrder, Layout, Op, Problem, Res, Retry, Snapshot, layout};
 pub use forever::{Builder, Close, Forever};
 #[doc(inline)]
@@ -61,15 +62,18 @@ pub use ide::{
 /// What the code written by `#[fiber]` names. Not for people; it changes without notice.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::fiber::borrows::SharedBorrows;
     pub use crate::fiber::frame::{Frame, Locals, Save, Unreadable};
     pub use crate::fiber::iter::{Source, collected};
     pub use crate::fiber::keeps_order::{in_order, in_order_value};
     pub use crate::fiber::machine::{Cut, CutKind, END, Local, Machine};
     pub use crate::fiber::op::effect::{Effect, Gives, Key, Next, Stored, key};
     pub use crate::fiber::op::unknown::{Made, NotMade, OnUnknown, Probe};
+    pub use crate::fiber::retry::policy;
     pub use crate::fiber::saved::{Saved, carried, none_like, text};
-    pub use crate::fiber::side::{Each, Side, item, places};
+    pub use crate::fiber::side::{Branch, Branches, Each, ItemPlace, Side, item, places};
     pub use crate::fiber::step::{Attempt, Attempts};
+    pub use crate::fiber::step_error::StepError;
     pub use crate::fiber::waits::Deadline;
     pub use crate::fiber::{Fiber, FiberContext, IsResult, Needs};
     pub use std::marker::PhantomData;

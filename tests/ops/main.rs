@@ -14,6 +14,7 @@ mod logs;
 mod migrations;
 mod resolving;
 mod retention;
+mod side;
 mod support;
 mod transactions;
 mod unknown;

@@ -2,6 +2,7 @@
 use syn::parse::{Parse, ParseStream};
 use syn::{Expr, ExprLit, Lit, LitStr, Macro, Pat, Token};
 
+use crate::names::Sealed;
 use crate::report::Report;
 
 /// A step with its options.
@@ -13,6 +14,8 @@ pub(crate) struct Step {
     pub(crate) timeout: Option<Expr>,
     /// Set when the step is an effect.
     pub(crate) effect: Option<Effect>,
+    /// Whether an error of the body is a value: `Result<T, StepError>`.
+    pub(crate) catch: bool,
     /// The pattern of `|op| ..`.
     pub(crate) op: Option<Pat>,
     pub(crate) body: Expr,
@@ -25,7 +28,7 @@ pub(crate) struct Effect {
     pub(crate) on_unknown: Option<Expr>,
 }
 
-const OPTIONS: &str = "`effect`, `key`, `on_unknown`, `retry`, `timeout`, `was`";
+const OPTIONS: &str = "`catch`, `effect`, `key`, `on_unknown`, `retry`, `timeout`, `was`";
 
 /// The options that have a value, with one as an example.
 const VALUED: [(&str, &str); 5] = [
@@ -39,6 +42,21 @@ const VALUED: [(&str, &str); 5] = [
 /// The options of effects alone, where they are written.
 type OfEffects = Vec<(Expr, String)>;
 
+/// Whether a word is an option of `step!`.
+pub(super) fn is_option(word: &syn::Ident) -> bool {
+    word == "catch" || word == "effect" || VALUED.iter().any(|(option, _)| word == option)
+}
+
+/// Which macro the options are written in, for messages.
+#[derive(Clone, Copy)]
+pub(super) struct Taker {
+    pub(super) name: &'static str,
+    /// What it takes.
+    pub(super) options: &'static str,
+}
+
+const STEP: Taker = Taker { name: "step!", options: OPTIONS };
+
 impl Step {
     /// Parses the arguments; what is wrong goes to `report` and a step with what could be read comes back.
     pub(crate) fn parse(mac: &Macro, report: &mut Report) -> Option<Step> {
@@ -49,10 +67,7 @@ impl Step {
                 return None;
             }
         };
-        let mut step = Step { name: None, was: None, retry: None, timeout: None, effect: None, op: None, body: empty() };
-        let (mut is_effect, mut effect, mut of_effects) = (false, Effect::default(), OfEffects::new());
-        let count = items.len();
-        if count == 0 {
+        if items.is_empty() {
             report.over(&mac.path, "`step!` needs a body: `step!(fetch(&url).await?)`");
             return None;
         }
@@ -60,6 +75,19 @@ impl Step {
             report.at(name.span(), format!("`step!` needs a body after its name: `step!({}, fetch(&url).await?)`", name.token()));
             return None;
         }
+        Some(Step::read(items, STEP, report))
+    }
+
+    /// A step without options.
+    pub(super) fn plain(body: Expr) -> Step {
+        Step { name: None, was: None, retry: None, timeout: None, effect: None, catch: false, op: None, body }
+    }
+
+    /// Options and, last, the body.
+    pub(super) fn read(items: Vec<Expr>, taker: Taker, report: &mut Report) -> Step {
+        let mut step = Step::plain(empty());
+        let (mut is_effect, mut effect, mut of_effects) = (false, Effect::default(), OfEffects::new());
+        let count = items.len();
         for (place, item) in items.into_iter().enumerate() {
             let last = place + 1 == count;
             match item {
@@ -69,7 +97,7 @@ impl Step {
                     }
                     step.name = Some(name);
                 }
-                Expr::Assign(option) if !last => step.option(&option, &mut effect, &mut of_effects, report),
+                Expr::Assign(option) if !last => step.option(&option, taker, &mut effect, &mut of_effects, report),
                 Expr::Closure(closure) if last => {
                     if closure.inputs.len() != 1 || closure.asyncness.is_some() {
                         report.over(&closure, "a step's body is an expression, a block, or `|op| expression`: `step!(\"charge\", |op| charge(op.id()).await?)`");
@@ -83,7 +111,12 @@ impl Step {
                         report.over(&path, "option `effect` is given twice");
                     }
                 }
-                other => report.over(&other, no_option(&other)),
+                Expr::Path(path) if path.path.is_ident("catch") => {
+                    if std::mem::replace(&mut step.catch, true) {
+                        report.over(&path, "option `catch` is given twice");
+                    }
+                }
+                other => report.over(&other, no_option(&other, taker)),
             }
         }
         if is_effect {
@@ -96,7 +129,14 @@ impl Step {
                 );
             }
         }
-        Some(step)
+        step
+    }
+
+    /// Whether its body may be skipped or repeated while the variables around it are not.
+    pub(crate) fn sealed(&self) -> Option<Sealed> {
+        // With both, what a skip loses is told first.
+        let retry = self.retry.as_ref().map(|_| Sealed::Retry);
+        self.effect.as_ref().map(|_| Sealed::Effect).or(retry)
     }
 
     /// The values of its options.
@@ -105,9 +145,9 @@ impl Step {
         [&self.retry, &self.timeout].into_iter().chain(effect).flatten()
     }
 
-    fn option(&mut self, option: &syn::ExprAssign, effect: &mut Effect, of_effects: &mut OfEffects, report: &mut Report) {
+    fn option(&mut self, option: &syn::ExprAssign, taker: Taker, effect: &mut Effect, of_effects: &mut OfEffects, report: &mut Report) {
         let Expr::Path(path) = &*option.left else {
-            report.over(&option.left, format!("unknown option of `step!`; known options: {OPTIONS}"));
+            report.over(&option.left, format!("unknown option of `{}`; known options: {}", taker.name, taker.options));
             return;
         };
         let key = path.path.get_ident().map(ToString::to_string).unwrap_or_default();
@@ -132,8 +172,15 @@ impl Step {
                 report.over(option, "option `effect` takes no value: `step!(effect, |op| charge(op.id()).await?)`");
                 false
             }
+            "catch" => {
+                report.over(
+                    option,
+                    "option `catch` takes no value: `match step!(catch, fetch(&url).await?) { Ok(page) => .., Err(error) => .. }`",
+                );
+                false
+            }
             _ => {
-                report.over(&option.left, format!("unknown option `{key}` of `step!`; known options: {OPTIONS}"));
+                report.over(&option.left, format!("unknown option `{key}` of `{}`; known options: {}", taker.name, taker.options));
                 false
             }
         };
@@ -144,7 +191,7 @@ impl Step {
 }
 
 /// Why something before the body is no option.
-fn no_option(item: &Expr) -> String {
+fn no_option(item: &Expr, taker: Taker) -> String {
     let valued = |path: &syn::Path| VALUED.iter().find(|(option, _)| path.is_ident(option));
     if let Expr::Path(path) = item
         && let Some((option, value)) = valued(&path.path)
@@ -152,7 +199,7 @@ fn no_option(item: &Expr) -> String {
         return format!("option `{option}` needs a value: `{option} = {value}`");
     }
     let text = crate::text::compact(item);
-    format!("`{text}` is no option of `step!`; known options: {OPTIONS}; the name comes first and the body last")
+    format!("`{text}` is no option of `{}`; known options: {}; the name comes first and the body last", taker.name, taker.options)
 }
 
 /// Expressions separated by commas; syn takes `name = value` for an assignment.

@@ -1,27 +1,15 @@
 //! Steps and calls: the body, the checkpoint after it, and what comes out of the snapshot instead.
 use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, quote_spanned};
+use quote::quote_spanned;
 use syn::Expr;
-use syn::spanned::Spanned;
 
+use super::sealed::Seal;
+use super::step::{On, is_repeated};
 use super::{Emit, Start, number};
-use crate::cut::{CutBody, Effect, Step};
+use crate::cut::{CutBody, Step};
 use crate::names::{VarId, is_ours};
 use crate::plan::Storage;
 use crate::tree::{Bind, CutId, Stmt};
-
-/// An `Option` of a value of the user's.
-fn optional(value: Option<&Expr>) -> TokenStream {
-    match value {
-        Some(value) => emit!(::core::option::Option::Some(#value)),
-        None => emit!(::core::option::Option::None),
-    }
-}
-
-/// Where errors about an option's value point.
-fn at(value: &Expr) -> Span {
-    Span::mixed_site().located_at(value.span())
-}
 
 impl Emit<'_> {
     /// Plain statements, a cut point's body, and the checkpoint behind it.
@@ -37,8 +25,8 @@ impl Emit<'_> {
             _ => None,
         };
         let body = match body {
-            CutBody::Step(step) => self.step_body(cut, step),
-            other => self.body(stmt, cut, other),
+            CutBody::Step(step) => self.step_body(plain, stmt, cut, step),
+            other => self.body(plain, stmt, cut, other),
         };
         self.open.extend(plain.iter().chain([stmt]).flat_map(|s| &s.declares));
         let bound = match bind {
@@ -64,103 +52,16 @@ impl Emit<'_> {
         Start { run: emit!(#run (#(#values,)*)), resume, pat: self.export_pattern(&exports, stmt.after) }
     }
 
-    fn step_body(&mut self, cut: CutId, step: &Step) -> TokenStream {
-        let (fiber, private, error, number) = (&self.fiber, self.cx.private, self.cx.error, number(cut));
-        let body = &step.body;
-        if let Some(effect) = &step.effect {
-            return self.effect_body(cut, step, effect);
+    fn step_body(&mut self, plain: &[Stmt], stmt: &Stmt, cut: CutId, step: &Step) -> TokenStream {
+        let number = number(cut);
+        let seal = step.sealed().map(|_| self.seal(plain, stmt, cut, &[(&step.body, is_repeated(step))], &[]));
+        let Seal { before, after } = seal.unwrap_or_default();
+        let value = self.step_of(cut, step, On::Frame(&self.fiber, &number));
+        match (before.is_empty(), after.is_empty()) {
+            (true, _) => value,
+            (false, true) => emit!({ #before #value }),
+            (false, false) => emit!({ #before let value = #value; #after value }),
         }
-        if step.retry.is_none() && step.timeout.is_none() {
-            return match &step.op {
-                None => body.to_token_stream(),
-                Some(op) => emit!({ let #op = &#fiber.op(#number); #body }),
-            };
-        }
-        let (retry, timeout) = (optional(step.retry.as_ref()), optional(step.timeout.as_ref()));
-        let op = step.op.as_ref().map(|op| emit!(let #op = op;));
-        let run = match &step.timeout {
-            Some(timeout) => quote_spanned!(at(timeout)=> run_within),
-            None => emit!(run),
-        };
-        emit!({
-            let mut attempts = #fiber.attempts::<#error>(#number, #retry, #timeout);
-            loop {
-                let op = &attempts.op();
-                let attempt = attempts.#run(async { #op ::core::result::Result::Ok::<_, #error>(#body) }).await;
-                match attempt {
-                    #private::Attempt::Done(value) => break value,
-                    #private::Attempt::Failed(error) => return ::core::result::Result::Err(error),
-                    #private::Attempt::Again => {}
-                }
-            }
-        })
-    }
-
-    /// A step that is stored as started before its body, and perhaps has a value already.
-    fn effect_body(&self, cut: CutId, step: &Step, effect: &Effect) -> TokenStream {
-        let (fiber, private, error, number) = (&self.fiber, self.cx.private, self.cx.error, number(cut));
-        let (body, retry) = (&step.body, optional(step.retry.as_ref()));
-        // Bound first: what the key borrows must not be held while the operation begins.
-        let (let_key, key) = match &effect.key {
-            Some(key) => (quote_spanned!(at(key)=> let key = #private::key(&(#key));), emit!(::core::option::Option::Some(key))),
-            None => (TokenStream::new(), emit!(::core::option::Option::None)),
-        };
-        let within = step.timeout.as_ref().map(|timeout| quote_spanned!(at(timeout)=> .within(#timeout)));
-        let (on_unknown, known) = match &effect.on_unknown {
-            Some(policy) => (policy.to_token_stream(), quote_spanned!(at(policy)=> effect.known(value))),
-            None => (emit!(#private::OnUnknown::Park), emit!(value)),
-        };
-        let span = self.cut_span(cut);
-        let op = step.op.as_ref().map(|op| emit!(let #op = &effect.op();));
-        let next = quote_spanned!(span=> effect.next(&mut on_unknown).await);
-        let run = quote_spanned!(span=> effect.run(async { ::core::result::Result::Ok::<_, #error>(#body) }).await);
-        let begin = emit! {
-            #let_key
-            let mut effect = {
-                use #private::{Made as _, NotMade as _};
-                #fiber.effect::<#error>(#number, #key, #retry, (&#private::Probe::<#error>::new()).made()).await #within
-            };
-        };
-        let policy = emit!(let mut on_unknown: #private::OnUnknown<'_, _, #error> = #on_unknown;);
-        if step.retry.is_none() && step.timeout.is_none() {
-            // Without a loop, so that the body may move what it uses, and change what the check borrows.
-            return emit!({
-                #begin
-                let next = {
-                    #policy
-                    #next
-                };
-                match next {
-                    #private::Next::Value(value) => #known,
-                    #private::Next::Error(error) => return ::core::result::Result::Err(error),
-                    #private::Next::Run => {
-                        #op
-                        match #run {
-                            #private::Attempt::Done(value) => value,
-                            #private::Attempt::Failed(error) => return ::core::result::Result::Err(error),
-                            #private::Attempt::Again => return ::core::result::Result::Err(effect.unsure().await),
-                        }
-                    }
-                }
-            });
-        }
-        emit!({
-            #begin
-            #policy
-            loop {
-                match #next {
-                    #private::Next::Value(value) => break #known,
-                    #private::Next::Error(error) => return ::core::result::Result::Err(error),
-                    #private::Next::Run => {}
-                }
-                #op
-                match #run {
-                    #private::Attempt::Done(value) => break value,
-                    #private::Attempt::Failed(error) => return ::core::result::Result::Err(error),
-                    #private::Attempt::Again => {}
-                }
-            }
-        })
     }
 
     /// The checkpoint at a cut point.

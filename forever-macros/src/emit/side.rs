@@ -1,21 +1,19 @@
 //! `steps!`: futures side by side, each with a place of its own for its result.
-use std::collections::BTreeSet;
-
 use proc_macro2::{Ident, TokenStream};
-use quote::{format_ident, quote_spanned};
+use quote::quote_spanned;
 use syn::Expr;
 
+use super::sealed::Seal;
+use super::step::{On, is_repeated};
 use super::{Emit, number};
-use crate::cut::{Each, Items, Steps};
-use crate::names::{VarId, VarKind};
+use crate::cut::{Branch, Each, Items, Step, Steps};
 use crate::tree::{CutId, Stmt};
 
 impl Emit<'_> {
     /// The value of a `steps!`, or `return` with its first error.
     ///
-    /// A branch does not run again once its result is stored, so it must not change what is outside of it: there, variables are
-    /// bound anew without `mut`.
-    pub(super) fn steps(&self, stmt: &Stmt, cut: CutId, steps: &Steps) -> TokenStream {
+    /// A branch does not run again once its result is stored, so it must not change what is outside of it.
+    pub(super) fn steps(&self, plain: &[Stmt], stmt: &Stmt, cut: CutId, steps: &Steps) -> TokenStream {
         let (number, span) = (number(cut), self.cut_span(cut));
         let fiber = self.fiber_at(span);
         let (setup, all) = match steps {
@@ -29,43 +27,64 @@ impl Emit<'_> {
                 ::core::result::Result::Err(error) => return ::core::result::Result::Err(error),
             }
         };
-        let sealed = self.sealed(stmt, cut);
-        if sealed.is_empty() {
+        let (bodies, bound): (Vec<(&Expr, bool)>, _) = match steps {
+            Steps::Branches(branches) => (branches.iter().map(|b| (&b.step.body, is_repeated(&b.step))).collect(), Vec::new()),
+            Steps::Each(each) => {
+                (vec![(&each.step.body, true)], crate::pattern::bindings(&each.pat).iter().map(|b| b.ident.clone()).collect())
+            }
+        };
+        let Seal { before, after } = self.seal(plain, stmt, cut, &bodies, &bound);
+        if before.is_empty() {
             return quote_spanned!(span=> { #side #values });
         }
-        let live = self.cx.plan.needed.at_cut.get(&cut).cloned().unwrap_or_default();
-        // The compiler speaks of these variables at the macro, not where the user wrote `mut`.
-        let at_the_macro = |v: &VarId| {
-            let mut ident = self.ident(*v).clone();
-            ident.set_span(ident.span().located_at(span));
-            ident
-        };
-        let names: Vec<Ident> = sealed.iter().map(at_the_macro).collect();
-        let returned: Vec<Ident> = sealed.iter().filter(|v| live.contains(v)).map(at_the_macro).collect();
-        let back: Vec<Ident> = (0..returned.len()).map(|n| format_ident!("back_{}", n, span = proc_macro2::Span::mixed_site())).collect();
-        quote_spanned! {span=> {
-            let (values, #(#back,)*) = {
-                #(#[allow(unused_variables)] let #names = #names;)*
-                #side
-                let values = #values;
-                (values, #(#returned,)*)
-            };
-            #(#[allow(unused_assignments)] { #returned = #back; })*
-            values
-        }}
+        quote_spanned!(span=> { #before #side let values = #values; #after values })
     }
 
     /// `steps!(a, b, ..)`: what comes before, and the future of all.
-    fn branches(&self, cut: CutId, branches: &[Expr]) -> (TokenStream, TokenStream) {
-        let (error, span) = (self.cx.error, self.cut_span(cut));
-        let branches = branches.iter().map(|branch| emit!(async { ::core::result::Result::Ok::<_, #error>(#branch) }));
-        (TokenStream::new(), quote_spanned!(span=> side.all((#(#branches,)*))))
+    fn branches(&self, cut: CutId, branches: &[Branch]) -> (TokenStream, TokenStream) {
+        let span = self.cut_span(cut);
+        let setup = branches.iter().any(|branch| has_op(&branch.step)).then(|| self.branch_steps(cut));
+        let name = &self.cx.plan.names[cut].0;
+        let full = |part: &str| format!("{name}[{part}]");
+        let names = branches.iter().map(|branch| {
+            let named = full(&branch.name);
+            match branch.step.was.as_ref().map(|was| full(&was.value())) {
+                Some(was) => emit!((#named, ::core::option::Option::Some(#was))),
+                None => emit!((#named, ::core::option::Option::None)),
+            }
+        });
+        let named = setup.as_ref().map(|_| emit!(.named(&[#(#names),*])));
+        let branches = branches.iter().enumerate().map(|(n, branch)| {
+            let n = proc_macro2::Literal::usize_unsuffixed(n);
+            self.branch(cut, &branch.step, &TokenStream::new(), &emit!(branches.named(#n)))
+        });
+        let branches: Vec<_> = branches.collect();
+        let setup = setup.map(|setup| emit!(let side = side #named; #setup)).unwrap_or_default();
+        let all = quote::format_ident!("all_{}", branches.len(), span = span);
+        (setup, quote_spanned!(span=> side.#all(#(#branches,)*)))
     }
 
-    /// `steps!(for pat in items, limit = .., body)`.
+    /// What the branches have their ops from.
+    fn branch_steps(&self, cut: CutId) -> TokenStream {
+        quote_spanned!(self.cut_span(cut)=> let branches = side.operations();)
+    }
+
+    /// The future of a branch; `made` makes what it has its op from, after `taken`.
+    fn branch(&self, cut: CutId, step: &Step, taken: &TokenStream, made: &TokenStream) -> TokenStream {
+        let error = self.cx.error;
+        let body = self.step_of(cut, step, On::Branch);
+        let made = has_op(step).then(|| emit!(let branch = #made;));
+        emit!(async {
+            #taken
+            #made
+            ::core::result::Result::Ok::<_, #error>(#body)
+        })
+    }
+
+    /// `steps!(for pat in items, limit = .., option, body)`.
     fn each(&self, cut: CutId, each: &Each) -> (TokenStream, TokenStream) {
-        let (private, error, span) = (self.cx.private, self.cx.error, self.cut_span(cut));
-        let Each { pat, body, .. } = each;
+        let (private, span) = (self.cx.private, self.cut_span(cut));
+        let Each { pat, step, .. } = each;
         let items = match &each.items {
             Items::Kept(items) => quote_spanned!(span=> #items),
             Items::Borrowed(items) => {
@@ -79,33 +98,21 @@ impl Emit<'_> {
         };
         let place = Ident::new("place", span);
         let taken = emit!(let #pat = #private::item(#place););
+        let branch = self.branch(cut, step, &taken, &emit!(branches.numbered(#place.number())));
+        let branches = has_op(step).then(|| self.branch_steps(cut));
         let setup = quote_spanned! {span=>
+            #branches
             let mut places = #private::places(#items);
             let mut each = side.each(#limit);
             for #place in places.iter_mut() {
-                each.push(async {
-                    #taken
-                    ::core::result::Result::Ok::<_, #error>(#body)
-                });
+                each.push(#branch);
             }
         };
         (setup, quote_spanned!(span=> each.run()))
     }
+}
 
-    /// The `mut` variables that the branches mention. One that is borrowed meanwhile cannot be changed anyway, nor bound anew.
-    fn sealed(&self, stmt: &Stmt, cut: CutId) -> Vec<VarId> {
-        let (mut mentioned, mut borrowed) = (BTreeSet::new(), BTreeSet::<VarId>::new());
-        stmt.flow.mentioned(&mut mentioned);
-        borrowed.extend(&self.cx.table.forced[cut]);
-        for var in &mentioned {
-            if let VarKind::Again(again) = self.cx.table.var(*var).kind {
-                borrowed.extend(&self.cx.table.agains[again.0].bases);
-            }
-        }
-        let is_sealed = |v: &VarId| {
-            let var = self.cx.table.var(*v);
-            var.mutable && var.kind == VarKind::Value && !borrowed.contains(v)
-        };
-        mentioned.into_iter().filter(is_sealed).collect()
-    }
+/// Whether a branch is an operation: otherwise it is its body and nothing else.
+fn has_op(step: &Step) -> bool {
+    step.op.is_some() || step.effect.is_some() || step.retry.is_some() || step.timeout.is_some() || step.catch
 }

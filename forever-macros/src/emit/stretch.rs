@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use proc_macro2::TokenStream;
-use quote::ToTokens;
+use quote::{ToTokens, quote_spanned};
 
 use super::{Emit, Start};
 use crate::flow::{Live, PointId};
@@ -92,7 +92,20 @@ impl Emit<'_> {
             self.make_again(base, point, made, tokens);
         }
         tokens.extend(self.again(again, point));
+        tokens.extend(self.typed(&again.makes));
         self.open.extend(&again.makes);
+    }
+
+    /// Says of a `Retry` that it is for the errors of this function, where nothing else may say so.
+    fn typed(&self, declares: &[VarId]) -> TokenStream {
+        let (private, error) = (self.cx.private, self.cx.error);
+        let is_policy =
+            |v: &&VarId| matches!(self.cx.table.var(**v).kind, VarKind::Again(again) if self.cx.table.policies.contains(&again));
+        let policies = declares.iter().filter(is_policy).map(|v| {
+            let (ident, span) = (self.ident(*v), self.place_of(*v));
+            quote_spanned!(span=> #private::policy::<#error, _>(&#ident);)
+        });
+        policies.collect()
     }
 
     /// Puts what was taken since `from` back where it is still needed.
@@ -160,6 +173,7 @@ impl Emit<'_> {
             tokens.extend(self.rewrite_stmt(syntax));
             tokens.extend(self.alias_declared(&stmt.declares));
             tokens.extend(self.touch(&stmt.declares));
+            tokens.extend(self.typed(&stmt.declares));
             if matches!(syntax, syn::Stmt::Local(local) if local.init.is_some()) {
                 tokens.extend(self.witness_of(&stmt.declares));
             }

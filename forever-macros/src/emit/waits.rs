@@ -10,7 +10,7 @@ use crate::tree::{CutId, Stmt};
 
 impl Emit<'_> {
     /// The body of a cut point as an expression; nothing if only the locals are kept.
-    pub(super) fn body(&mut self, stmt: &Stmt, cut: CutId, body: &CutBody) -> TokenStream {
+    pub(super) fn body(&mut self, plain: &[Stmt], stmt: &Stmt, cut: CutId, body: &CutBody) -> TokenStream {
         let span = self.cut_span(cut);
         let fiber = self.fiber_at(span);
         self.check_hidden_jump(stmt);
@@ -39,7 +39,7 @@ impl Emit<'_> {
                 quote_spanned!(span=> #fiber.join(&#awaited).await #question)
             }
             CutBody::WaitAll { awaited } => quote_spanned!(span=> #fiber.join_all(&#awaited).await),
-            CutBody::Steps(steps) => self.steps(stmt, cut, steps),
+            CutBody::Steps(steps) => self.steps(plain, stmt, cut, steps),
         }
     }
 

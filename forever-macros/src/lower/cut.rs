@@ -92,7 +92,7 @@ impl Lower<'_> {
                 self.pending_nothing(&site, out);
                 self.point(&site, CutBody::Steps(Box::new(Steps::Branches(branches))), bind, out);
             }
-            Written::Steps(SideBySide::Each { pat, items, limit, body }) => {
+            Written::Steps(SideBySide::Each { pat, items, limit, step }) => {
                 let mut items = self.operand(items, out);
                 let items = match place::items(&items, &|name| self.is_borrow(name)) {
                     place::Items::Borrowed if !self.takes_copies(&mut items) => {
@@ -104,7 +104,7 @@ impl Lower<'_> {
                     place::Items::Mutable => return self.report.over(&items, say::STEPS_MUTABLE),
                     place::Items::WithClosure => return self.report.over(&items, say::STEPS_CLOSURE),
                 };
-                let each = Each { pat, items, limit, body };
+                let each = Each { pat, items, limit, step };
                 self.point(&site, CutBody::Steps(Box::new(Steps::Each(Box::new(each)))), bind, out);
             }
         }
@@ -184,6 +184,9 @@ fn name(written: &Written, hint: Option<String>) -> (String, bool) {
         Written::Wait(_) => derived(None, "wait"),
         Written::WaitAll(_) => derived(None, "wait_all"),
         Written::Steps(SideBySide::Branches(_)) => derived(None, "steps"),
-        Written::Steps(SideBySide::Each { body, .. }) => derived(cut::callee(body), "steps"),
+        Written::Steps(SideBySide::Each { step, .. }) => match &step.name {
+            Some(name) => (name.value(), true),
+            None => derived(cut::callee(&step.body), "steps"),
+        },
     }
 }

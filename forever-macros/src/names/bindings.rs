@@ -1,6 +1,8 @@
 //! What `let`s and patterns declare: values, borrows that are taken again, variables that are made anew.
 use std::collections::BTreeSet;
 
+use proc_macro2::TokenStream;
+use quote::ToTokens;
 use syn::{Expr, Pat};
 
 use super::{Again, AgainId, Names, VarId, VarKind, assign_all, key_of};
@@ -28,13 +30,14 @@ impl Names<'_> {
         declares
     }
 
-    fn make_again(&mut self, pat: &Pat, init: &Expr, mutable: bool, bases: Vec<VarId>, makes: Vec<VarId>) {
+    fn make_again(&mut self, pat: &Pat, init: &Expr, mutable: bool, bases: Vec<VarId>, makes: Vec<VarId>) -> AgainId {
         let again = AgainId(self.table.agains.len());
         for id in &makes {
             self.table.vars[id.0].kind = VarKind::Again(again);
         }
         let pattern = crate::scan::simple_name(pat).is_none();
         self.table.agains.push(Again { pat: Some(pat.clone()), init: init.clone(), makes, bases, mutable, pattern });
+        again
     }
 
     pub(super) fn local(&mut self, local: &syn::Local) -> (Flow, Vec<VarId>) {
@@ -123,14 +126,45 @@ impl Names<'_> {
     }
 
     fn local_bindings(&mut self, local: &syn::Local, init: &Expr) -> Vec<VarId> {
-        let constant = place::is_constant(init) && pattern::bindings(&local.pat).iter().all(|b| !b.mutable);
-        let pat_is_name = crate::scan::simple_name(&local.pat).is_some();
-        if !constant || !pat_is_name {
-            return self.bindings_of(&local.pat, init);
-        }
+        let policy = self.bases_of_policy(init);
+        let is_policy = policy.is_some();
+        let bases = policy.or_else(|| place::is_constant(init).then(Vec::new));
+        let is_plain_name = crate::scan::simple_name(&local.pat).is_some() && pattern::bindings(&local.pat).iter().all(|b| !b.mutable);
+        let Some(bases) = bases.filter(|_| is_plain_name) else { return self.bindings_of(&local.pat, init) };
         let declares = self.pattern(&local.pat, &VarKind::Value);
-        self.make_again(&local.pat, init, false, Vec::new(), declares.clone());
+        let again = self.make_again(&local.pat, init, false, bases, declares.clone());
+        if is_policy {
+            self.table.policies.insert(again);
+        }
         declares
+    }
+
+    /// The variables that a `Retry` or `Backoff` is made from, if it can be made again: it cannot be saved, as its condition is code.
+    fn bases_of_policy(&self, init: &Expr) -> Option<Vec<VarId>> {
+        let policy = place::Policy::of(init)?;
+        let captures = policy.closures.iter().any(|closure| self.names_a_variable(closure.to_token_stream()));
+        let bases: Vec<VarId> = policy.variables.iter().filter_map(|name| self.lookup(&name.to_string())).collect();
+        let is_fixed = |id: &VarId| {
+            let var = self.table.var(*id);
+            !var.mutable
+                && match var.kind {
+                    VarKind::Value | VarKind::Given => true,
+                    VarKind::Again(again) => !self.table.agains[again.0].mutable && !self.may_change(*id),
+                    VarKind::Fresh(_) | VarKind::Item(_) | VarKind::Position => false,
+                }
+        };
+        (!captures && bases.iter().all(is_fixed)).then_some(bases)
+    }
+
+    /// Whether tokens may name a variable of the function.
+    fn names_a_variable(&self, tokens: TokenStream) -> bool {
+        tokens.into_iter().any(|token| match token {
+            proc_macro2::TokenTree::Ident(ident) => self.lookup(&ident.to_string()).is_some(),
+            proc_macro2::TokenTree::Group(group) => self.names_a_variable(group.stream()),
+            // A format string may name one.
+            proc_macro2::TokenTree::Literal(literal) => literal.to_string().contains('{'),
+            proc_macro2::TokenTree::Punct(_) => false,
+        })
     }
 
     /// Declares the variables of a pattern, in the order of [`pattern::bindings`].

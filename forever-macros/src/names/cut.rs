@@ -1,8 +1,8 @@
 //! What the bodies of cut points do to variables.
 use syn::Expr;
 
-use super::{Names, VarId, VarKind};
-use crate::cut::{CutBody, End, Items, Pending, Steps};
+use super::{Names, Sealed, VarId, VarKind};
+use crate::cut::{CutBody, End, Items, Pending, Step, Steps};
 use crate::flow::Flow;
 use crate::messages as say;
 use crate::place;
@@ -16,12 +16,17 @@ impl Names<'_> {
                 for option in step.options() {
                     flow.push(self.expr(option));
                 }
-                self.scopes.push(Vec::new());
-                if let Some(op) = &step.op {
-                    self.pattern(op, &VarKind::Given);
-                }
-                flow.push(self.expr(&step.body));
-                self.scopes.pop();
+                let sealed = step.sealed();
+                let walk = |names: &mut Self| {
+                    if let Some(op) = &step.op {
+                        names.pattern(op, &VarKind::Given);
+                    }
+                    names.expr(&step.body)
+                };
+                flow.push(match sealed {
+                    Some(sealed) => self.sealed(sealed, walk),
+                    None => self.scoped(walk),
+                });
                 flow
             }
             CutBody::Call { invocation: value, .. }
@@ -36,7 +41,7 @@ impl Names<'_> {
                 Steps::Branches(branches) => {
                     let mut flow = Flow::Nothing;
                     for branch in branches {
-                        flow.push(self.branch_of_steps(|names| names.expr(branch)));
+                        flow.push(self.sealed(Sealed::Branch, |names| names.branch_step(&branch.step)));
                     }
                     flow
                 }
@@ -44,9 +49,9 @@ impl Names<'_> {
                     let (Items::Kept(items) | Items::Borrowed(items)) = &each.items;
                     let mut flow = self.expr(items);
                     flow.push(each.limit.as_ref().map_or(Flow::Nothing, |limit| self.expr(limit)));
-                    flow.push(self.branch_of_steps(|names| {
+                    flow.push(self.sealed(Sealed::Branch, |names| {
                         names.pattern(&each.pat, &VarKind::Value);
-                        names.expr(&each.body)
+                        names.branch_step(&each.step)
                     }));
                     flow
                 }
@@ -54,15 +59,33 @@ impl Names<'_> {
         }
     }
 
-    /// A future of its own, that may or may not run: all it mentions is used.
-    fn branch_of_steps(&mut self, walk: impl FnOnce(&mut Self) -> Flow) -> Flow {
-        let outer = self.branch.replace(VarId(self.table.vars.len()));
-        let jumps = std::mem::take(&mut self.jumps);
+    /// A step that is a branch: its options belong to it.
+    fn branch_step(&mut self, step: &Step) -> Flow {
+        let mut flow = Flow::Nothing;
+        for option in step.options() {
+            flow.push(self.expr(option));
+        }
+        if let Some(op) = &step.op {
+            self.pattern(op, &VarKind::Given);
+        }
+        flow.push(self.expr(&step.body));
+        flow
+    }
+
+    fn scoped(&mut self, walk: impl FnOnce(&mut Self) -> Flow) -> Flow {
         self.scopes.push(Vec::new());
         let flow = walk(self);
         self.scopes.pop();
+        flow
+    }
+
+    /// A future of its own, that may not run, or more than once: all it mentions is used, and nothing outside is changed.
+    fn sealed(&mut self, sealed: Sealed, walk: impl FnOnce(&mut Self) -> Flow) -> Flow {
+        let outer = self.sealed.replace((sealed, VarId(self.table.vars.len())));
+        let jumps = std::mem::take(&mut self.jumps);
+        let flow = self.scoped(walk);
         self.jumps = jumps;
-        self.branch = outer;
+        self.sealed = outer;
         let flow = self.captures(&flow);
         let mut mentioned = std::collections::BTreeSet::new();
         flow.mentioned(&mut mentioned);
@@ -70,7 +93,7 @@ impl Names<'_> {
             if matches!(self.table.var(var).kind, VarKind::Again(again) if self.table.agains[again.0].mutable) {
                 let span = self.table.uses.iter().rev().find(|u| u.var == var).map(|u| u.span);
                 let ident = &self.table.var(var).ident;
-                self.report.at(span.unwrap_or_else(|| ident.span()), say::exclusive_in_a_branch(&ident.to_string()));
+                self.report.at(span.unwrap_or_else(|| ident.span()), say::exclusive_in_sealed(&ident.to_string(), sealed));
             }
         }
         flow
@@ -78,13 +101,22 @@ impl Names<'_> {
 
     /// A place is assigned to or borrowed mutably.
     pub(super) fn changed(&mut self, expr: &Expr) {
-        let Some(first) = self.branch else { return };
-        if let Expr::Tuple(parts) = expr {
-            return parts.elems.iter().for_each(|part| self.changed(part));
+        let Some((sealed, first)) = self.sealed else { return };
+        match expr {
+            Expr::Paren(e) => return self.changed(&e.expr),
+            Expr::Group(e) => return self.changed(&e.expr),
+            Expr::Tuple(parts) => return parts.elems.iter().for_each(|part| self.changed(part)),
+            Expr::Array(parts) => return parts.elems.iter().for_each(|part| self.changed(part)),
+            // `Pair(a, b) = ..`, `Point { x, .. } = ..`
+            Expr::Call(parts) => return parts.args.iter().for_each(|part| self.changed(part)),
+            Expr::Struct(parts) => return parts.fields.iter().for_each(|part| self.changed(&part.expr)),
+            _ => {}
         }
         let Some(root) = place::root(expr) else { return };
-        if self.lookup(&root.to_string()).is_some_and(|id| id < first) {
-            self.report.at(root.span(), say::changed_in_a_branch(&root.to_string()));
+        let outer = self.lookup(&root.to_string()).filter(|id| *id < first);
+        // What is made anew after a resume has no state that could be lost.
+        if outer.is_some_and(|id| !matches!(self.table.var(id).kind, VarKind::Fresh(_))) {
+            self.report.at(root.span(), say::changed_in_sealed(&root.to_string(), sealed));
         }
     }
 }

@@ -378,12 +378,32 @@ async fn checkout(io: Res<Io>, order: Order, items: Vec<Item>) -> anyhow::Result
     for item in items {
         let check = OnUnknown::check(async |op| io.find(op.id()).await);
         let receipt = step!("charge", effect, key = (&order.id, item.number), on_unknown = check, retry = Retry::times(3), timeout = Duration::from_secs(30), was = "pay", |op| {
-            total += item.cents;
             io.charge(op.id(), item.cents).await?
         });
+        total += item.cents;
         step!("note", effect, on_unknown = OnUnknown::Retry, io.note(receipt).await?);
     }
     Ok(format!("{total}"))
+}"#,
+    ),
+    (
+        "catch",
+        r#"
+async fn research(io: Res<Io>, topic: String) -> anyhow::Result<u32> {
+    let retry = Retry::times(3);
+    let found = step!("ask", retry = retry, catch, io.ask(&topic).await?);
+    let charge = step!("charge", effect, catch, |op| io.charge(op.id()).await?);
+    step!("note", retry = retry, io.note(charge.is_ok()).await?);
+    Ok(found?)
+}"#,
+    ),
+    (
+        "steps_with_options",
+        r#"
+async fn research(io: Res<Io>, orders: Vec<Order>) -> anyhow::Result<u32> {
+    let (law, sales) = steps!(step!("law", retry = Retry::times(3), io.law().await?), step!(effect, |op| io.sales(op.id()).await?));
+    let paid = steps!(for order in orders, limit = 8, effect, key = order.id, catch, |op| io.pay(op.id(), order).await?);
+    Ok(law + sales + paid.len() as u32)
 }"#,
     ),
     (

@@ -132,6 +132,7 @@ const WORDS: &[&str] = &[
     "was =",
     "effect",
     "effect ,",
+    "catch ,",
     "key =",
     "on_unknown =",
     "|op|",

@@ -23,9 +23,14 @@ fn all_errors_of_a_function_are_given_at_once() {
 #[test]
 fn what_is_wrong_with_the_options_of_a_step_is_said_once_for_each() {
     let found = |arguments: &str| messages("", &format!("async fn f(x: u32) -> Result<u32, E> {{ Ok(step!({arguments})) }}"));
-    let known = "known options: `effect`, `key`, `on_unknown`, `retry`, `timeout`, `was`";
+    let known = "known options: `catch`, `effect`, `key`, `on_unknown`, `retry`, `timeout`, `was`";
     for (arguments, want) in [
         ("effect, effect, a()", vec!["option `effect` is given twice".to_owned()]),
+        ("catch, catch, a()", vec!["option `catch` is given twice".to_owned()]),
+        (
+            "catch = true, a()",
+            vec!["option `catch` takes no value: `match step!(catch, fetch(&url).await?) { Ok(page) => .., Err(error) => .. }`".to_owned()],
+        ),
         ("effect, key = x, key = x, a()", vec!["option `key` is given twice".to_owned()]),
         ("effect, on_unknown = x, on_unknown = x, a()", vec!["option `on_unknown` is given twice".to_owned()]),
         ("effect = true, a()", vec!["option `effect` takes no value: `step!(effect, |op| charge(op.id()).await?)`".to_owned()]),
@@ -46,7 +51,7 @@ fn what_is_wrong_with_the_options_of_a_step_is_said_once_for_each() {
 
 #[test]
 fn the_options_of_an_effect_come_in_any_order() {
-    let options = ["effect", "key = (&x, 1)", "on_unknown = OnUnknown::Retry", "retry = r", "timeout = t", "was = \"b\""];
+    let options = ["effect", "catch", "key = (&x, 1)", "on_unknown = OnUnknown::Retry", "retry = r", "timeout = t", "was = \"b\""];
     for first in 0..options.len() {
         let mut turned = options;
         turned.rotate_left(first);
@@ -82,7 +87,18 @@ fn messages_have_the_form_of_the_house() {
         "step!(retry, a())",
         "step!(effect, return)",
         "step!(effect, key = step!(b()), a())",
-        "steps!(a(), step!(effect, b()))",
+        "step!(catch, catch, a())",
+        "step!(catch = true, a())",
+        "steps!(a(), step!(effect, b()) + 1)",
+        "steps!(a(), step!(effects, b()))",
+        "steps!(step!(\"a\", a()), step!(\"a\", b()))",
+        "steps!(retry = r, a(), b())",
+        "steps!(for x in xs, retries = 3, a())",
+        "steps!(for x in xs, key = 3, a())",
+        "steps!(for x in xs, step!(was = \"b\", a()))",
+        "steps!(for x in xs, retry = 3)",
+        "tokio::join!(step!(a()), b())",
+        "tokio::select! { x = step!(a()) => x }",
         "step!(return)",
         "loop { step!(break) }",
         "loop { step!(continue) }",

@@ -260,7 +260,8 @@ impl<'d, 'b> Author<'d, 'b> {
             16 => format!("wait_all!({})", self.expression()),
             17 => format!("steps!({})", self.arguments()),
             18 => {
-                let limit = self.dice.one_of(&["", "limit = 8,", "limit = n,", "limit,"]);
+                let limit =
+                    self.dice.one_of(&["", "limit = 8,", "limit = n,", "limit,", "catch,", "effect, limit = 2,", "retry = r, key = n,"]);
                 format!("steps!(for {} in {}, {limit} {})", self.pattern(), self.scrutinee(), self.expression())
             }
             _ => format!("forever::step!({})", self.expression()),
@@ -287,6 +288,9 @@ impl<'d, 'b> Author<'d, 'b> {
         }
         if self.chance(4) {
             parts.push("effect".to_owned());
+        }
+        if self.chance(6) {
+            parts.push("catch".to_owned());
         }
         if self.chance(3) {
             let count = self.dice.below(3);

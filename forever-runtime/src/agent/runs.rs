@@ -189,7 +189,7 @@ fn judge(row: &ScheduleRow, outcome: Result<(), String>, core: &Core) -> RunResu
         Ok(()) => None,
         Err(error) => {
             let failed = row.attempts.saturating_add(1);
-            if let Some(wait) = RETRY.wait(failed, &(), chance(row, now_ms)) {
+            if let Some(wait) = RETRY.wait(failed, Some(&()), chance(row, now_ms)) {
                 info!(%agent, schedule.id = id, schedule.name = name, error, failed, "schedule failed, and is tried again");
                 return RunResult::Retry { next_ms: later(now_ms, wait), error };
             }

@@ -3,6 +3,7 @@
 //! `machine` is the static description that the macro writes; `frame` is one activation of a machine, the only thing
 //! generated code talks to; `saved` and `iter` say what can be kept across a cut point.
 
+pub(crate) mod borrows;
 pub(crate) mod closure;
 pub(crate) mod core;
 pub(crate) mod detached;
@@ -35,6 +36,7 @@ mod sink;
 mod snapshot;
 pub(crate) mod spawn;
 pub(crate) mod step;
+pub(crate) mod step_error;
 pub(crate) mod step_span;
 mod sync;
 pub(crate) mod timer;

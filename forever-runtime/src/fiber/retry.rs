@@ -55,9 +55,11 @@ impl<E> Retry<E> {
 
     /// How long to wait before the next attempt, or `None` if there is to be none.
     ///
-    /// `failed` attempts were made, with the one that ended in `error`. `chance` is where the jitter falls.
-    pub(crate) fn wait(&self, failed: u32, error: &E, chance: u32) -> Option<Duration> {
-        let again = failed <= self.times && self.when.as_ref().is_none_or(|holds| holds(error));
+    /// `failed` attempts were made, with the one that ended in `error`; `None` is an error that is no `E`, about which the condition
+    /// cannot be asked. `chance` is where the jitter falls.
+    pub(crate) fn wait(&self, failed: u32, error: Option<&E>, chance: u32) -> Option<Duration> {
+        let holds = |error: &E| self.when.as_ref().is_none_or(|holds| holds(error));
+        let again = failed <= self.times && error.is_none_or(holds);
         again.then(|| self.backoff.wait(failed, chance))
     }
 }
@@ -137,6 +139,22 @@ impl Default for Backoff {
     }
 }
 
+/// What is made again after a resume, as its condition is code: for errors of type `E`.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no `Retry` or `Backoff` of this library",
+    label = "taken for one by its name",
+    note = "`let retry = Retry::..` is made again after a resume; name another type by another name (`use .. as ..`), or write the value in the step's options"
+)]
+pub trait Policy<E> {}
+
+impl<E> Policy<E> for Retry<E> {}
+impl<E> Policy<E> for Backoff {}
+
+/// Says which errors a policy is for.
+#[doc(hidden)]
+pub const fn policy<E, P: Policy<E>>(_: &P) {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,15 +197,16 @@ mod tests {
     #[test]
     fn three_times_means_three_further_attempts() {
         let retry = Retry::<()>::times(3).backoff(Backoff::none());
-        let goes_on: Vec<_> = (1..=5).map(|failed| retry.wait(failed, &(), 0).is_some()).collect();
+        let goes_on: Vec<_> = (1..=5).map(|failed| retry.wait(failed, Some(&()), 0).is_some()).collect();
         assert_eq!(goes_on, [true, true, true, false, false]);
-        assert_eq!(Retry::<()>::times(0).wait(1, &(), 0), None);
+        assert_eq!(Retry::<()>::times(0).wait(1, Some(&()), 0), None);
     }
 
     #[test]
     fn a_condition_that_does_not_hold_ends_the_attempts() {
         let retry = Retry::times(3).when(|code: &u16| *code >= 500);
-        assert!(retry.wait(1, &503, 0).is_some());
-        assert_eq!(retry.clone().wait(1, &404, 0), None);
+        assert!(retry.wait(1, Some(&503), 0).is_some());
+        assert_eq!(retry.clone().wait(1, Some(&404), 0), None);
+        assert!(retry.wait(1, None, 0).is_some(), "it cannot be asked");
     }
 }

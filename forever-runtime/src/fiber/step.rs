@@ -6,11 +6,13 @@
 use std::future::Future;
 use std::time::Duration;
 
+use super::Failure;
 use super::core::race;
 use super::events::EventKind;
 use super::frame::Frame;
 use super::op::Op;
 use super::retry::Retry;
+use super::step_error::{Make, StepError, Trouble};
 use crate::error::{Error, ErrorKind};
 
 /// The attempts of one step.
@@ -37,13 +39,18 @@ pub enum Attempt<T, E> {
 impl Frame {
     /// Begins a step with `retry` or `timeout`, after the attempts that earlier runs made.
     pub fn attempts<E>(&self, cut: u32, retry: Option<Retry<E>>, timeout: Option<Duration>) -> Attempts<E> {
-        Attempts { timeout, ..Attempts::new(self.op(cut), retry) }
+        Attempts::new(self.op(cut), retry).within(timeout)
     }
 }
 
 impl<E> Attempts<E> {
     pub(crate) fn new(op: Op, retry: Option<Retry<E>>) -> Self {
         Attempts { op, retry, timeout: None }
+    }
+
+    /// Gives each attempt a time limit.
+    pub(crate) fn within(self, timeout: Option<Duration>) -> Self {
+        Attempts { timeout, ..self }
     }
 
     /// The op of the attempt that comes next.
@@ -66,14 +73,46 @@ impl<E> Attempts<E> {
         E: From<Error>,
     {
         let Some(limit) = self.timeout else { return self.run(body).await };
-        let (step, over) = (self.op.step(), self.op.sink().sleep(limit));
-        self.run(async move {
-            race(body, over).await.unwrap_or_else(|| {
-                let message = format!("step `{step}` took longer than {limit:?}");
-                Err(Error::new(ErrorKind::Timeout, message).into())
-            })
-        })
-        .await
+        let (late, over) = (self.late(limit), self.op.sink().sleep(limit));
+        self.run(async move { race(body, over).await.unwrap_or_else(|| Err(late.into())) }).await
+    }
+
+    /// Makes an attempt of a step with `catch`: the error that ends the last one is a value.
+    pub async fn run_caught<T>(&mut self, body: impl Future<Output = Result<T, E>>, make: Option<Make<E>>) -> Attempt<T, StepError>
+    where
+        E: Failure,
+    {
+        self.op.begin_attempt();
+        let result = match self.timeout {
+            None => body.await.map_err(Trouble::Body),
+            Some(limit) => match race(body, self.op.sink().sleep(limit)).await {
+                Some(result) => result.map_err(Trouble::Body),
+                None => Err(Trouble::Library(self.late(limit))),
+            },
+        };
+        let trouble = match result {
+            Ok(value) => return Attempt::Done(value),
+            Err(trouble) => trouble,
+        };
+        let attempts = self.op.failed().saturating_add(1);
+        let wait = match &trouble {
+            Trouble::Body(error) => self.wait_after(Some(error)),
+            // What cannot be made into the fiber's error cannot be asked about.
+            Trouble::Library(_) => self.wait_after(make.zip(self.timeout).map(|(make, limit)| make(self.late(limit))).as_ref()),
+        };
+        match wait {
+            // How many have failed stays stored until the checkpoint: a crash before it makes the last attempt again, not all.
+            None => Attempt::Failed(trouble.caught(attempts)),
+            Some(wait) => {
+                drop(trouble);
+                self.wait(wait).await;
+                Attempt::Again
+            }
+        }
+    }
+
+    fn late(&self, limit: Duration) -> Error {
+        Error::new(ErrorKind::Timeout, format!("step `{}` took longer than {limit:?}", self.op.step()))
     }
 
     /// Waits for the next attempt, or gives the error back if there is to be none. Whoever runs this step again, because the fiber was
@@ -87,15 +126,25 @@ impl<E> Attempts<E> {
     }
 
     /// Waits for the next attempt, or gives the error back if there is to be none.
-    pub(crate) async fn failed_attempt(&mut self, error: E) -> Option<E> {
-        let failed = self.op.failed().saturating_add(1);
-        let wait = self.retry.as_ref().and_then(|retry| retry.wait(failed, &error, self.op.chance(failed)));
-        let Some(wait) = wait else { return Some(error) };
+    async fn failed_attempt(&mut self, error: E) -> Option<E> {
+        let Some(wait) = self.wait_after(Some(&error)) else { return Some(error) };
         drop(error);
+        self.wait(wait).await;
+        None
+    }
+
+    /// How long to wait after one more failed attempt, or `None` if it was the last.
+    pub(crate) fn wait_after(&self, error: Option<&E>) -> Option<Duration> {
+        let failed = self.op.failed().saturating_add(1);
+        self.retry.as_ref()?.wait(failed, error, self.op.chance(failed))
+    }
+
+    /// Waits for the next attempt.
+    pub(crate) async fn wait(&mut self, wait: Duration) {
+        let failed = self.op.failed().saturating_add(1);
         self.op.record_failed(failed).await;
         self.op.sink().tell(EventKind::StepRetried { step: self.op.step(), failed });
         self.op.sink().sleep(wait).await;
-        None
     }
 }
 

@@ -7,6 +7,7 @@ mod harness;
 
 mod borrows;
 mod calls;
+mod catch;
 mod closures;
 mod conditions;
 mod drops;

@@ -25,9 +25,7 @@ use crate::fiber::registry::guarded;
 use crate::fiber::retry::Retry;
 use crate::fiber::saved::{Saved, checked, unreadable};
 use crate::fiber::step::{Attempt, Attempts};
-
-/// How the error of the library becomes one of the fiber's.
-type Make<E> = fn(Error) -> E;
+use crate::fiber::step_error::{Make, StepError, Trouble};
 
 /// A step that is an effect.
 #[doc(hidden)]
@@ -35,17 +33,18 @@ pub struct Effect<E> {
     attempts: Attempts<E>,
     /// What the operation's last record says of the world.
     standing: Standing<E>,
-    limit: Option<(Duration, Make<E>)>,
+    limit: Option<Duration>,
     make: Option<Make<E>>,
     function: &'static str,
     policy: Policy<(), E>,
+    in_branch: bool,
 }
 
 enum Standing<E> {
     /// It is known not to be carried out: it can begin.
     New,
     /// It may be carried out; why that is not known, and the error of an attempt of this run.
-    Unknown(String, Option<E>),
+    Unknown(String, Option<Trouble<E>>),
     /// It is stored as started, and is known not to be carried out.
     Ready,
     /// How it ended is stored.
@@ -122,14 +121,30 @@ impl Frame {
         retry: Option<Retry<E>>,
         make: Option<Make<E>>,
     ) -> Effect<E> {
-        let run = &self.run;
+        let (run, function) = (&self.run, self.machine.name);
         let cut = &self.machine.cuts[cut as usize];
+        let number = run.checkpoints.load(Ordering::Relaxed);
+        let place = |key| Place { kind: OpKind::Effect, function, step: cut.name.into(), was: cut.was, key, number };
+        Effect::begun(run, cut.name, place, key, retry, make).await
+    }
+}
+
+impl<E> Effect<E> {
+    /// What is at a place that the key is part of.
+    pub(crate) async fn begun(
+        run: &Arc<Run>,
+        step: &'static str,
+        place: impl FnOnce(Option<String>) -> Place,
+        key: Option<Result<String, String>>,
+        retry: Option<Retry<E>>,
+        make: Option<Make<E>>,
+    ) -> Effect<E> {
         let key = match key.transpose() {
             Ok(key) => key,
-            Err(why) => run.halt(Stopped::Failed(format!("key of step `{}` cannot be saved: {why}", cut.name))).await,
+            Err(why) => run.halt(Stopped::Failed(format!("key of step `{step}` cannot be saved: {why}"))).await,
         };
-        let number = run.checkpoints.load(Ordering::Relaxed);
-        let place = Place { kind: OpKind::Effect, function: self.machine.name, step: cut.name, was: cut.was, key, number };
+        let place = place(key);
+        let function = place.function;
         let (record, doubtful) = match run.ops.of_effect(place) {
             Ok(found) => found,
             Err(why) => run.halt(Stopped::Parked(why)).await,
@@ -141,18 +156,27 @@ impl Frame {
             OpState::Failed if doubtful && record.resolved => Standing::Ended,
             _ => Standing::New,
         };
-        let op = Op::of(Arc::clone(run), cut.name, record);
-        Effect { attempts: Attempts::new(op, retry), standing, limit: None, make, function: self.machine.name, policy: Policy::Park }
+        let op = Op::of(Arc::clone(run), step, record);
+        Effect { attempts: Attempts::new(op, retry), standing, limit: None, make, function, policy: Policy::Park, in_branch: false }
     }
-}
 
-impl<E> Effect<E> {
+    /// It is a branch of a `steps!`: how it ends is stored at once, as the next checkpoint comes after all branches.
+    pub(crate) fn in_branch(self) -> Self {
+        Effect { in_branch: true, ..self }
+    }
+
     /// Gives each attempt a time limit.
     pub fn within(mut self, limit: Duration) -> Self
     where
         E: From<Error>,
     {
-        self.limit = Some((limit, <E as From<Error>>::from));
+        self.make = Some(<E as From<Error>>::from);
+        self.within_caught(limit)
+    }
+
+    /// Gives each attempt of a step with `catch` a time limit.
+    pub fn within_caught(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
         self
     }
 
@@ -166,31 +190,66 @@ impl<E> Effect<E> {
     where
         E: Failure + fmt::Display,
     {
+        match self.decide(on_unknown).await {
+            Next::Value(value) => Next::Value(value),
+            Next::Run => Next::Run,
+            Next::Error(trouble) => Next::Error(self.own(trouble).await),
+        }
+    }
+
+    /// How a step with `catch` goes on.
+    pub async fn next_caught<T: Stored>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>) -> Next<T, StepError>
+    where
+        E: Failure + fmt::Display,
+    {
+        match self.decide(on_unknown).await {
+            Next::Value(value) => Next::Value(value),
+            Next::Run => Next::Run,
+            Next::Error(trouble) => Next::Error(self.caught(trouble)),
+        }
+    }
+
+    async fn decide<T: Stored>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>) -> Next<T, Trouble<E>>
+    where
+        E: Failure + fmt::Display,
+    {
+        let next = self.proceed(on_unknown).await;
+        self.run_of().ops.has_decided(self.op().id());
+        next
+    }
+
+    async fn proceed<T: Stored>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>) -> Next<T, Trouble<E>>
+    where
+        E: Failure + fmt::Display,
+    {
         self.policy = on_unknown.0.alone();
-        let (why, error) = match std::mem::replace(&mut self.standing, Standing::Ready) {
+        if let Policy::Fail(make) = self.policy {
+            self.make = Some(make);
+        }
+        let (why, trouble) = match std::mem::replace(&mut self.standing, Standing::Ready) {
             Standing::Ready => return Next::Run,
             Standing::New => {
                 self.start().await;
                 return self.begin();
             }
             Standing::Ended => return self.ended().await,
-            Standing::Unknown(why, error) => (why, error),
+            Standing::Unknown(why, trouble) => (why, trouble),
         };
         let record = self.op().record();
         self.run_of().sink.gives(self.function, self.op().step(), is_a::<T>);
         match &mut on_unknown.0 {
-            Policy::Retry => self.again(error).await,
+            Policy::Retry => self.again(trouble).await,
             Policy::Park => self.park(may_have_executed(&record, &why)).await,
-            Policy::Fail(make) => Next::Error(self.fail(*make, &record, &why)),
+            Policy::Fail(_) => Next::Error(self.fail(&record, &why)),
             Policy::Check(check) => {
                 let run = self.run_of();
                 match ask(check, self.op(), &run).await {
-                    Ok(Some(value)) => match self.done(&value) {
+                    Ok(Some(value)) => match self.done(&value).await {
                         Ok(()) => Next::Value(value),
                         Err(why) => run.halt(Stopped::Failed(why)).await,
                     },
-                    Ok(None) => self.again(error).await,
-                    Err(trouble) => self.park(may_have_executed(&record, &format!("{why}, {trouble}"))).await,
+                    Ok(None) => self.again(trouble).await,
+                    Err(cause) => self.park(may_have_executed(&record, &format!("{why}, {cause}"))).await,
                 }
             }
         }
@@ -206,30 +265,53 @@ impl<E> Effect<E> {
     where
         E: fmt::Display,
     {
+        match self.attempt(body).await {
+            Attempt::Done(value) => Attempt::Done(value),
+            Attempt::Again => Attempt::Again,
+            Attempt::Failed(trouble) => Attempt::Failed(self.own(trouble).await),
+        }
+    }
+
+    /// Makes an attempt of a step with `catch`.
+    pub async fn run_caught<T: Stored>(&mut self, body: impl Future<Output = Result<T, E>>) -> Attempt<T, StepError>
+    where
+        E: Failure + fmt::Display,
+    {
+        match self.attempt(body).await {
+            Attempt::Done(value) => Attempt::Done(value),
+            Attempt::Again => Attempt::Again,
+            Attempt::Failed(trouble) => Attempt::Failed(self.caught(trouble)),
+        }
+    }
+
+    async fn attempt<T: Stored>(&mut self, body: impl Future<Output = Result<T, E>>) -> Attempt<T, Trouble<E>>
+    where
+        E: fmt::Display,
+    {
         self.op().begin_attempt();
         let result = match self.limit {
             None => body.await,
-            Some((limit, make)) => {
+            Some(limit) => {
                 let over = self.run_of().sink.sleep(limit);
                 let Some(result) = race(body, over).await else {
                     let why = format!("took longer than {limit:?}");
-                    let error = make(Error::new(ErrorKind::Timeout, format!("step `{}` {why}", self.op().step())));
-                    self.standing = Standing::Unknown(why, Some(error));
+                    let error = Error::new(ErrorKind::Timeout, format!("step `{}` {why}", self.op().step()));
+                    self.standing = Standing::Unknown(why, Some(Trouble::Library(error)));
                     return Attempt::Again;
                 };
                 result
             }
         };
         match result {
-            Ok(value) => match self.done(&value) {
+            Ok(value) => match self.done(&value).await {
                 Ok(()) => Attempt::Done(value),
                 Err(why) => self.run_of().halt(Stopped::Failed(why)).await,
             },
             Err(error) if self.op().take_unknown() => {
-                self.standing = Standing::Unknown(format!("does not know what it has done: {error:#}"), Some(error));
+                self.standing = Standing::Unknown(format!("does not know what it has done: {error:#}"), Some(Trouble::Body(error)));
                 Attempt::Again
             }
-            Err(error) => self.failed(error).await.map_or(Attempt::Again, Attempt::Failed),
+            Err(error) => self.failed(Trouble::Body(error)).await.map_or(Attempt::Again, Attempt::Failed),
         }
     }
 
@@ -239,67 +321,107 @@ impl<E> Effect<E> {
     where
         E: fmt::Display,
     {
-        let Standing::Unknown(why, Some(error)) = std::mem::replace(&mut self.standing, Standing::Ready) else {
+        let trouble = self.undecided().await;
+        self.own(trouble).await
+    }
+
+    /// The same of a step with `catch`.
+    pub async fn unsure_caught(&mut self) -> StepError
+    where
+        E: Failure + fmt::Display,
+    {
+        let trouble = self.undecided().await;
+        self.caught(trouble)
+    }
+
+    async fn undecided(&mut self) -> Trouble<E>
+    where
+        E: fmt::Display,
+    {
+        let Standing::Unknown(why, Some(trouble)) = std::mem::replace(&mut self.standing, Standing::Ready) else {
             unreachable!("the body has said so, or has taken too long")
         };
         let record = self.op().record();
         match self.policy {
             Policy::Retry => {
-                self.settle(OpState::Failed, format!("{error:#}"));
-                error
+                self.settle(OpState::Failed, format!("{trouble:#}")).await;
+                trouble
             }
             Policy::Park => self.park(may_have_executed(&record, &why)).await,
-            Policy::Fail(make) => self.fail(make, &record, &why),
+            Policy::Fail(_) => self.fail(&record, &why),
             Policy::Check(()) => self.run_of().halt(Stopped::Interrupted(unknown(&record, &why))).await,
         }
     }
 
     /// The error of an operation that is in doubt. Should the program come here once more, it is so still.
-    fn fail(&self, make: Make<E>, record: &OpRecord, why: &str) -> E {
+    fn fail(&self, record: &OpRecord, why: &str) -> Trouble<E> {
         self.run_of().ops.doubt(&record.id);
-        make(unknown(record, why))
+        Trouble::Library(unknown(record, why))
+    }
+
+    /// The fiber's own error; where there is none for an error of the library, the fiber fails.
+    async fn own(&self, trouble: Trouble<E>) -> E {
+        match trouble.own(self.make) {
+            Ok(error) => error,
+            Err(error) => self.run_of().halt(Stopped::Failed(error.to_string())).await,
+        }
+    }
+
+    fn caught(&self, trouble: Trouble<E>) -> StepError
+    where
+        E: Failure,
+    {
+        trouble.caught(self.op().attempt())
     }
 
     /// Waits for the next attempt, or gives the error back if there is to be none.
-    async fn failed(&mut self, error: E) -> Option<E>
+    async fn failed(&mut self, trouble: Trouble<E>) -> Option<Trouble<E>>
     where
         E: fmt::Display,
     {
-        let error = self.attempts.failed_attempt(error).await?;
-        self.settle(OpState::Failed, format!("{error:#}"));
-        Some(error)
+        let wait = match &trouble {
+            Trouble::Body(error) => self.attempts.wait_after(Some(error)),
+            Trouble::Library(error) => {
+                let error = self.make.map(|make| make(Error::new(error.kind(), error.to_string())));
+                self.attempts.wait_after(error.as_ref())
+            }
+        };
+        let Some(wait) = wait else {
+            self.settle(OpState::Failed, format!("{trouble:#}")).await;
+            return Some(trouble);
+        };
+        drop(trouble);
+        self.attempts.wait(wait).await;
+        None
     }
 
     /// It was not carried out, or whoever carries it out knows its id: an attempt of this run has failed, one of an earlier run is made again.
-    async fn again<T>(&mut self, error: Option<E>) -> Next<T, E>
+    async fn again<T>(&mut self, trouble: Option<Trouble<E>>) -> Next<T, Trouble<E>>
     where
         E: fmt::Display,
     {
-        match error {
+        match trouble {
             None => self.begin(),
-            Some(error) => self.failed(error).await.map_or(Next::Run, Next::Error),
+            Some(trouble) => self.failed(trouble).await.map_or(Next::Run, Next::Error),
         }
     }
 
     /// The body is begun.
-    fn begin<T>(&self) -> Next<T, E> {
+    fn begin<T>(&self) -> Next<T, Trouble<E>> {
         let op = self.op();
         op.shared.run.sink.tell(EventKind::StepStarted { step: op.step() });
         Next::Run
     }
 
     /// What is stored of its end.
-    async fn ended<T: Saved>(&mut self) -> Next<T, E> {
+    async fn ended<T: Saved>(&mut self) -> Next<T, Trouble<E>> {
         let record = self.op().record();
         let text = record.outcome.clone().unwrap_or_default();
         let run = self.run_of();
         if record.state == OpState::Failed {
             run.ops.settle(&record);
             let message = format!("operation `{}` of step `{}` has failed: {text}", record.id, record.step);
-            return match self.make {
-                Some(make) => Next::Error(make(Error::new(ErrorKind::OpFailed, message))),
-                None => run.halt(Stopped::Failed(message)).await,
-            };
+            return Next::Error(Trouble::Library(Error::new(ErrorKind::OpFailed, message)));
         }
         let read = guarded(|| T::restore(&text));
         match read {
@@ -328,15 +450,18 @@ impl<E> Effect<E> {
     }
 
     /// It has this value; that is stored with the checkpoint.
-    fn done<T: Saved>(&self, value: &T) -> Result<(), String> {
+    async fn done<T: Saved>(&self, value: &T) -> Result<(), String> {
         let text = guarded(|| checked(value, value.save()));
         let text = text.map_err(|why| format!("the value of step `{}` cannot be saved: {why}", self.op().step()))?;
-        self.settle(OpState::Completed, text);
+        self.settle(OpState::Completed, text).await;
         Ok(())
     }
 
-    fn settle(&self, state: OpState, outcome: String) {
+    async fn settle(&self, state: OpState, outcome: String) {
         let op = self.op();
+        if self.in_branch {
+            return op.shared.write(|op| (op.state, op.outcome, op.failed, op.stash) = (state, Some(outcome), 0, None)).await;
+        }
         let record = OpRecord { state, outcome: Some(outcome), failed: 0, stash: None, ..op.record() };
         op.shared.run.ops.settle(&record);
     }

@@ -1,4 +1,5 @@
 //! What one run of a fiber knows of its operations, and where it keeps them.
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -108,6 +109,8 @@ pub(crate) struct Ops {
     /// The checkpoint count at which the run resumed; `None` for a first run.
     resumed_at: Option<u64>,
     known: Mutex<Known>,
+    /// Told of every operation about which it is decided.
+    decisions: watch::Sender<()>,
     /// Whether the fiber is asked to stop.
     stop: watch::Sender<bool>,
 }
@@ -118,6 +121,8 @@ struct Known {
     open: BTreeMap<String, OpRecord>,
     /// Of these, the effects whose outcome this run does not know, and whether it has come to them.
     doubtful: BTreeMap<String, bool>,
+    /// Of these, the ones that began and about which nothing is decided yet.
+    undecided: BTreeSet<String>,
     /// What has ended, to be stored with the next checkpoint.
     settled: BTreeMap<String, OpOutcome>,
     /// Operations by hand that are being carried out.
@@ -127,6 +132,10 @@ struct Known {
 impl Known {
     fn doubtful(&self) -> impl Iterator<Item = &OpRecord> {
         self.doubtful.keys().filter_map(|id| self.open.get(id))
+    }
+
+    fn undecided(&self) -> impl Iterator<Item = &OpRecord> {
+        self.undecided.iter().filter_map(|id| self.open.get(id))
     }
 
     /// Effects of an earlier run to which this one has not come.
@@ -144,7 +153,7 @@ fn is_or_may_be_done(op: &OpRecord) -> bool {
 pub(crate) struct Place {
     pub(crate) kind: OpKind,
     pub(crate) function: &'static str,
-    pub(crate) step: &'static str,
+    pub(crate) step: Cow<'static, str>,
     /// What the step was called before.
     pub(crate) was: Option<&'static str>,
     /// Canonical JSON of what is part of its id.
@@ -162,7 +171,7 @@ impl Place {
     /// The record of an operation that begins here.
     fn record(self, id: String) -> OpRecord {
         let Place { kind, function, step, was: _, key, number } = self;
-        OpRecord::begun(id, kind, function, step, key, Some(number))
+        OpRecord::begun(id, kind, function, &step, key, Some(number))
     }
 }
 
@@ -174,13 +183,16 @@ impl Ops {
 
     /// For any later run.
     pub(crate) fn again(fiber: &str, left: Left) -> Self {
-        let doubtful = left.ops.iter().filter(|op| op.kind == OpKind::Effect).map(|op| (op.id.clone(), false)).collect();
+        let effects = || left.ops.iter().filter(|op| op.kind == OpKind::Effect);
+        let doubtful = effects().map(|op| (op.id.clone(), false)).collect();
+        let undecided = effects().filter(|op| op.state == OpState::Started).map(|op| op.id.clone()).collect();
         let open = left.ops.into_iter().map(|op| (op.id.clone(), op)).collect();
         Ops {
             fiber: fiber.to_owned(),
             restarts: left.restarts,
             resumed_at: Some(left.checkpoints),
-            known: Mutex::new(Known { open, doubtful, ..Known::default() }),
+            known: Mutex::new(Known { open, doubtful, undecided, ..Known::default() }),
+            decisions: watch::Sender::new(()),
             stop: watch::Sender::new(false),
         }
     }
@@ -191,7 +203,7 @@ impl Ops {
     }
 
     /// The record of a plain step, made if there is none.
-    pub(super) fn of_step(&self, place: Place) -> OpRecord {
+    pub(crate) fn of_step(&self, place: Place) -> OpRecord {
         let id = self.id_at(&place);
         self.known().open.get(&id).cloned().unwrap_or_else(|| place.record(id))
     }
@@ -221,9 +233,42 @@ impl Ops {
 
     /// The id of what stands at a place: under the step's name before, if it was begun so.
     fn id_at(&self, place: &Place) -> String {
-        let id = |step| stable_id(place.kind, &self.fiber, place.function, step, place.number, place.key.as_deref());
-        let before = place.was.map(id).filter(|id| self.known().open.contains_key(id));
-        before.unwrap_or_else(|| id(place.step))
+        let id = |step: &str| stable_id(place.kind, &self.fiber, place.function, step, place.number, place.key.as_deref());
+        let before = place.was.map(&id).filter(|id| self.known().open.contains_key(id));
+        before.unwrap_or_else(|| id(&place.step))
+    }
+
+    /// Whether an operation of an earlier run was begun about which nothing is decided yet.
+    pub(crate) fn is_in_doubt(&self, which: impl Fn(&OpRecord) -> bool) -> bool {
+        self.known().undecided().any(which)
+    }
+
+    /// Why the fiber must not go on, if an operation is in doubt that is not one of these.
+    pub(crate) fn in_doubt_besides(&self, these: impl Fn(&OpRecord) -> bool) -> Option<String> {
+        self.known().undecided().find(|op| !these(op)).map(passed_over)
+    }
+
+    /// It is known how an operation goes on.
+    pub(super) fn has_decided(&self, id: &str) {
+        if self.known().undecided.remove(id) {
+            self.decisions.send_replace(());
+        }
+    }
+
+    /// Ready when no operation is in doubt.
+    pub(crate) async fn decided(&self) {
+        let mut decisions = self.decisions.subscribe();
+        while self.is_in_doubt(|_| true) {
+            // The sender is in `self`, so the wait cannot fail.
+            let _ = decisions.changed().await;
+        }
+    }
+
+    /// The results of these operations are stored elsewhere: the code need not come to them.
+    pub(crate) fn come_to(&self, these: impl Fn(&OpRecord) -> bool) {
+        let mut known = self.known();
+        let Known { open, doubtful, .. } = &mut *known;
+        doubtful.iter_mut().filter(|(id, _)| open.get(*id).is_some_and(&these)).for_each(|(_, come_to)| *come_to = true);
     }
 
     /// Nobody knows whether an operation of this run was carried out.
@@ -284,6 +329,7 @@ impl Ops {
         let behind = OpsDelta { temporary, settled: std::mem::take(&mut known.settled).into_values().collect() };
         known.open.clear();
         known.doubtful.clear();
+        known.undecided.clear();
         Ok(behind)
     }
 

@@ -68,7 +68,7 @@ struct Shared {
 
 impl Op {
     /// The op of a record, at the attempt that comes now.
-    fn of(run: Arc<Run>, step: &'static str, record: OpRecord) -> Op {
+    pub(crate) fn of(run: Arc<Run>, step: &'static str, record: OpRecord) -> Op {
         let attempt = record.failed.saturating_add(1);
         let (id, record) = (record.id.clone(), Mutex::new(record));
         Op {
@@ -252,7 +252,7 @@ impl Frame {
         let (machine, run) = (self.machine, &self.run);
         let cut = &machine.cuts[cut as usize];
         let number = run.checkpoints.load(Ordering::Relaxed);
-        let place = Place { kind: OpKind::Step, function: machine.name, step: cut.name, was: cut.was, key: None, number };
+        let place = Place { kind: OpKind::Step, function: machine.name, step: cut.name.into(), was: cut.was, key: None, number };
         Op::of(Arc::clone(run), cut.name, run.ops.of_step(place))
     }
 }

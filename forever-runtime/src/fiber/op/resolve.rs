@@ -8,6 +8,7 @@ use crate::clock::from_ms;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::core::Core;
 use crate::fiber::saved::result_as_json;
+use crate::fiber::side::steps_of_item;
 use crate::store::{CommandResult, FiberRef, OpRecord, OpResolution, OpRow, OpState, ResolveOpResult};
 
 /// One operation of a fiber, as the ledger has it.
@@ -106,7 +107,10 @@ pub(crate) async fn resolve(core: &Arc<Core>, id: &str, how: Resolution) -> Resu
         Resolution::Failed(error) => (OpState::Failed, Some(error)),
     };
     if let (OpState::Started, OpState::Completed, Some(value)) = (op.state, state, &outcome) {
-        core.results.check(&op.function, &op.step, value).map_err(|why| conflict(format!("the value {why}")))?;
+        // All items of a `steps!` are of one type.
+        for step in [Some(&*op.step), steps_of_item(&op.step)].into_iter().flatten() {
+            core.results.check(&op.function, step, value).map_err(|why| conflict(format!("the value {why}")))?;
+        }
     }
     // The store tells the dispatcher, if the fiber was parked.
     match core.store.resolve_op(seq, OpResolution { id: id.to_owned(), state, outcome }, core.now_ms()).await? {

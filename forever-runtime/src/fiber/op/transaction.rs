@@ -301,7 +301,10 @@ impl Whereabouts {
 
     /// An attempt of a step begins: it comes to the same transactions as the one before.
     pub(crate) fn attempt(&self) {
-        self.stand().made.clear();
+        let mut stand = self.stand();
+        // Those of the other branches go on.
+        let branch = stand.branch;
+        stand.made.remove(&branch);
     }
 
     /// A checkpoint is made.

@@ -1,0 +1,222 @@
+//! What a step does: its attempts, its entry in the ledger, and what its errors become. The same for a step by itself and for a branch of
+//! `steps!`.
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, quote_spanned};
+use syn::Expr;
+use syn::spanned::Spanned;
+
+use super::Emit;
+use crate::cut::{Effect, Step};
+use crate::tree::CutId;
+
+/// An `Option` of a value of the user's.
+fn optional(value: Option<&impl ToTokens>) -> TokenStream {
+    match value {
+        Some(value) => emit!(::core::option::Option::Some(#value)),
+        None => emit!(::core::option::Option::None),
+    }
+}
+
+/// Where errors about an option's value point.
+fn at(value: &Expr) -> Span {
+    Span::mixed_site().located_at(value.span())
+}
+
+/// Whether the body may run more than once while the function runs.
+pub(super) fn is_repeated(step: &Step) -> bool {
+    step.retry.is_some() || step.effect.is_some() && step.timeout.is_some()
+}
+
+/// What a step has its op from.
+#[derive(Clone, Copy)]
+pub(super) enum On<'a> {
+    /// The frame, by the number of the cut point.
+    Frame(&'a Ident, &'a TokenStream),
+    /// The variable `branch`, in a branch of `steps!`.
+    Branch,
+}
+
+impl On<'_> {
+    /// Calls `method`, with further `arguments`.
+    fn call(self, method: &TokenStream, arguments: &TokenStream) -> TokenStream {
+        match self {
+            On::Frame(fiber, number) => emit!(#fiber.#method(#number, #arguments)),
+            On::Branch => emit!(branch.#method(#arguments)),
+        }
+    }
+
+    /// The value of `retry`.
+    fn retry(self, step: &Step) -> TokenStream {
+        let retry = step.retry.as_ref().map(|retry| match self {
+            On::Frame(..) => retry.to_token_stream(),
+            // There may be many branches with the same one.
+            On::Branch => emit!(::core::clone::Clone::clone(&(#retry))),
+        });
+        optional(retry.as_ref())
+    }
+}
+
+/// How a step ends, as the arms of a `match`.
+struct Ends {
+    /// `value` is what it gives.
+    done: TokenStream,
+    /// `value` was known before.
+    known: TokenStream,
+    /// `error` ends it.
+    failed: TokenStream,
+}
+
+impl Ends {
+    /// Without `catch` an error leaves the function; in a loop the value leaves the loop.
+    fn new(step: &Step, private: &syn::Path, looped: bool, known: &TokenStream) -> Ends {
+        let leaves = |value: TokenStream| if looped { emit!(break #value) } else { value };
+        if !step.catch {
+            let failed = emit!(return ::core::result::Result::Err(error));
+            return Ends { done: leaves(emit!(value)), known: leaves(known.clone()), failed };
+        }
+        let caught = |value: &TokenStream| emit!(::core::result::Result::Ok::<_, #private::StepError>(#value));
+        Ends {
+            done: leaves(caught(&emit!(value))),
+            known: leaves(caught(known)),
+            failed: leaves(emit!(::core::result::Result::Err(error))),
+        }
+    }
+}
+
+impl Emit<'_> {
+    /// The value of a step.
+    pub(super) fn step_of(&self, cut: CutId, step: &Step, on: On<'_>) -> TokenStream {
+        let (private, error, body) = (self.cx.private, self.cx.error, &step.body);
+        if let Some(effect) = &step.effect {
+            return self.effect_of(cut, step, effect, on);
+        }
+        if step.retry.is_none() && step.timeout.is_none() && !step.catch {
+            return match &step.op {
+                None => body.to_token_stream(),
+                Some(op) => {
+                    let made = on.call(&emit!(op), &TokenStream::new());
+                    emit!({ let #op = &#made; #body })
+                }
+            };
+        }
+        let (retry, timeout) = (on.retry(step), optional(step.timeout.as_ref()));
+        let op = step.op.as_ref().map(|op| emit!(let #op = op;));
+        let (run, make) = match &step.timeout {
+            _ if step.catch => (emit!(run_caught), Some(self.made())),
+            Some(timeout) => (quote_spanned!(at(timeout)=> run_within), None),
+            None => (emit!(run), None),
+        };
+        let make = make.into_iter();
+        let span = self.cut_span(cut);
+        let attempt = quote_spanned! {span=>
+            let op = &attempts.op();
+            let attempt = attempts.#run(async { #op ::core::result::Result::Ok::<_, #error>(#body) } #(, #make)*).await;
+        };
+        let looped = is_repeated(step);
+        let Ends { done, failed, .. } = Ends::new(step, private, looped, &TokenStream::new());
+        // Without a loop the body may move what it uses.
+        let again = if looped { emit!({}) } else { emit!(::core::unreachable!()) };
+        let attempt = emit! {{
+            #attempt
+            match attempt {
+                #private::Attempt::Done(value) => #done,
+                #private::Attempt::Failed(error) => #failed,
+                #private::Attempt::Again => #again
+            }
+        }};
+        let attempts = if looped { emit!(loop #attempt) } else { attempt };
+        let made = on.call(&emit!(attempts::<#error>), &emit!(#retry, #timeout));
+        emit!({
+            let mut attempts = #made;
+            #attempts
+        })
+    }
+
+    /// A step that is stored as started before its body, and perhaps has a value already.
+    fn effect_of(&self, cut: CutId, step: &Step, effect: &Effect, on: On<'_>) -> TokenStream {
+        let (private, error) = (self.cx.private, self.cx.error);
+        let (body, retry) = (&step.body, on.retry(step));
+        // Bound first: what the key borrows must not be held while the operation begins.
+        let (let_key, key) = match &effect.key {
+            Some(key) => (quote_spanned!(at(key)=> let key = #private::key(&(#key));), emit!(::core::option::Option::Some(key))),
+            None => (TokenStream::new(), emit!(::core::option::Option::None)),
+        };
+        let within = step.timeout.as_ref().map(|timeout| {
+            let within = if step.catch { emit!(within_caught) } else { quote_spanned!(at(timeout)=> within) };
+            quote_spanned!(at(timeout)=> .#within(#timeout))
+        });
+        let (on_unknown, known) = match &effect.on_unknown {
+            Some(policy) => (policy.to_token_stream(), quote_spanned!(at(policy)=> effect.known(value))),
+            None => (emit!(#private::OnUnknown::Park), emit!(value)),
+        };
+        let span = self.cut_span(cut);
+        let op = step.op.as_ref().map(|op| emit!(let #op = &effect.op();));
+        let (next, run) = match step.catch {
+            false => (emit!(next), emit!(run)),
+            true => (emit!(next_caught), emit!(run_caught)),
+        };
+        let next = quote_spanned!(span=> effect.#next(&mut on_unknown).await);
+        let run = quote_spanned!(span=> effect.#run(async { ::core::result::Result::Ok::<_, #error>(#body) }).await);
+        let made = self.made();
+        let made = on.call(&emit!(effect::<#error>), &emit!(#key, #retry, #made));
+        let begin = emit! {
+            #let_key
+            let mut effect = #made.await #within;
+        };
+        let policy = emit!(let mut on_unknown: #private::OnUnknown<'_, _, #error> = #on_unknown;);
+        let looped = is_repeated(step);
+        let Ends { done, known, failed } = Ends::new(step, private, looped, &known);
+        if looped {
+            return emit!({
+                #begin
+                #policy
+                loop {
+                    match #next {
+                        #private::Next::Value(value) => #known,
+                        #private::Next::Error(error) => #failed,
+                        #private::Next::Run => {}
+                    }
+                    #op
+                    match #run {
+                        #private::Attempt::Done(value) => #done,
+                        #private::Attempt::Failed(error) => #failed,
+                        #private::Attempt::Again => {}
+                    }
+                }
+            });
+        }
+        let unsure = match step.catch {
+            false => emit!(return ::core::result::Result::Err(effect.unsure().await)),
+            true => emit!(::core::result::Result::Err(effect.unsure_caught().await)),
+        };
+        // Without a loop, so that the body may move what it uses.
+        emit!({
+            #begin
+            let next = {
+                #policy
+                #next
+            };
+            match next {
+                #private::Next::Value(value) => #known,
+                #private::Next::Error(error) => #failed,
+                #private::Next::Run => {
+                    #op
+                    match #run {
+                        #private::Attempt::Done(value) => #done,
+                        #private::Attempt::Failed(error) => #failed,
+                        #private::Attempt::Again => #unsure,
+                    }
+                }
+            }
+        })
+    }
+
+    /// How an error of the library becomes one of the fiber's, if it can.
+    fn made(&self) -> TokenStream {
+        let (private, error) = (self.cx.private, self.cx.error);
+        emit!({
+            use #private::{Made as _, NotMade as _};
+            (&#private::Probe::<#error>::new()).made()
+        })
+    }
+}
