@@ -17,6 +17,7 @@ use crate::tree::{Bind, Block, Body, Branch, Control, For, Head, Stmt, StmtKind}
 mod bindings;
 mod cut;
 mod expr;
+pub(crate) mod format;
 mod macros;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -75,16 +75,12 @@ impl Names<'_> {
 
     fn literal(&self, literal: &Literal, found: &mut Vec<(VarId, proc_macro2::Span)>) -> Literal {
         let text = literal.to_string();
-        if !(text.starts_with('"') || text.starts_with("r\"") || text.starts_with("r#")) {
-            return literal.clone();
-        }
-        let captures = captures(&text);
         let mut new = text.clone();
-        for capture in captures.into_iter().rev() {
-            let Some(id) = self.lookup(&text[capture.clone()]) else { continue };
+        for capture in super::format::captures(&text).into_iter().rev() {
+            let Some(id) = self.lookup(&capture.name) else { continue };
             found.push((id, literal.span()));
             if let Some(name) = self.renames.get(&id) {
-                new.replace_range(capture, &name.new.to_string());
+                new.replace_range(capture.place, &name.new.to_string());
             }
         }
         if new == text {
@@ -100,57 +96,4 @@ fn renamed(renames: &Renames, id: VarId, ident: &Ident) -> Ident {
     let mut new = renames.get(&id).map_or(ident, |rename| &rename.new).clone();
     new.set_span(ident.span());
     new
-}
-
-/// Where a format string names variables: `{x}`, `{x:?}`, `{0:w$}`, `{:>w$.p$}`.
-fn captures(text: &str) -> Vec<std::ops::Range<usize>> {
-    let bytes = text.as_bytes();
-    let mut found = Vec::new();
-    let mut i = 0;
-    let raw = text.starts_with('r');
-    while i < bytes.len() {
-        if bytes[i] == b'\\' && !raw {
-            // `\u{c}` is a character, not a capture.
-            i = match text[i..].strip_prefix("\\u{").and_then(|rest| rest.find('}')) {
-                Some(length) => i + "\\u{".len() + length + 1,
-                None => i + 2,
-            };
-            continue;
-        }
-        if bytes[i] != b'{' {
-            i += 1;
-            continue;
-        }
-        if bytes.get(i + 1) == Some(&b'{') {
-            i += 2;
-            continue;
-        }
-        let start = i + 1;
-        let Some(length) = text[start..].find(['}', '{']) else { break };
-        let end = start + length;
-        let argument = &text[start..end];
-        let name_end = argument.find(':').unwrap_or(argument.len());
-        let name = argument[..name_end].trim_end();
-        if is_name(name) {
-            found.push(start..start + name.len());
-        }
-        if let Some(spec) = argument.get(name_end + 1..) {
-            for (dollar, _) in spec.match_indices('$') {
-                let first = spec[..dollar]
-                    .rfind(|c: char| !c.is_alphanumeric() && c != '_')
-                    .map_or(0, |p| p + spec[p..].chars().next().map_or(1, char::len_utf8));
-                // A fill character stands right before the alignment: `{:a<w$}`.
-                if is_name(&spec[first..dollar]) {
-                    found.push(start + name_end + 1 + first..start + name_end + 1 + dollar);
-                }
-            }
-        }
-        i = end + 1;
-    }
-    found
-}
-
-fn is_name(text: &str) -> bool {
-    let mut chars = text.chars();
-    chars.next().is_some_and(|c| c.is_alphabetic() || c == '_') && chars.all(|c| c.is_alphanumeric() || c == '_')
 }
