@@ -6,6 +6,7 @@ use anyhow::Context;
 use forever::chat::model::{Anthropic, OpenAiCompatible};
 use forever::chat::{AgentLoop, ChatAgent, RecoveryPolicy, Tool, Turn, UnknownCall};
 use forever::prelude::*;
+use forever::{Agent, BoxError};
 use serde_json::{Value, json};
 
 /// Answers with the loop of model and tools.

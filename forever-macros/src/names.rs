@@ -299,7 +299,7 @@ impl Names<'_> {
                 }
                 (flow, before, Vec::new())
             }
-            Head::LetElse { pat, init } => {
+            Head::LetElse { pat, init, .. } => {
                 let flow = self.expr(init);
                 let before = self.point();
                 for arm in &mut branch.arms {

@@ -37,7 +37,7 @@ pub use fiber::op::unknown::{Answer, OnUnknown};
 pub use fiber::owner::{EndedFiber, RecoveredFiber, Recovery};
 pub use fiber::retention::Retention;
 pub use fiber::spawn::Spawn;
-pub use fiber::{Backoff, Drift, Fiber, FiberContext, KeepsOrder, Layout, Op, Problem, Res, Retry, Snapshot, layout};
+pub use fiber::{Backoff, Drift, EagerIterator, Fiber, FiberContext, KeepsOrder, Layout, Op, Problem, Res, Retry, Snapshot, layout};
 pub use forever::{Builder, Close, Forever};
 #[doc(inline)]
 pub use store::{Durability, FiberState, OpState, Tx};
@@ -71,7 +71,7 @@ pub mod __private {
     pub use crate::fiber::side::{Each, Side, item, places};
     pub use crate::fiber::step::{Attempt, Attempts};
     pub use crate::fiber::waits::Deadline;
-    pub use crate::fiber::{Fiber, FiberContext, IsResult, Needs};
+    pub use crate::fiber::{Fiber, FiberContext, IsResult, Needs, Never};
     pub use std::marker::PhantomData;
 
     /// What the cut-point macros are to editors, which see the body as it was written.

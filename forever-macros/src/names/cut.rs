@@ -20,8 +20,10 @@ impl Names<'_> {
                 if let Some(op) = &mut step.op {
                     self.pattern(op, &VarKind::Given);
                 }
-                flow.push(self.expr(&mut step.body));
+                let body = self.expr(&mut step.body);
                 self.scopes.pop();
+                // A body that never gives a value may still fail, and what its error does is for its options to say.
+                flow.push(if body.completes() { body } else { Flow::Either(vec![Flow::Nothing, body]) });
                 flow
             }
             CutBody::Call { invocation: value, .. }

@@ -9,6 +9,9 @@ use syn::{Ident, Macro};
 use super::{Names, Renames, VarId};
 use crate::flow::Flow;
 
+/// Macros that leave the function. Of others only the compiler knows; for them less is known of what comes after.
+const DIVERGING: &[&str] = &["panic", "bail", "unreachable", "todo", "unimplemented"];
+
 impl Names<'_> {
     pub(super) fn macro_call(&mut self, mac: &mut Macro) -> Flow {
         if mac.path.is_ident("macro_rules") {
@@ -21,6 +24,9 @@ impl Names<'_> {
         let mut flow = Flow::Nothing;
         for (id, span) in found {
             flow.push(self.use_of(id, span));
+        }
+        if mac.path.segments.last().is_some_and(|s| DIVERGING.iter().any(|name| s.ident == name)) {
+            flow.push(Flow::Return);
         }
         flow
     }

@@ -51,8 +51,11 @@ impl Body {
                 let list = self.at(C::StepFor, Ty::List, 0);
                 let copies = self.copies_of(Ty::Number);
                 let chain = match copies.iter().find(|name| !name.starts_with('*')) {
-                    Some(captured) if self.prng.chance(60) => format!(".into_iter().map(move |q| q ^ {captured})"),
-                    _ => self.prng.pick(&[".into_iter().rev()", ".into_iter().filter(|q| *q % 2 == 0)", ".into_iter().take(2)"]).to_owned(),
+                    Some(captured) if self.prng.chance(60) => format!(".into_iter().map(move |q| q ^ {captured}).collect::<Vec<_>>()"),
+                    _ => self
+                        .prng
+                        .pick(&[".into_iter().rev()", ".into_iter().filter(|q| *q % 2 == 0).collect::<Vec<_>>()", ".into_iter().take(2)"])
+                        .to_owned(),
                 };
                 self.for_loop(&n, code![list, chain], ITEMS, vec![number])
             }

@@ -9,6 +9,7 @@ mod borrows;
 mod calls;
 mod closures;
 mod conditions;
+mod diverging;
 mod drops;
 mod effects;
 mod errors;
