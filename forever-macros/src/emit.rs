@@ -241,9 +241,10 @@ impl Emit<'_> {
             (Bind::Discard, _) => return emit!(#before #value #end #after),
         };
         let attrs: Vec<_> = if let Bind::Let { attrs, .. } = bind { attrs.iter().filter(|a| !is_ours(a)).collect() } else { Vec::new() };
+        let held = self.may_be_dropped(&stmt.declares);
         if !later_cuts {
             self.open_values(&stmt.declares);
-            return emit!(#before #(#attrs)* let #pat = #value; #after);
+            return emit!(#before #(#attrs)* let #pat = #value; #held #after);
         }
         let exports = self.exported(&stmt.declares);
         let live = self.live(stmt.after);
@@ -253,7 +254,7 @@ impl Emit<'_> {
         self.open_values(&stmt.declares);
         emit! {
             let #kept = if #fiber.past(#last) { #restored } else {
-                #before #(#attrs)* let #pat = #value; #after
+                #before #(#attrs)* let #pat = #value; #held #after
                 (#(#values,)*)
             };
         }

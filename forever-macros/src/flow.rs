@@ -89,6 +89,18 @@ impl Flow {
         }
     }
 
+    /// All variables that are given a value.
+    pub(crate) fn assigned(&self, found: &mut BTreeSet<VarId>) {
+        match self {
+            Flow::Assign(v) => {
+                found.insert(*v);
+            }
+            Flow::Seq(items) | Flow::Either(items) => items.iter().for_each(|f| f.assigned(found)),
+            Flow::Loop(_, body) | Flow::Labelled(_, body) => body.assigned(found),
+            _ => {}
+        }
+    }
+
     /// All variables that are mentioned.
     pub(crate) fn mentioned(&self, found: &mut BTreeSet<VarId>) {
         match self {

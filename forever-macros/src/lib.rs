@@ -19,6 +19,7 @@ mod emit;
 mod expand;
 mod fallback;
 mod flow;
+mod held;
 mod lower;
 mod messages;
 mod names;

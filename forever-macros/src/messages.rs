@@ -58,9 +58,10 @@ pub(crate) fn macro_rules(name: &str) -> String {
     )
 }
 
-pub(crate) fn guard(name: &str, method: &str, step: &str) -> String {
+/// `{Self}` is the variable's type, which the compiler fills in.
+pub(crate) fn held(name: &str, step: &str) -> String {
     format!(
-        "`{name}` is what `{method}()` gave back and is still held at `{step}`: a lock cannot be kept across a step; end it before, `drop({name});`, or lock inside the step"
+        "`{name}` is still held at `{step}`, but its type `{{Self}}` cannot be saved: end it before, `drop({name});`, or take it inside the step"
     )
 }
 

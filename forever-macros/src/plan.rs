@@ -11,6 +11,7 @@ use std::fmt;
 #[cfg(test)]
 use crate::cut::CutBody;
 use crate::flow::{Assigned, Flow, JumpId, Live, Needed, assigned, solve, successors};
+use crate::held::{Found, held};
 use crate::names::{Table, VarId, VarKind, assign_all};
 use crate::tree::{Arm, Block, Body, Branch, Control, CutId, Head, Stmt, StmtKind};
 
@@ -43,6 +44,10 @@ pub(crate) struct Plan {
     pub(crate) storage: BTreeMap<VarId, Storage>,
     /// By cut point, in order of declaration.
     pub(crate) kept: Vec<Vec<Kept>>,
+    /// Locals that are held at a cut point which does not keep them, with the first such cut point.
+    pub(crate) held: BTreeMap<VarId, CutId>,
+    /// Locals that were given a lock's guard.
+    pub(crate) guards: BTreeSet<VarId>,
     /// By cut point: stored name, and how many cut points share the name before `#`.
     pub(crate) names: Vec<(String, usize)>,
     pub(crate) next: Vec<Vec<Option<CutId>>>,
@@ -131,14 +136,16 @@ pub(crate) fn clashes(body: &Body, table: &Table) -> BTreeSet<(VarId, VarId)> {
 pub(crate) fn plan(body: &Body, table: &Table) -> Plan {
     let flow = flow_of(&body.block, table);
     let mut needed = solve(&flow);
-    without_unset(&mut needed, &assigned(&flow), table);
+    let assigned = assigned(&flow);
+    without_unset(&mut needed, &assigned, table);
     let (mut after, first) = successors(&flow);
     let mut storage = Classify { needed: &needed, table, storage: BTreeMap::new() };
     storage.block(&body.block, &[]);
     let storage = storage.storage;
     let kept = kept(body, table, &needed);
     let next = (0..body.cuts.len()).map(|cut| after.remove(&cut).unwrap_or_default().into_iter().collect()).collect();
-    Plan { needed, storage, kept, names: step_names(body), next, first: first.into_iter().collect() }
+    let Found { held, guards } = held(body, table, &needed, &assigned, &kept);
+    Plan { needed, storage, kept, held, guards, names: step_names(body), next, first: first.into_iter().collect() }
 }
 
 /// A variable that has no value yet is not needed, whatever comes: the compiler lets no path use it that has not set it, so

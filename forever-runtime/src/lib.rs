@@ -62,6 +62,7 @@ pub use ide::{
 #[doc(hidden)]
 pub mod __private {
     pub use crate::fiber::frame::{Frame, Locals, Save, Unreadable};
+    pub use crate::fiber::held::{Data, Held, NoDestructor, held};
     pub use crate::fiber::iter::{Source, collected};
     pub use crate::fiber::keeps_order::{in_order, in_order_value};
     pub use crate::fiber::machine::{Cut, CutKind, END, Local, Machine};

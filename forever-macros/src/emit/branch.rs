@@ -88,7 +88,8 @@ impl Emit<'_> {
                 }
             };
             self.open = open;
-            let touch = self.touch(&arm.declares);
+            let mut touch = self.touch(&arm.declares);
+            touch.extend(self.may_be_dropped(&arm.declares));
             arms.push(if touch.is_empty() { code } else { emit!({ #touch #code }) });
         }
         let past = later_cuts;

@@ -13,6 +13,7 @@ pub(crate) mod events;
 pub(crate) mod fence;
 pub(crate) mod frame;
 pub(crate) mod handle;
+pub(crate) mod held;
 pub(crate) mod iter;
 pub(crate) mod keeps_order;
 mod kinds;
