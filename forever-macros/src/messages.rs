@@ -12,6 +12,14 @@ pub(crate) const STEPS_MUTABLE: &str =
     "`steps!` cannot hold a mutable borrow while it waits: go over the items by value, or over their indices, and change them after";
 pub(crate) const STEPS_CLOSURE: &str = "a borrowed iterator with a closure cannot be taken up again after a step: collect first, `let items: Vec<_> = ...collect();`, then `steps!(for item in items, ..)`";
 
+pub(crate) const ATTRIBUTE_ABOVE: &str = "an attribute above `#[fiber]` has put the body into an `async` block, in which no step can be resumed: remove that attribute and put what it does into the body (a span into a step: `step!(\"..\", work().instrument(span).await?)`)";
+
+pub(crate) fn attribute_below(attribute: &str, name: &str) -> String {
+    format!(
+        "`#[{attribute}]` would wrap what makes the invocation of `{name}`, not its body: remove it and put what it does into the body (a span into a step: `step!(\"..\", work().instrument(span).await?)`)"
+    )
+}
+
 pub(crate) fn received_nowhere(topic: &str) -> String {
     format!(
         "nothing says what `recv!` receives: bind it by its type, `let answer: Answer = recv!(\"{topic}\");`, or `let () = recv!(\"{topic}\");`"
