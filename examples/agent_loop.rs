@@ -38,10 +38,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
-use forever::Builder;
 use forever::chat::message::UiMessage;
 use forever::chat::{AgentLoop, ChatAgent, Entry, RecoveryPolicy, Tool, Turn, UnknownCall};
 use forever::prelude::*;
+use forever::{Agent, BoxError, Builder, Op};
 use serde_json::{Value, json};
 
 use args::Args;

@@ -35,6 +35,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use forever::prelude::*;
+use forever::{Agent, AgentHandle, BoxError, KeepAlive};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 

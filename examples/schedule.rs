@@ -40,6 +40,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forever::prelude::*;
+use forever::{Agent, AgentHandle, BoxError, Due, Schedule};
 use tokio::sync::Notify;
 
 use args::Args;

@@ -38,6 +38,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
+use forever::Op;
 use forever::prelude::*;
 use rusqlite::{Connection, OpenFlags};
 use tokio::time::{sleep, timeout};

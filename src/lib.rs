@@ -81,10 +81,12 @@ pub use language::{call, fiber, recv, sleep, sleep_until, spawn, step, steps, wa
 #[doc(hidden)]
 pub use forever_runtime::__private;
 
-/// The names that an agent's file needs: `use forever::prelude::*;`.
+/// The names that nearly every file with a fiber needs: `use forever::prelude::*;`.
+///
+/// Names that a program is likely to have of its own ([`Agent`], [`Connection`], [`Log`], [`Op`], [`Schedule`], ..) are not in it:
+/// two glob imports of the same name cannot be used beside each other. Import them by name, `use forever::{Agent, BoxError};`.
 pub mod prelude {
-    pub use crate::{Agent, AgentHandle, BoxError, Connection, Due, KeepAlive, Schedule};
-    pub use crate::{Backoff, FiberContext, FiberHandle, Forever, Log, OnUnknown, Op, Res, Retry, StepError};
+    pub use crate::{Backoff, FiberContext, FiberHandle, Forever, OnUnknown, Res, Retry, StepError};
     pub use crate::{call, fiber, recv, sleep, sleep_until, spawn, step, steps, wait, wait_all};
 }
 

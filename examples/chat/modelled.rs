@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use forever::chat::model::{Anthropic, OpenAiCompatible};
 use forever::chat::{AgentLoop, ChatAgent, RecoveryPolicy, Tool, Turn, UnknownCall};
-use forever::prelude::*;
+use forever::{Agent, BoxError, Op};
 use serde_json::{Value, json};
 
 /// Answers with the loop of model and tools.

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use forever::chat::message::{Chunk, Part, ToolState};
 use forever::chat::{ChatAgent, RecoveryPolicy, Turn};
-use forever::prelude::*;
+use forever::{Agent, AgentHandle, BoxError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

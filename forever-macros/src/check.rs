@@ -1,7 +1,7 @@
 //! Rulings that need the plan: what cannot be kept though its type might be saved, and names that must differ.
 use std::collections::BTreeSet;
 
-use syn::{Expr, Item};
+use syn::Item;
 
 use crate::cut::CutBody;
 use crate::messages as say;
@@ -15,7 +15,7 @@ pub(crate) fn check(body: &Body, table: &Table, plan: &Plan, report: &mut Report
     exclusive_borrows(body, table, plan, report);
     taken_apart(table, report);
     references(body, table, plan, report);
-    Blocks { body, table, plan, report }.block(&body.block);
+    Blocks { table, plan, report }.block(&body.block);
 }
 
 fn explicit_names(body: &Body, report: &mut Report) {
@@ -69,7 +69,6 @@ fn step_text(body: &Body, plan: &Plan, cut: CutId) -> String {
 }
 
 struct Blocks<'a> {
-    body: &'a Body,
     table: &'a Table,
     plan: &'a Plan,
     report: &'a mut Report,
@@ -98,9 +97,6 @@ impl Blocks<'_> {
                         self.report.over(cfg, say::CFG_LOCAL);
                     }
                 }
-                if let Some(init) = &local.init {
-                    self.guard(stmt, &init.expr, later);
-                }
             }
             syn::Stmt::Item(Item::Macro(rules)) => {
                 let names = words(&rules.mac.tokens.to_string());
@@ -112,43 +108,9 @@ impl Blocks<'_> {
             _ => {}
         }
     }
-
-    /// What `lock()` gives back holds the lock until the end of its block, whether or not it is used again.
-    fn guard(&mut self, stmt: &Stmt, init: &Expr, later: &[Stmt]) {
-        let (Some(method), Some(&var)) = (guarding(init), stmt.declares.first()) else { return };
-        let ident = &self.table.var(var).ident;
-        let Some(first) = later.iter().position(|s| s.cuts.is_some()) else { return };
-        let dropped = later[..first].iter().any(|s| match &s.kind {
-            StmtKind::Plain(syntax) => {
-                words(&quote::ToTokens::to_token_stream(syntax).to_string()).windows(2).any(|w| w[0] == "drop" && *ident == w[1])
-            }
-            _ => false,
-        });
-        if !dropped {
-            let cut = later[first].cuts.as_ref().map_or(0, |c| *c.start());
-            self.report.at(ident.span(), say::guard(&ident.to_string(), method, &step_text(self.body, self.plan, cut)));
-        }
-    }
 }
 
-/// The method that gives a lock's guard, if that is what an expression is.
-fn guarding(expr: &Expr) -> Option<&'static str> {
-    match expr {
-        Expr::Await(e) => guarding(&e.base),
-        Expr::Try(e) => guarding(&e.expr),
-        Expr::Paren(e) => guarding(&e.expr),
-        Expr::MethodCall(e) => {
-            let name = e.method.to_string();
-            match name.as_str() {
-                "unwrap" | "expect" | "unwrap_or_else" => guarding(&e.receiver),
-                _ if !e.args.is_empty() => None,
-                _ => ["lock", "try_lock", "lock_owned", "borrow_mut", "entered"].into_iter().find(|m| *m == name),
-            }
-        }
-        _ => None,
-    }
-}
-
-fn words(text: &str) -> Vec<String> {
+/// The words in a text, without what is between them.
+pub(crate) fn words(text: &str) -> Vec<String> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty()).map(str::to_owned).collect()
 }

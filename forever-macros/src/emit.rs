@@ -251,6 +251,7 @@ impl Emit<'_> {
         let fiber = self.fiber.clone();
         let last = number(stmt.cuts.as_ref().map_or(0, |c| *c.end()));
         let is_branch = matches!(control, Control::Branch(_));
+        let end = branch::has_value(control).then(|| emit!(;));
         let pat = match (bind, control) {
             (Bind::Let { pat, .. }, _) => pat.to_token_stream(),
             (_, Control::Branch(Branch { head: Head::LetElse { .. }, .. })) => self.values_pattern(&stmt.declares),
@@ -263,11 +264,12 @@ impl Emit<'_> {
             (Bind::Discard, Control::Branch(branch)) if branch::wants_value(branch, bind) => {
                 return if later_cuts { emit!(if !#fiber.past(#last) { #value; }) } else { emit!(#value;) };
             }
-            (Bind::Discard, _) if later_cuts && !is_branch => return emit!(if !#fiber.past(#last) { #before #value #after }),
-            (Bind::Discard, _) => return emit!(#before #value #after),
+            (Bind::Discard, _) if later_cuts && !is_branch => return emit!(if !#fiber.past(#last) { #before #value #end #after }),
+            (Bind::Discard, _) => return emit!(#before #value #end #after),
         };
         let attrs: Vec<_> = if let Bind::Let { attrs, .. } = bind { attrs.iter().filter(|a| !is_ours(a)).collect() } else { Vec::new() };
-        let declared = self.alias_declared(&stmt.declares);
+        let mut declared = self.alias_declared(&stmt.declares);
+        declared.extend(self.may_be_dropped(&stmt.declares));
         if !later_cuts {
             self.open_values(&stmt.declares);
             return emit!(#before #(#attrs)* let #pat = #value; #declared #after);

@@ -10,7 +10,7 @@ use crate::plan::{self, Plan};
 use crate::report::Report;
 use crate::signature::{self, Signature};
 use crate::tree::Body;
-use crate::{check, emit, fallback, lower, names, scan};
+use crate::{attributes, check, emit, fallback, lower, names, scan};
 
 /// Expands `#[fiber(attr)] item`. Never panics; what is wrong with the item comes out as `compile_error!` beside it.
 pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
@@ -29,13 +29,17 @@ pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
         }
     };
     let private = options.private();
-    let signature = signature::read(&function, &mut report);
+    let mut signature = signature::read(&function, &mut report);
     if !report.is_empty() && function.sig.inputs.iter().any(|i| matches!(i, syn::FnArg::Receiver(_))) {
         let (errors, kept) = (report.to_compile_errors(), fallback::function(&function, &private));
         return quote!(#errors #kept);
     }
+    let moved = attributes::above(&function, &mut report);
     let refused = !report.is_empty();
-    scan::misplaced(&function.block, &mut report);
+    if !moved {
+        scan::misplaced(&function.block, &mut report);
+    }
+    attributes::below(&mut signature, &mut report);
     if refused {
         let (errors, kept) = (report.to_compile_errors(), fallback::refused(&signature, &private));
         return quote!(#errors #kept);

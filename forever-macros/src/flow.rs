@@ -1,7 +1,9 @@
 //! What code does to variables, and from it which variables are needed at which point.
 //!
 //! [`Flow`] is a tree in evaluation order. [`solve`] walks it backwards: a variable is needed at a point if some path from
-//! there uses it before it is assigned anew. Loops are walked until nothing changes.
+//! there uses it before it is assigned anew. [`assigned`] walks it forwards: a variable may have a value at a point if some
+//! path assigns it before. Loops are walked until nothing changes. Whether code is left at its end is asked of the flow, too
+//! ([`Flow::completes`]), and nowhere else.
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::names::VarId;
@@ -37,6 +39,8 @@ pub(crate) enum Flow {
     Use(VarId),
     /// The whole variable gets a new value.
     Assign(VarId),
+    /// The variable is declared without a value.
+    Unset(VarId),
     Seq(Vec<Flow>),
     /// One of them happens.
     Either(Vec<Flow>),
@@ -61,6 +65,28 @@ impl Flow {
         }
     }
 
+    /// Whether control can come to its end, as far as the source tells: a call of a function that returns `!` looks like any other.
+    pub(crate) fn completes(&self) -> bool {
+        match self {
+            Flow::Break(_) | Flow::Continue(_) | Flow::Return => false,
+            Flow::Seq(items) => items.iter().all(Flow::completes),
+            Flow::Either(items) => items.iter().any(Flow::completes),
+            Flow::Loop(id, body) => body.breaks(*id),
+            Flow::Labelled(id, body) => body.completes() || body.breaks(*id),
+            Flow::Nothing | Flow::Use(_) | Flow::Assign(_) | Flow::Unset(_) | Flow::Cut(..) | Flow::Point(_) => true,
+        }
+    }
+
+    /// Whether it holds a `break` of the loop or block.
+    fn breaks(&self, id: JumpId) -> bool {
+        match self {
+            Flow::Break(target) => *target == id,
+            Flow::Seq(items) | Flow::Either(items) => items.iter().any(|f| f.breaks(id)),
+            Flow::Loop(_, body) | Flow::Labelled(_, body) => body.breaks(id),
+            _ => false,
+        }
+    }
+
     /// All variables that are used.
     pub(crate) fn used(&self, found: &mut BTreeSet<VarId>) {
         match self {
@@ -69,6 +95,18 @@ impl Flow {
             }
             Flow::Seq(items) | Flow::Either(items) => items.iter().for_each(|f| f.used(found)),
             Flow::Loop(_, body) | Flow::Labelled(_, body) => body.used(found),
+            _ => {}
+        }
+    }
+
+    /// All variables that are given a value.
+    pub(crate) fn assigned(&self, found: &mut BTreeSet<VarId>) {
+        match self {
+            Flow::Assign(v) => {
+                found.insert(*v);
+            }
+            Flow::Seq(items) | Flow::Either(items) => items.iter().for_each(|f| f.assigned(found)),
+            Flow::Loop(_, body) | Flow::Labelled(_, body) => body.assigned(found),
             _ => {}
         }
     }
@@ -114,7 +152,7 @@ impl Needed {
                 live.insert(*v);
                 live
             }
-            Flow::Assign(v) => {
+            Flow::Assign(v) | Flow::Unset(v) => {
                 live.remove(v);
                 live
             }
@@ -158,6 +196,84 @@ impl Needed {
     }
 }
 
+/// Which variables may have a value where.
+#[derive(Debug, Default)]
+pub(crate) struct Assigned {
+    pub(crate) at_point: BTreeMap<PointId, Live>,
+    /// Right after the cut point's value is bound.
+    pub(crate) at_cut: BTreeMap<CutId, Live>,
+    /// At the start of a loop's rounds.
+    pub(crate) at_continue: BTreeMap<JumpId, Live>,
+    /// Behind a loop or labelled block, gathered from its `break`s.
+    at_break: BTreeMap<JumpId, Live>,
+    /// Brought back by `continue`, and by the end of a round.
+    again: BTreeMap<JumpId, Live>,
+}
+
+pub(crate) fn assigned(flow: &Flow) -> Assigned {
+    let mut assigned = Assigned::default();
+    assigned.walk(flow, Some(Live::new()));
+    assigned
+}
+
+impl Assigned {
+    /// `None` is code that is not come to.
+    fn walk(&mut self, flow: &Flow, now: Option<Live>) -> Option<Live> {
+        let mut now = now?;
+        match flow {
+            Flow::Nothing | Flow::Use(_) => Some(now),
+            Flow::Assign(v) => {
+                now.insert(*v);
+                Some(now)
+            }
+            Flow::Unset(v) => {
+                now.remove(v);
+                Some(now)
+            }
+            Flow::Seq(items) => items.iter().try_fold(now, |now, f| self.walk(f, Some(now))),
+            Flow::Either(items) => {
+                let ends = items.iter().filter_map(|item| self.walk(item, Some(now.clone())));
+                ends.reduce(|all, end| &all | &end)
+            }
+            Flow::Loop(id, body) => loop {
+                self.at_continue.entry(*id).or_default().extend(&now);
+                let end = self.walk(body, Some(now.clone()));
+                let mut next = now.clone();
+                next.extend(end.into_iter().flatten());
+                next.extend(self.again.get(id).into_iter().flatten());
+                if next == now {
+                    break self.at_break.get(id).cloned();
+                }
+                now = next;
+            },
+            Flow::Labelled(id, body) => {
+                let end = self.walk(body, Some(now));
+                match (end, self.at_break.get(id)) {
+                    (Some(end), Some(broken)) => Some(&end | broken),
+                    (end, broken) => end.or_else(|| broken.cloned()),
+                }
+            }
+            Flow::Break(id) => {
+                self.at_break.entry(*id).or_default().extend(now);
+                None
+            }
+            Flow::Continue(id) => {
+                self.again.entry(*id).or_default().extend(now);
+                None
+            }
+            Flow::Return => None,
+            Flow::Cut(cut, _) => {
+                self.at_cut.entry(*cut).or_default().extend(&now);
+                Some(now)
+            }
+            Flow::Point(point) => {
+                self.at_point.entry(*point).or_default().extend(&now);
+                Some(now)
+            }
+        }
+    }
+}
+
 /// Which cut points may come next after each; `None` is the end of the function.
 pub(crate) fn successors(flow: &Flow) -> (BTreeMap<CutId, BTreeSet<Option<CutId>>>, BTreeSet<Option<CutId>>) {
     let mut next = Next::default();
@@ -175,7 +291,7 @@ struct Next {
 impl Next {
     fn walk(&mut self, flow: &Flow, next: BTreeSet<Option<CutId>>) -> BTreeSet<Option<CutId>> {
         match flow {
-            Flow::Nothing | Flow::Use(_) | Flow::Assign(_) | Flow::Point(_) => next,
+            Flow::Nothing | Flow::Use(_) | Flow::Assign(_) | Flow::Unset(_) | Flow::Point(_) => next,
             Flow::Seq(items) => items.iter().rev().fold(next, |next, f| self.walk(f, next)),
             Flow::Either(items) => items.iter().flat_map(|f| self.walk(f, next.clone())).collect(),
             Flow::Loop(id, body) => {

@@ -13,12 +13,14 @@
 #![allow(clippy::needless_for_each, clippy::struct_field_names, clippy::redundant_closure_for_method_calls, clippy::redundant_closure)]
 #![allow(clippy::maybe_infinite_iter)] // numbers run out of names never
 
+mod attributes;
 mod check;
 mod cut;
 mod emit;
 mod expand;
 mod fallback;
 mod flow;
+mod held;
 mod lower;
 mod messages;
 mod names;

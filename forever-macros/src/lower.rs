@@ -18,6 +18,7 @@ use crate::tree::{Arm, Bind, Block, Body, Branch, Control, Cut, For, Head, Stmt,
 
 mod conditions;
 mod cut;
+pub(crate) mod ends;
 mod operands;
 
 /// Lowers a body; `private` is the path of the runtime's private names.
@@ -71,6 +72,16 @@ impl Lower<'_> {
         match stmt {
             SynStmt::Local(local) => self.local(local, out),
             SynStmt::Expr(expr, None) if last => self.value_of_block(expr, out),
+            // Its value is `()`, or it never ends: which of them is for the compiler to find out, so it stays the block's value.
+            SynStmt::Expr(expr @ (Expr::If(_) | Expr::Match(_) | Expr::Block(_) | Expr::Unsafe(_)), Some(_))
+                if last && !ends::in_value(&expr) =>
+            {
+                self.value_of_block(expr, out);
+            }
+            SynStmt::Expr(expr @ (Expr::Loop(_) | Expr::Block(_) | Expr::Unsafe(_)), None) if ends::in_value(&expr) => {
+                let bind = Bind::Let { attrs: Vec::new(), pat: parse_quote!(()) };
+                self.into_bind(expr, bind, None, out);
+            }
             SynStmt::Expr(expr, _) => self.into_bind(expr, Bind::Discard, None, out),
             SynStmt::Macro(mac) => {
                 let value = last && mac.semi_token.is_none();
@@ -99,8 +110,11 @@ impl Lower<'_> {
             return out.push(plain(SynStmt::Local(Local { init, ..local })));
         }
         let bound = Arm::implicit();
-        let otherwise = self.arm(None, Vec::new(), *else_);
-        let branch = Branch { head: Head::LetElse { pat: local.pat, init: value }, arms: vec![bound, otherwise] };
+        let mut else_ = *else_;
+        ends::without_semicolon(&mut else_);
+        let span = else_.span();
+        let otherwise = self.arm(None, Vec::new(), else_);
+        let branch = Branch { head: Head::LetElse { pat: local.pat, init: value, otherwise: span }, arms: vec![bound, otherwise] };
         self.control(Bind::Discard, Control::Branch(branch), out);
     }
 
@@ -224,7 +238,7 @@ impl Lower<'_> {
         let id = self.jump();
         let span = e.in_token.span;
         let rest = format_ident!("__rest_{}", self.temp(), span = span.resolved_at(Span::mixed_site()));
-        let (private, items, pat) = (&self.private, &e.expr, &e.pat);
+        let (private, items, pat) = (at(&self.private, e.expr.span()), &e.expr, &e.pat);
         let key = items_key(items, pat);
         let source: Expr = parse_quote_spanned!(items.span()=> #private::Source(#items).rest());
         out.push(plain(parse_quote_spanned! {span=>
@@ -432,6 +446,19 @@ fn strip(expr: &Expr) -> &Expr {
         Expr::Group(e) => strip(&e.expr),
         other => other,
     }
+}
+
+/// A path of ours where errors about what is done with it point.
+fn at(path: &syn::Path, span: Span) -> syn::Path {
+    let mut path = path.clone();
+    for segment in &mut path.segments {
+        let located = segment.ident.span().located_at(span);
+        segment.ident.set_span(located);
+    }
+    if let Some(colons) = &mut path.leading_colon {
+        *colons = syn::Token![::](span);
+    }
+    path
 }
 
 /// What the remaining items of a loop are called in a snapshot: the last name of what is gone over, else the loop variable's.

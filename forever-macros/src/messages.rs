@@ -19,6 +19,14 @@ pub(crate) fn key_that_changes(name: &str) -> String {
     )
 }
 
+pub(crate) const ATTRIBUTE_ABOVE: &str = "an attribute above `#[fiber]` has put the body into an `async` block, in which no step can be resumed: remove that attribute and put what it does into the body (a span into a step: `step!(\"..\", work().instrument(span).await?)`)";
+
+pub(crate) fn attribute_below(attribute: &str, name: &str) -> String {
+    format!(
+        "`#[{attribute}]` would wrap what makes the invocation of `{name}`, not its body: remove it and put what it does into the body (a span into a step: `step!(\"..\", work().instrument(span).await?)`)"
+    )
+}
+
 pub(crate) fn received_nowhere(topic: &str) -> String {
     format!(
         "nothing says what `recv!` receives: bind it by its type, `let answer: Answer = recv!(\"{topic}\");`, or `let () = recv!(\"{topic}\");`"
@@ -71,8 +79,9 @@ pub(crate) fn macro_rules(name: &str) -> String {
     )
 }
 
-pub(crate) fn guard(name: &str, method: &str, step: &str) -> String {
+/// `{Self}` is the variable's type, which the compiler fills in.
+pub(crate) fn held(name: &str, step: &str) -> String {
     format!(
-        "`{name}` is what `{method}()` gave back and is still held at `{step}`: a lock cannot be kept across a step; end it before, `drop({name});`, or lock inside the step"
+        "`{name}` is still held at `{step}`, but its type `{{Self}}` cannot be saved: end it before, `drop({name});`, or take it inside the step"
     )
 }

@@ -16,6 +16,7 @@ use crate::tree::{Bind, Block, Body, Branch, Control, For, Head, Stmt, StmtKind}
 mod bindings;
 mod cut;
 mod expr;
+pub(crate) mod format;
 mod macros;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -329,7 +330,7 @@ impl Names<'_> {
                 }
                 (flow, before, Vec::new())
             }
-            Head::LetElse { pat, init } => {
+            Head::LetElse { pat, init, .. } => {
                 let flow = self.expr(init);
                 let before = self.point();
                 for arm in &mut branch.arms {

@@ -10,9 +10,10 @@ use std::fmt;
 
 #[cfg(test)]
 use crate::cut::CutBody;
-use crate::flow::{Flow, JumpId, Live, Needed, solve, successors};
+use crate::flow::{Assigned, Flow, JumpId, Live, Needed, assigned, solve, successors};
+use crate::held::{Found, held};
 use crate::names::{Table, VarId, VarKind, assign_all};
-use crate::tree::{Block, Body, Branch, Control, CutId, Head, Stmt, StmtKind};
+use crate::tree::{Arm, Block, Body, Branch, Control, CutId, Head, Stmt, StmtKind};
 
 /// How a variable gets from one stretch to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,10 @@ pub(crate) struct Plan {
     pub(crate) aliased: BTreeSet<VarId>,
     /// By cut point, in order of declaration.
     pub(crate) kept: Vec<Vec<Kept>>,
+    /// Locals that are held at a cut point which does not keep them, with the first such cut point.
+    pub(crate) held: BTreeMap<VarId, CutId>,
+    /// Locals that were given a lock's guard.
+    pub(crate) guards: BTreeSet<VarId>,
     /// By cut point: stored name, and how many cut points share the name before `#`.
     pub(crate) names: Vec<(String, usize)>,
     pub(crate) next: Vec<Vec<Option<CutId>>>,
@@ -107,6 +112,9 @@ fn branch_flow(branch: &Branch, stmt: &Stmt, table: &Table) -> Flow {
         flow.push(flow_of(&arm.block, table));
         if arm.implicit {
             flow.push(assign_all(&stmt.declares));
+        } else if matches!(branch.head, Head::LetElse { .. }) {
+            // Whatever it ends in, the compiler makes sure that it is not left at its end.
+            flow.push(Flow::Return);
         }
         flow
     });
@@ -125,7 +133,9 @@ fn aliased(table: &Table, needed: &Needed) -> BTreeSet<VarId> {
 
 pub(crate) fn plan(body: &Body, table: &Table) -> Plan {
     let flow = flow_of(&body.block, table);
-    let needed = solve(&flow);
+    let mut needed = solve(&flow);
+    let assigned = assigned(&flow);
+    without_unset(&mut needed, &assigned, table);
     let (mut after, first) = successors(&flow);
     let mut storage = Classify { needed: &needed, table, storage: BTreeMap::new() };
     storage.block(&body.block, &[]);
@@ -133,7 +143,25 @@ pub(crate) fn plan(body: &Body, table: &Table) -> Plan {
     let kept = kept(body, table, &needed);
     let next = (0..body.cuts.len()).map(|cut| after.remove(&cut).unwrap_or_default().into_iter().collect()).collect();
     let aliased = aliased(table, &needed);
-    Plan { needed, storage, aliased, kept, names: step_names(body), next, first: first.into_iter().collect() }
+    let Found { held, guards } = held(body, table, &needed, &assigned, &kept);
+    Plan { needed, storage, aliased, kept, held, guards, names: step_names(body), next, first: first.into_iter().collect() }
+}
+
+/// A variable that has no value yet is not needed, whatever comes: the compiler lets no path use it that has not set it, so
+/// where such a path seems to be, there is an end that only the compiler sees.
+fn without_unset(needed: &mut Needed, assigned: &Assigned, table: &Table) {
+    let clear = |live: &mut Live, assigned: Option<&Live>| {
+        live.retain(|var| !table.unset.contains(var) || assigned.is_none_or(|set| set.contains(var)));
+    };
+    for (point, live) in &mut needed.at_point {
+        clear(live, assigned.at_point.get(point));
+    }
+    for (cut, live) in &mut needed.at_cut {
+        clear(live, assigned.at_cut.get(cut));
+    }
+    for (id, live) in &mut needed.at_continue {
+        clear(live, assigned.at_continue.get(id));
+    }
 }
 
 struct Classify<'a> {
@@ -256,7 +284,7 @@ impl Stretches<'_> {
                     match control {
                         Control::Branch(branch) => {
                             for arm in &branch.arms {
-                                if arm.cuts.is_none() && !diverges(&arm.block) {
+                                if arm.cuts.is_none() && !diverges(arm) {
                                     self.exits.push(at(arm.block.end));
                                 }
                                 self.stmts(&arm.block.stmts);
@@ -300,18 +328,9 @@ fn jump_targets(flow: &Flow, found: &mut Vec<(JumpId, bool)>) {
     }
 }
 
-/// Whether a block without cut points visibly never reaches its end.
-pub(crate) fn diverges(block: &Block) -> bool {
-    block.stmts.last().is_some_and(|last| match &last.kind {
-        StmtKind::Plain(syn::Stmt::Expr(expr, _)) => matches!(expr, syn::Expr::Return(_) | syn::Expr::Break(_) | syn::Expr::Continue(_)),
-        StmtKind::Plain(syn::Stmt::Macro(mac)) => mac
-            .mac
-            .path
-            .segments
-            .last()
-            .is_some_and(|s| ["panic", "bail", "unreachable", "todo", "unimplemented"].iter().any(|name| s.ident == name)),
-        _ => false,
-    })
+/// Whether the source tells that an arm without cut points never comes to its end.
+pub(crate) fn diverges(arm: &Arm) -> bool {
+    arm.block.stmts.iter().any(|stmt| !stmt.flow.completes())
 }
 
 pub(crate) fn mentions(stmt: &Stmt, found: &mut BTreeSet<VarId>) {

@@ -140,6 +140,8 @@ pub(crate) enum Head {
     LetElse {
         pat: Pat,
         init: Expr,
+        /// Where the block after `else` stands.
+        otherwise: Span,
     },
 }
 

@@ -38,7 +38,7 @@ pub use fiber::owner::{EndedFiber, RecoveredFiber, Recovery};
 pub use fiber::retention::Retention;
 pub use fiber::spawn::Spawn;
 pub use fiber::step_error::StepError;
-pub use fiber::{Backoff, Drift, Fiber, FiberContext, KeepsOrder, Layout, Op, Problem, Res, Retry, Snapshot, layout};
+pub use fiber::{Backoff, Drift, EagerIterator, Fiber, FiberContext, KeepsOrder, Layout, Op, Problem, Res, Retry, Snapshot, layout};
 pub use forever::{Builder, Close, Forever};
 #[doc(inline)]
 pub use store::{Durability, FiberState, OpState, Tx};
@@ -64,6 +64,7 @@ pub use ide::{
 pub mod __private {
     pub use crate::fiber::borrows::SharedBorrows;
     pub use crate::fiber::frame::{Frame, Locals, Save, Unreadable};
+    pub use crate::fiber::held::{Data, Held, NoDestructor, held};
     pub use crate::fiber::iter::{Source, collected};
     pub use crate::fiber::keeps_order::{in_order, in_order_value};
     pub use crate::fiber::machine::{Cut, CutKind, END, Local, Machine};
@@ -75,7 +76,7 @@ pub mod __private {
     pub use crate::fiber::step::{Attempt, Attempts};
     pub use crate::fiber::step_error::StepError;
     pub use crate::fiber::waits::Deadline;
-    pub use crate::fiber::{Fiber, FiberContext, IsResult, Needs};
+    pub use crate::fiber::{Fiber, FiberContext, IsResult, Needs, Never};
     pub use std::marker::PhantomData;
 
     /// What the cut-point macros are to editors, which see the body as it was written.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::OnceLock;
 
 use forever::prelude::*;
+use forever::Log;
 use forever::testing::{From, Outcome, Stage};
 use libfuzzer_sys::fuzz_target;
 use serde::{Deserialize, Serialize};

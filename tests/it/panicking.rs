@@ -75,8 +75,9 @@ async fn parent(how: String) -> anyhow::Result<String> {
 #[fiber]
 async fn holds() -> anyhow::Result<()> {
     #[fresh]
-    let _touchy = Touchy;
+    let touchy = Touchy;
     step!("hangs", std::future::pending::<()>().await);
+    let _ = &touchy;
     Ok(())
 }
 

@@ -1,4 +1,5 @@
 //! Rows that somebody has damaged: the fiber is parked with a reason, nothing is lost, and mended rows let it go on.
+use forever::Log;
 use forever::prelude::*;
 
 use crate::support::{Place, World};

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 
 use forever::prelude::*;
 use forever::testing::{From, Outcome, Stage};
-use forever::{BoxError, Fiber, FiberState, RecoveredFiber, Recovery, Snapshot};
+use forever::{Agent, BoxError, Fiber, FiberState, Log, RecoveredFiber, Recovery, Snapshot};
 use serde_json::Value;
 
 use crate::support::{Place, World};

@@ -1,4 +1,5 @@
 //! Append-only lists: an item is written once, wherever the list goes.
+use forever::Log;
 use forever::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::json;

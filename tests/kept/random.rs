@@ -1,4 +1,5 @@
 //! Random edits of several locals, killed at every checkpoint: what is restored is what was there.
+use forever::Log;
 use forever::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::json;

@@ -1,4 +1,5 @@
 //! How much a step writes and how fast the file grows.
+use forever::Log;
 use forever::prelude::*;
 
 use crate::support::{Place, World};

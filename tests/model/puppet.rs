@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use forever::prelude::*;
-use forever::{RecoveredFiber, Recovery};
+use forever::{Agent, BoxError, RecoveredFiber, Recovery};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 

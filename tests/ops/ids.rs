@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forever::prelude::*;
 use forever::testing::Fuse;
-use forever::{Fiber, FiberErrorKind, Resolution};
+use forever::{Fiber, FiberErrorKind, Op, Resolution};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forever::prelude::*;
 use forever::testing::VirtualClock;
-use forever::{Builder, Clock, FiberErrorKind, FiberFilter, FiberHandle, FiberState, OnUnknown, OpState, Resolution, Retention};
+use forever::{BoxError, Builder, Clock, FiberErrorKind, FiberFilter, FiberHandle, FiberState, OnUnknown, OpState, Resolution, Retention};
 
 use crate::support::{Bank, Place, Plan, soon};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
-use forever::FiberError;
 use forever::prelude::*;
+use forever::{Agent, FiberError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::sleep;

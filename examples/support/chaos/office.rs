@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use forever::prelude::*;
-use forever::{RecoveredFiber, Recovery};
+use forever::{Agent, AgentHandle, BoxError, Due, RecoveredFiber, Recovery};
 
 use super::world::{Account, World};
 

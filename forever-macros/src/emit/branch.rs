@@ -1,14 +1,15 @@
 //! `if`, `match` and `let .. else` with cut points in their arms.
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{ToTokens, format_ident};
+use quote::{ToTokens, format_ident, quote_spanned};
 use syn::{Pat, PatType as Typed};
 
 use super::{Emit, Start, number};
+use crate::lower::ends::breaks_in;
 use crate::names::VarId;
 use crate::pattern;
 use crate::place;
-use crate::plan::{Storage, diverges};
-use crate::tree::{Arm, Bind, Branch, Head, Stmt, StmtKind};
+use crate::plan::{Storage, diverges, flow_of};
+use crate::tree::{Arm, Bind, Block, Branch, Control, Head, Stmt, StmtKind};
 
 impl Emit<'_> {
     pub(super) fn start_branch(&mut self, plain: &[Stmt], stmt: &Stmt, bind: &Bind, branch: &Branch, later_cuts: bool) -> Start {
@@ -86,8 +87,10 @@ impl Emit<'_> {
                 }
             };
             self.open = open;
-            let (touch, aliases) = (self.touch(&arm.declares), self.alias_declared(&arm.declares));
-            arms.push(if touch.is_empty() && aliases.is_empty() { code } else { emit!({ #touch #aliases #code }) });
+            let mut touch = self.touch(&arm.declares);
+            touch.extend(self.alias_declared(&arm.declares));
+            touch.extend(self.may_be_dropped(&arm.declares));
+            arms.push(if touch.is_empty() { code } else { emit!({ #touch #code }) });
         }
         let past = later_cuts;
         if past {
@@ -149,7 +152,7 @@ impl Emit<'_> {
         let block_end = self.live(arm.block.end);
         let put_back = self.put_back_stretch(&block_end);
         let items = super::items(&arm.block.stmts);
-        if diverges(&arm.block) {
+        if diverges(arm) {
             let code = self.plain(&arm.block.stmts);
             return emit!({ #items #code });
         }
@@ -187,7 +190,7 @@ impl Emit<'_> {
                 let attrs = outer(attrs);
                 emit!(#attrs match #scrutinee { #(#arms)* })
             }
-            Head::LetElse { pat, init } => {
+            Head::LetElse { pat, init, .. } => {
                 let (bound, otherwise) = (&arms[0], &arms[1]);
                 // A `match` takes no type; a place of the user's has one, and is not to be moved as a whole.
                 let is_ours = place::root(init).is_some_and(|root| root.to_string().starts_with("__value_"));
@@ -210,7 +213,7 @@ impl Emit<'_> {
         let done = Ident::new("Done", Span::mixed_site());
         let is_let_else = matches!(branch.head, Head::LetElse { .. });
         let mut arms = Vec::new();
-        if branch.arms.iter().any(|a| a.cuts.is_none() && !diverges(&a.block)) {
+        if branch.arms.iter().any(|a| a.cuts.is_none() && !diverges(a)) {
             let has_value = is_let_else || wants_value(branch, bind);
             arms.push(if has_value { emit!(#entry::#done(value) => value,) } else { emit!(#entry::#done => {}) });
         }
@@ -218,7 +221,15 @@ impl Emit<'_> {
             let variant = variant_name(branch, place);
             let open = self.open.clone();
             let pat = self.arm_pattern(arm);
-            let code = self.arm_rest(arm);
+            let mut code = self.arm_rest(arm);
+            if let Head::LetElse { otherwise, .. } = &branch.head
+                && flow_of(&arm.block, self.cx.table).completes()
+            {
+                // Only the compiler knows whether the block is left at its end, and says so where it stands.
+                let (private, span) = (self.cx.private, Span::mixed_site().located_at(*otherwise));
+                let value = quote_spanned!(span=> { #code });
+                code = emit!(let _: #private::Never = #value; ::core::unreachable!());
+            }
             self.open = open;
             let pat = if pat.is_empty() { TokenStream::new() } else { emit!((#pat)) };
             arms.push(emit!(#entry::#variant #pat => { #code }));
@@ -250,7 +261,7 @@ impl Emit<'_> {
         let names: Vec<_> = exports.iter().map(|v| self.export_name(*v, point)).collect();
         let last = match &stmt.kind {
             StmtKind::Cut { cut, .. } if self.is_call(*cut) => Some(emit!(invocation)),
-            StmtKind::Control { control: crate::tree::Control::Branch(_), .. } => Some(entry_var(stmt).to_token_stream()),
+            StmtKind::Control { control: Control::Branch(_), .. } => Some(entry_var(stmt).to_token_stream()),
             _ => None,
         };
         match (names.is_empty(), last) {
@@ -334,8 +345,33 @@ pub(super) fn wants_value(branch: &Branch, bind: &Bind) -> bool {
     !matches!(bind, Bind::Discard) || branch.arms.iter().any(ends_in_value)
 }
 
+/// Whether a loop or block has a value that is more than `()`.
+pub(super) fn has_value(control: &Control) -> bool {
+    match control {
+        Control::Loop { body, .. } => breaks_with_value(body),
+        Control::Scope { label, body, .. } => block_has_value(body) || label.is_some() && breaks_with_value(body),
+        Control::Branch(_) | Control::For(_) => false,
+    }
+}
+
+fn breaks_with_value(block: &Block) -> bool {
+    block.stmts.iter().any(|stmt| match &stmt.kind {
+        StmtKind::Plain(syntax) => breaks_in(syntax),
+        StmtKind::Cut { .. } => false,
+        StmtKind::Control { control, .. } => match control {
+            Control::Branch(branch) => branch.arms.iter().any(|arm| breaks_with_value(&arm.block)),
+            Control::Loop { body, .. } | Control::Scope { body, .. } => breaks_with_value(body),
+            Control::For(looped) => breaks_with_value(&looped.body),
+        },
+    })
+}
+
 fn ends_in_value(arm: &Arm) -> bool {
-    match arm.block.stmts.last().map(|s| &s.kind) {
+    block_has_value(&arm.block)
+}
+
+fn block_has_value(block: &Block) -> bool {
+    match block.stmts.last().map(|s| &s.kind) {
         Some(StmtKind::Plain(syn::Stmt::Expr(_, None))) => true,
         Some(StmtKind::Control { bind: Bind::Tail, .. }) => true,
         _ => false,

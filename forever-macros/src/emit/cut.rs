@@ -29,19 +29,21 @@ impl Emit<'_> {
             other => self.body(plain, stmt, cut, other),
         };
         self.open.extend(plain.iter().chain([stmt]).flat_map(|s| &s.declares));
+        let once_set = self.may_be_dropped_once_set(stmt);
         let bound = match bind {
             Bind::Let { attrs, pat } => {
                 let attrs = attrs.iter().filter(|a| !is_ours(a));
                 let aliases = self.alias_declared(&stmt.declares);
                 let witness = self.witness_of(&stmt.declares);
-                emit!(#(#attrs)* let #pat = #body; #aliases #witness)
+                let held = self.may_be_dropped(&stmt.declares);
+                emit!(#(#attrs)* let #pat = #body; #aliases #witness #held)
             }
             Bind::Discard | Bind::Tail if body.is_empty() => TokenStream::new(),
             Bind::Discard | Bind::Tail => emit!(#body;),
         };
         let checkpoint = self.checkpoint(cut);
         let put_back = self.put_back_stretch(&live);
-        let run = emit!(#code #begin #bound #checkpoint #put_back);
+        let run = emit!(#code #begin #bound #once_set #checkpoint #put_back);
         if exports.is_empty() {
             let (fiber, cut) = (&self.fiber, number(cut));
             return Start { run, resume: emit!(#fiber.arrive(#cut);), pat: TokenStream::new() };

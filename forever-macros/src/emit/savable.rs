@@ -10,12 +10,15 @@ use quote::{format_ident, quote_spanned};
 use syn::spanned::Spanned;
 
 use super::Emit;
+use crate::messages as say;
 use crate::names::{VarId, VarKind};
 use crate::signature::Signature;
-use crate::tree::CutId;
+use crate::tree::{CutId, Stmt};
 
 const WAYS_OUT: &str = "derive `serde::Serialize` and `serde::Deserialize` for the type, make the value anew after a resume with `#[fresh] let`, or take it as a resource (`Res<T>`)";
 const REFERENCE: &str = "a value that holds a reference cannot be kept: clone it, or keep the index or key instead";
+
+const HELD: &str = "a local that nothing needs later is dropped at the step, and with it what it holds; where it need not be held at all, `let _ = ..` drops it at once";
 
 impl Emit<'_> {
     /// The checks of all variables that some cut point keeps.
@@ -34,6 +37,7 @@ impl Emit<'_> {
                 }
             }
         }
+        tokens.extend(self.holds());
         tokens
     }
 
@@ -69,6 +73,69 @@ impl Emit<'_> {
         }
     }
 
+    /// Asks whether locals that nothing keeps may be dropped at a cut point, behind the `let` that gives them their value.
+    pub(super) fn may_be_dropped(&self, declares: &[VarId]) -> TokenStream {
+        let checks = declares.iter().filter(|v| !self.cx.table.unset.contains(v)).map(|v| self.dropped_early(*v));
+        checks.collect()
+    }
+
+    /// The same for variables that were declared without a value, behind the statement that sets them.
+    pub(super) fn may_be_dropped_once_set(&self, stmt: &Stmt) -> TokenStream {
+        let mut set = BTreeSet::new();
+        stmt.flow.assigned(&mut set);
+        let mut checks = set.into_iter().filter(|v| self.cx.table.unset.contains(v)).map(|v| self.dropped_early(v)).peekable();
+        if checks.peek().is_none_or(TokenStream::is_empty) {
+            return TokenStream::new();
+        }
+        // Not every path to here need have set them, but every one knows their types.
+        emit!(if false { ::core::unreachable!(); #(#checks)* })
+    }
+
+    fn dropped_early(&self, var: VarId) -> TokenStream {
+        if !self.cx.plan.held.contains_key(&var) {
+            return TokenStream::new();
+        }
+        let (private, ident, name, span) = (self.cx.private, self.ident(var), self.hold_name(var), self.place_of(var));
+        let asked = quote_spanned!(span=> (&#private::held(&#ident)).may_be_dropped());
+        emit!({
+            #[allow(unused_imports)]
+            use #private::NoDestructor as _;
+            #[allow(unused_imports)]
+            use #name::Destructor as _;
+            #asked;
+        })
+    }
+
+    fn hold_name(&self, var: VarId) -> Ident {
+        format_ident!("hold_{}_{}", self.ident(var).to_string().trim_start_matches("r#"), var.0, span = self.place_of(var))
+    }
+
+    /// The traits by which [`Emit::may_be_dropped`] asks.
+    fn holds(&self) -> TokenStream {
+        let private = self.cx.private;
+        let modules = self.cx.plan.held.iter().map(|(&var, &cut)| {
+            let (module, span) = (self.hold_name(var), self.place_of(var));
+            // The text is a format string of the compiler's, so a brace in a step's name stands twice.
+            let step = self.cx.body.cuts[cut].shown(&self.cx.plan.names[cut].0).replace('{', "{{").replace('}', "}}");
+            let message = say::held(&self.ident(var).to_string(), &step);
+            let label = format!("would be dropped at `{step}`, not where its block ends");
+            quote_spanned! {span=>
+                mod #module {
+                    #[diagnostic::on_unimplemented(message = #message, label = #label, note = #HELD)]
+                    pub(super) trait Released {}
+                    #[diagnostic::do_not_recommend]
+                    impl<T: #private::Data> Released for T {}
+                    pub(super) trait Destructor<T> {
+                        #[allow(dead_code)]
+                        fn may_be_dropped(&self) where T: Released {}
+                    }
+                    impl<T> Destructor<T> for &#private::Held<T> {}
+                }
+            }
+        });
+        modules.collect()
+    }
+
     fn is_checked(&self, var: VarId) -> bool {
         self.cx.table.var(var).kind != VarKind::Position && self.texts(var).is_none()
     }
@@ -93,6 +160,9 @@ impl Emit<'_> {
             None => format!("`{name}`"),
         };
         let shown = self.cx.body.cuts[cut].shown(&self.cx.plan.names[cut].0);
+        if self.cx.plan.guards.contains(&var) {
+            return say::held(&name, &shown);
+        }
         format!("{what} is kept across `{shown}`, but its type `{{Self}}` cannot be saved")
     }
 }

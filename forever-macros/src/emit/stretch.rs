@@ -170,9 +170,15 @@ impl Emit<'_> {
                 continue;
             }
             self.check_hidden_jump(stmt);
-            tokens.extend(self.rewrite_stmt(syntax));
+            let code = self.rewrite_stmt(syntax);
+            let once_set = self.may_be_dropped_once_set(stmt);
+            tokens.extend(match syntax {
+                syn::Stmt::Expr(_, None) if !once_set.is_empty() => emit!({ let value = #code; #once_set value }),
+                _ => emit!(#code #once_set),
+            });
             tokens.extend(self.alias_declared(&stmt.declares));
             tokens.extend(self.touch(&stmt.declares));
+            tokens.extend(self.may_be_dropped(&stmt.declares));
             tokens.extend(self.typed(&stmt.declares));
             if matches!(syntax, syn::Stmt::Local(local) if local.init.is_some()) {
                 tokens.extend(self.witness_of(&stmt.declares));

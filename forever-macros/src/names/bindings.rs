@@ -50,7 +50,9 @@ impl Names<'_> {
                 self.note_taken_apart(&init.expr);
             }
             if let Some((_, otherwise)) = &init.diverge {
-                flow.push(Flow::Either(vec![Flow::Nothing, self.expr(otherwise)]));
+                let mut otherwise = self.expr(otherwise);
+                otherwise.push(Flow::Return);
+                flow.push(Flow::Either(vec![Flow::Nothing, otherwise]));
             }
         }
         let declares = match (&local.init, fresh) {
@@ -81,6 +83,7 @@ impl Names<'_> {
             (None, None) => {
                 let declares = self.pattern(&local.pat, &VarKind::Value);
                 self.table.unset.extend(&declares);
+                declares.iter().for_each(|id| flow.push(Flow::Unset(*id)));
                 declares
             }
         };

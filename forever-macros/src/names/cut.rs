@@ -23,10 +23,12 @@ impl Names<'_> {
                     }
                     names.expr(&step.body)
                 };
-                flow.push(match sealed {
+                let body = match sealed {
                     Some(sealed) => self.sealed(sealed, walk),
                     None => self.scoped(walk),
-                });
+                };
+                // A body that never gives a value may still fail, and what its error does is for its options to say.
+                flow.push(if body.completes() { body } else { Flow::Either(vec![Flow::Nothing, body]) });
                 flow
             }
             CutBody::Call { invocation: value, .. }

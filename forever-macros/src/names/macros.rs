@@ -9,6 +9,9 @@ use syn::Macro;
 use super::{Names, VarId};
 use crate::flow::Flow;
 
+/// Macros that leave the function. Of others only the compiler knows; for them less is known of what comes after.
+const DIVERGING: &[&str] = &["panic", "bail", "unreachable", "todo", "unimplemented"];
+
 impl Names<'_> {
     pub(super) fn macro_call(&mut self, mac: &Macro) -> Flow {
         if mac.path.is_ident("macro_rules") {
@@ -21,6 +24,9 @@ impl Names<'_> {
         let mut flow = Flow::Nothing;
         for (id, span) in found {
             flow.push(self.use_of(id, span));
+        }
+        if mac.path.segments.last().is_some_and(|s| DIVERGING.iter().any(|name| s.ident == name)) {
+            flow.push(Flow::Return);
         }
         flow
     }
@@ -46,10 +52,7 @@ impl Names<'_> {
 
     fn literal(&self, literal: &Literal, found: &mut Vec<(VarId, Span)>) {
         let text = literal.to_string();
-        if !(text.starts_with('"') || text.starts_with("r\"") || text.starts_with("r#")) {
-            return;
-        }
-        let names = captures(&text).into_iter().filter_map(|capture| self.lookup(&text[capture]));
+        let names = super::format::captures(&text).into_iter().filter_map(|capture| self.lookup(&capture.name));
         found.extend(names.map(|id| (id, literal.span())));
     }
 }
@@ -72,57 +75,4 @@ fn may_be_variable(tokens: &[TokenTree], place: usize, keys: bool) -> bool {
         && matches!(tokens.get(place + 2), Some(TokenTree::Group(g)) if g.delimiter() != Delimiter::None);
     let is_label = matches!(before, Some(('\'', _)));
     !(is_field || is_path || is_name || is_macro || is_label)
-}
-
-/// Where a format string names variables: `{x}`, `{x:?}`, `{0:w$}`, `{:>w$.p$}`.
-fn captures(text: &str) -> Vec<std::ops::Range<usize>> {
-    let bytes = text.as_bytes();
-    let mut found = Vec::new();
-    let mut i = 0;
-    let raw = text.starts_with('r');
-    while i < bytes.len() {
-        if bytes[i] == b'\\' && !raw {
-            // `\u{c}` is a character, not a capture.
-            i = match text[i..].strip_prefix("\\u{").and_then(|rest| rest.find('}')) {
-                Some(length) => i + "\\u{".len() + length + 1,
-                None => i + 2,
-            };
-            continue;
-        }
-        if bytes[i] != b'{' {
-            i += 1;
-            continue;
-        }
-        if bytes.get(i + 1) == Some(&b'{') {
-            i += 2;
-            continue;
-        }
-        let start = i + 1;
-        let Some(length) = text[start..].find(['}', '{']) else { break };
-        let end = start + length;
-        let argument = &text[start..end];
-        let name_end = argument.find(':').unwrap_or(argument.len());
-        let name = argument[..name_end].trim_end();
-        if is_name(name) {
-            found.push(start..start + name.len());
-        }
-        if let Some(spec) = argument.get(name_end + 1..) {
-            for (dollar, _) in spec.match_indices('$') {
-                let first = spec[..dollar]
-                    .rfind(|c: char| !c.is_alphanumeric() && c != '_')
-                    .map_or(0, |p| p + spec[p..].chars().next().map_or(1, char::len_utf8));
-                // A fill character stands right before the alignment: `{:a<w$}`.
-                if is_name(&spec[first..dollar]) {
-                    found.push(start + name_end + 1 + first..start + name_end + 1 + dollar);
-                }
-            }
-        }
-        i = end + 1;
-    }
-    found
-}
-
-fn is_name(text: &str) -> bool {
-    let mut chars = text.chars();
-    chars.next().is_some_and(|c| c.is_alphabetic() || c == '_') && chars.all(|c| c.is_alphanumeric() || c == '_')
 }

@@ -2,6 +2,7 @@
 use quote::quote;
 
 use super::{analysed, kept};
+use crate::names::format::captures;
 use crate::pattern;
 
 /// Whether `x` is kept over a step because of what follows it.
@@ -23,6 +24,8 @@ fn format_strings_name_variables() {
         r#"println!("{:+#08.x$?}", 1);"#,
         r#"println!("{y:>w$.x$}");"#,
         r#"println!("{y:é>x$}");"#,
+        r#"println!("{:0x$}", 1);"#,
+        r#"println!("{y:+0x$.2}");"#,
         r#"println!("{x }");"#,
         r#"println!("ünïcödé {x} ☃");"#,
         r##"println!(r#"{x}"#);"##,
@@ -34,6 +37,79 @@ fn format_strings_name_variables() {
         r#"Err(anyhow!("{x}"))?;"#,
     ] {
         assert!(uses_x(used), "{used}");
+    }
+}
+
+#[test]
+fn format_strings_are_read_by_their_grammar() {
+    for (literal, names) in [
+        // Arguments.
+        (r#""""#, &[][..]),
+        (r#""{}""#, &[]),
+        (r#""{n}""#, &["n"]),
+        (r#""{n}{m} {n}""#, &["n", "m", "n"]),
+        (r#""{0} {1:?}""#, &[]),
+        (r#""{_n1}""#, &["_n1"]),
+        (r#""{größe}""#, &["größe"]),
+        (r#""{n }""#, &["n"]),
+        (r#""{n:? }""#, &["n"]),
+        // Types.
+        (r#""{n:?}""#, &["n"]),
+        (r#""{n:#?}""#, &["n"]),
+        (r#""{n:x?} {n:#X?} {n:x} {n:e} {n:p}""#, &["n", "n", "n", "n", "n"]),
+        // Fill, alignment, sign, `#`.
+        (r#""{n:<5}{n:^5}{n:>5}""#, &["n", "n", "n"]),
+        (r#""{:p>w$}""#, &["w"]),
+        (r#""{:w<5}""#, &[]),
+        (r#""{n:}<w$}""#, &["n", "w"]),
+        (r#""{n:{>w$}""#, &["n", "w"]),
+        (r#""{n:$<w$}""#, &["n", "w"]),
+        (r#""{n:0<w$}""#, &["n", "w"]),
+        (r#""{n:.>w$.p$}""#, &["n", "w", "p"]),
+        (r#""{n:+}{n:-5}{n:+w$}""#, &["n", "n", "n", "w"]),
+        (r#""{n:#x}{n:#w$}""#, &["n", "n", "w"]),
+        // The flag `0`, and `0` as an argument.
+        (r#""{n:0pad$}""#, &["n", "pad"]),
+        (r#""{n:05}{n:08.3}""#, &["n", "n"]),
+        (r#""{n:+#010x}{n:#0w$b}""#, &["n", "n", "w"]),
+        (r#""{n:0$}{n:00$}{n:01$}""#, &["n", "n", "n"]),
+        (r#""{0:w$} {0:0w$} {:1$}""#, &["w", "w"]),
+        (r#""{n:0}""#, &["n"]),
+        // Width and precision.
+        (r#""{:w$}{:.p$}{:w$.p$}""#, &["w", "p", "w", "p"]),
+        (r#""{n:5.p$?}{n:w$.2}{n:w$x?}{n:.p$e}""#, &["n", "p", "n", "w", "n", "w", "n", "p"]),
+        (r#""{:.*}{n:.*}{:w$.*}{:.1$}""#, &["n", "w"]),
+        (r#""{:>1}{:>w$?}""#, &["w"]),
+        // What is no capture.
+        (r#""{{n}} }} {{""#, &[]),
+        (r#""{{{n}}}""#, &["n"]),
+        (r#""{{n:w$}}""#, &[]),
+        (r#""n w$""#, &[]),
+        (r#""{n.field} {n[0]}""#, &["n", "n"]),
+        (r#""{ {m}""#, &["m"]),
+        (r#""{""#, &[]),
+        (r#""{n""#, &["n"]),
+        // Escapes.
+        (r#""\u{7b}n\u{7d}""#, &["n"]),
+        (r#""\u{e9}{n:\u{e9}>w$}\n\t\"{m}\"\\""#, &["n", "w", "m"]),
+        (r#""\x41{n}\'\0""#, &["n"]),
+        ("\"a \\\n   {n}\"", &["n"]),
+        // Raw strings have none.
+        (r#"r"\u{n}""#, &["n"]),
+        (r###"r##"{n} "# {m:w$}"##"###, &["n", "m", "w"]),
+        // Other literals.
+        (r#"b"{n}""#, &[]),
+        (r#"br"{n}""#, &[]),
+        (r#"c"{n}""#, &[]),
+        ("'{'", &[]),
+        ("17", &[]),
+    ] {
+        let captures = captures(literal);
+        let found: Vec<&str> = captures.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!(found, names, "{literal}");
+        for capture in &captures {
+            assert_eq!(literal[capture.place.clone()], capture.name, "{literal}");
+        }
     }
 }
 

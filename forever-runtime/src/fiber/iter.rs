@@ -1,9 +1,10 @@
 //! What is left of a `for` loop by value, kept between its rounds.
 //!
 //! `for PAT in EXPR { body }` becomes `let mut rest = Source(EXPR).rest(); while let Some(PAT) = rest.next() { body }`, and
-//! `rest` is saved like any local. Ranges keep their ends, so that `0..1_000_000` costs the same as `0..3`. Everything
-//! else is collected when the loop begins and keeps the items that are left, in the order in which they came: that is also
-//! what makes a loop over a `HashMap` resumable. Collecting early shows only if the iterator has side effects.
+//! `rest` is saved like any local. Ranges keep their ends, so that `0..1_000_000` costs the same as `0..3`. Every other
+//! [`EagerIterator`] is collected when the loop begins and keeps the items that are left, in the order in which they came:
+//! that is also what makes a loop over a `HashMap` resumable. Lazy iterators, which would show that they are asked early, are
+//! refused.
 //!
 //! [`Source`] chooses by method resolution: an inherent `rest` for each kind of range, and behind a `Deref` the one for
 //! any `IntoIterator`. Item types are never spelled, so whatever rustc infers for the plain loop it infers here.
@@ -13,7 +14,9 @@ use std::ops::{Deref, DerefMut, Range, RangeFrom, RangeInclusive};
 
 use serde::{Deserialize, Serialize};
 
-/// How many items a loop may keep. Beyond it every checkpoint would write megabytes; an endless iterator ends here too.
+use super::eager::EagerIterator;
+
+/// How many items a loop may keep. Beyond it every checkpoint would write megabytes.
 const LIMIT: usize = 1_000_000;
 
 /// The expression after `in`.
@@ -71,7 +74,7 @@ pub enum Items<T> {
 impl<I> AnySource<I> {
     /// Collects the items.
     ///
-    /// The bound is on the method and the item a type of its own, so that a loop over something else gets the compiler's
+    /// The bounds are on the method and the item a type of its own, so that a loop over something else gets the compiler's
     /// "is not an iterator", once.
     ///
     /// # Panics
@@ -80,6 +83,7 @@ impl<I> AnySource<I> {
     pub fn rest<T>(&mut self) -> Items<T>
     where
         I: IntoIterator<Item = T>,
+        I::IntoIter: EagerIterator,
     {
         Items::Rest(all(AnySource(self.0.take()).into_inner()))
     }
@@ -91,7 +95,11 @@ impl<I> AnySource<I> {
 /// When there are more items than a snapshot should hold.
 #[doc(hidden)]
 #[track_caller]
-pub fn collected<I: IntoIterator>(items: I) -> Vec<I::Item> {
+pub fn collected<I>(items: I) -> Vec<I::Item>
+where
+    I: IntoIterator,
+    I::IntoIter: EagerIterator,
+{
     all(items).into()
 }
 
@@ -463,13 +471,13 @@ mod tests {
     }
 
     #[test]
-    fn anything_that_can_be_looped_over_can_be_kept() {
+    fn whatever_is_there_already_can_be_kept() {
         assert_eq!(taken!(vec![1, 2, 3]), [1, 2, 3]);
         assert_eq!(taken!([String::from("a")]), ["a"]);
         assert_eq!(taken!(Some(5)), [5]);
         assert_eq!(taken!(BTreeMap::from([(1, 2)])), [(1, 2)]);
-        assert_eq!(taken!(Box::new(0..3) as Box<dyn Iterator<Item = i32>>), [0, 1, 2]);
-        assert_eq!(taken!((0..6).filter(|n| n % 2 == 0).rev()), [4, 2, 0]);
+        assert_eq!(taken!(vec![0, 1, 2].into_iter().rev().chain(5..7)), [2, 1, 0, 5, 6]);
+        assert_eq!(taken!((0..6).filter(|n| n % 2 == 0).rev().collect::<Vec<_>>()), [4, 2, 0]);
         assert_eq!(taken!("abc".chars().collect::<String>().into_bytes()), *b"abc");
         let map: HashMap<u32, u32> = (0..50).map(|n| (n, n)).collect();
         let order: Vec<_> = map.clone().into_iter().collect();
@@ -507,9 +515,9 @@ mod tests {
     }
 
     #[test]
-    fn generic_code_needs_no_more_bounds_than_the_plain_loop() {
+    fn generic_code_over_items_that_are_there_needs_no_bounds_on_them() {
         struct NotSaved;
-        fn items<I: IntoIterator>(source: I) -> usize {
+        fn items<I: IntoIterator<IntoIter: EagerIterator>>(source: I) -> usize {
             let mut rest = Source(source).rest();
             std::iter::from_fn(|| rest.next()).count()
         }
@@ -529,21 +537,33 @@ mod tests {
         assert_eq!(Source(std::iter::repeat_n(0u8, LIMIT)).rest().next(), Some(0));
     }
 
+    /// Says of itself that it is eager, which nothing can check.
+    struct Endless;
+
+    impl Iterator for Endless {
+        type Item = u8;
+        fn next(&mut self) -> Option<u8> {
+            Some(0)
+        }
+    }
+
+    impl EagerIterator for Endless {}
+
     #[test]
     #[should_panic = "`for` over an iterator of more than 1000000 items cannot be kept across a step; loop over a range and index, or use `while let`"]
     fn an_endless_iterator_is_refused() {
-        Source(std::iter::repeat(0)).rest();
+        Source(Endless).rest();
     }
 
     #[test]
     #[should_panic = "more than 1000000 items"]
-    fn an_endless_iterator_that_does_not_say_so_is_refused() {
-        Source(std::iter::from_fn(|| Some(0))).rest();
+    fn an_iterator_that_says_it_is_too_long_is_refused() {
+        Source(std::iter::repeat_n(0u8, LIMIT + 1)).rest();
     }
 
     #[test]
     #[should_panic = "more than 1000000 items"]
-    fn a_filtered_open_range_is_refused() {
-        Source((0u64..).filter(|n| n % 2 == 0)).rest();
+    fn too_many_items_for_steps_are_refused() {
+        collected(Endless);
     }
 }

@@ -9,10 +9,12 @@ pub(crate) mod core;
 pub(crate) mod detached;
 pub(crate) mod dispatch;
 pub(crate) mod drive;
+pub(crate) mod eager;
 pub(crate) mod events;
 pub(crate) mod fence;
 pub(crate) mod frame;
 pub(crate) mod handle;
+pub(crate) mod held;
 pub(crate) mod iter;
 pub(crate) mod keeps_order;
 mod kinds;
@@ -52,6 +54,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::clock::{Clock, SystemClock};
+pub use eager::EagerIterator;
 use frame::{Frame, Locals, Run, Save, Unreadable};
 pub use keeps_order::KeepsOrder;
 pub use layout::{Drift, Layout, Problem, layout};
@@ -133,6 +136,20 @@ impl<T, E> IsResult for Result<T, E> {
     type Ok = T;
     type Err = E;
 }
+
+/// A function's return type, by which [`Never`] is named.
+#[doc(hidden)]
+pub trait Returns {
+    type Value;
+}
+
+impl<T> Returns for fn() -> T {
+    type Value = T;
+}
+
+/// `!`, which cannot be written as a type of its own.
+#[doc(hidden)]
+pub type Never = <fn() -> ! as Returns>::Value;
 
 /// What a running fiber knows of itself.
 #[derive(Debug)]

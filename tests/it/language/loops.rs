@@ -153,7 +153,7 @@ twin! {
         for x in o { sum += step!("o", io.did("o", x).await?); }
         for x in a { sum += u32::from(x); step!("a", io.did("a", ()).await?); }
         for x in [10, 20] { step!("array", io.did("array", ()).await?); sum += x; }
-        for x in vec![1, 2, 3].into_iter().map(|x| x * 2).filter(|x| x % 4 != 0) { step!("map", io.did("map", ()).await?); sum += x; }
+        for x in vec![1, 2, 3].into_iter().map(|x| x * 2).filter(|x| x % 4 != 0).collect::<Vec<_>>() { step!("map", io.did("map", ()).await?); sum += x; }
         Ok(sum)
     }
 }

@@ -10,6 +10,7 @@ mod calls;
 mod catch;
 mod closures;
 mod conditions;
+mod diverging;
 mod drops;
 mod effects;
 mod errors;

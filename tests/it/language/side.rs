@@ -150,7 +150,7 @@ async fn three(io: Res<Io>, turns: Res<Turns>, base: u32) -> anyhow::Result<Stri
 #[fiber]
 async fn each(io: Res<Io>, turns: Res<Turns>, base: u32) -> anyhow::Result<String> {
     let label = step!(io.did("label", format!("n{base}")).await?);
-    let items = (0..3u32).map(|n| (n, format!("{label} {n}")));
+    let items = (0..3u32).map(|n| (n, format!("{label} {n}"))).collect::<Vec<_>>();
     let all = steps!(for (n, what) in items, { turns.of(n).await; io.did(what, n + base).await? });
     step!(io.did("end", ()).await?);
     Ok(format!("{label} {all:?}"))

@@ -9,7 +9,7 @@ use std::time::Duration;
 use counting::{Calls, Counting};
 use forever::prelude::*;
 use forever::store::{Durability, Sqlite, conformance};
-use forever::{Error, ErrorKind, EventKind, FiberState, Told};
+use forever::{BoxError, Error, ErrorKind, EventKind, FiberState, Told};
 
 use crate::support::{LONGEST, soon};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forever::prelude::*;
-use forever::{Agent, AgentHandle, BoxError, Builder, Clock, Due, RecoveredFiber, Recovery};
+use forever::{Agent, AgentHandle, BoxError, Builder, Clock, Due, Log, RecoveredFiber, Recovery};
 use serde::{Deserialize, Serialize};
 
 use crate::desk::{Desk, LAST, Standing};

@@ -13,7 +13,7 @@ async fn ask(_: &Conn) -> anyhow::Result<u32> {
 
 #[fiber]
 async fn side(n: u32) -> anyhow::Result<Vec<u32>> {
-    let answers = steps!(for conn in (0..n).map(open), ask(&conn).await?);
+    let answers = steps!(for conn in (0..n).map(open).collect::<Vec<_>>(), ask(&conn).await?);
     Ok(answers)
 }
 

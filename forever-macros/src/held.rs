@@ -1,0 +1,129 @@
+//! Locals that hold something until their block ends, though nothing needs them in a cut point before that.
+//!
+//! A local that nothing mentions after its `let` is there for its destructor: a permit, a guard, an entered span. Were it
+//! dropped at the cut point, what it holds would be released without a word. Whether dropping it does anything is for its
+//! type to say, so this pass only finds the locals; `emit` asks for their types.
+use std::collections::{BTreeMap, BTreeSet};
+
+use syn::Expr;
+
+use crate::check::words;
+use crate::flow::{Assigned, Needed};
+use crate::names::{Table, VarId, VarKind};
+use crate::plan::Kept;
+use crate::tree::{Block, Body, Control, CutId, Stmt, StmtKind};
+
+/// What the pass finds.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// The locals that are held at a cut point which does not keep them, with the first such cut point.
+    pub(crate) held: BTreeMap<VarId, CutId>,
+    /// The locals that were given a lock's guard.
+    pub(crate) guards: BTreeSet<VarId>,
+}
+
+pub(crate) fn held(body: &Body, table: &Table, needed: &Needed, assigned: &Assigned, kept: &[Vec<Kept>]) -> Found {
+    let mentioned = table.uses.iter().filter(|u| !u.assigns).map(|u| u.var).collect();
+    let kept = kept.iter().flatten().map(|k| k.var).collect();
+    let mut pass = Held { table, needed, assigned, mentioned, kept, found: Found::default() };
+    pass.block(&body.block, &[]);
+    pass.found
+}
+
+struct Held<'a> {
+    table: &'a Table,
+    needed: &'a Needed,
+    assigned: &'a Assigned,
+    mentioned: BTreeSet<VarId>,
+    /// What some cut point keeps is asked for its type there.
+    kept: BTreeSet<VarId>,
+    found: Found,
+}
+
+impl Held<'_> {
+    /// `entering`: variables declared on entering the block.
+    fn block(&mut self, block: &Block, entering: &[VarId]) {
+        self.declared(entering, None, false, &block.stmts);
+        for (place, stmt) in block.stmts.iter().enumerate() {
+            let later = &block.stmts[place + 1..];
+            match &stmt.kind {
+                StmtKind::Plain(syntax) => {
+                    if !takes_next_item(syntax) {
+                        self.declared(&stmt.declares, None, holds_lock(syntax), later);
+                    }
+                }
+                StmtKind::Cut { cut, .. } => self.declared(&stmt.declares, Some(*cut), false, later),
+                StmtKind::Control { control, .. } => {
+                    self.declared(&stmt.declares, None, false, later);
+                    match control {
+                        Control::Branch(branch) => branch.arms.iter().for_each(|arm| self.block(&arm.block, &arm.declares)),
+                        Control::Loop { body, .. } | Control::Scope { body, .. } => self.block(body, &[]),
+                        Control::For(looped) => self.block(&looped.body, &[]),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Looks at the cut points in the scope of what is declared: `own`, which gives it its value, and those in `later`.
+    fn declared(&mut self, declares: &[VarId], own: Option<CutId>, is_guard: bool, later: &[Stmt]) {
+        for &var in declares {
+            let has_value = matches!(self.table.var(var).kind, VarKind::Value | VarKind::Fresh(_));
+            if is_guard {
+                self.found.guards.insert(var);
+            }
+            let is_mentioned = self.mentioned.contains(&var);
+            if !has_value || self.kept.contains(&var) || is_mentioned && !is_guard {
+                continue;
+            }
+            let reach = if is_mentioned { until_dropped(later, &self.table.var(var).ident) } else { later };
+            let cuts = own.into_iter().chain(reach.iter().filter_map(|s| s.cuts.clone()).flatten());
+            let held = |cut: &CutId| {
+                let at_cut = |of: &BTreeMap<CutId, BTreeSet<VarId>>| of.get(cut).is_some_and(|vars| vars.contains(&var));
+                at_cut(&self.assigned.at_cut) && !at_cut(&self.needed.at_cut)
+            };
+            if let Some(cut) = cuts.into_iter().find(held) {
+                self.found.held.insert(var, cut);
+            }
+        }
+    }
+}
+
+/// The statements before the one that drops a variable by name.
+fn until_dropped<'a>(stmts: &'a [Stmt], name: &syn::Ident) -> &'a [Stmt] {
+    let drops = |stmt: &Stmt| match &stmt.kind {
+        StmtKind::Plain(syntax) => {
+            words(&quote::ToTokens::to_token_stream(syntax).to_string()).windows(2).any(|w| w[0] == "drop" && *name == w[1])
+        }
+        _ => false,
+    };
+    &stmts[..stmts.iter().position(drops).unwrap_or(stmts.len())]
+}
+
+/// Whether a `let` takes a lock's guard, by the name of the method: it is held to the end of its block also where it is used.
+fn holds_lock(syntax: &syn::Stmt) -> bool {
+    matches!(syntax, syn::Stmt::Local(syn::Local { init: Some(init), .. }) if is_guard(&init.expr))
+}
+
+fn is_guard(expr: &Expr) -> bool {
+    match expr {
+        Expr::Await(e) => is_guard(&e.base),
+        Expr::Try(e) => is_guard(&e.expr),
+        Expr::Paren(e) => is_guard(&e.expr),
+        Expr::MethodCall(e) => {
+            let name = e.method.to_string();
+            match name.as_str() {
+                "unwrap" | "expect" | "unwrap_or_else" => is_guard(&e.receiver),
+                _ => e.args.is_empty() && ["lock", "try_lock", "lock_owned", "borrow_mut", "entered"].contains(&name.as_str()),
+            }
+        }
+        _ => false,
+    }
+}
+
+/// Whether a statement takes the next item of a loop by value, which is saved as long as it is left.
+fn takes_next_item(syntax: &syn::Stmt) -> bool {
+    let syn::Stmt::Local(syn::Local { init: Some(init), .. }) = syntax else { return false };
+    let Expr::MethodCall(call) = &*init.expr else { return false };
+    matches!(&*call.receiver, Expr::Path(path) if path.path.get_ident().is_some_and(|i| i.to_string().starts_with("__rest_")))
+}
