@@ -19,6 +19,7 @@ use crate::tree::{Arm, Bind, Block, Body, Branch, Control, Cut, For, Head, Stmt,
 mod conditions;
 mod cut;
 mod operands;
+mod select;
 
 /// Lowers a body; `private` is the path of the runtime's private names.
 pub(crate) fn lower(block: syn::Block, private: &syn::Path, report: &mut Report) -> Body {

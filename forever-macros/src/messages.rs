@@ -12,9 +12,17 @@ pub(crate) const STEPS_MUTABLE: &str =
     "`steps!` cannot hold a mutable borrow while it waits: go over the items by value, or over their indices, and change them after";
 pub(crate) const STEPS_CLOSURE: &str = "a borrowed iterator with a closure cannot be taken up again after a step: collect first, `let items: Vec<_> = ...collect();`, then `steps!(for item in items, ..)`";
 
-pub(crate) fn received_nowhere(topic: &str) -> String {
+pub(crate) fn received_nowhere(topic: &syn::Expr) -> String {
+    let topic = crate::text::compact(topic);
     format!(
-        "nothing says what `recv!` receives: bind it by its type, `let answer: Answer = recv!(\"{topic}\");`, or `let () = recv!(\"{topic}\");`"
+        "nothing says what `recv!` receives: bind it by its type, `let answer: Answer = recv!({topic});`, or `let () = recv!({topic});`"
+    )
+}
+
+pub(crate) fn received_nowhere_in_an_arm(topic: &syn::Expr) -> String {
+    let topic = crate::text::compact(topic);
+    format!(
+        "nothing says what `recv!` receives: write the type in the arm, `answer: Answer = recv!({topic}) => ..`, or `() = recv!({topic}) => ..`"
     )
 }
 

@@ -482,5 +482,5 @@ fn key_of(attrs: &[Attribute]) -> Option<String> {
 
 /// Whether an attribute is ours and must not reach the compiler.
 pub(crate) fn is_ours(attr: &Attribute) -> bool {
-    attr.path().is_ident("forever_key") || attr.path().is_ident("fresh")
+    attr.path().is_ident("forever_key") || attr.path().is_ident("fresh") || attr.path().is_ident("was")
 }

@@ -3,7 +3,8 @@ use syn::parse::ParseStream;
 use syn::spanned::Spanned;
 use syn::{Expr, Macro, Pat, Token};
 
-use super::waits::is_word;
+use super::Names;
+use super::waits::{check_name, is_word, take_name};
 use crate::report::Report;
 
 /// A `steps!` as the user wrote it.
@@ -21,13 +22,16 @@ const LIMIT: &str = "`limit` stands between the items and the body: `steps!(for 
 
 impl Written {
     /// Parses the arguments; what is wrong goes to `report`.
-    pub(crate) fn parse(mac: &Macro, report: &mut Report) -> Option<Written> {
+    pub(crate) fn parse(mac: &Macro, report: &mut Report) -> Option<(Written, Names)> {
         if mac.tokens.is_empty() {
             report.over(&mac.path, SHAPE);
             return None;
         }
         match mac.parse_body_with(parse) {
-            Ok(written) => Some(written),
+            Ok((written, names)) => {
+                check_name(&names, report);
+                Some((written, names))
+            }
             Err(error) => {
                 report.push(error);
                 None
@@ -36,7 +40,12 @@ impl Written {
     }
 }
 
-fn parse(input: ParseStream<'_>) -> syn::Result<Written> {
+fn parse(input: ParseStream<'_>) -> syn::Result<(Written, Names)> {
+    let names = take_name(input)?;
+    Ok((written(input)?, names))
+}
+
+fn written(input: ParseStream<'_>) -> syn::Result<Written> {
     if input.peek(Token![for]) && !input.peek2(Token![<]) {
         return each(input);
     }

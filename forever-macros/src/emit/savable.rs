@@ -55,14 +55,17 @@ impl Emit<'_> {
     pub(super) fn checked_read(&self, var: VarId, key: &str, carried: bool) -> TokenStream {
         let (name, span) = (self.check_name(var), self.place_of(var));
         match (self.is_checked(var), carried) {
-            (false, _) => quote_spanned!(span=> saved.get(#key)?),
+            (false, true) => quote_spanned!(span=> saved.maybe(#key)?),
+            (false, false) => quote_spanned!(span=> saved.get(#key)?),
             (true, true) => quote_spanned!(span=> #name::maybe(saved, #key)?),
             (true, false) => quote_spanned!(span=> #name::get(saved, #key)?),
         }
     }
 
     fn is_checked(&self, var: VarId) -> bool {
-        self.cx.table.var(var).kind != VarKind::Position
+        let var = self.cx.table.var(var);
+        // What cannot be saved of what an arm gives is said where the arm asks for it.
+        var.kind != VarKind::Position && !var.ident.to_string().starts_with("__chosen_")
     }
 
     fn check_name(&self, var: VarId) -> Ident {

@@ -2,7 +2,7 @@
 use syn::Expr;
 
 use super::{Names, VarId, VarKind};
-use crate::cut::{CutBody, End, Items, Pending, Steps};
+use crate::cut::{AwaitedEvent, CutBody, End, Items, Pending, Steps, Topics};
 use crate::flow::Flow;
 use crate::messages as say;
 use crate::place;
@@ -28,10 +28,21 @@ impl Names<'_> {
             | CutBody::Spawn(value)
             | CutBody::Sleep(End::In(value) | End::At(value))
             | CutBody::Pending(Pending::Until(value) | Pending::Handle(value) | Pending::Handles(value) | Pending::Items(value))
-            | CutBody::Recv { until: Some(value), .. }
             | CutBody::Wait { awaited: value, .. }
             | CutBody::WaitAll { awaited: value } => self.expr(value),
-            CutBody::Pending(Pending::Nothing) | CutBody::Recv { until: None, .. } => Flow::Nothing,
+            CutBody::Pending(Pending::Nothing) => Flow::Nothing,
+            CutBody::Recv { topics, until } => self.message(topics, until.as_mut()),
+            CutBody::Select(arms) => {
+                let mut flow = Flow::Nothing;
+                for arm in arms {
+                    flow.push(match &mut arm.what {
+                        AwaitedEvent::Message { topics, until } => self.message(topics, until.as_mut()),
+                        AwaitedEvent::Time(until) => self.expr(until),
+                        AwaitedEvent::End(handle) => self.expr(handle),
+                    });
+                }
+                flow
+            }
             CutBody::Steps(steps) => match &mut **steps {
                 Steps::Branches(branches) => {
                     let mut flow = Flow::Nothing;
@@ -52,6 +63,16 @@ impl Names<'_> {
                 }
             },
         }
+    }
+
+    /// What is waited for by a `recv!`.
+    fn message(&mut self, topics: &mut Topics, until: Option<&mut Expr>) -> Flow {
+        let mut flow = match topics {
+            Topics::Kept(topics) => self.expr(topics),
+            Topics::One(_) | Topics::Several(_) => Flow::Nothing,
+        };
+        flow.push(until.map_or(Flow::Nothing, |until| self.expr(until)));
+        flow
     }
 
     /// A future of its own, that may or may not run: all it mentions is used.

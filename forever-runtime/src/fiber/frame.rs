@@ -67,7 +67,7 @@ pub(crate) trait Sink: Send + Sync {
     }
 
     /// The oldest message of a topic.
-    fn message(&self, topic: &'static str) -> BoxFuture<'_, Result<Option<PendingMessage>, Error>> {
+    fn message<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<Option<PendingMessage>, Error>> {
         let _ = topic;
         Box::pin(async { Ok(None) })
     }
@@ -211,7 +211,8 @@ pub(crate) enum Stopped {
 }
 
 /// What all frames of one run share.
-pub(crate) struct Run {
+#[doc(hidden)]
+pub struct Run {
     pub(crate) sink: Arc<dyn Sink>,
     /// Checkpoints made so far, over all processes.
     pub(crate) checkpoints: AtomicU64,

@@ -11,6 +11,9 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Where a path through the function ends, in [`Cut::next`].
 pub const END: u32 = u32::MAX;
 
+/// Stands in [`Machine::topics`] for topics that are known only while the fiber waits.
+pub const COMPUTED_TOPIC: &str = "";
+
 /// One `#[fiber]` function.
 #[derive(Debug)]
 pub struct Machine {
@@ -26,7 +29,7 @@ pub struct Machine {
     pub cuts: &'static [Cut],
     /// The cuts that may come first; [`END`] if the function may end without one.
     pub first: &'static [u32],
-    /// What it receives on: the topics of its `recv!`s, each once.
+    /// What it receives on: the topics of its `recv!`s that are literals, each once, and [`COMPUTED_TOPIC`] if it computes others.
     pub topics: &'static [&'static str],
     /// `migrate = path`.
     pub migrate: Option<fn(Snapshot) -> Result<Snapshot, BoxError>>,
@@ -75,6 +78,8 @@ pub enum CutKind {
     Spawn,
     /// `wait!`, `wait_all!`
     Wait,
+    /// `select!`
+    Select,
 }
 
 /// One value kept at a cut point.

@@ -194,6 +194,7 @@ impl CutKind {
             CutKind::Recv => "recv",
             CutKind::Spawn => "spawn",
             CutKind::Wait => "wait",
+            CutKind::Select => "select",
         }
     }
 }
