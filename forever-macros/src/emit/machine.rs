@@ -243,8 +243,8 @@ fn cut_entry(body: &Body, plan: &Plan, cut: usize, private: &syn::Path) -> Token
     };
     let locals = plan.kept[cut].iter().map(|kept| {
         let (key, of, result) = (&kept.key, number32(kept.of), kept.result);
-        let why = &kept.why;
-        emit!(#private::Local { name: #key, of: #of, result: #result, why: #why })
+        let (why, was) = (&kept.why, optional(kept.was.as_ref()));
+        emit!(#private::Local { name: #key, of: #of, was: #was, result: #result, why: #why })
     });
     let locals: Vec<_> = locals.collect();
     let line = quote::quote_spanned!(source.span=> ::core::line!());

@@ -342,7 +342,11 @@ impl Frame {
         }
         for local in spec.locals {
             let absent_yet = local.result && snapshot.call.is_some();
-            if !absent_yet && !locals.contains_key(local.name) {
+            let stored = spec.stored_name(local, |name| locals.contains_key(name));
+            if let Some(value) = stored.filter(|stored| *stored != local.name).and_then(|stored| locals.remove(stored)) {
+                locals.insert(local.name.to_owned(), value);
+            }
+            if !absent_yet && stored.is_none() {
                 return Err(format!("local `{}` of `{name}` is needed after step `{}` but is not in the snapshot", local.name, spec.name));
             }
         }

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     const fn local(name: &'static str, result: bool, why: &'static str) -> Local {
-        Local { name, of: 1, result, why }
+        Local { name, of: 1, was: None, result, why }
     }
 
     static MACHINE: Machine = Machine {
