@@ -35,7 +35,7 @@
 /// # The body
 ///
 /// The body is ordinary Rust, with cut points in it: [`step!`], [`steps!`], [`call!`], [`spawn!`], [`wait!`], [`wait_all!`],
-/// [`sleep!`], [`sleep_until!`] and [`recv!`]. They stand wherever an `.await` could, but for closures, `async` blocks and the
+/// [`sleep!`], [`sleep_until!`], [`recv!`] and [`select!`]. They stand wherever an `.await` could, but for closures, `async` blocks and the
 /// arguments of other macros. What comes after one needs the variables from before it: those that are used later are
 /// *kept*, and must be something that serde can write and read. Plain borrows (`let y = &x;`, `for q in &plan.questions`) are taken again
 /// instead, and `#[fresh] let client = connect();` is made anew. What could not be resumed does not compile, and the error says
@@ -282,7 +282,80 @@ pub use forever_macros::sleep_until;
 ///
 /// The type of the message is the one that is asked for here; with `timeout =` it is an `Option`, `None` when the time is over. Each message is
 /// received once, in the order in which they were sent. While it waits, the fiber is a row in the database and nothing else.
+///
+/// The topic may be computed (any `&str` or `String`), and there may be several (an array, a slice or a `Vec`). Of several topics the
+/// value is the topic and the message, the oldest message first, whichever topic it is of. A computed topic is computed once, when the
+/// wait begins.
+///
+/// ```
+/// use forever::prelude::*;
+///
+/// #[fiber]
+/// async fn interview(questions: Vec<String>) -> anyhow::Result<Vec<String>> {
+///     let mut answers = Vec::new();
+///     for number in 0..questions.len() {
+///         let answer: String = recv!(format!("answer-{number}"));
+///         answers.push(answer);
+///     }
+///     let (verdict, by): (String, String) = recv!(["approve", "reject"], name = "verdict");
+///     answers.push(format!("{verdict} by {by}"));
+///     Ok(answers)
+/// }
+/// ```
+///
+/// - `timeout =` [`Duration`](std::time::Duration): how long it waits.
+/// - `name = ".."`: the name of the wait in snapshots; without it, the name of the variable that it initialises, or the topic.
+/// - `was = "old"`: the name that it had.
 pub use forever_macros::recv;
+
+/// Waits for the first of several things, and goes on with what belongs to it.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use forever::prelude::*;
+///
+/// #[fiber]
+/// async fn purchase(shop: Res<Shop>, order: u32) -> anyhow::Result<String> {
+///     let quote = spawn!(cheapest(order));
+///     let text = select! {
+///         price = wait!(&quote) => step!("buy", shop.buy(order, price?).await?),
+///         why: String = recv!("cancel") => return Ok(format!("cancelled: {why}")),
+///         _ = sleep!(Duration::from_secs(24 * 60 * 60)) => {
+///             step!("tell", shop.tell(order).await?);
+///             "no quote within a day".to_owned()
+///         }
+///     };
+///     Ok(text)
+/// }
+///
+/// #[fiber]
+/// async fn cheapest(order: u32) -> anyhow::Result<u32> {
+///     Ok(order * 100)
+/// }
+///
+/// struct Shop;
+///
+/// impl Shop {
+///     async fn buy(&self, order: u32, cents: u32) -> anyhow::Result<String> {
+///         Ok(format!("order {order} for {cents}"))
+///     }
+///     async fn tell(&self, order: u32) -> anyhow::Result<()> {
+///         anyhow::ensure!(order > 0, "no such order");
+///         Ok(())
+///     }
+/// }
+/// ```
+///
+/// `select! { ["name",] [was = "old",] PATTERN [: TYPE] = WAIT => BODY, .. }`, where a wait is a [`recv!`], [`sleep!`], [`sleep_until!`] or
+/// [`wait!`]. All of them begin together: durations, topics and handles are evaluated once, in source order, when the `select!` is
+/// reached. Which arm it is, with its value, is stored in one commit. Then the body of the arm runs. It is code of the fiber like any other,
+/// with cut points, `?`, `return` and `break`, and its value is that of the `select!`.
+///
+/// Of several arms that are ready the first in source order is taken. In a loop, a topic that never runs dry therefore keeps those below it
+/// waiting. A message of an arm that was not taken stays in its queue, a child goes on, and a sleep is forgotten. While it waits, the fiber
+/// is a row in the database and nothing else.
+pub use forever_macros::select;
 
 /// Steps side by side: each result is stored when it arrives, and a resumed fiber runs only those that have not.
 ///

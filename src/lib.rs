@@ -38,7 +38,7 @@
 //! # Where to look
 //!
 //! - [`#[fiber]`](macro@fiber): what the function may look like, and its options. [`step!`], [`steps!`], [`call!`], [`spawn!`],
-//!   [`wait!`], [`wait_all!`], [`sleep!`], [`sleep_until!`] and [`recv!`]: the cut points.
+//!   [`wait!`], [`wait_all!`], [`sleep!`], [`sleep_until!`], [`recv!`] and [`select!`]: the cut points.
 //! - [`Forever::builder`]: opening a database, with resources ([`Res`]) and a [`Durability`].
 //! - [`Forever::spawn`] and [`Forever::run`]: starting fibers; [`FiberHandle`]: asking for them, also after a restart.
 //! - [`Agent`] and [`Forever::agent`]: named owners of state, fibers and schedules; [`AgentHandle::keep_alive`] and
@@ -76,7 +76,7 @@ mod language;
 #[doc(inline)]
 pub use forever_runtime::*;
 #[doc(inline)]
-pub use language::{call, fiber, recv, sleep, sleep_until, spawn, step, steps, wait, wait_all};
+pub use language::{call, fiber, recv, select, sleep, sleep_until, spawn, step, steps, wait, wait_all};
 
 #[doc(hidden)]
 pub use forever_runtime::__private;
@@ -87,7 +87,7 @@ pub use forever_runtime::__private;
 /// two glob imports of the same name cannot be used beside each other. Import them by name, `use forever::{Agent, BoxError};`.
 pub mod prelude {
     pub use crate::{Backoff, FiberContext, FiberHandle, Forever, OnUnknown, Res, Retry, StepError};
-    pub use crate::{call, fiber, recv, sleep, sleep_until, spawn, step, steps, wait, wait_all};
+    pub use crate::{call, fiber, recv, select, sleep, sleep_until, spawn, step, steps, wait, wait_all};
 }
 
 /// The code of the README is compiled with the tests.

@@ -1,5 +1,5 @@
 //! Rulings that need the plan: what cannot be kept though its type might be saved, and names that must differ.
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use syn::Item;
 
@@ -19,12 +19,15 @@ pub(crate) fn check(body: &Body, table: &Table, plan: &Plan, report: &mut Report
 }
 
 fn explicit_names(body: &Body, report: &mut Report) {
-    let mut seen = BTreeSet::new();
+    let mut seen = BTreeMap::new();
     for cut in &body.cuts {
-        let CutBody::Step(step) = &cut.body else { continue };
-        let Some(name) = &step.name else { continue };
-        if !seen.insert(name.value()) {
-            report.at(name.span(), say::same_name(&name.value()));
+        let Some(place) = cut.named_at else { continue };
+        // Two waits of one name share also the name of what comes before them, which is said once.
+        let pending = matches!(cut.body, CutBody::Pending(_));
+        if let Some(before) = seen.insert(&cut.base, pending)
+            && !(pending && before)
+        {
+            report.at(place, say::same_name(&cut.base));
         }
     }
 }

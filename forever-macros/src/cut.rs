@@ -7,12 +7,14 @@ use syn::{Expr, Ident, LitStr, Macro, Pat};
 
 use crate::report::Report;
 
+pub(crate) mod select;
 mod side;
 mod step;
 mod waits;
 
 pub(crate) use side::{Branch, Written as SideBySide};
 pub(crate) use step::{Effect, Step};
+pub(crate) use waits::{Recv, Topic};
 
 /// The cut-point macros there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,10 +28,11 @@ pub(crate) enum CutKind {
     Wait,
     WaitAll,
     Steps,
+    Select,
 }
 
 impl CutKind {
-    pub(crate) const ALL: [CutKind; 9] = [
+    pub(crate) const ALL: [CutKind; 10] = [
         CutKind::Step,
         CutKind::Call,
         CutKind::Spawn,
@@ -39,6 +42,7 @@ impl CutKind {
         CutKind::Wait,
         CutKind::WaitAll,
         CutKind::Steps,
+        CutKind::Select,
     ];
 
     /// Which cut-point macro a path names, if any: `step!`, `forever::step!`, `::forever::step!`.
@@ -72,6 +76,7 @@ impl CutKind {
             CutKind::Wait => "wait!",
             CutKind::WaitAll => "wait_all!",
             CutKind::Steps => "steps!",
+            CutKind::Select => "select!",
         }
     }
 
@@ -98,29 +103,40 @@ pub(crate) enum Written {
     /// `sleep_until!(time)`
     SleepUntil(Expr),
     /// `recv!("topic", timeout = duration)`
-    Recv {
-        topic: LitStr,
-        timeout: Option<Expr>,
-    },
+    Recv(Recv),
     /// `wait!(handle)`
     Wait(Expr),
     /// `wait_all!(handles)`
     WaitAll(Expr),
     Steps(SideBySide),
+    Select(select::Select),
+}
+
+/// The name that a cut point is given, and the one that it had.
+#[derive(Clone, Default)]
+pub(crate) struct Names {
+    pub(crate) name: Option<LitStr>,
+    /// `was = "old"`
+    pub(crate) was: Option<LitStr>,
 }
 
 /// Parses the macro's arguments; what is wrong goes to `report`.
-pub(crate) fn parse(kind: CutKind, mac: &Macro, report: &mut Report) -> Option<Written> {
+pub(crate) fn parse(kind: CutKind, mac: &Macro, report: &mut Report) -> Option<(Written, Names)> {
+    let one = |as_written: fn(Expr) -> Written, (value, names)| (as_written(value), names);
     match kind {
-        CutKind::Step => Step::parse(mac, report).map(|step| Written::Step(Box::new(step))),
-        CutKind::Call => waits::invocation(kind, mac, report).map(Written::Call),
-        CutKind::Spawn => waits::invocation(kind, mac, report).map(Written::Spawn),
-        CutKind::Sleep => waits::one(kind, mac, report).map(Written::Sleep),
-        CutKind::SleepUntil => waits::one(kind, mac, report).map(Written::SleepUntil),
+        CutKind::Step => Step::parse(mac, report).map(|step| {
+            let names = Names { name: step.name.clone(), was: step.was.clone() };
+            (Written::Step(Box::new(step)), names)
+        }),
+        CutKind::Call => waits::invocation(kind, mac, report).map(|parsed| one(Written::Call, parsed)),
+        CutKind::Spawn => waits::invocation(kind, mac, report).map(|parsed| one(Written::Spawn, parsed)),
+        CutKind::Sleep => waits::one(kind, mac, report).map(|parsed| one(Written::Sleep, parsed)),
+        CutKind::SleepUntil => waits::one(kind, mac, report).map(|parsed| one(Written::SleepUntil, parsed)),
         CutKind::Recv => waits::recv(mac, report),
-        CutKind::Wait => waits::one(kind, mac, report).map(Written::Wait),
-        CutKind::WaitAll => waits::one(kind, mac, report).map(Written::WaitAll),
-        CutKind::Steps => SideBySide::parse(mac, report).map(Written::Steps),
+        CutKind::Wait => waits::one(kind, mac, report).map(|parsed| one(Written::Wait, parsed)),
+        CutKind::WaitAll => waits::one(kind, mac, report).map(|parsed| one(Written::WaitAll, parsed)),
+        CutKind::Steps => SideBySide::parse(mac, report).map(|(steps, names)| (Written::Steps(steps), names)),
+        CutKind::Select => select::parse(mac, report),
     }
 }
 
@@ -141,7 +157,7 @@ pub(crate) enum CutBody {
     Pending(Pending),
     /// `recv!`, with the variable that holds its end if it has a timeout.
     Recv {
-        topic: LitStr,
+        topics: Topics,
         until: Option<Expr>,
     },
     /// `wait!`, with the variable that holds the handle, and the `?` that follows it, if one does.
@@ -154,6 +170,35 @@ pub(crate) enum CutBody {
         awaited: Expr,
     },
     Steps(Box<Steps>),
+    /// `select!`: which arm it is, and its value. What the arms do follows as a `match`.
+    Select(Vec<Awaited>),
+}
+
+/// The topics of a `recv!`.
+#[derive(Clone)]
+pub(crate) enum Topics {
+    One(LitStr),
+    Several(Vec<LitStr>),
+    /// The variable that holds what was computed.
+    Kept(Expr),
+}
+
+/// What an arm of a `select!` waits for, with the variables that hold what was fixed when it began.
+#[derive(Clone)]
+pub(crate) struct Awaited {
+    /// What the arm is called in a snapshot.
+    pub(crate) name: String,
+    pub(crate) what: AwaitedEvent,
+    /// Where the macro of the wait stands.
+    pub(crate) span: Span,
+}
+
+/// The event that makes an arm of a `select!` ready.
+#[derive(Clone)]
+pub(crate) enum AwaitedEvent {
+    Message { topics: Topics, until: Option<Expr> },
+    Time(Expr),
+    End(Expr),
 }
 
 /// When a `sleep!` ends.

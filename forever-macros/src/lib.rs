@@ -101,6 +101,12 @@ pub fn steps(_: TokenStream) -> TokenStream {
     outside("steps!")
 }
 
+#[allow(missing_docs)]
+#[proc_macro]
+pub fn select(_: TokenStream) -> TokenStream {
+    outside("select!")
+}
+
 fn outside(name: &str) -> TokenStream {
     let message = format!("`{name}` can be used only in the body of a `#[fiber]` function");
     quote!(::core::compile_error!(#message)).into()

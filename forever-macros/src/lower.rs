@@ -20,6 +20,7 @@ mod conditions;
 mod cut;
 pub(crate) mod ends;
 mod operands;
+mod select;
 
 /// Lowers a body; `private` is the path of the runtime's private names.
 pub(crate) fn lower(block: syn::Block, private: &syn::Path, report: &mut Report) -> Body {

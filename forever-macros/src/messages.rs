@@ -9,6 +9,8 @@ pub(crate) const HIDDEN_JUMP: &str =
     "`break` and `continue` in the arguments of a macro cannot be followed across a step: write the jump outside of the macro";
 pub(crate) const CFG_LOCAL: &str = "`#[cfg]` on a local that is kept across a step would change what can be resumed: move the condition into the value, `if cfg!(..) { a } else { b }`";
 pub(crate) const BY_REF: &str = "a `for` loop with a step in it keeps the items that are left, which would empty the iterator behind `by_ref()`: collect the items first";
+pub(crate) const WAS_LOCAL: &str = "`#[was]` takes the old name of the variable as text: `#[was = \"hits\"] let found = ..;`";
+pub(crate) const WAS_OF_SEVERAL: &str = "`#[was]` renames one variable: give each a `let` of its own, `#[was = \"hits\"] let found = ..;`";
 pub(crate) const STEPS_MUTABLE: &str =
     "`steps!` cannot hold a mutable borrow while it waits: go over the items by value, or over their indices, and change them after";
 pub(crate) const STEPS_CLOSURE: &str = "a borrowed iterator with a closure cannot be taken up again after a step: collect first, `let items: Vec<_> = ...collect();`, then `steps!(for item in items, ..)`";
@@ -27,9 +29,17 @@ pub(crate) fn attribute_below(attribute: &str, name: &str) -> String {
     )
 }
 
-pub(crate) fn received_nowhere(topic: &str) -> String {
+pub(crate) fn received_nowhere(topic: &syn::Expr) -> String {
+    let topic = crate::text::compact(topic);
     format!(
-        "nothing says what `recv!` receives: bind it by its type, `let answer: Answer = recv!(\"{topic}\");`, or `let () = recv!(\"{topic}\");`"
+        "nothing says what `recv!` receives: bind it by its type, `let answer: Answer = recv!({topic});`, or `let () = recv!({topic});`"
+    )
+}
+
+pub(crate) fn received_nowhere_in_an_arm(topic: &syn::Expr) -> String {
+    let topic = crate::text::compact(topic);
+    format!(
+        "nothing says what `recv!` receives: write the type in the arm, `answer: Answer = recv!({topic}) => ..`, or `() = recv!({topic}) => ..`"
     )
 }
 

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use syn::{Attribute, Expr, Ident, Pat, Type};
 
 use crate::flow::{Flow, JumpId, PointId};
+use crate::messages as say;
 use crate::place;
 use crate::report::Report;
 use crate::tree::{Bind, Block, Body, Branch, Control, For, Head, Stmt, StmtKind};
@@ -33,6 +34,8 @@ pub(crate) struct Var {
     pub(crate) texts: Texts,
     /// The stored name, if it is not the variable's own.
     pub(crate) key: Option<String>,
+    /// The stored name that it had: `#[was = "old"]`.
+    pub(crate) was: Option<String>,
 }
 
 /// The constant texts that a variable is given.
@@ -257,12 +260,24 @@ impl Names<'_> {
         let Bind::Let { attrs, pat } = bind else { return Vec::new() };
         let key = key_of(attrs);
         let declares = self.pattern(pat, &VarKind::Value);
+        self.renamed(attrs, &declares);
         for &id in &declares {
             if key.is_some() {
                 self.table.vars[id.0].key.clone_from(&key);
             }
         }
         declares
+    }
+
+    /// What `#[was = "old"]` before a `let` says of the variable that it declares.
+    fn renamed(&mut self, attrs: &[Attribute], declares: &[VarId]) {
+        for attr in attrs.iter().filter(|a| a.path().is_ident("was")) {
+            match (literal_of(attr), declares) {
+                (Some(old), &[var]) if !old.trim().is_empty() => self.table.vars[var.0].was = Some(old),
+                (Some(_), &[_]) | (None, _) => self.report.over(attr, say::WAS_LOCAL),
+                (Some(_), _) => self.report.over(attr, say::WAS_OF_SEVERAL),
+            }
+        }
     }
 
     /// A control construct: flow and point of its head, and the variables that a `let .. else` declares.
@@ -374,7 +389,7 @@ impl Names<'_> {
     fn declare(&mut self, ident: &Ident, mutable: bool, kind: VarKind) -> VarId {
         let id = VarId(self.table.vars.len());
         let name = ident.to_string();
-        self.table.vars.push(Var { ident: ident.clone(), mutable, kind, ty: None, key: None, texts: Texts::None });
+        self.table.vars.push(Var { ident: ident.clone(), mutable, kind, ty: None, key: None, was: None, texts: Texts::None });
         self.top().push((name.trim_start_matches("r#").to_owned(), id));
         id
     }
@@ -505,7 +520,11 @@ pub(crate) fn assign_all(vars: &[VarId]) -> Flow {
 
 /// The stored name that lowering wrote on a `let` of its own.
 fn key_of(attrs: &[Attribute]) -> Option<String> {
-    let attr = attrs.iter().find(|a| a.path().is_ident("forever_key"))?;
+    attrs.iter().find(|a| a.path().is_ident("forever_key")).and_then(literal_of)
+}
+
+/// The text of `#[attribute = "text"]`.
+fn literal_of(attr: &Attribute) -> Option<String> {
     match &attr.meta {
         syn::Meta::NameValue(syn::MetaNameValue { value: Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }), .. }) => {
             Some(text.value())
@@ -516,5 +535,5 @@ fn key_of(attrs: &[Attribute]) -> Option<String> {
 
 /// Whether an attribute is ours and must not reach the compiler.
 pub(crate) fn is_ours(attr: &Attribute) -> bool {
-    attr.path().is_ident("forever_key") || attr.path().is_ident("fresh")
+    attr.path().is_ident("forever_key") || attr.path().is_ident("fresh") || attr.path().is_ident("was")
 }

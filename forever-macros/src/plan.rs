@@ -32,6 +32,8 @@ pub(crate) struct Kept {
     pub(crate) key: String,
     /// How many stored values share the name before `#`.
     pub(crate) of: usize,
+    /// The stored name that it had.
+    pub(crate) was: Option<String>,
     /// It is the cut point's own value.
     pub(crate) result: bool,
     /// Why it is kept.
@@ -397,6 +399,7 @@ fn kept(body: &Body, table: &Table, needed: &Needed) -> Vec<Vec<Kept>> {
                 var,
                 key: keys[&var].clone(),
                 of: count[&base(var)],
+                was: table.var(var).was.clone(),
                 result: results[cut].contains(&var),
                 why: why(table, var, cut),
             })

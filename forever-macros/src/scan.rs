@@ -3,7 +3,8 @@ use proc_macro2::Span;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ImplItem, Item, Macro, Pat, Stmt};
 
-use crate::cut::{self, CutKind, SideBySide, Step, Written};
+use crate::cut::select::{Select, Wait};
+use crate::cut::{self, CutKind, Recv, SideBySide, Step, Topic, Written};
 use crate::report::Report;
 
 /// Whether a cut point is part of this expression's own flow: closures, `async` blocks and items have their own.
@@ -97,7 +98,7 @@ impl<'ast> Visit<'ast> for Misplaced<'_> {
             self.cut(kind, span);
             // The body is parsed again, with its errors reported, when the function is lowered.
             let mut unreported = Report::default();
-            match cut::parse(kind, mac, &mut unreported) {
+            match cut::parse(kind, mac, &mut unreported).map(|(written, _)| written) {
                 Some(Written::Step(step)) => self.within(STEP, |v| v.step(&step)),
                 Some(Written::Steps(steps)) => self.steps(&steps),
                 Some(
@@ -108,7 +109,8 @@ impl<'ast> Visit<'ast> for Misplaced<'_> {
                     | Written::Wait(value)
                     | Written::WaitAll(value),
                 ) => self.visit_expr(&value),
-                Some(Written::Recv { timeout, .. }) => timeout.iter().for_each(|t| self.visit_expr(t)),
+                Some(Written::Recv(recv)) => self.recv(&recv),
+                Some(Written::Select(select)) => self.select(&select),
                 None => {}
             }
         } else if let Some((kind, span)) = cut::find_in_tokens(&mac.tokens) {
@@ -185,6 +187,24 @@ impl Misplaced<'_> {
         }
         self.visit_expr(&step.body);
         self.stays(&step.body);
+    }
+
+    fn recv(&mut self, recv: &Recv) {
+        if let Topic::Computed(topic) = &recv.topic {
+            self.visit_expr(topic);
+        }
+        recv.timeout.iter().for_each(|timeout| self.visit_expr(timeout));
+    }
+
+    /// The bodies of its arms are code of the function like any other.
+    fn select(&mut self, select: &Select) {
+        for arm in &select.arms {
+            match &arm.wait {
+                Wait::Recv(recv) => self.recv(recv),
+                Wait::Sleep(value) | Wait::SleepUntil(value) | Wait::End(value) => self.visit_expr(value),
+            }
+            self.visit_expr(&arm.body);
+        }
     }
 
     fn steps(&mut self, steps: &SideBySide) {

@@ -26,6 +26,10 @@ pub(crate) struct Cut {
     /// Name without number: literal, `let` name, callee or `step`.
     pub(crate) base: String,
     pub(crate) explicit: bool,
+    /// Where the name is written, if it is.
+    pub(crate) named_at: Option<Span>,
+    /// The name that it had.
+    pub(crate) was: Option<String>,
     /// Which macro it is, or is part of.
     pub(crate) kind: CutKind,
     /// What tells it apart from another one of the same derived name.
@@ -36,6 +40,19 @@ pub(crate) struct Cut {
 
 /// What the cut point that comes before a wait is called, behind the name of the wait.
 pub(crate) const PENDING: &str = " pending";
+
+/// What the cut point before a wait of this stored name is called: `sleep pending#2` before `sleep#2`.
+pub(crate) fn pending_of(wait: &str) -> String {
+    with_number(wait, PENDING)
+}
+
+/// A stored name with something behind what comes before its number.
+pub(crate) fn with_number(name: &str, behind: &str) -> String {
+    match name.rsplit_once('#') {
+        Some((base, number)) => format!("{base}{behind}#{number}"),
+        None => format!("{name}{behind}"),
+    }
+}
 
 impl Cut {
     /// The name without number, for people: that of the macro as a whole.

@@ -17,66 +17,91 @@ macro_rules! __forever_ide_step {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_ide_call {
-    ($call:expr) => {
-        $crate::__forever_ide_call($call).await
-    };
+    ($($rest:tt)+) => { $crate::__forever_ide_call($crate::__forever_ide_named!($($rest)+)).await };
 }
 
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_ide_spawn {
-    ($call:expr) => {
-        $crate::__forever_ide_spawn($call).await
-    };
+    ($($rest:tt)+) => { $crate::__forever_ide_spawn($crate::__forever_ide_named!($($rest)+)).await };
 }
 
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_ide_sleep {
-    ($duration:expr) => {{
-        let _: ::std::time::Duration = $duration;
-    }};
+    ($($rest:tt)+) => {{ let _: ::std::time::Duration = $crate::__forever_ide_named!($($rest)+); }};
 }
 
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_ide_sleep_until {
-    ($time:expr) => {{
-        let _: ::std::time::SystemTime = ::core::convert::Into::into($time);
-    }};
+    ($($rest:tt)+) => {{ let _: ::std::time::SystemTime = ::core::convert::Into::into($crate::__forever_ide_named!($($rest)+)); }};
 }
 
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_ide_recv {
-    ($topic:literal $(,)?) => {
-        $crate::__forever_ide_recv().await
-    };
-    ($topic:literal, timeout = $timeout:expr $(,)?) => {{
+    ($topic:expr, name = $name:literal $(, $($rest:tt)*)?) => { $crate::__forever_ide_recv!($topic $(, $($rest)*)?) };
+    ($topic:expr, was = $was:literal $(, $($rest:tt)*)?) => { $crate::__forever_ide_recv!($topic $(, $($rest)*)?) };
+    ($topic:expr, timeout = $timeout:expr $(, $($rest:tt)*)?) => {{
         let _: ::std::time::Duration = $timeout;
-        ::core::option::Option::Some($crate::__forever_ide_recv().await)
+        ::core::option::Option::Some($crate::__forever_ide_recv!($topic $(, $($rest)*)?))
     }};
+    ($topic:expr $(,)?) => {
+        $crate::__forever_ide_recv(&$topic).await
+    };
 }
 
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_ide_wait {
-    ($handle:expr) => {
-        $crate::__forever_ide_wait($handle).await
-    };
+    ($($rest:tt)+) => { $crate::__forever_ide_wait($crate::__forever_ide_named!($($rest)+)).await };
 }
 
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_ide_wait_all {
-    ($handles:expr) => {
-        $crate::__forever_ide_wait_all($handles).await
+    ($($rest:tt)+) => { $crate::__forever_ide_wait_all($crate::__forever_ide_named!($($rest)+)).await };
+}
+
+/// The operand of a macro that also takes a name and `was`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_ide_named {
+    (was = $was:literal, $($rest:tt)+) => { $crate::__forever_ide_named!($($rest)+) };
+    ($name:literal, was = $was:literal, $value:expr $(,)?) => { $value };
+    ($value:expr, was = $was:literal $(,)?) => { $value };
+    ($name:literal, $value:expr $(, was = $was:literal)? $(,)?) => { $value };
+    ($value:expr $(,)?) => { $value };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_ide_select {
+    ($name:literal, $($rest:tt)+) => { $crate::__forever_ide_select!($($rest)+) };
+    (was = $was:literal, $($rest:tt)+) => { $crate::__forever_ide_select!($($rest)+) };
+    (@ [$($arms:tt)*]) => { match 0_usize { $($arms)* _ => ::core::unreachable!() } };
+    (@ [$($arms:tt)*] $pat:ident: $ty:ty = $wait:expr => $body:block $(, $($rest:tt)*)?) => {
+        $crate::__forever_ide_select!(@ [$($arms)* 0 => { let $pat: $ty = $wait; $body }] $($($rest)*)?)
     };
+    (@ [$($arms:tt)*] $pat:ident: $ty:ty = $wait:expr => $body:expr $(, $($rest:tt)*)?) => {
+        $crate::__forever_ide_select!(@ [$($arms)* 0 => { let $pat: $ty = $wait; $body }] $($($rest)*)?)
+    };
+    (@ [$($arms:tt)*] $pat:pat = $wait:expr => $body:block $($rest:tt)*) => {
+        $crate::__forever_ide_select!(@ [$($arms)* 0 => { let $pat = $wait; $body }] $($rest)*)
+    };
+    (@ [$($arms:tt)*] $pat:pat = $wait:expr => $body:expr $(, $($rest:tt)*)?) => {
+        $crate::__forever_ide_select!(@ [$($arms)* 0 => { let $pat = $wait; $body }] $($($rest)*)?)
+    };
+    (@ [$($arms:tt)*] , $($rest:tt)*) => { $crate::__forever_ide_select!(@ [$($arms)*] $($rest)*) };
+    ($($rest:tt)+) => { $crate::__forever_ide_select!(@ [] $($rest)+) };
 }
 
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_ide_steps {
+    ($name:literal, $($rest:tt)+) => { $crate::__forever_ide_steps!($($rest)+) };
+    (was = $was:literal, $($rest:tt)+) => { $crate::__forever_ide_steps!($($rest)+) };
     (for $item:pat in $items:expr, limit = $limit:expr, $body:expr $(,)?) => {{
         let _: usize = $limit;
         $crate::__forever_ide_steps!(for $item in $items, $body)
@@ -113,7 +138,7 @@ pub async fn __forever_ide_spawn<F: Fiber>(_: F) -> FiberHandle<F::Output> {
 
 /// The type of a `recv!` for editors.
 #[doc(hidden)]
-pub async fn __forever_ide_recv<T>() -> T {
+pub async fn __forever_ide_recv<K: ?Sized, T>(_: &K) -> T {
     unimplemented!("{ONLY}")
 }
 

@@ -67,14 +67,16 @@ pub mod __private {
     pub use crate::fiber::held::{Data, Held, NoDestructor, held};
     pub use crate::fiber::iter::{Source, collected};
     pub use crate::fiber::keeps_order::{in_order, in_order_value};
-    pub use crate::fiber::machine::{Cut, CutKind, END, Local, Machine};
+    pub use crate::fiber::machine::{COMPUTED_TOPIC, Cut, CutKind, END, Local, Machine};
     pub use crate::fiber::op::effect::{Effect, Gives, Key, Next, Stored, key};
     pub use crate::fiber::op::unknown::{Made, NotMade, OnUnknown, Probe};
     pub use crate::fiber::retry::policy;
     pub use crate::fiber::saved::{Saved, carried, none_like, text};
+    pub use crate::fiber::select::{ArmNames, Either, Last, on_end, on_message, on_message_until, on_time};
     pub use crate::fiber::side::{Branch, Branches, Each, ItemPlace, Side, item, places};
     pub use crate::fiber::step::{Attempt, Attempts};
     pub use crate::fiber::step_error::StepError;
+    pub use crate::fiber::topics::{FixedTopic, FixedTopics, topics};
     pub use crate::fiber::waits::Deadline;
     pub use crate::fiber::{Fiber, FiberContext, IsResult, Needs, Never};
     pub use std::marker::PhantomData;
@@ -83,6 +85,7 @@ pub mod __private {
     pub mod ide {
         pub use crate::__forever_ide_call as call;
         pub use crate::__forever_ide_recv as recv;
+        pub use crate::__forever_ide_select as select;
         pub use crate::__forever_ide_sleep as sleep;
         pub use crate::__forever_ide_sleep_until as sleep_until;
         pub use crate::__forever_ide_spawn as spawn;

@@ -14,6 +14,7 @@ mod steps;
 
 mod stopped;
 mod versions;
+mod waits;
 
 use stopped::stopped;
 use versions::{World, versions};

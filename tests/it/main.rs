@@ -8,6 +8,7 @@ mod language;
 mod own_store;
 mod ownership;
 mod panicking;
+mod select;
 mod support;
 mod ui;
 mod waiting;

@@ -4,8 +4,8 @@ use syn::spanned::Spanned;
 use syn::{Expr, Macro, Pat, Token};
 
 use super::step::{Step, Taker, is_option};
-use super::waits::is_word;
-use super::{CutKind, callee};
+use super::waits::{check_name, is_word, take_name};
+use super::{CutKind, Names, callee};
 use crate::messages as say;
 use crate::report::Report;
 
@@ -40,22 +40,29 @@ const FOR: Taker = Taker { name: "steps!", options: "`catch`, `effect`, `key`, `
 
 impl Written {
     /// Parses the arguments; what is wrong goes to `report`.
-    pub(crate) fn parse(mac: &Macro, report: &mut Report) -> Option<Written> {
+    pub(crate) fn parse(mac: &Macro, report: &mut Report) -> Option<(Written, Names)> {
         if mac.tokens.is_empty() {
             report.over(&mac.path, SHAPE);
             return None;
         }
         match mac.parse_body_with(parse) {
-            Ok(Parsed::Branches(branches)) => Some(Written::Branches(named(branches, report)?)),
-            Ok(Parsed::Each { pat, items, limit, options, body }) => {
-                let step = match as_step(&body) {
-                    Some(mac) if options.is_empty() => Step::parse(mac, report)?,
-                    _ => Step::read(options.into_iter().chain([body]).collect(), FOR, report),
+            Ok((parsed, mut names)) => {
+                check_name(&names, report);
+                let written = match parsed {
+                    Parsed::Branches(branches) => Written::Branches(named(branches, report)?),
+                    Parsed::Each { pat, items, limit, options, body } => {
+                        let step = match as_step(&body) {
+                            Some(mac) if options.is_empty() => Step::parse(mac, report)?,
+                            _ => Step::read(options.into_iter().chain([body]).collect(), FOR, report),
+                        };
+                        if let Some(was) = &step.was {
+                            report.over(was, format!("unknown option `was` of `steps!`; known options: {}", FOR.options));
+                        }
+                        names.name = names.name.or_else(|| step.name.clone());
+                        Written::Each { pat, items, limit, step }
+                    }
                 };
-                if let Some(was) = &step.was {
-                    report.over(was, format!("unknown option `was` of `steps!`; known options: {}", FOR.options));
-                }
-                Some(Written::Each { pat, items, limit, step })
+                Some((written, names))
             }
             Err(error) => {
                 report.push(error);
@@ -107,7 +114,12 @@ fn named(branches: Vec<Expr>, report: &mut Report) -> Option<Vec<Branch>> {
     Some(steps.into_iter().map(with_name).collect())
 }
 
-fn parse(input: ParseStream<'_>) -> syn::Result<Parsed> {
+fn parse(input: ParseStream<'_>) -> syn::Result<(Parsed, Names)> {
+    let names = take_name(input)?;
+    Ok((parsed(input)?, names))
+}
+
+fn parsed(input: ParseStream<'_>) -> syn::Result<Parsed> {
     if input.peek(Token![for]) && !input.peek2(Token![<]) {
         return each(input);
     }

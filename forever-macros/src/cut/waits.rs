@@ -1,41 +1,125 @@
-//! The arguments of the macros that start other fibers and that wait.
+//! The arguments of the macros that start other fibers and that wait, and the names of cut points.
 use syn::parse::{ParseStream, Parser};
 use syn::{Expr, ExprLit, Ident, Lit, LitStr, Macro, Token};
 
-use super::{CutKind, Written};
+use super::select::option_follows;
+use super::{CutKind, Names, Written};
 use crate::report::Report;
 
+/// What a `recv!` waits for, as the user wrote it.
+pub(crate) struct Recv {
+    pub(crate) topic: Topic,
+    pub(crate) timeout: Option<Expr>,
+}
+
+/// The topic or topics of a `recv!`.
+pub(crate) enum Topic {
+    One(LitStr),
+    Several(Vec<LitStr>),
+    Computed(Expr),
+}
+
+impl Topic {
+    /// The name that a fixed topic gives to its cut point.
+    pub(crate) fn name(&self) -> Option<String> {
+        let fits = |topic: &LitStr| !topic.value().trim().is_empty() && !topic.value().contains('#');
+        match self {
+            Topic::One(topic) if fits(topic) => Some(topic.value()),
+            Topic::Several(topics) if topics.iter().all(fits) => Some(topics.iter().map(LitStr::value).collect::<Vec<_>>().join(" or ")),
+            _ => None,
+        }
+    }
+
+    /// As the user wrote it.
+    pub(crate) fn shown(&self) -> Expr {
+        match self {
+            Topic::One(topic) => syn::parse_quote!(#topic),
+            Topic::Several(topics) => syn::parse_quote!([#(#topics),*]),
+            Topic::Computed(expr) => expr.clone(),
+        }
+    }
+}
+
 /// `call!(child(args))`, `spawn!(child(args))`.
-pub(super) fn invocation(kind: CutKind, mac: &Macro, report: &mut Report) -> Option<Expr> {
+pub(super) fn invocation(kind: CutKind, mac: &Macro, report: &mut Report) -> Option<(Expr, Names)> {
     match one(kind, mac, report)? {
-        call @ Expr::Call(_) => Some(call),
-        other => {
+        (call @ Expr::Call(_), names) => Some((call, names)),
+        (other, _) => {
             report.over(&other, shape(kind));
             None
         }
     }
 }
 
-/// A macro with one expression between its parentheses.
-pub(super) fn one(kind: CutKind, mac: &Macro, report: &mut Report) -> Option<Expr> {
+/// A macro with one expression between its parentheses: `wait!(["name",] handle [, was = "old"])`.
+pub(super) fn one(kind: CutKind, mac: &Macro, report: &mut Report) -> Option<(Expr, Names)> {
     if mac.tokens.is_empty() {
         report.over(&mac.path, shape(kind));
         return None;
     }
     let parse = |input: ParseStream<'_>| {
-        let value: Expr = input.parse()?;
-        if input.peek(Token![,]) && !input.peek2(syn::parse::End) {
+        let mut names = take_name(input)?;
+        if input.is_empty() {
             return Err(input.error(shape(kind)));
         }
+        let value: Expr = input.parse()?;
         input.parse::<Option<Token![,]>>()?;
-        Ok(value)
+        while !input.is_empty() {
+            if !option_follows(input, "was") {
+                return Err(input.error(shape(kind)));
+            }
+            take_was(input, &mut names)?;
+        }
+        Ok((value, names))
     };
     match parse.parse2(mac.tokens.clone()) {
-        Ok(value) => Some(value),
+        Ok((value, names)) => {
+            check_name(&names, report);
+            Some((value, names))
+        }
         Err(error) => {
             report.push(error);
             None
         }
+    }
+}
+
+/// `"name",` and `was = "old",` where they come first.
+pub(super) fn take_name(input: ParseStream<'_>) -> syn::Result<Names> {
+    let mut names = Names::default();
+    if input.peek(LitStr) && input.peek2(Token![,]) {
+        names.name = Some(input.parse()?);
+        input.parse::<Token![,]>()?;
+    }
+    // What begins like an option may be an arm of `select!` that binds `was`.
+    while option_follows(input, "was") && input.peek3(LitStr) {
+        take_was(input, &mut names)?;
+    }
+    Ok(names)
+}
+
+fn take_was(input: ParseStream<'_>, names: &mut Names) -> syn::Result<()> {
+    let word: Ident = input.parse()?;
+    input.parse::<Token![=]>()?;
+    if !input.peek(LitStr) {
+        return Err(input.error(WAS));
+    }
+    if names.was.replace(input.parse()?).is_some() {
+        return Err(syn::Error::new(word.span(), "option `was` is given twice"));
+    }
+    input.parse::<Option<Token![,]>>()?;
+    Ok(())
+}
+
+const WAS: &str = "`was` takes the old name as a literal: `was = \"search\"`";
+const NAME: &str = "a step's name is text without `#` that is not empty";
+
+/// Reports a name that cannot be stored.
+pub(super) fn check_name(names: &Names, report: &mut Report) {
+    if let Some(name) = &names.name
+        && (name.value().trim().is_empty() || name.value().contains('#'))
+    {
+        report.at(name.span(), NAME);
     }
 }
 
@@ -48,14 +132,16 @@ fn shape(kind: CutKind) -> &'static str {
         CutKind::SleepUntil => "`sleep_until!` takes a time: `sleep_until!(invoice.due)`",
         CutKind::Wait => "`wait!` takes the handle of a fiber: `wait!(handle)`",
         CutKind::WaitAll => "`wait_all!` takes the handles of fibers: `wait_all!(handles)`",
-        CutKind::Step | CutKind::Recv | CutKind::Steps => "it takes something else",
+        CutKind::Step | CutKind::Recv | CutKind::Steps | CutKind::Select => "it takes something else",
     }
 }
 
-const RECV: &str = "`recv!` takes a topic as a literal: `recv!(\"answer\")`, `recv!(\"answer\", timeout = Duration::from_secs(60))`";
+const RECV: &str = "`recv!` takes a topic: `recv!(\"answer\")`, `recv!(format!(\"answer-{n}\"), timeout = a_minute)`, or several: `recv!([\"yes\", \"no\"])`";
+const NO_TOPIC: &str = "`recv!` of no topic would wait for ever: name one, `recv!(\"answer\")`";
+const RECV_OPTIONS: &str = "`timeout`, `name`, `was`";
 
-/// `recv!("topic", timeout = duration)`.
-pub(super) fn recv(mac: &Macro, report: &mut Report) -> Option<Written> {
+/// `recv!("topic", timeout = duration, name = "name", was = "old")`.
+pub(super) fn recv(mac: &Macro, report: &mut Report) -> Option<(Written, Names)> {
     if mac.tokens.is_empty() {
         report.over(&mac.path, RECV);
         return None;
@@ -67,23 +153,61 @@ pub(super) fn recv(mac: &Macro, report: &mut Report) -> Option<Written> {
             return None;
         }
     };
-    let (mut topic, mut timeout): (Option<LitStr>, Option<Expr>) = (None, None);
+    let (mut topic, mut timeout, mut names) = (None, None, Names::default());
     for (place, item) in items.into_iter().enumerate() {
         match item {
-            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if place == 0 => topic = Some(text),
-            other if place == 0 => report.over(&other, RECV),
+            Expr::Assign(option) if place == 0 => report.over(&option, RECV),
+            first if place == 0 => topic = topic_of(first, report),
             Expr::Assign(option) if is_word(&option.left, "timeout") => {
                 if timeout.replace(*option.right).is_some() {
                     report.over(&option.left, "option `timeout` is given twice");
                 }
             }
+            Expr::Assign(option) if is_word(&option.left, "name") || is_word(&option.left, "was") => {
+                let is_name = is_word(&option.left, "name");
+                let Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) = *option.right else {
+                    report.over(&option.right, if is_name { "`name` takes the name as a literal: `name = \"approval\"`" } else { WAS });
+                    continue;
+                };
+                let (slot, word) = if is_name { (&mut names.name, "name") } else { (&mut names.was, "was") };
+                if slot.replace(text).is_some() {
+                    report.over(&option.left, format!("option `{word}` is given twice"));
+                }
+            }
             other => {
                 let text = crate::text::compact(&other);
-                report.over(&other, format!("`{text}` is no option of `recv!`; known options: `timeout`"));
+                report.over(&other, format!("`{text}` is no option of `recv!`; known options: {RECV_OPTIONS}"));
             }
         }
     }
-    Some(Written::Recv { topic: topic?, timeout })
+    check_name(&names, report);
+    Some((Written::Recv(Recv { topic: topic?, timeout }), names))
+}
+
+/// One topic or a list of them: literals are known without running the code.
+fn topic_of(expr: Expr, report: &mut Report) -> Option<Topic> {
+    let literal = |expr: &Expr| match expr {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.clone()),
+        _ => None,
+    };
+    if let Some(topic) = literal(&expr) {
+        return Some(Topic::One(topic));
+    }
+    match &expr {
+        Expr::Lit(_) | Expr::Closure(_) => {
+            report.over(&expr, RECV);
+            None
+        }
+        Expr::Array(list) if list.elems.is_empty() => {
+            report.over(&expr, NO_TOPIC);
+            None
+        }
+        Expr::Array(list) => {
+            let fixed: Option<Vec<LitStr>> = list.elems.iter().map(literal).collect();
+            Some(fixed.map_or_else(|| Topic::Computed(expr.clone()), Topic::Several))
+        }
+        _ => Some(Topic::Computed(expr)),
+    }
 }
 
 pub(super) fn is_word(expr: &Expr, word: &str) -> bool {

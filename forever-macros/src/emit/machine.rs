@@ -1,4 +1,6 @@
 //! The items that a fiber function becomes: the function that makes an invocation, the type that holds it, and the machine.
+use std::collections::BTreeSet;
+
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::spanned::Spanned;
@@ -6,7 +8,7 @@ use syn::{GenericParam, Ident};
 
 use super::savable;
 
-use crate::cut::CutBody;
+use crate::cut::{AwaitedEvent, CutBody, Topics};
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::signature::Signature;
@@ -186,7 +188,7 @@ pub(crate) fn table(options: &Options, signature: &Signature, private: &syn::Pat
         }
         None => (Vec::new(), emit!(&[])),
     };
-    let topics = described.map(|(body, _)| topics(body)).unwrap_or_default();
+    let topics = described.map(|(body, _)| topics(body, private)).unwrap_or_default();
     emit! {
         #private::Machine {
             name: #name,
@@ -201,30 +203,38 @@ pub(crate) fn table(options: &Options, signature: &Signature, private: &syn::Pat
     }
 }
 
-/// The topics of a function's `recv!`s, each once.
-fn topics(body: &Body) -> Vec<&syn::LitStr> {
-    let mut topics: Vec<&syn::LitStr> = Vec::new();
-    for cut in &body.cuts {
-        if let crate::cut::CutBody::Recv { topic, .. } = &cut.body
-            && !topics.iter().any(|there| there.value() == topic.value())
-        {
-            topics.push(topic);
+/// The topics of a function's `recv!`s: those that are literals, each once, and what stands for those that are computed.
+fn topics(body: &Body, private: &syn::Path) -> Vec<TokenStream> {
+    let mut fixed: Vec<&syn::LitStr> = Vec::new();
+    let mut computes = false;
+    for topics in body.cuts.iter().flat_map(|cut| topics_of(&cut.body)) {
+        match topics {
+            Topics::One(topic) => fixed.push(topic),
+            Topics::Several(topics) => fixed.extend(topics),
+            Topics::Kept(_) => computes = true,
         }
     }
-    topics
+    let mut seen = BTreeSet::new();
+    fixed.retain(|topic| seen.insert(topic.value()));
+    fixed.iter().map(ToTokens::to_token_stream).chain(computes.then(|| emit!(#private::COMPUTED_TOPIC))).collect()
+}
+
+fn topics_of(body: &CutBody) -> Vec<&Topics> {
+    match body {
+        CutBody::Recv { topics, .. } => vec![topics],
+        CutBody::Select(arms) => {
+            let topics = arms.iter().map(|arm| if let AwaitedEvent::Message { topics, .. } = &arm.what { Some(topics) } else { None });
+            topics.flatten().collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn cut_entry(body: &Body, plan: &Plan, cut: usize, private: &syn::Path) -> TokenStream {
     let source = &body.cuts[cut];
     let (name, of) = (&plan.names[cut].0, number32(plan.names[cut].1));
     let (explicit, next) = (source.explicit, numbers(&plan.next[cut], private));
-    let (kind, was) = (
-        kind(source),
-        match &source.body {
-            CutBody::Step(step) => optional(step.was.as_ref()),
-            _ => emit!(::core::option::Option::None),
-        },
-    );
+    let (kind, was) = (kind(source), optional(source.was.as_ref()));
     let body_text = match &source.body {
         _ if plan.names[cut].1 <= 1 => String::new(),
         CutBody::Step(step) => fingerprint(&crate::text::whole(&step.body)),
@@ -233,8 +243,8 @@ fn cut_entry(body: &Body, plan: &Plan, cut: usize, private: &syn::Path) -> Token
     };
     let locals = plan.kept[cut].iter().map(|kept| {
         let (key, of, result) = (&kept.key, number32(kept.of), kept.result);
-        let why = &kept.why;
-        emit!(#private::Local { name: #key, of: #of, result: #result, why: #why })
+        let (why, was) = (&kept.why, optional(kept.was.as_ref()));
+        emit!(#private::Local { name: #key, of: #of, was: #was, result: #result, why: #why })
     });
     let locals: Vec<_> = locals.collect();
     let line = quote::quote_spanned!(source.span=> ::core::line!());
@@ -257,6 +267,7 @@ fn kind(cut: &crate::tree::Cut) -> TokenStream {
         CutBody::Recv { .. } => emit!(Recv),
         CutBody::Wait { .. } | CutBody::WaitAll { .. } => emit!(Wait),
         CutBody::Steps(_) => emit!(Steps),
+        CutBody::Select(_) => emit!(Select),
     }
 }
 

@@ -67,7 +67,8 @@ impl Emit<'_> {
             return if carried { read } else { quote_spanned!(span=> saved.one_of(#key, &[#(#texts),*])?) };
         }
         match (self.is_checked(var), carried) {
-            (false, _) => quote_spanned!(span=> saved.get(#key)?),
+            (false, true) => quote_spanned!(span=> saved.maybe(#key)?),
+            (false, false) => quote_spanned!(span=> saved.get(#key)?),
             (true, true) => quote_spanned!(span=> #name::maybe(saved, #key)?),
             (true, false) => quote_spanned!(span=> #name::get(saved, #key)?),
         }
@@ -137,7 +138,10 @@ impl Emit<'_> {
     }
 
     fn is_checked(&self, var: VarId) -> bool {
-        self.cx.table.var(var).kind != VarKind::Position && self.texts(var).is_none()
+        let info = self.cx.table.var(var);
+        // What cannot be saved of what an arm gives is said where the arm asks for it.
+        let is_chosen = info.ident.to_string().starts_with("__chosen_");
+        info.kind != VarKind::Position && !is_chosen && self.texts(var).is_none()
     }
 
     /// The constant texts that a variable may be.

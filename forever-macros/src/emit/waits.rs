@@ -1,11 +1,11 @@
 //! What cut points that are neither steps nor calls do: start a fiber, keep what is waited for, wait.
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::quote_spanned;
+use quote::{format_ident, quote_spanned};
 use syn::Expr;
 use syn::spanned::Spanned;
 
 use super::Emit;
-use crate::cut::{CutBody, End, Pending};
+use crate::cut::{Awaited, AwaitedEvent, CutBody, End, Pending, Topics};
 use crate::tree::{CutId, Stmt};
 
 impl Emit<'_> {
@@ -32,8 +32,18 @@ impl Emit<'_> {
                 let (private, items) = (self.cx.private, self.rewrite_expr(items));
                 quote_spanned!(span=> #private::collected(#items))
             }
-            CutBody::Recv { topic, until: None } => quote_spanned!(span=> #fiber.receive(#topic).await),
-            CutBody::Recv { topic, until: Some(until) } => quote_spanned!(span=> #fiber.receive_until(#topic, #until).await),
+            CutBody::Recv { topics: Topics::One(topic), until: None } => quote_spanned!(span=> #fiber.receive(#topic).await),
+            CutBody::Recv { topics: Topics::One(topic), until: Some(until) } => {
+                quote_spanned!(span=> #fiber.receive_until(#topic, #until).await)
+            }
+            CutBody::Recv { topics, until } => {
+                let topics = self.topics(span, topics);
+                match until {
+                    None => quote_spanned!(span=> #fiber.receive_on(#topics).await),
+                    Some(until) => quote_spanned!(span=> #fiber.receive_on_until(#topics, #until).await),
+                }
+            }
+            CutBody::Select(arms) => self.select(cut, arms),
             CutBody::Wait { awaited, question } => {
                 let question = question.map(|span| syn::Token![?](span));
                 quote_spanned!(span=> #fiber.join(&#awaited).await #question)
@@ -41,6 +51,47 @@ impl Emit<'_> {
             CutBody::WaitAll { awaited } => quote_spanned!(span=> #fiber.join_all(&#awaited).await),
             CutBody::Steps(steps) => self.steps(plain, stmt, cut, steps),
         }
+    }
+
+    /// The topics of a `recv!` as a value.
+    fn topics(&self, span: Span, topics: &Topics) -> TokenStream {
+        let private = self.cx.private;
+        match topics {
+            Topics::One(topic) => quote_spanned!(span=> #private::FixedTopic(#topic)),
+            Topics::Several(topics) => quote_spanned!(span=> #private::FixedTopics(&[#(#topics),*])),
+            Topics::Kept(topics) => quote_spanned!(span=> ::core::clone::Clone::clone(&#topics)),
+        }
+    }
+
+    /// The first arm of a `select!` that is ready.
+    fn select(&mut self, cut: CutId, arms: &[Awaited]) -> TokenStream {
+        let (span, private) = (self.cut_span(cut), self.cx.private);
+        let fiber = self.fiber_at(span);
+        let names = format_ident!("Arms{}", cut, span = Span::mixed_site());
+        let texts = arms.iter().map(|arm| &arm.name);
+        self.items.extend(emit! {
+            struct #names;
+            impl #private::ArmNames for #names {
+                const NAMES: &'static [&'static str] = &[#(#texts),*];
+            }
+        });
+        // Each arm with those behind it.
+        let nested = arms.iter().rev().fold(TokenStream::new(), |later, arm| {
+            let span = Span::mixed_site().located_at(arm.span);
+            let arm = match &arm.what {
+                AwaitedEvent::Message { topics, until } => {
+                    let topics = self.topics(span, topics);
+                    match until {
+                        None => quote_spanned!(span=> #private::on_message(#topics)),
+                        Some(until) => quote_spanned!(span=> #private::on_message_until(#topics, #until)),
+                    }
+                }
+                AwaitedEvent::Time(until) => quote_spanned!(span=> #private::on_time(#until)),
+                AwaitedEvent::End(handle) => quote_spanned!(span=> #private::on_end(::core::clone::Clone::clone(&#handle))),
+            };
+            quote_spanned!(span=> (#arm, #later))
+        });
+        quote_spanned!(span=> #fiber.select::<#names, _>(#nested).await)
     }
 
     /// `of` the value of the user's expression, whose temporaries live as long.

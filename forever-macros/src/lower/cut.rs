@@ -1,23 +1,24 @@
 //! Cut points: what the user wrote becomes one cut point, or one that keeps what is waited for and one with what came of it.
 use proc_macro2::Span;
-use quote::{ToTokens, format_ident};
+use quote::{ToTokens, format_ident, quote};
+use syn::spanned::Spanned;
 use syn::{Expr, Ident, Macro, Pat, parse_quote, parse_quote_spanned};
 
-use super::{Lower, parse_stmt, stmt};
-use crate::cut::{self, CutBody, CutKind, Each, End, Items, Pending, SideBySide, Steps, Written};
+use super::{Lower, parse_stmt, plain, stmt};
+use crate::cut::{self, CutBody, CutKind, Each, End, Items, Names, Pending, Recv, SideBySide, Steps, Topic, Topics, Written};
 use crate::messages as say;
 use crate::place;
 use crate::scan::simple_name;
 use crate::text::whole;
-use crate::tree::{Bind, Cut, PENDING, Stmt, StmtKind};
+use crate::tree::{Bind, Cut, PENDING, Stmt, StmtKind, pending_of, with_number};
 
 /// What all cut points of one macro share.
-struct Site {
-    kind: CutKind,
-    base: String,
-    explicit: bool,
+pub(super) struct Site {
+    pub(super) kind: CutKind,
+    pub(super) base: String,
+    names: Names,
     text: String,
-    span: Span,
+    pub(super) span: Span,
 }
 
 impl Lower<'_> {
@@ -34,7 +35,7 @@ impl Lower<'_> {
         out: &mut Vec<Stmt>,
     ) {
         let span = mac.path.segments.last().map_or_else(Span::call_site, |s| s.ident.span());
-        let Some(written) = cut::parse(kind, mac, self.report) else { return };
+        let Some((written, names)) = cut::parse(kind, mac, self.report) else { return };
         if let (Written::Call(_), Bind::Let { pat, .. }) = (&written, &bind) {
             // A callee's value is kept whole, under one name.
             if simple_name(pat).is_none() || matches!(pat, Pat::Type(_)) {
@@ -42,8 +43,8 @@ impl Lower<'_> {
                 return self.into_bind_plain(value, bind, out);
             }
         }
-        let (base, explicit) = name(&written, hint);
-        let site = Site { kind, base, explicit, text: whole(&mac.tokens), span };
+        let base = names.name.as_ref().map_or_else(|| derived_name(&written, hint), syn::LitStr::value);
+        let site = Site { kind, base, names, text: text(&written, mac), span };
         match written {
             Written::Step(step) => self.point(&site, CutBody::Step(step), bind, out),
             Written::Call(invocation) => {
@@ -62,22 +63,23 @@ impl Lower<'_> {
                 let end = End::At(self.operand(time, out));
                 self.sleep(&site, end, bind, out);
             }
-            Written::Recv { topic, timeout } => {
+            Written::Recv(Recv { mut topic, mut timeout }) => {
                 if let Bind::Discard | Bind::Let { pat: Pat::Wild(_), .. } = bind {
-                    self.report.at(span, say::received_nowhere(&topic.value()));
+                    self.report.at(span, say::received_nowhere(&topic.shown()));
                 }
+                let computed = if let Topic::Computed(topic) = &mut topic { Some(topic) } else { None };
+                self.operands(computed.into_iter().chain(&mut timeout).collect(), out);
+                let topics = self.topics(&site, topic, "topic", out);
                 let until = match timeout {
-                    Some(timeout) => {
-                        let timeout = self.operand(timeout, out);
-                        Some(self.pending(&site, Pending::Until(timeout), "until", out))
-                    }
+                    Some(timeout) => Some(self.pending(&site, Pending::Until(timeout), "until", out)),
                     None => {
                         self.pending_nothing(&site, out);
                         None
                     }
                 };
-                self.point(&site, CutBody::Recv { topic, until }, bind, out);
+                self.point(&site, CutBody::Recv { topics, until }, bind, out);
             }
+            Written::Select(select) => self.select(&site, select, bind, out),
             Written::Wait(handle) => {
                 let handle = self.operand(handle, out);
                 let awaited = self.pending(&site, Pending::Handle(handle), "handle", out);
@@ -110,18 +112,45 @@ impl Lower<'_> {
         }
     }
 
+    /// The topics of a `recv!`: those that are computed are put into a variable, and so are kept while it waits.
+    pub(super) fn topics(&mut self, site: &Site, topic: Topic, what: &str, out: &mut Vec<Stmt>) -> Topics {
+        match topic {
+            Topic::One(topic) => Topics::One(topic),
+            Topic::Several(topics) => Topics::Several(topics),
+            Topic::Computed(expr) => {
+                let private = &self.private;
+                let span = Span::mixed_site().located_at(expr.span());
+                let topics: Expr = parse_quote_spanned!(span=> #private::topics(#expr));
+                Topics::Kept(self.kept(site, what, topics, out))
+            }
+        }
+    }
+
+    /// Puts a value that is needed while a wait lasts into a variable.
+    pub(super) fn kept(&mut self, site: &Site, what: &str, value: Expr, out: &mut Vec<Stmt>) -> Expr {
+        let (variable, bind) = self.hidden(site, what);
+        let Bind::Let { attrs, pat } = bind else { unreachable!("a hidden variable is bound by a `let`") };
+        let mut local = parse_stmt(parse_quote_spanned!(site.span=> let __x = #value;));
+        (local.attrs, local.pat) = (attrs, pat);
+        out.push(plain(syn::Stmt::Local(local)));
+        variable
+    }
+
     /// One cut point.
-    fn point(&mut self, site: &Site, body: CutBody, bind: Bind, out: &mut Vec<Stmt>) {
+    pub(super) fn point(&mut self, site: &Site, body: CutBody, bind: Bind, out: &mut Vec<Stmt>) {
         let cut = self.cuts.len();
-        let (base, explicit) = match body {
-            CutBody::Pending(_) => (format!("{}{PENDING}", site.base), false),
-            _ => (site.base.clone(), site.explicit),
+        let was = site.names.was.as_ref().map(syn::LitStr::value);
+        let (base, was) = match body {
+            CutBody::Pending(_) => (format!("{}{PENDING}", site.base), was.as_deref().map(pending_of)),
+            _ => (site.base.clone(), was),
         };
-        self.cuts.push(Cut { body, base, explicit, kind: site.kind, text: site.text.clone(), span: site.span });
+        let named_at = site.names.name.as_ref().map(syn::LitStr::span);
+        let explicit = named_at.is_some();
+        self.cuts.push(Cut { body, base, explicit, named_at, was, kind: site.kind, text: site.text.clone(), span: site.span });
         out.push(Stmt { cuts: Some(cut..=cut), ..stmt(StmtKind::Cut { bind, cut }) });
     }
 
-    fn pending_nothing(&mut self, site: &Site, out: &mut Vec<Stmt>) {
+    pub(super) fn pending_nothing(&mut self, site: &Site, out: &mut Vec<Stmt>) {
         self.point(site, CutBody::Pending(Pending::Nothing), Bind::Discard, out);
     }
 
@@ -136,57 +165,61 @@ impl Lower<'_> {
     fn sleep(&mut self, site: &Site, end: End, bind: Bind, out: &mut Vec<Stmt>) {
         let (variable, kept) = self.hidden(site, "until");
         self.point(site, CutBody::Sleep(end), kept, out);
-        // As tokens, so that the frame is not taken for a variable of the user's.
-        let fiber = Ident::new("fiber", Span::mixed_site()).into_token_stream();
-        let fiber = Expr::Verbatim(fiber);
         let span = Span::mixed_site().located_at(site.span);
         let wait: Expr = parse_quote_spanned!(span=> it.until(#variable).await);
-        self.into_bind_plain(with_receiver(wait, fiber), bind, out);
+        self.into_bind_plain(on_the_frame(wait), bind, out);
     }
 
     /// A variable of ours whose stored name says what it is to the macro's.
-    fn hidden(&mut self, site: &Site, what: &str) -> (Expr, Bind) {
-        let ident = format_ident!("__{what}_{}", self.temp(), span = site.span.resolved_at(Span::mixed_site()));
+    pub(super) fn hidden(&mut self, site: &Site, what: &str) -> (Expr, Bind) {
+        let word = what.rsplit(' ').next().unwrap_or(what);
+        let ident = format_ident!("__{word}_{}", self.temp(), span = site.span.resolved_at(Span::mixed_site()));
         let key = format!("{} {what}", site.base);
-        let local = parse_stmt(parse_quote_spanned!(site.span=> #[forever_key = #key] let #ident = ();));
+        let was = site.names.was.as_ref().map(|old| with_number(&old.value(), &format!(" {what}"))).map(|old| quote!(#[was = #old]));
+        let local = parse_stmt(parse_quote_spanned!(site.span=> #[forever_key = #key] #was let #ident = ();));
         (parse_quote!(#ident), Bind::Let { attrs: local.attrs, pat: local.pat })
     }
 }
 
-/// `it.method().await` with another receiver.
-fn with_receiver(expr: Expr, receiver: Expr) -> Expr {
-    match expr {
-        Expr::Await(mut e) => {
-            if let Expr::MethodCall(call) = &mut *e.base {
-                *call.receiver = receiver;
-            }
-            Expr::Await(e)
-        }
-        other => other,
+/// `it.method()`, awaited or not, with the frame as its receiver. It is there as tokens, so that it is not taken for a variable of
+/// the user's.
+pub(super) fn on_the_frame(mut expr: Expr) -> Expr {
+    match &mut expr {
+        Expr::Await(e) => *e.base = on_the_frame((*e.base).clone()),
+        Expr::MethodCall(call) => *call.receiver = Expr::Verbatim(Ident::new("fiber", Span::mixed_site()).into_token_stream()),
+        _ => {}
+    }
+    expr
+}
+
+/// What tells a cut point apart from another one of the same derived name.
+fn text(written: &Written, mac: &Macro) -> String {
+    match written {
+        // What the arms do is code behind it.
+        Written::Select(select) => select.arms.iter().map(|arm| arm.wait.name()).collect::<Vec<_>>().join(", "),
+        _ => whole(&mac.tokens),
     }
 }
 
-/// The name of a cut point: its literal, the variable it initialises, what it calls, or what it is.
-fn name(written: &Written, hint: Option<String>) -> (String, bool) {
-    let derived = |called: Option<String>, kind: &str| (hint.clone().or(called).unwrap_or_else(|| kind.to_owned()), false);
-    match written {
-        Written::Step(step) => match &step.name {
-            Some(name) => (name.value(), true),
-            None => derived(cut::callee(&step.body), "step"),
-        },
-        Written::Call(invocation) => derived(cut::callee(invocation), "call"),
-        Written::Spawn(invocation) => derived(cut::callee(invocation), "spawn"),
-        Written::Sleep(_) | Written::SleepUntil(_) => ("sleep".to_owned(), false),
-        Written::Recv { topic, .. } => {
-            let topic = topic.value();
-            derived((!topic.trim().is_empty() && !topic.contains('#')).then_some(topic), "recv")
-        }
-        Written::Wait(_) => derived(None, "wait"),
-        Written::WaitAll(_) => derived(None, "wait_all"),
-        Written::Steps(SideBySide::Branches(_)) => derived(None, "steps"),
-        Written::Steps(SideBySide::Each { step, .. }) => match &step.name {
-            Some(name) => (name.value(), true),
-            None => derived(cut::callee(&step.body), "steps"),
-        },
-    }
+/// The name of a cut point that is given none: the variable it initialises, what it calls, or what it is.
+fn derived_name(written: &Written, hint: Option<String>) -> String {
+    let called = match written {
+        Written::Step(step) => cut::callee(&step.body),
+        Written::Call(invocation) | Written::Spawn(invocation) => cut::callee(invocation),
+        Written::Recv(recv) => recv.topic.name(),
+        Written::Steps(SideBySide::Each { step, .. }) => cut::callee(&step.body),
+        _ => None,
+    };
+    let (by_variable, kind) = match written {
+        Written::Step(_) => (true, "step"),
+        Written::Call(_) => (true, "call"),
+        Written::Spawn(_) => (true, "spawn"),
+        Written::Sleep(_) | Written::SleepUntil(_) => (false, "sleep"),
+        Written::Recv(_) => (true, "recv"),
+        Written::Wait(_) => (true, "wait"),
+        Written::WaitAll(_) => (true, "wait_all"),
+        Written::Steps(_) => (true, "steps"),
+        Written::Select(_) => (true, "select"),
+    };
+    hint.filter(|_| by_variable).or(called).unwrap_or_else(|| kind.to_owned())
 }

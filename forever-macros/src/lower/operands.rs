@@ -30,7 +30,12 @@ impl Lower<'_> {
             return parse_quote!(());
         }
         let is_cut = as_cut(&expr).is_some();
-        let (temp, local) = self.temporary(&expr, &compact(&expr));
+        // The text of a `select!` is that of all its arms.
+        let key = match as_cut(&expr) {
+            Some((crate::cut::CutKind::Select, ..)) => "select()".to_owned(),
+            _ => compact(&expr),
+        };
+        let (temp, local) = self.temporary(&expr, &key);
         self.into_bind(expr, Bind::Let { attrs: local.attrs, pat: local.pat }, None, out);
         if let (true, Some(Stmt { kind: StmtKind::Cut { bind: Bind::Let { attrs, .. }, cut }, .. })) = (is_cut, out.last_mut()) {
             let key = format!("{}()", self.cuts[*cut].base);

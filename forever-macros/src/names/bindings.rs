@@ -87,6 +87,7 @@ impl Names<'_> {
                 declares
             }
         };
+        self.renamed(&local.attrs, &declares);
         let ty = match &local.pat {
             Pat::Type(typed) => Some((*typed.ty).clone()),
             _ => None,

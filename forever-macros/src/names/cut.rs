@@ -2,7 +2,7 @@
 use syn::Expr;
 
 use super::{Names, Sealed, VarId, VarKind};
-use crate::cut::{CutBody, End, Items, Pending, Step, Steps};
+use crate::cut::{AwaitedEvent, CutBody, End, Items, Pending, Step, Steps, Topics};
 use crate::flow::Flow;
 use crate::messages as say;
 use crate::place;
@@ -35,10 +35,21 @@ impl Names<'_> {
             | CutBody::Spawn(value)
             | CutBody::Sleep(End::In(value) | End::At(value))
             | CutBody::Pending(Pending::Until(value) | Pending::Handle(value) | Pending::Handles(value) | Pending::Items(value))
-            | CutBody::Recv { until: Some(value), .. }
             | CutBody::Wait { awaited: value, .. }
             | CutBody::WaitAll { awaited: value } => self.expr(value),
-            CutBody::Pending(Pending::Nothing) | CutBody::Recv { until: None, .. } => Flow::Nothing,
+            CutBody::Pending(Pending::Nothing) => Flow::Nothing,
+            CutBody::Recv { topics, until } => self.message(topics, until.as_ref()),
+            CutBody::Select(arms) => {
+                let mut flow = Flow::Nothing;
+                for arm in arms {
+                    flow.push(match &arm.what {
+                        AwaitedEvent::Message { topics, until } => self.message(topics, until.as_ref()),
+                        AwaitedEvent::Time(until) => self.expr(until),
+                        AwaitedEvent::End(handle) => self.expr(handle),
+                    });
+                }
+                flow
+            }
             CutBody::Steps(steps) => match &**steps {
                 Steps::Branches(branches) => {
                     let mut flow = Flow::Nothing;
@@ -71,6 +82,16 @@ impl Names<'_> {
             self.pattern(op, &VarKind::Given);
         }
         flow.push(self.expr(&step.body));
+        flow
+    }
+
+    /// What is waited for by a `recv!`.
+    fn message(&mut self, topics: &Topics, until: Option<&Expr>) -> Flow {
+        let mut flow = match topics {
+            Topics::Kept(topics) => self.expr(topics),
+            Topics::One(_) | Topics::Several(_) => Flow::Nothing,
+        };
+        flow.push(until.map_or(Flow::Nothing, |until| self.expr(until)));
         flow
     }
 

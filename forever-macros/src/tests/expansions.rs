@@ -70,6 +70,17 @@ impl Short {
 }
 
 impl VisitMut for Short {
+    /// A local that was not renamed is shown without saying so.
+    fn visit_expr_struct_mut(&mut self, literal: &mut syn::ExprStruct) {
+        visit_mut::visit_expr_struct_mut(self, literal);
+        if literal.path.segments.last().is_some_and(|s| s.ident == "Local") {
+            let fields = std::mem::take(&mut literal.fields);
+            let is_none = |value: &syn::Expr| matches!(value, syn::Expr::Path(path) if path.path.is_ident("None"));
+            literal.fields =
+                fields.into_iter().filter(|f| !(matches!(&f.member, syn::Member::Named(n) if n == "was") && is_none(&f.expr))).collect();
+        }
+    }
+
     fn visit_path_mut(&mut self, path: &mut syn::Path) {
         visit_mut::visit_path_mut(self, path);
         Short::shorten(path);

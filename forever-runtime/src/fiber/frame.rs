@@ -67,7 +67,7 @@ pub(crate) trait Sink: Send + Sync {
     }
 
     /// The oldest message of a topic.
-    fn message(&self, topic: &'static str) -> BoxFuture<'_, Result<Option<PendingMessage>, Error>> {
+    fn message<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<Option<PendingMessage>, Error>> {
         let _ = topic;
         Box::pin(async { Ok(None) })
     }
@@ -211,7 +211,8 @@ pub(crate) enum Stopped {
 }
 
 /// What all frames of one run share.
-pub(crate) struct Run {
+#[doc(hidden)]
+pub struct Run {
     pub(crate) sink: Arc<dyn Sink>,
     /// Checkpoints made so far, over all processes.
     pub(crate) checkpoints: AtomicU64,
@@ -341,7 +342,11 @@ impl Frame {
         }
         for local in spec.locals {
             let absent_yet = local.result && snapshot.call.is_some();
-            if !absent_yet && !locals.contains_key(local.name) {
+            let stored = spec.stored_name(local, |name| locals.contains_key(name));
+            if let Some(value) = stored.filter(|stored| *stored != local.name).and_then(|stored| locals.remove(stored)) {
+                locals.insert(local.name.to_owned(), value);
+            }
+            if !absent_yet && stored.is_none() {
                 return Err(format!("local `{}` of `{name}` is needed after step `{}` but is not in the snapshot", local.name, spec.name));
             }
         }

@@ -1,5 +1,5 @@
 //! The static description of a fiber function, written by the macro: its cut points and what each of them keeps.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +10,9 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Where a path through the function ends, in [`Cut::next`].
 pub const END: u32 = u32::MAX;
+
+/// Stands in [`Machine::topics`] for topics that are known only while the fiber waits.
+pub const COMPUTED_TOPIC: &str = "";
 
 /// One `#[fiber]` function.
 #[derive(Debug)]
@@ -26,7 +29,7 @@ pub struct Machine {
     pub cuts: &'static [Cut],
     /// The cuts that may come first; [`END`] if the function may end without one.
     pub first: &'static [u32],
-    /// What it receives on: the topics of its `recv!`s, each once.
+    /// What it receives on: the topics of its `recv!`s that are literals, each once, and [`COMPUTED_TOPIC`] if it computes others.
     pub topics: &'static [&'static str],
     /// `migrate = path`.
     pub migrate: Option<fn(Snapshot) -> Result<Snapshot, BoxError>>,
@@ -75,6 +78,8 @@ pub enum CutKind {
     Spawn,
     /// `wait!`, `wait_all!`
     Wait,
+    /// `select!`
+    Select,
 }
 
 /// One value kept at a cut point.
@@ -84,6 +89,8 @@ pub struct Local {
     pub name: &'static str,
     /// How many bindings of the function share the name before `#`.
     pub of: u32,
+    /// `#[was = "old"]`.
+    pub was: Option<&'static str>,
     /// Whether it is the value of the cut point itself, absent while a `call!` is under way.
     pub result: bool,
     /// Why it is kept: where it is used later.
@@ -153,18 +160,42 @@ impl Machine {
         }
         cut.locals.iter().find_map(|local| {
             let value_to_come = local.result && snapshot.call.is_some();
-            if !snapshot.locals.contains_key(local.name) && !value_to_come {
-                return Some(format!("local `{}` of `{name}` is needed after step `{}` but was not kept", local.name, cut.name));
-            }
-            let bindings = before("local", local.name);
-            (bindings != local.of).then(|| {
-                let base = base(local.name);
-                format!(
-                    "`{base}` stands for {} locals of `{name}` now and for {bindings} before: which one was meant cannot be told",
-                    local.of
-                )
+            let stored = match cut.stored_name(local, |name| snapshot.locals.contains_key(name)) {
+                Some(stored) => stored,
+                None if value_to_come => return None,
+                None => {
+                    return Some(format!("local `{}` of `{name}` is needed after step `{}` but was not kept", local.name, cut.name));
+                }
+            };
+            let (bindings, now) = (before("local", stored), self.locals_named(base(stored), snapshot));
+            (bindings != now).then(|| {
+                let base = base(stored);
+                format!("`{base}` stands for {now} locals of `{name}` now and for {bindings} before: which one was meant cannot be told")
             })
         })
+    }
+
+    /// How many locals share a name, with those that had it when a snapshot was taken.
+    fn locals_named(&self, name: &str, snapshot: &Snapshot) -> u32 {
+        let all = || self.cuts.iter().flat_map(|cut| cut.locals);
+        let bearers = all().find(|local| base(local.name) == name).map_or(0, |local| local.of);
+        let renamed = |local: &&Local| base(local.name) != name && local.was.is_some_and(|was| base(was) == name);
+        let leavers: BTreeSet<&str> =
+            all().filter(renamed).filter(|local| !snapshot.locals.contains_key(local.name)).map(|local| local.name).collect();
+        bearers.saturating_add(u32::try_from(leavers.len()).unwrap_or(u32::MAX))
+    }
+}
+
+impl Cut {
+    /// The name under which a snapshot has a local of this cut point: its own, or that from before it was renamed. None if there is
+    /// neither, or if another local is meant by the old name as well.
+    pub(crate) fn stored_name(&self, local: &Local, has: impl Fn(&str) -> bool) -> Option<&'static str> {
+        if has(local.name) {
+            return Some(local.name);
+        }
+        let old = local.was.filter(|old| has(old))?;
+        let claims = |other: &&Local| other.name == old || other.was == Some(old) && !has(other.name);
+        (self.locals.iter().filter(claims).count() == 1).then_some(old)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::core::{Core, Link};
-use super::machine::CutKind;
+use super::machine::{COMPUTED_TOPIC, CutKind};
 use super::saved::text_to_keep;
 use super::spawn::LONGEST_ID;
 use crate::error::{Error, ErrorKind, Result, chain};
@@ -61,9 +61,9 @@ async fn send(core: &Arc<Core>, message: SendMessage) -> Result<()> {
     let known = if row.closure { None } else { core.registry.get(&row.name) };
     if let Some(known) = known {
         let (topics, cuts) = (known.machine().topics, known.machine().cuts);
-        // What it calls may receive on other topics.
-        let calls = cuts.iter().any(|cut| cut.kind == CutKind::Call);
-        if !calls && !topics.contains(&topic) {
+        // What it calls may receive on other topics, and computed ones are known only while it waits.
+        let others = topics.contains(&COMPUTED_TOPIC) || cuts.iter().any(|cut| cut.kind == CutKind::Call);
+        if !others && !topics.contains(&topic) {
             let which = match topics {
                 [] => "it receives no messages".to_owned(),
                 topics => format!("it receives on {}", topics.iter().map(|t| format!("`{t}`")).collect::<Vec<_>>().join(", ")),

@@ -33,6 +33,7 @@ pub(crate) mod retention;
 pub(crate) mod retry;
 mod runner;
 pub(crate) mod saved;
+pub(crate) mod select;
 pub(crate) mod side;
 mod sink;
 mod snapshot;
@@ -42,6 +43,7 @@ pub(crate) mod step_error;
 pub(crate) mod step_span;
 mod sync;
 pub(crate) mod timer;
+pub(crate) mod topics;
 pub(crate) mod waits;
 pub(crate) mod within;
 

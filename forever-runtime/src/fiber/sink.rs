@@ -210,8 +210,8 @@ impl Sink for StoreSink {
         }
     }
 
-    fn message(&self, topic: &'static str) -> BoxFuture<'_, Result<Option<PendingMessage>, Error>> {
-        self.core.store.message(self.claim().fiber, topic)
+    fn message<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<Option<PendingMessage>, Error>> {
+        self.core.store.message(self.claim().fiber, topic.to_owned())
     }
 
     fn takes(&self, topic: &'static str, check: Check) {

@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 
 use super::frame::{Frame, Run, Stopped, save_arguments};
 use super::handle::{FiberError, FiberHandle};
-use super::saved::unreadable;
+use super::topics::{FixedTopic, Topics};
 use super::{Fiber, Value};
+use crate::clock;
 use crate::error::{Error, ErrorKind, chain};
 use crate::store::Wait;
-use crate::{clock, exact};
 
 /// When a wait ends, kept in the snapshot so that it is fixed once.
 #[doc(hidden)]
@@ -28,6 +28,10 @@ pub struct Deadline(Option<i64>);
 impl Deadline {
     fn after(now_ms: i64, duration: Duration) -> Self {
         Deadline(Some(now_ms.saturating_add(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))))
+    }
+
+    pub(super) fn at_ms(self) -> Option<i64> {
+        self.0
     }
 }
 
@@ -59,7 +63,20 @@ impl Frame {
 
     /// The next message of a topic; its consumption is part of the next checkpoint.
     pub fn receive<T: Value>(&self, topic: &'static str) -> impl Future<Output = T> + Send + use<T> {
-        let received = self.receive_until(topic, Deadline(None));
+        self.receive_on(FixedTopic(topic))
+    }
+
+    /// The next message of a topic, or `None` when the deadline has passed.
+    pub fn receive_until<T: Value>(&self, topic: &'static str, deadline: Deadline) -> impl Future<Output = Option<T>> + Send + use<T> {
+        self.receive_on_until(FixedTopic(topic), deadline)
+    }
+
+    /// The next message of computed topics, or of several.
+    pub fn receive_on<T: Value, K: Topics>(&self, topics: K) -> impl Future<Output = K::Received<T>> + Send + use<T, K>
+    where
+        K::Received<T>: Send,
+    {
+        let received = self.receive_on_until::<T, K>(topics, Deadline(None));
         async move {
             match received.await {
                 Some(value) => value,
@@ -68,31 +85,26 @@ impl Frame {
         }
     }
 
-    /// The next message of a topic, or `None` when the deadline has passed.
-    pub fn receive_until<T: Value>(&self, topic: &'static str, deadline: Deadline) -> impl Future<Output = Option<T>> + Send + use<T> {
+    /// The next message of computed topics, or of several, or `None` when the deadline has passed.
+    pub fn receive_on_until<T: Value, K: Topics>(
+        &self,
+        topics: K,
+        deadline: Deadline,
+    ) -> impl Future<Output = Option<K::Received<T>>> + Send + use<T, K>
+    where
+        K::Received<T>: Send,
+    {
         let (run, name) = (Arc::clone(&self.run), self.machine.name);
         async move {
-            run.sink.takes(topic, |text| exact::from_str::<T>(text).map(drop).map_err(|e| unreadable::<T>(e)));
-            let message = match run.sink.message(topic).await {
-                Ok(message) => message,
-                Err(error) => run.halt(Stopped::Interrupted(error)).await,
-            };
-            let Some(message) = message else {
-                if run.has_passed(deadline) {
-                    return None;
-                }
-                return run.leave(Wait { due_ms: deadline.0, topic: Some(topic.to_owned()), ..Wait::default() }).await;
-            };
-            match exact::from_str(&message.data) {
-                Ok(value) => {
-                    run.outbox().received = Some(message.seq);
-                    Some(value)
-                }
-                Err(why) => {
-                    let why = unreadable::<T>(&why);
-                    run.halt(Stopped::Parked(format!("a message to `{name}` on topic `{topic}` {why}; it is kept"))).await
-                }
+            run.takes::<T>(topics.fixed());
+            if let Some(message) = run.take_message::<K, T>(name, &topics).await {
+                return Some(message);
             }
+            if run.has_passed(deadline) {
+                return None;
+            }
+            let wait = run.wait_for_topics(name, &topics, deadline).await;
+            run.leave(wait).await
         }
     }
 
@@ -148,12 +160,12 @@ impl Frame {
 }
 
 impl Run {
-    fn has_passed(&self, deadline: Deadline) -> bool {
+    pub(super) fn has_passed(&self, deadline: Deadline) -> bool {
         deadline.0.is_some_and(|due| due <= self.sink.now_ms())
     }
 
     /// Lets the fiber leave memory until something happens.
-    async fn leave<T>(&self, wait: Wait) -> T {
+    pub(super) async fn leave<T>(&self, wait: Wait) -> T {
         self.halt(Stopped::Waiting(wait)).await
     }
 }

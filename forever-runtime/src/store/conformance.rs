@@ -64,6 +64,7 @@ async fn run_all<S: Store + 'static>(make: impl AsyncFn() -> S) {
     wakes_what_is_due_and_nothing_else(&make().await).await;
     keeps_messages_until_they_are_received(&make().await).await;
     wakes_a_parent_when_all_its_children_have_ended(&make().await).await;
+    wakes_a_fiber_at_the_first_of_several_things(&make().await).await;
     makes_children_with_the_checkpoint_or_not_at_all(&make().await).await;
     cancels_a_fiber_and_all_below_it(&make().await).await;
     lets_a_stopped_fiber_run_again(&make().await).await;
@@ -408,7 +409,7 @@ async fn sent(store: &impl Store, told: &mut Told, to: &str, topic: &str, data: 
 async fn keeps_messages_until_they_are_received(store: &impl Store) {
     let claim = accept(store, "a").await;
     let mut told = Told::by(store);
-    let on = |topic: &str| Wait { topic: Some(topic.to_owned()), ..Wait::default() };
+    let on = |topic: &str| Wait { topics: vec![topic.to_owned()], ..Wait::default() };
     assert_eq!(sent(store, &mut told, "a", "yes", "1").await, [""; 0]);
     assert_eq!(store.wait(claim, on("yes"), 10).await.unwrap(), WaitResult::Ready);
     assert_eq!(store.wait(claim, on("no"), 10).await.unwrap(), WaitResult::Waiting);
@@ -417,25 +418,25 @@ async fn keeps_messages_until_they_are_received(store: &impl Store) {
     assert_eq!(sent(store, &mut told, "a", "no", "4").await, [""; 0]);
 
     let claim = claimed(store, claim.fiber, FIRST).await;
-    let first = store.message(claim.fiber, "yes").await.unwrap().unwrap();
+    let first = store.message(claim.fiber, "yes".into()).await.unwrap().unwrap();
     assert_eq!(first.data, "1");
-    assert_eq!(store.message(claim.fiber, "yes").await.unwrap().unwrap(), first);
+    assert_eq!(store.message(claim.fiber, "yes".into()).await.unwrap().unwrap(), first);
     store.checkpoint(claim, NewSnapshot { received: Some(first.seq), ..snapshot(1) }).await.unwrap();
-    assert_eq!(store.message(claim.fiber, "yes").await.unwrap().unwrap().data, "2");
+    assert_eq!(store.message(claim.fiber, "yes".into()).await.unwrap().unwrap().data, "2");
     let refused = store.checkpoint(claim, NewSnapshot { received: Some(first.seq + 1), ..snapshot(9) }).await;
     assert!(refused.is_err());
-    assert_eq!(store.message(claim.fiber, "yes").await.unwrap().unwrap().data, "2");
-    assert_eq!(store.message(claim.fiber, "maybe").await.unwrap(), None);
+    assert_eq!(store.message(claim.fiber, "yes".into()).await.unwrap().unwrap().data, "2");
+    assert_eq!(store.message(claim.fiber, "maybe".into()).await.unwrap(), None);
 
     assert!(matches!(store.send(message("b", "yes", "1")).await.unwrap(), CommandResult::NotFound));
     store.end(claim, End::Failed("no".into()), Vec::new(), 60).await.unwrap();
     assert!(matches!(store.send(message("a", "yes", "1")).await.unwrap(), CommandResult::InvalidState(FiberState::Failed)));
     // It may be resumed, and then it needs them.
-    assert_eq!(store.message(claim.fiber, "yes").await.unwrap().unwrap().data, "2");
+    assert_eq!(store.message(claim.fiber, "yes".into()).await.unwrap().unwrap().data, "2");
     assert!(matches!(store.restart("a".into(), Restart::FromSnapshot, 70).await.unwrap(), CommandResult::Done(_)));
     let claim = claimed(store, claim.fiber, FIRST).await;
     store.end(claim, End::Completed("1".into()), Vec::new(), 80).await.unwrap();
-    assert_eq!(store.message(claim.fiber, "yes").await.unwrap(), None);
+    assert_eq!(store.message(claim.fiber, "yes".into()).await.unwrap(), None);
 }
 
 async fn wakes_a_parent_when_all_its_children_have_ended(store: &impl Store) {
@@ -449,6 +450,52 @@ async fn wakes_a_parent_when_all_its_children_have_ended(store: &impl Store) {
     assert_eq!(told.ids(), ["p"]);
     let parent = claimed(store, parent.fiber, FIRST).await;
     assert_eq!(store.wait(parent, both, 40).await.unwrap(), WaitResult::Ready);
+}
+
+async fn wakes_a_fiber_at_the_first_of_several_things(store: &impl Store) {
+    let parent = accept(store, "p").await;
+    let children = [accept(store, "1").await, accept(store, "2").await];
+    let first = Wait {
+        due_ms: Some(100),
+        topics: vec!["yes".into(), "no".into(), "yes".into()],
+        fibers: vec!["1".into(), "2".into(), "1".into()],
+        any_fiber: true,
+    };
+    let waits = async || {
+        let claim = claimed(store, parent.fiber, FIRST).await;
+        assert_eq!(store.wait(claim, first.clone(), 10).await.unwrap(), WaitResult::Waiting);
+    };
+    let mut told = Told::by(store);
+    assert_eq!(store.wait(parent, first.clone(), 10).await.unwrap(), WaitResult::Waiting);
+    assert_eq!(sent(store, &mut told, "p", "maybe", "0").await, [""; 0]);
+    assert_eq!(sent(store, &mut told, "p", "no", "1").await, ["p"]);
+    assert_eq!(sent(store, &mut told, "p", "yes", "2").await, [""; 0], "it waits no longer");
+
+    // Messages that are there already end the wait before it begins.
+    let claim = claimed(store, parent.fiber, FIRST).await;
+    for (number, topic) in [(1, "yes"), (2, "no")] {
+        assert_eq!(store.wait(claim, first.clone(), 10).await.unwrap(), WaitResult::Ready);
+        let message = store.message(claim.fiber, topic.into()).await.unwrap().unwrap();
+        store.checkpoint(claim, NewSnapshot { received: Some(message.seq), ..snapshot(number) }).await.unwrap();
+    }
+    assert_eq!(store.wait(claim, first.clone(), 10).await.unwrap(), WaitResult::Waiting);
+    assert_eq!(store.next_due().await.unwrap(), Some(100));
+    assert_eq!(store.take_due(100, 9).await.unwrap().len(), 1);
+    assert_eq!(store.next_due().await.unwrap(), None);
+
+    waits().await;
+    store.end(children[1], End::Completed("2".into()), Vec::new(), 20).await.unwrap();
+    assert_eq!(told.ids(), ["p"], "one of them is enough");
+    let claim = claimed(store, parent.fiber, FIRST).await;
+    assert_eq!(store.wait(claim, first.clone(), 30).await.unwrap(), WaitResult::Ready, "one has ended");
+    let other = Wait { fibers: vec!["1".into()], ..first.clone() };
+    assert_eq!(store.wait(claim, other, 30).await.unwrap(), WaitResult::Waiting);
+    assert_eq!(sent(store, &mut told, "p", "yes", "3").await, ["p"]);
+    store.end(children[0], End::Completed("1".into()), Vec::new(), 40).await.unwrap();
+    assert_eq!(told.ids(), [""; 0], "it does not wait for it any more");
+    let unknown = Wait { fibers: vec!["unknown".into(), "p".into()], any_fiber: true, ..Wait::default() };
+    let claim = claimed(store, parent.fiber, FIRST).await;
+    assert_eq!(store.wait(claim, unknown, 50).await.unwrap(), WaitResult::Ready);
 }
 
 async fn makes_children_with_the_checkpoint_or_not_at_all(store: &impl Store) {

@@ -274,10 +274,12 @@ pub struct NewSnapshot {
 pub struct Wait {
     /// Time at which it is due.
     pub due_ms: Option<i64>,
-    /// Topic of a message.
-    pub topic: Option<String>,
+    /// Topics, a message of one of which is enough.
+    pub topics: Vec<String>,
     /// Ids of other fibers, all of which have to end. Unknown ids count as ended.
     pub fibers: Vec<String>,
+    /// Whether the end of one of `fibers` is enough.
+    pub any_fiber: bool,
 }
 
 /// Result of [`FiberStore::wait`].
@@ -455,7 +457,7 @@ pub trait FiberStore {
     fn send(&self, message: NewMessage) -> BoxFuture<'_, Result<CommandResult<()>>>;
 
     /// Gives the oldest pending message of a topic, and leaves it there.
-    fn message(&self, seq: Seq, topic: &'static str) -> BoxFuture<'_, Result<Option<PendingMessage>>>;
+    fn message(&self, seq: Seq, topic: String) -> BoxFuture<'_, Result<Option<PendingMessage>>>;
 
     /// Ends a fiber; gives how it ended.
     ///

@@ -237,7 +237,7 @@ impl Sink for Tape {
         Box::pin(async move { Ok(arrived) })
     }
 
-    fn message(&self, topic: &'static str) -> BoxFuture<'_, Result<Option<PendingMessage>, Error>> {
+    fn message<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<Option<PendingMessage>, Error>> {
         let message = locked(&self.kept)
             .messages
             .iter()

@@ -7,7 +7,7 @@ use forever_runtime::{Fiber, FiberContext};
 use crate::support::Probe;
 
 pub const fn local(name: &'static str) -> Local {
-    Local { name, of: 1, result: false, why: "used later" }
+    Local { name, of: 1, was: None, result: false, why: "used later" }
 }
 
 pub const fn cut(name: &'static str, kind: CutKind, locals: &'static [Local], next: &'static [u32]) -> Cut {
@@ -94,7 +94,7 @@ static OUTER: Machine = machine(
     &["label"],
     &[
         cut("before", CutKind::Step, &[local("label")], &[1]),
-        cut("three", CutKind::Call, &[local("label"), Local { name: "sum", of: 1, result: true, why: "used later" }], &[2]),
+        cut("three", CutKind::Call, &[local("label"), Local { name: "sum", of: 1, was: None, result: true, why: "used later" }], &[2]),
         cut("after", CutKind::Step, &[local("sum")], &[END]),
     ],
 );

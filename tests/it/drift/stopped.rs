@@ -1,7 +1,9 @@
 //! A fiber that its process has left in the middle, and what other code makes of it.
 use std::fmt::Debug;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use forever::testing::VirtualClock;
 use forever::{Fiber, FiberState, Forever, Layout};
 use tempfile::TempDir;
 
@@ -140,5 +142,71 @@ impl Stopped {
         assert_eq!(world.log(), [""; 0], "no step runs");
         forever.close().await.unwrap();
         assert_eq!(self.row(), before, "nothing is lost");
+    }
+}
+
+/// A database file with one fiber in it that waits.
+pub(super) struct Waiting {
+    stopped: Stopped,
+    clock: VirtualClock,
+}
+
+impl Waiting {
+    /// Runs a fiber until it waits, and closes the runtime there.
+    pub(super) async fn at_its_first_wait<F: Fiber>(call: F) -> Waiting {
+        let waiting = Waiting { stopped: Stopped { folder: tempfile::tempdir().unwrap() }, clock: VirtualClock::new() };
+        let forever = waiting.open::<F>(&waiting.stopped.path()).await;
+        let handle = forever.spawn(call).id(ID).await.unwrap();
+        while handle.status().await.unwrap().state != FiberState::Waiting {
+            tokio::task::yield_now().await;
+        }
+        forever.close().await.unwrap();
+        waiting
+    }
+
+    async fn open<F: Fiber>(&self, path: &Path) -> Forever {
+        Forever::builder()
+            .sqlite(path)
+            .clock(self.clock.clone())
+            .resource(World::without(None))
+            .fiber::<F>()
+            .fiber::<super::waits::child>()
+            .open()
+            .await
+            .unwrap()
+    }
+
+    /// A copy, so that several versions can go on from the same wait.
+    fn copied(&self) -> (TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fibers.db");
+        std::fs::copy(self.stopped.path(), &path).unwrap();
+        (folder, path)
+    }
+
+    /// The time that it waits for has passed when it is opened again.
+    pub(super) fn time_is_over(&self) {
+        self.clock.advance(Duration::from_secs(2 * 3600));
+    }
+
+    /// Code `F` is given these messages and comes to this result.
+    pub(super) async fn resumes<F: Fiber<Output: Debug + PartialEq>>(&self, messages: &[(&str, u32)], result: F::Output) {
+        let (_folder, path) = self.copied();
+        let forever = self.open::<F>(&path).await;
+        for (topic, value) in messages {
+            forever.send(ID, topic, value).await.unwrap();
+        }
+        assert_eq!(forever.handle::<F>(ID).wait().await, Ok(result));
+        forever.close().await.unwrap();
+    }
+
+    /// Code `F` is given a message and parks for this reason.
+    pub(super) async fn parks<F: Fiber<Output: Debug>>(&self, message: (&str, u32), why: &str) {
+        let (_folder, path) = self.copied();
+        let forever = self.open::<F>(&path).await;
+        forever.send(ID, message.0, &message.1).await.unwrap();
+        let error = forever.handle::<F>(ID).wait().await.unwrap_err();
+        assert!(error.is_parked() && error.reason().contains(why), "{error}");
+        forever.close().await.unwrap();
     }
 }

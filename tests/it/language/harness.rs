@@ -157,25 +157,93 @@ impl Letters {
     }
 }
 
+/// The topic or topics of a plain `recv!`, and what a message of them is there.
+pub(crate) trait PlainTopics {
+    type Received<T>;
+    fn has(&self, topic: &str) -> bool;
+    fn received<T>(topic: String, message: T) -> Self::Received<T>;
+}
+
+macro_rules! plain_topic {
+    ($($ty:ty),*) => {$(
+        impl PlainTopics for $ty {
+            type Received<T> = T;
+            fn has(&self, topic: &str) -> bool {
+                *self == topic
+            }
+            fn received<T>(_: String, message: T) -> T {
+                message
+            }
+        }
+    )*};
+}
+plain_topic!(&str, String, &String);
+
+macro_rules! plain_topics {
+    ([$($generics:tt)*] $ty:ty) => {
+        impl<S: AsRef<str>, $($generics)*> PlainTopics for $ty {
+            type Received<T> = (String, T);
+            fn has(&self, topic: &str) -> bool {
+                self.iter().any(|there| there.as_ref() == topic)
+            }
+            fn received<T>(topic: String, message: T) -> (String, T) {
+                (topic, message)
+            }
+        }
+    };
+}
+plain_topics!([] Vec<S>);
+plain_topics!([] &Vec<S>);
+plain_topics!([const N: usize] [S; N]);
+
 /// The next message of a plain function; without one, its timeout is over.
-pub(crate) fn letter<T: serde::de::DeserializeOwned>(topic: &str) -> Option<T> {
+pub(crate) fn letter<T: serde::de::DeserializeOwned, K: PlainTopics>(topics: K) -> Option<K::Received<T>> {
     INBOX.with_borrow_mut(|inbox| {
-        let place = inbox.iter().position(|(t, _)| t == topic)?;
-        Some(serde_json::from_str(&inbox.remove(place).1).unwrap())
+        let place = inbox.iter().position(|(t, _)| topics.has(t))?;
+        let (topic, data) = inbox.remove(place);
+        Some(K::received(topic, serde_json::from_str(&data).unwrap()))
     })
 }
 
 /// `recv!` of a plain function.
 macro_rules! plain_recv {
-    ($topic:literal) => {
+    ($topic:expr) => {
         $crate::language::harness::letter($topic).expect("it was sent")
     };
-    ($topic:literal, timeout = $timeout:expr) => {{
-        let _: std::time::Duration = $timeout;
-        $crate::language::harness::letter($topic)
+    ($topic:expr, timeout = $timeout:expr) => {{
+        let (topic, timeout) = ($topic, $timeout);
+        let _: std::time::Duration = timeout;
+        $crate::language::harness::letter(topic)
     }};
 }
 pub(crate) use plain_recv;
+
+/// `select!` of a plain function: messages are there or never come, and time is over.
+macro_rules! plain_select {
+    (@) => { unreachable!("nothing would ever come") };
+    (@ , $($rest:tt)*) => { $crate::language::harness::plain_select!(@ $($rest)*) };
+    (@ $pat:pat = sleep!($end:expr) => $body:block $($rest:tt)*) => {{ let $pat = drop($end); $body }};
+    (@ $pat:pat = sleep!($end:expr) => $body:expr $(, $($rest:tt)*)?) => {{ let $pat = drop($end); $body }};
+    (@ $pat:pat = sleep_until!($end:expr) => $body:expr $(, $($rest:tt)*)?) => {{ let $pat = drop($end); $body }};
+    (@ $pat:ident: $ty:ty = recv!($topic:expr, timeout = $timeout:expr) => $body:expr $(, $($rest:tt)*)?) => {{
+        let $pat: $ty = $crate::language::harness::plain_recv!($topic, timeout = $timeout);
+        $body
+    }};
+    (@ $pat:ident: $ty:ty = recv!($topic:expr) => $body:block $($rest:tt)*) => {
+        if let Some(letter) = $crate::language::harness::letter($topic) { let $pat: $ty = letter; $body }
+        else { $crate::language::harness::plain_select!(@ $($rest)*) }
+    };
+    (@ $pat:ident: $ty:ty = recv!($topic:expr) => $body:expr $(, $($rest:tt)*)?) => {
+        if let Some(letter) = $crate::language::harness::letter($topic) { let $pat: $ty = letter; $body }
+        else { $crate::language::harness::plain_select!(@ $($($rest)*)?) }
+    };
+    (@ ($($pat:pat),*): $ty:ty = recv!($topic:expr) => $body:block $($rest:tt)*) => {
+        if let Some(letter) = $crate::language::harness::letter($topic) { let ($($pat),*): $ty = letter; $body }
+        else { $crate::language::harness::plain_select!(@ $($rest)*) }
+    };
+    ($($arms:tt)+) => { $crate::language::harness::plain_select!(@ $($arms)+) };
+}
+pub(crate) use plain_select;
 
 /// `sleep!` and `sleep_until!` of a plain function.
 macro_rules! plain_sleep {

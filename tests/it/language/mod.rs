@@ -22,6 +22,7 @@ mod macros;
 mod moves;
 mod operands;
 mod patterns;
+mod select;
 mod shadowing;
 mod side;
 mod snapshot;

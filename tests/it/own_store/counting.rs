@@ -100,7 +100,7 @@ impl FiberStore for Counting {
         fn take_due(&self, now_ms: i64, limit: u32) -> Vec<Runnable>;
         fn next_due(&self) -> Option<i64>;
         fn send(&self, message: NewMessage) -> CommandResult<()>;
-        fn message(&self, seq: Seq, topic: &'static str) -> Option<PendingMessage>;
+        fn message(&self, seq: Seq, topic: String) -> Option<PendingMessage>;
         fn end(&self, claim: Claim, end: End, outcomes: Vec<OpOutcome>, now_ms: i64) -> End;
         fn suspend(&self, claim: Claim, suspension: Suspension, now_ms: i64) -> Option<End>;
         fn restart_claimed(&self, claim: Claim, now_ms: i64) -> RestartResult;

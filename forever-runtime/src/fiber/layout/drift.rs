@@ -4,11 +4,12 @@
 //! step as long as it is there. A name that is derived means what it meant only while as many steps share it as before:
 //! when a second `search` appears, nobody can tell whether it came before or after the first. The same holds for locals.
 //! Where a name could mean two things the fiber is parked; it is never resumed at a place that may be wrong.
+use std::collections::BTreeSet;
 use std::fmt;
 
 use super::super::machine::CutKind;
 use super::super::snapshot::Snapshot;
-use super::{Layout, Step, base};
+use super::{Kept, Layout, Step, base};
 
 /// Why code cannot resume what code of another layout left: all reasons, and both layouts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,6 +116,24 @@ pub enum Problem {
         /// Whether it is missing only while the call of that name is under way.
         under_way: bool,
     },
+    /// A local is said to have had another name, but the old code had locals of both names.
+    LocalUnclear {
+        /// Its name.
+        local: String,
+        /// The name that it is said to have had.
+        was: String,
+        /// The step.
+        step: String,
+    },
+    /// Several locals of the code claim to be this one.
+    LocalClaimedTwice {
+        /// Its name.
+        local: String,
+        /// The step.
+        step: String,
+        /// The names of those that claim it, by name or by `was`.
+        by: Vec<String>,
+    },
     /// Another number of variables share the local's name.
     LocalAmbiguous {
         /// The shared name.
@@ -148,11 +167,16 @@ impl fmt::Display for Problem {
                 steps(*now)
             ),
             Problem::StepClaimedTwice { step, by } => {
-                write!(f, "step `{step}` is claimed by ")?;
-                for (place, name) in by.iter().enumerate() {
-                    write!(f, "{}`{name}`", if place == 0 { "" } else { " and " })?;
-                }
-                write!(f, ": which one was meant cannot be told")
+                write!(f, "step `{step}` is claimed by {}: which one was meant cannot be told", listed(by))
+            }
+            Problem::LocalUnclear { local, was, step } => write!(
+                f,
+                "local `{local}` is said to have been `{was}`, but both were kept at step `{step}`: which one was meant cannot be told; \
+                 give it a name that is new"
+            ),
+            Problem::LocalClaimedTwice { local, step, by } => {
+                let by = listed(by);
+                write!(f, "local `{local}` kept at step `{step}` is claimed by {by}: which one was meant cannot be told")
             }
             Problem::KindChanged { step, now, before } => write!(f, "`{step}` is a {now} now and was a {before} before"),
             Problem::LocalMissing { local, step, under_way: false } => {
@@ -168,6 +192,10 @@ impl fmt::Display for Problem {
             ),
         }
     }
+}
+
+fn listed(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" and ")
 }
 
 fn steps(n: u32) -> String {
@@ -194,9 +222,15 @@ impl Layout {
         for was in &old.steps {
             let Some(step) = self.identify(Some(old), &was.name, &mut found) else { continue };
             for local in &step.keeps {
-                match was.kept(&local.name) {
-                    None => found.missing(&local.name, &step.name, false),
-                    Some(kept) if kept.of != local.of => found.renumbered(&local.name, local.of, kept.of),
+                if found.unclear(step, local, was, |name| was.kept(name).is_some()) {
+                    continue;
+                }
+                let kept = step.source_of(local, |name| was.kept(name).is_some()).and_then(|name| was.kept(name));
+                match kept {
+                    None => found.absent(step, local, false, |name| was.kept(name).is_some()),
+                    Some(kept) if kept.of != self.bearers(old, &kept.name) => {
+                        found.renumbered(&kept.name, self.bearers(old, &kept.name), kept.of);
+                    }
                     Some(kept) if kept.result && !local.result && step.kind == CutKind::Call => {
                         found.missing(&local.name, &step.name, true);
                     }
@@ -226,13 +260,20 @@ impl Layout {
             }
             let was = old.and_then(|old| old.step(&snapshot.at));
             for local in step.keeps.iter().filter(|local| !(under_way && local.result)) {
-                let kept = was.and_then(|was| was.kept(&local.name));
-                match kept {
-                    _ if !snapshot.locals.contains_key(&local.name) => {
-                        found.missing(&local.name, &step.name, under_way && kept.is_some());
-                    }
-                    Some(kept) if kept.of != local.of => found.renumbered(&local.name, local.of, kept.of),
-                    _ => {}
+                let has = |name: &str| snapshot.locals.contains_key(name);
+                if was.is_some_and(|was| found.unclear(step, local, was, has)) {
+                    continue;
+                }
+                let kept = |name: &str| was.and_then(|was| was.kept(name));
+                let Some(stored) = step.source_of(local, has) else {
+                    let only_after = under_way && kept(&local.name).is_some();
+                    found.absent(step, local, only_after, has);
+                    continue;
+                };
+                if let (Some(old), Some(kept)) = (old, kept(stored))
+                    && kept.of != self.bearers(old, stored)
+                {
+                    found.renumbered(stored, self.bearers(old, stored), kept.of);
                 }
             }
         }
@@ -310,6 +351,17 @@ impl Layout {
 }
 
 impl Layout {
+    /// How many locals of this code share the name of a local of `old` that is not a new one: with those that had it then.
+    fn bearers(&self, old: &Layout, name: &str) -> u32 {
+        let name = base(name);
+        let all = || self.steps.iter().flat_map(|step| &step.keeps);
+        let bearers = all().find(|local| base(&local.name) == name).map_or(0, |local| local.of);
+        let knew = |local: &str| old.steps.iter().any(|step| step.kept(local).is_some());
+        let renamed = |local: &&Kept| base(&local.name) != name && local.was.as_deref().is_some_and(|was| base(was) == name);
+        let leavers: BTreeSet<&str> = all().filter(renamed).map(|local| local.name.as_str()).filter(|local| !knew(local)).collect();
+        bearers.saturating_add(u32::try_from(leavers.len()).unwrap_or(u32::MAX))
+    }
+
     /// Whether, of the steps that share a derived name, one's body has another number than before: they were exchanged, or
     /// one was taken out and another put in.
     fn exchanged(&self, old: &Layout, name: &str) -> bool {
@@ -321,6 +373,24 @@ impl Layout {
             let now = of(self, body);
             !now.is_empty() && now != of(old, body)
         })
+    }
+}
+
+impl Step {
+    /// The name under which a local of this step is among those that are there, as [`Cut::stored_name`] has it.
+    ///
+    /// [`Cut::stored_name`]: super::super::machine::Cut::stored_name
+    fn source_of<'a>(&'a self, local: &'a Kept, has: impl Fn(&str) -> bool) -> Option<&'a str> {
+        if has(&local.name) {
+            return Some(&local.name);
+        }
+        let old = local.was.as_deref().filter(|old| has(old))?;
+        (self.claimants(old, has).count() == 1).then_some(old)
+    }
+
+    /// The locals of this step that a name may stand for.
+    fn claimants<'a>(&'a self, name: &'a str, has: impl Fn(&str) -> bool + 'a) -> impl Iterator<Item = &'a Kept> {
+        self.keeps.iter().filter(move |local| local.name == name || local.was.as_deref() == Some(name) && !has(&local.name))
     }
 }
 
@@ -338,6 +408,28 @@ impl Found {
     fn add(&mut self, problem: Problem) {
         if !self.0.contains(&problem) {
             self.0.push(problem);
+        }
+    }
+
+    /// Whether a local was renamed after the old code, which had both names: then neither can be taken for it.
+    fn unclear(&mut self, step: &Step, local: &Kept, before: &Step, has: impl Fn(&str) -> bool) -> bool {
+        let Some(old) = &local.was else { return false };
+        let is_new = before.kept(&local.name).is_some_and(|kept| kept.was != local.was);
+        let unclear = is_new && has(&local.name) && has(old);
+        if unclear {
+            self.add(Problem::LocalUnclear { local: local.name.clone(), was: old.clone(), step: step.name.clone() });
+        }
+        unclear
+    }
+
+    /// A local that has no value among those that are there.
+    fn absent(&mut self, step: &Step, local: &Kept, under_way: bool, has: impl Fn(&str) -> bool) {
+        match local.was.as_deref().filter(|old| has(old)) {
+            Some(old) => {
+                let by = step.claimants(old, has).map(|local| local.name.clone()).collect();
+                self.add(Problem::LocalClaimedTwice { local: old.to_owned(), step: step.name.clone(), by });
+            }
+            None => self.missing(&local.name, &step.name, under_way),
         }
     }
 

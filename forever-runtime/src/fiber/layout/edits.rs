@@ -51,7 +51,8 @@ fn cut(line: &str) -> Cut {
 fn local(word: &str) -> Local {
     let (word, of) = word.split_once('/').map_or((word, 1), |(word, of)| (word, of.parse().unwrap()));
     let (name, result) = word.strip_suffix('=').map_or((word, false), |name| (name, true));
-    Local { name: leak(name), of, result, why: "it is used later" }
+    let (name, was) = name.split_once('<').map_or((name, None), |(name, was)| (name, Some(leak(was))));
+    Local { name: leak(name), of, was, result, why: "it is used later" }
 }
 
 /// The snapshots that code can leave: one at each step, and one during each call.
@@ -168,6 +169,51 @@ const EDITS: &[Edit] = &[
         "plan: a\nsearch: found",
         &["local `found` is needed after step `search` but was not kept"],
     ),
+    resumes("a local renamed with `was`", "plan: a\nsearch: hits", "plan: a\nsearch: found<hits"),
+    resumes("a local's `was` that is done and stays", "search: found<hits", "search: found<hits"),
+    resumes("a local's `was` taken away when it is done", "search: found<hits", "search: found"),
+    resumes("a local's old name used anew after its `was`", "search: found<hits", "search: found<hits\nplan: hits"),
+    parks(
+        "a local renamed whose old name is used anew at once",
+        "search: hits",
+        "search: found<hits hits",
+        &[
+            "local `hits` kept at step `search` is claimed by `found` and `hits`: which one was meant cannot be told",
+            "`hits` stands for 2 variables now and for 1 before: which one was kept cannot be told; give them names of their own",
+        ],
+    ),
+    parks(
+        "two locals that claim to have been one",
+        "search: hits",
+        "search: found<hits seen<hits",
+        &["local `hits` kept at step `search` is claimed by `found` and `seen`: which one was meant cannot be told"],
+    ),
+    parks(
+        "the names of two locals exchanged",
+        "search: a b",
+        "search: a<b b<a",
+        &[
+            "local `a` is said to have been `b`, but both were kept at step `search`: which one was meant cannot be told; give it a name that is new",
+            "local `b` is said to have been `a`, but both were kept at step `search`: which one was meant cannot be told; give it a name that is new",
+        ],
+    ),
+    parks(
+        "a local given the name of another",
+        "search: a b",
+        "search: a<b",
+        &[
+            "local `a` is said to have been `b`, but both were kept at step `search`: which one was meant cannot be told; give it a name that is new",
+        ],
+    ),
+    resumes("one of two shadowed locals renamed with `was`", "search: x/2 x#2/2", "search: x second<x#2"),
+    resumes("both shadowed locals renamed with `was`", "search: x/2 x#2/2", "search: first<x second<x#2"),
+    parks(
+        "one of two shadowed locals renamed with `was`, the other gone",
+        "search: x/2 x#2/2",
+        "search: second<x#2",
+        &["`x` stands for 1 variable now and for 2 before: which one was kept cannot be told; give them names of their own"],
+    ),
+    resumes("the value of a call renamed with `was`", "call child: sum=", "call child: total<sum="),
     resumes("a local needed at another step only", "plan: a\nsearch: b", "plan: a\nreport: c\nsearch: b"),
     parks(
         "a local shadowed once more",

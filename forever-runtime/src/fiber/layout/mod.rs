@@ -74,6 +74,8 @@ struct Kept {
     name: String,
     /// How many bindings share the name before `#`.
     of: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    was: Option<String>,
     /// Whether it is the value of the step itself, which a call under way does not have yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     result: bool,
@@ -167,7 +169,11 @@ impl Layout {
             for kept in &step.keeps {
                 text(&mut hash, &kept.name);
                 hash.update(kept.of.to_be_bytes());
-                hash.update([u8::from(kept.result)]);
+                // A layout without renamed locals has the hash that it had before there were any.
+                hash.update([u8::from(kept.result) + 2 * u8::from(kept.was.is_some())]);
+                if let Some(was) = &kept.was {
+                    text(&mut hash, was);
+                }
             }
         }
         hex(&hash.finalize()[..16])
@@ -179,7 +185,7 @@ impl Layout {
 }
 
 fn kept(local: &Local) -> Kept {
-    Kept { name: local.name.to_owned(), of: local.of, result: local.result, why: local.why.to_owned() }
+    Kept { name: local.name.to_owned(), of: local.of, was: local.was.map(str::to_owned), result: local.result, why: local.why.to_owned() }
 }
 
 impl CutKind {
@@ -194,6 +200,7 @@ impl CutKind {
             CutKind::Recv => "recv",
             CutKind::Spawn => "spawn",
             CutKind::Wait => "wait",
+            CutKind::Select => "select",
         }
     }
 }

@@ -65,7 +65,7 @@ impl Layout {
             let node = match step.kind {
                 CutKind::Step | CutKind::Steps | CutKind::Pending => format!("    s{number}[\"{name}\"]\n"),
                 CutKind::Call | CutKind::Spawn => format!("    s{number}[[\"{name}\"]]\n"),
-                CutKind::Sleep | CutKind::Recv | CutKind::Wait => format!("    s{number}(\"{name}\")\n"),
+                CutKind::Sleep | CutKind::Recv | CutKind::Wait | CutKind::Select => format!("    s{number}(\"{name}\")\n"),
             };
             nodes += &node;
             edges += &self.edges(&format!("s{number}"), &step.next);
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     const fn local(name: &'static str, result: bool, why: &'static str) -> Local {
-        Local { name, of: 1, result, why }
+        Local { name, of: 1, was: None, result, why }
     }
 
     static MACHINE: Machine = Machine {

@@ -212,13 +212,13 @@ async fn tells_of_what_becomes_ready(store: &impl Store) {
     // A call that is given up before it is polled has done nothing; one that was polled is carried
     // out with all its consequences, or not at all.
     let parent = claimed(store, parent.fiber, FIRST).await;
-    store.wait(parent, Wait { topic: Some("go".into()), ..Wait::default() }, 5).await.unwrap();
+    store.wait(parent, Wait { topics: vec!["go".into()], ..Wait::default() }, 5).await.unwrap();
     drop(store.send(message("parent", "go", "0")));
     let mut given_up = store.send(message("parent", "go", "1"));
     std::future::poll_fn(|cx| std::task::Poll::Ready(given_up.as_mut().poll(cx).is_pending())).await;
     drop(given_up);
     accept(store, "later").await;
-    if let Some(sent) = store.message(parent.fiber, "go").await.unwrap() {
+    if let Some(sent) = store.message(parent.fiber, "go".into()).await.unwrap() {
         assert_eq!(sent.data, "1");
         assert_eq!(told.next().await, "parent");
     }
@@ -230,13 +230,13 @@ async fn stores_a_message_with_an_id_once(store: &impl Store) {
     for data in ["1", "2"] {
         assert!(matches!(store.send(with_id(data, "one")).await.unwrap(), CommandResult::Done(())));
     }
-    let first = store.message(claim.fiber, "go").await.unwrap().unwrap();
+    let first = store.message(claim.fiber, "go".into()).await.unwrap().unwrap();
     assert_eq!(first.data, "1");
     store.checkpoint(claim, NewSnapshot { received: Some(first.seq), ..snapshot(1) }).await.unwrap();
     store.send(with_id("3", "one")).await.unwrap();
-    assert_eq!(store.message(claim.fiber, "go").await.unwrap(), None, "it was received before");
+    assert_eq!(store.message(claim.fiber, "go".into()).await.unwrap(), None, "it was received before");
     store.send(with_id("4", "two")).await.unwrap();
-    assert_eq!(store.message(claim.fiber, "go").await.unwrap().unwrap().data, "4");
+    assert_eq!(store.message(claim.fiber, "go".into()).await.unwrap().unwrap().data, "4");
     store.end(claim, End::Completed("1".into()), Vec::new(), 9).await.unwrap();
     assert!(matches!(store.send(with_id("5", "two")).await.unwrap(), CommandResult::Done(())), "it was sent before the end");
     assert!(matches!(store.send(with_id("6", "three")).await.unwrap(), CommandResult::InvalidState(FiberState::Completed)));

@@ -360,8 +360,8 @@ impl FiberStore for Sqlite {
         Box::pin(self.write_ready("store a message", move |c, ready| rows::send(c, &message, ready)))
     }
 
-    fn message(&self, seq: Seq, topic: &'static str) -> BoxFuture<'_, Result<Option<PendingMessage>>> {
-        Box::pin(self.read("load a message", move |c| rows::message(c, seq, topic)))
+    fn message(&self, seq: Seq, topic: String) -> BoxFuture<'_, Result<Option<PendingMessage>>> {
+        Box::pin(self.read("load a message", move |c| rows::message(c, seq, &topic)))
     }
 
     fn end(&self, claim: Claim, how: End, settled: Vec<OpOutcome>, now_ms: i64) -> BoxFuture<'_, Result<End>> {

@@ -82,6 +82,7 @@ async fn every_statement_uses_an_index() {
         ("end", "DELETE FROM snapshots"),
         ("wake", "UPDATE fibers SET state = 'pending', changed_ms"),
         ("wait", "INTO waits"),
+        ("wait", "INTO wait_topics"),
         ("take_due", "WHERE due_ms <= ?1"),
         ("next_due", "SELECT min(due_ms)"),
         ("unfinished", "UNION ALL"),

@@ -417,7 +417,12 @@ pub(super) fn finish(
         .query_map([seq], |r| r.get(0))?
         .collect::<Result<_, _>>()?;
     for fiber in waiting {
-        let others: bool = conn.prepare_cached("SELECT EXISTS (SELECT 1 FROM joins WHERE fiber = ?1)")?.query_row([fiber], |r| r.get(0))?;
+        let others: bool = conn
+            .prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM joins WHERE fiber = ?1)
+                        AND NOT EXISTS (SELECT 1 FROM waits WHERE fiber = ?1 AND any_join)",
+            )?
+            .query_row([fiber], |r| r.get(0))?;
         if !others {
             ready.extend(wake(conn, fiber, now_ms)?);
         }
@@ -441,9 +446,12 @@ pub(super) fn wait(conn: &Connection, claim: Claim, wait: &Wait, now_ms: i64) ->
     if wait.due_ms.is_some_and(|due| due <= now_ms) {
         return Ok(WaitResult::Ready);
     }
-    if let Some(topic) = &wait.topic
-        && message(conn, seq, topic)?.is_some()
-    {
+    for topic in &wait.topics {
+        if message(conn, seq, topic)?.is_some() {
+            return Ok(WaitResult::Ready);
+        }
+    }
+    if wait.any_fiber && some_have_ended(conn, &wait.fibers)? {
         return Ok(WaitResult::Ready);
     }
     let mut open = 0;
@@ -457,11 +465,20 @@ pub(super) fn wait(conn: &Connection, claim: Claim, wait: &Wait, now_ms: i64) ->
     if !wait.fibers.is_empty() && open == 0 {
         return Ok(WaitResult::Ready);
     }
-    conn.prepare_cached("INSERT OR REPLACE INTO waits (fiber, due_ms, topic) VALUES (?1, ?2, ?3)")?.execute(params![
+    let (one, several) = match &wait.topics[..] {
+        [topic] => (Some(topic), &[][..]),
+        topics => (None, topics),
+    };
+    conn.prepare_cached("INSERT OR REPLACE INTO waits (fiber, due_ms, topic, any_join) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
         seq,
         wait.due_ms,
-        wait.topic
+        one,
+        wait.any_fiber
     ])?;
+    for topic in several {
+        conn.prepare_cached("INSERT INTO wait_topics (fiber, topic) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+            .execute(params![seq, topic])?;
+    }
     let waits = conn
         .prepare_cached(
             "UPDATE fibers SET state = 'waiting', reason = NULL, changed_ms = ?2
@@ -470,6 +487,19 @@ pub(super) fn wait(conn: &Connection, claim: Claim, wait: &Wait, now_ms: i64) ->
         .execute(params![seq, now_ms])?;
     // One that was told to end meanwhile does not wait, and what was put down for it goes with its end.
     Ok(if waits == 0 { WaitResult::Ready } else { WaitResult::Waiting })
+}
+
+/// Whether one of several fibers has ended, or is unknown.
+fn some_have_ended(conn: &Connection, ids: &[String]) -> rusqlite::Result<bool> {
+    for id in ids {
+        let runs: bool = conn
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM fibers WHERE id = ?1 AND finished_ms IS NULL)")?
+            .query_row([id], |r| r.get(0))?;
+        if !runs {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 pub(super) fn take_due(conn: &Connection, now_ms: i64, limit: u32) -> rusqlite::Result<Vec<Runnable>> {
@@ -505,7 +535,10 @@ pub(super) fn send(conn: &Connection, new: &NewMessage, ready: &mut Vec<Runnable
     conn.prepare_cached("INSERT INTO messages (fiber, topic, data, sent_ms) VALUES (?1, ?2, ?3, ?4)")?
         .execute(params![row.seq, new.topic, new.data, new.now_ms])?;
     let waits: bool = conn
-        .prepare_cached("SELECT EXISTS (SELECT 1 FROM waits WHERE fiber = ?1 AND topic = ?2)")?
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM waits WHERE fiber = ?1 AND topic = ?2)
+                    OR EXISTS (SELECT 1 FROM wait_topics WHERE fiber = ?1 AND topic = ?2)",
+        )?
         .query_row(params![row.seq, new.topic], |r| r.get(0))?;
     if waits {
         ready.extend(wake(conn, row.seq, new.now_ms)?);

@@ -14,7 +14,7 @@ const MIGRATIONS: &[&str] = &[
 ];
 
 /// Our tables and views, and the indexes with names.
-pub(super) const NAMES: [&str; 44] = [
+pub(super) const NAMES: [&str; 45] = [
     "agents",
     "agents_awake",
     "arrived",
@@ -56,6 +56,7 @@ pub(super) const NAMES: [&str; 44] = [
     "turns_settled",
     "turns_unfolded",
     "user_migrations",
+    "wait_topics",
     "waits",
     "waits_due",
     "workers",

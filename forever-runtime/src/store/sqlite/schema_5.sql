@@ -1,4 +1,4 @@
--- Version 5: claims, messages that are sent once, and the keys of fibers that were deleted.
+-- Version 5: claims, messages that are sent once, the keys of fibers that were deleted, and waiting for the first of several things.
 
 -- One row for each runtime that has opened the database; its number is the owner of its claims.
 CREATE TABLE workers (
@@ -36,3 +36,12 @@ CREATE TABLE past_fibers (
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX past_fibers_key ON past_fibers (key) WHERE key IS NOT NULL;
 CREATE INDEX past_fibers_deleted ON past_fibers (deleted_ms);
+
+-- Waiting for the first of several things: whether the end of one of the fibers in `joins` is enough, and the topics where there
+-- is more than one. A single topic stands in `waits`.
+ALTER TABLE waits ADD COLUMN any_join INTEGER NOT NULL DEFAULT 0 CHECK (any_join IN (0, 1));
+CREATE TABLE wait_topics (
+    fiber INTEGER NOT NULL REFERENCES waits (fiber) ON DELETE CASCADE,
+    topic TEXT NOT NULL,
+    PRIMARY KEY (fiber, topic)
+) STRICT, WITHOUT ROWID;

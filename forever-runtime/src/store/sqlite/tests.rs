@@ -80,7 +80,7 @@ async fn lost_claim_does_not_run_the_code_of_the_program() {
 async fn write_that_was_polled_is_carried_out() {
     let store = &Sqlite::in_memory().await.unwrap();
     let claim = accept(store, "a").await;
-    store.wait(claim, Wait { topic: Some("go".into()), ..Wait::default() }, 5).await.unwrap();
+    store.wait(claim, Wait { topics: vec!["go".into()], ..Wait::default() }, 5).await.unwrap();
     let mut told = Told::by(store);
     let mut given_up = store.send(message("a", "go", "1"));
     std::future::poll_fn(|cx| std::task::Poll::Ready(given_up.as_mut().poll(cx).is_pending())).await;
@@ -88,7 +88,7 @@ async fn write_that_was_polled_is_carried_out() {
     // Behind it in the queue, so it has been carried out when this is.
     accept(store, "later").await;
     assert_eq!(told.ids(), ["a"]);
-    assert_eq!(store.message(claim.fiber, "go").await.unwrap().unwrap().data, "1");
+    assert_eq!(store.message(claim.fiber, "go".into()).await.unwrap().unwrap().data, "1");
 }
 
 #[tokio::test]

@@ -1,0 +1,148 @@
+//! The arms of `select!`: `select! { ["name",] [was = "old",] (PAT [: TYPE] = WAIT => BODY,)* }`.
+use proc_macro2::Span;
+use syn::ext::IdentExt;
+use syn::parse::{ParseStream, Parser};
+use syn::spanned::Spanned;
+use syn::{Expr, Ident, Macro, Pat, Token, Type, token};
+
+use super::waits::{Recv, take_name};
+use super::{CutKind, Names, Written};
+use crate::report::Report;
+use crate::scan::as_cut;
+use crate::text::compact;
+
+/// A `select!` as the user wrote it.
+pub(crate) struct Select {
+    pub(crate) arms: Vec<Arm>,
+}
+
+/// One arm.
+pub(crate) struct Arm {
+    pub(crate) pat: Pat,
+    pub(crate) ty: Option<Type>,
+    pub(crate) wait: Wait,
+    /// The place of the `?` of `wait!(..)?`.
+    pub(crate) question: Option<Span>,
+    /// Where the macro of the wait stands.
+    pub(crate) span: Span,
+    pub(crate) body: Expr,
+}
+
+/// What an arm waits for.
+pub(crate) enum Wait {
+    Recv(Recv),
+    Sleep(Expr),
+    SleepUntil(Expr),
+    End(Expr),
+}
+
+impl Wait {
+    /// What the arm is called in a snapshot, but for a number.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Wait::Recv(recv) => recv.topic.name().unwrap_or_else(|| format!("recv {}", compact(&recv.topic.shown()))),
+            Wait::Sleep(_) | Wait::SleepUntil(_) => "sleep".to_owned(),
+            Wait::End(handle) => format!("wait {}", compact(handle)),
+        }
+    }
+}
+
+const SHAPE: &str = "`select!` takes what to wait for, and what to do then: `select! { answer = recv!(\"answer\") => answer, _ = sleep!(a_day) => return Ok(()) }`";
+const ARM: &str = "an arm of `select!` waits for a `recv!`, `sleep!`, `sleep_until!` or `wait!`: make the work a `#[fiber]` and `spawn!` it before, then `done = wait!(&handle) => ..`";
+const NO_NAME: &str = "what an arm of `select!` waits for has no name of its own: name the `select!`, `select! { \"decision\", .. }`";
+const NO_GUARD: &str = "an arm of `select!` has no `if`: put the `select!` that lacks the arm into the other branch of an `if`";
+const COMMA: &str = "expected a comma between the arms of `select!`";
+
+/// Parses the arms; what is wrong goes to `report`.
+pub(super) fn parse(mac: &Macro, report: &mut Report) -> Option<(Written, Names)> {
+    let parse = |input: ParseStream<'_>| {
+        let names = take_name(input)?;
+        let mut arms = Vec::new();
+        while !input.is_empty() {
+            arms.push(arm(input)?);
+        }
+        Ok((names, arms))
+    };
+    let (names, arms) = match parse.parse2(mac.tokens.clone()) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            report.push(error);
+            return None;
+        }
+    };
+    if arms.is_empty() {
+        report.over(&mac.path, SHAPE);
+        return None;
+    }
+    let mut complete = Vec::new();
+    let count = arms.len();
+    for (pat, ty, source, body) in arms {
+        if let Some((wait, question, span)) = waited_for(&source, report) {
+            complete.push(Arm { pat, ty, wait, question, span, body });
+        }
+    }
+    (complete.len() == count).then_some((Written::Select(Select { arms: complete }), names))
+}
+
+type Parts = (Pat, Option<Type>, Expr, Expr);
+
+fn arm(input: ParseStream<'_>) -> syn::Result<Parts> {
+    let first = input.span();
+    let pat = Pat::parse_multi_with_leading_vert(input).map_err(|_| syn::Error::new(first, SHAPE))?;
+    let ty = match input.parse::<Option<Token![:]>>()? {
+        Some(_) => Some(input.parse()?),
+        None => None,
+    };
+    if !input.peek(Token![=]) || input.peek(Token![=>]) {
+        return Err(syn::Error::new(first, SHAPE));
+    }
+    input.parse::<Token![=]>()?;
+    let source: Expr = input.parse()?;
+    if input.peek(Token![,]) && input.peek2(Token![if]) || input.peek(Token![if]) {
+        return Err(syn::Error::new(input.span(), NO_GUARD));
+    }
+    if !input.peek(Token![=>]) {
+        return Err(syn::Error::new(source.span(), SHAPE));
+    }
+    input.parse::<Token![=>]>()?;
+    let block = input.peek(token::Brace);
+    let body = Expr::parse_with_earlier_boundary_rule(input)?;
+    let ends_itself =
+        block || matches!(body, Expr::If(_) | Expr::Match(_) | Expr::Loop(_) | Expr::While(_) | Expr::ForLoop(_) | Expr::Unsafe(_));
+    if input.parse::<Option<Token![,]>>()?.is_none() && !ends_itself && !input.is_empty() {
+        return Err(input.error(COMMA));
+    }
+    Ok((pat, ty, source, body))
+}
+
+/// What the expression of an arm waits for, with its `?` and its place.
+fn waited_for(source: &Expr, report: &mut Report) -> Option<(Wait, Option<Span>, Span)> {
+    let Some((kind, mac, question)) = as_cut(source) else {
+        report.over(source, ARM);
+        return None;
+    };
+    let span = mac.path.segments.last().map_or_else(Span::call_site, |segment| segment.ident.span());
+    if !matches!(kind, CutKind::Recv | CutKind::Sleep | CutKind::SleepUntil | CutKind::Wait) {
+        report.at(span, ARM);
+        return None;
+    }
+    let (written, names) = super::parse(kind, mac, report)?;
+    for text in [names.name, names.was].into_iter().flatten() {
+        report.at(text.span(), NO_NAME);
+    }
+    let wait = match written {
+        Written::Recv(recv) => Wait::Recv(recv),
+        Written::Sleep(duration) => Wait::Sleep(duration),
+        Written::SleepUntil(time) => Wait::SleepUntil(time),
+        Written::Wait(handle) => Wait::End(handle),
+        _ => return None,
+    };
+    Some((wait, question, span))
+}
+
+/// Whether an option of this name follows.
+pub(super) fn option_follows(input: ParseStream<'_>, word: &str) -> bool {
+    let fork = input.fork();
+    let named = fork.call(Ident::parse_any).is_ok_and(|ident| ident == word);
+    named && fork.peek(Token![=]) && !fork.peek(Token![==]) && !fork.peek(Token![=>])
+}

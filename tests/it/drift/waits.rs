@@ -1,0 +1,157 @@
+//! Waits renamed, and changed into others.
+use super::stopped::Waiting;
+use super::versions;
+
+#[forever::fiber]
+pub(super) async fn child(n: u32) -> anyhow::Result<u32> {
+    Ok(n)
+}
+
+#[tokio::test]
+async fn a_recv_renamed_with_was_goes_on_waiting() {
+    versions! {
+        old(io, n: u32) -> u32 {
+            let answer: u32 = recv!("answer");
+            step!("b", io.did("b", ()).await?);
+            Ok(answer + n)
+        }
+        new(io, n: u32) -> u32 {
+            let verdict: u32 = recv!("answer");
+            step!("b", io.did("b", ()).await?);
+            Ok(verdict + n)
+        }
+        third(io, n: u32) -> u32 {
+            let verdict: u32 = recv!("answer", name = "the verdict", was = "answer");
+            step!("b", io.did("b", ()).await?);
+            Ok(verdict + n)
+        }
+    }
+    let fiber = Waiting::at_its_first_wait(old::work(3)).await;
+    fiber.parks::<new::work>(("answer", 4), "step `answer pending` is gone").await;
+    fiber.resumes::<third::work>(&[("answer", 4)], 7).await;
+}
+
+#[tokio::test]
+async fn a_recv_with_a_timeout_and_computed_topics_renamed_with_was_keeps_both() {
+    versions! {
+        old(io, n: u32) -> Option<u32> {
+            let answer: Option<u32> = recv!(format!("answer-{n}"), timeout = std::time::Duration::from_secs(3600));
+            Ok(answer)
+        }
+        new(io, n: u32) -> Option<u32> {
+            let verdict: Option<u32> = recv!(format!("other-{n}"), timeout = std::time::Duration::ZERO, name = "verdict", was = "answer");
+            Ok(verdict)
+        }
+        unnamed(io, n: u32) -> Option<u32> {
+            let verdict: Option<u32> = recv!(format!("answer-{n}"), timeout = std::time::Duration::ZERO);
+            Ok(verdict)
+        }
+    }
+    let fiber = Waiting::at_its_first_wait(old::work(3)).await;
+    fiber.parks::<unnamed::work>(("answer-3", 4), "step `answer pending` is gone").await;
+    fiber.resumes::<new::work>(&[("answer-3", 4)], Some(4)).await;
+}
+
+#[tokio::test]
+async fn the_second_of_two_waits_of_one_name_is_found_by_its_number() {
+    versions! {
+        old(io, n: u32) -> u32 {
+            for _ in 0..n { sleep!(std::time::Duration::ZERO); }
+            sleep!(std::time::Duration::from_secs(3600));
+            let first: u32 = recv!("first");
+            Ok(first)
+        }
+        new(io, n: u32) -> u32 {
+            for _ in 0..n { sleep!(std::time::Duration::ZERO); }
+            sleep!("cool down", std::time::Duration::from_secs(3600), was = "sleep#2");
+            let first: u32 = recv!("first");
+            Ok(first)
+        }
+        dropped(io, n: u32) -> u32 {
+            sleep!("cool down", std::time::Duration::from_secs(3600), was = "sleep#2");
+            let first: u32 = recv!("first");
+            Ok(first)
+        }
+    }
+    let fiber = Waiting::at_its_first_wait(old::work(1)).await;
+    assert_eq!(forever::layout::<new::work>().can_resume(&forever::layout::<old::work>()), Ok(()));
+    assert!(forever::layout::<dropped::work>().can_resume(&forever::layout::<old::work>()).is_err());
+    fiber.time_is_over();
+    fiber.resumes::<new::work>(&[("first", 9)], 9).await;
+}
+
+#[tokio::test]
+async fn every_kind_of_wait_and_call_takes_a_name_and_was() {
+    versions! {
+        old(io, n: u32) -> u32 {
+            let handle = spawn!(child(n));
+            let other = spawn!(child(n));
+            let a = wait!(&handle)?;
+            let all = wait_all!([&handle, &other]);
+            let called = call!(child(n))?;
+            let (x, y) = steps!(n, n + 1);
+            sleep!(std::time::Duration::ZERO);
+            sleep_until!(std::time::SystemTime::UNIX_EPOCH);
+            let m: u32 = select! { m: u32 = recv!("m") => m };
+            let t: u32 = recv!("t");
+            Ok(a + called + x + y + m + t + u32::try_from(all.len())?)
+        }
+        new(io, n: u32) -> u32 {
+            #[was = "handle"]
+            let first = spawn!("first child", child(n), was = "handle");
+            #[was = "other"]
+            let second = spawn!("second child", was = "other", child(n));
+            #[was = "a"]
+            let awaited = wait!("the first", &first, was = "a")?;
+            #[was = "all"]
+            let both = wait_all!("both", [&first, &second], was = "all");
+            #[was = "called"]
+            let inline = call!("inline", child(n), was = "called")?;
+            #[was = "x"]
+            let left;
+            #[was = "y"]
+            let right;
+            (left, right) = steps!("side", was = "steps", n, n + 1);
+            sleep!("rest", std::time::Duration::ZERO, was = "sleep");
+            sleep_until!("until then", std::time::SystemTime::UNIX_EPOCH, was = "sleep#2");
+            #[was = "m"]
+            let message: u32 = select! { "decision", was = "m", m: u32 = recv!("m") => m };
+            #[was = "t"]
+            let last: u32 = recv!("t", was = "t", name = "last");
+            Ok(awaited + inline + left + right + message + last + u32::try_from(both.len())?)
+        }
+    }
+    let (old, new) = (forever::layout::<old::work>(), forever::layout::<new::work>());
+    assert_eq!(new.can_resume(&old).map_err(|drift| drift.to_string()), Ok(()));
+    let fiber = Waiting::at_its_first_wait(old::work(3)).await;
+    fiber.resumes::<new::work>(&[("m", 10), ("t", 100)], 3 + 3 + 3 + 4 + 10 + 100 + 2).await;
+}
+
+#[tokio::test]
+async fn a_select_goes_on_waiting_for_what_it_began_to_wait_for() {
+    versions! {
+        old(io, n: u32) -> u32 {
+            let number = select! {
+                number: u32 = recv!("number") => number,
+                _ = sleep!(std::time::Duration::from_secs(3600)) => step!("late", io.did("late", n).await?),
+            };
+            Ok(number)
+        }
+        new(io, n: u32) -> u32 {
+            let number = select! {
+                "which", was = "number",
+                number: u32 = recv!("number") => number + 1,
+                _ = sleep!(std::time::Duration::ZERO) => step!("late", io.did("late", n).await?),
+            };
+            Ok(number)
+        }
+        another(io, n: u32) -> u32 {
+            let number: u32 = recv!("number");
+            Ok(number)
+        }
+    }
+    let fiber = Waiting::at_its_first_wait(old::work(3)).await;
+    fiber.resumes::<new::work>(&[("number", 5)], 6).await;
+    let layouts = (forever::layout::<another::work>(), forever::layout::<old::work>());
+    assert!(layouts.0.can_resume(&layouts.1).unwrap_err().to_string().contains("`number` is a recv now and was a select before"));
+}
