@@ -123,7 +123,7 @@ fn an_error_type_of_ones_own_is_caught_by_its_texts() {
 }
 
 #[fiber]
-async fn boxed_error(io: Res<Io>, n: u32) -> Result<String, BoxError> {
+async fn boxed_error(io: Res<Io>, n: u32) -> Result<String, forever::BoxError> {
     let (a, b) = steps!(step!("a", catch, io.fails("a").await?), step!("b", catch, io.get("b", n).await));
     let all = steps!(for n in 0..n, limit = 1, catch, { if n == 1 { io.fails("one").await? } else { io.did("other", n).await? } });
     let all: Vec<String> = all.into_iter().map(|one| one.map_or_else(|e| e.to_string(), |n| n.to_string())).collect();
