@@ -65,6 +65,7 @@ pub use forever_macros::fiber;
 /// #[fiber]
 /// async fn checkout(shop: Res<Shop>, order: u32) -> anyhow::Result<String> {
 ///     let price = step!(shop.price(order).await?);
+///     // A policy is made again after a resume, and can be shared by several steps.
 ///     let retry = Retry::times(3).backoff(Backoff::exponential(Duration::from_secs(1), Duration::from_secs(60)));
 ///     let receipt = step!("charge", retry = retry, timeout = Duration::from_secs(30), |op| {
 ///         // The same id at each attempt and after each restart.
@@ -90,11 +91,14 @@ pub use forever_macros::fiber;
 /// crash means that the body runs again, so what it does outside must bear that: see [`Op::id`](crate::Op::id).
 ///
 /// - `"name"` is the step's name in snapshots; without it, the name of the variable that it initialises, or of the function that it calls.
-/// - `retry =` [`Retry`](crate::Retry): how often an error of the body (through `?`) is followed by another attempt.
+/// - `retry =` [`Retry`](crate::Retry): how often an error of the body (through `?`) is followed by another attempt. The body must not change
+///   the variables around it.
 /// - `timeout =` [`Duration`](std::time::Duration): the longest that one attempt may take.
+/// - `catch`: the value is a `Result<T, StepError>`, after all attempts. See [`StepError`](crate::StepError) and below.
 /// - `was = "old"`: the name that the step had, for snapshots from then.
 /// - `effect`: what the body does outside must not happen twice. That it begins is stored before it runs, and what it gave with the
 ///   checkpoint, in the ledger that [`Forever::ops`](crate::Forever::ops) gives; so its value must be something that serde can write and read.
+///   When its outcome is known after a crash, the body is skipped, so it must not change the variables around it.
 /// - `key =` anything that serde can write, of an `effect`: part of its id. Met again at the same place with another key while it is not
 ///   settled, the fiber is parked.
 /// - `on_unknown =` [`OnUnknown`](crate::OnUnknown), of an `effect`: what to do when it was begun, and the process died, the `timeout` ended
@@ -125,6 +129,50 @@ pub use forever_macros::fiber;
 ///     }
 /// }
 /// ```
+///
+/// # Errors as values
+///
+/// With `catch` an error does not leave the fiber. It is saved like any value, so a resumed fiber takes the same branch:
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use forever::prelude::*;
+///
+/// #[fiber]
+/// async fn answer(models: Res<Models>, question: String) -> anyhow::Result<String> {
+///     let limit = Duration::from_secs(60);
+///     match step!("ask", retry = Retry::times(3), timeout = limit, catch, models.large(&question).await?) {
+///         Ok(answer) => Ok(answer),
+///         Err(error) if error.is_timeout() => Ok(step!("fall back", models.small(&question).await?)),
+///         // With its causes, as the error of the fiber.
+///         Err(error) => Err(error.into()),
+///     }
+/// }
+///
+/// struct Models;
+///
+/// impl Models {
+///     async fn large(&self, _: &str) -> anyhow::Result<String> {
+///         anyhow::bail!("overloaded")
+///     }
+///     async fn small(&self, question: &str) -> anyhow::Result<String> {
+///         Ok(question.to_uppercase())
+///     }
+/// }
+/// ```
+///
+/// The error of an `effect` is recorded in the ledger as without `catch`. With `OnUnknown::Fail`, an operation in doubt is an error too:
+/// [`StepError::is_op_unknown`](crate::StepError::is_op_unknown). A panic is not caught; it fails the fiber.
+///
+/// # Bodies that may be skipped or run again
+///
+/// The bodies of `effect` and of `retry` may read the variables around them, and an `effect` without `retry` may move them. They cannot assign to
+/// them or borrow them mutably: the change would be lost where the body is skipped, and made again where it is repeated. Give the step a
+/// value and make the change after it; what is `#[fresh]` may be changed. A change behind a shared reference (a `Mutex`, an atomic) cannot be
+/// seen by the compiler and is the program's own.
+///
+/// A step with `timeout` or `catch` alone runs its body once, so what the body has changed until it ended is kept, as in the plain function.
 pub use forever_macros::step;
 
 /// Runs another fiber inline, as part of this one, its place kept in this one's snapshot.
@@ -360,6 +408,8 @@ pub use forever_macros::select;
 /// Steps side by side: each result is stored when it arrives, and a resumed fiber runs only those that have not.
 ///
 /// ```
+/// use std::time::Duration;
+///
 /// use forever::prelude::*;
 ///
 /// #[fiber]
@@ -367,8 +417,13 @@ pub use forever_macros::select;
 ///     // A tuple of up to twelve.
 ///     let (news, books) = steps!(web.search("news", &topic).await?, web.search("books", &topic).await?);
 ///     // A `Vec`, in the order of the items, at most eight at a time.
-///     let pages = steps!(for url in news.iter().chain(&books), limit = 8, web.fetch(url).await?);
-///     Ok(pages.concat())
+///     let pages = steps!(for url in news.iter().chain(&books), limit = 8, retry = Retry::times(3), web.fetch(url).await?);
+///     // A branch with options is written as a step.
+///     let (cover, note) = steps!(
+///         step!("cover", timeout = Duration::from_secs(30), catch, web.fetch("cover").await?),
+///         step!("note", effect, |op| web.post(op.id(), &topic).await?),
+///     );
+///     Ok(cover.unwrap_or(note) + &pages.concat())
 /// }
 ///
 /// struct Web;
@@ -380,10 +435,24 @@ pub use forever_macros::select;
 ///     async fn fetch(&self, url: &str) -> anyhow::Result<String> {
 ///         Ok(url.to_owned())
 ///     }
+///     async fn post(&self, key: &str, text: &str) -> anyhow::Result<String> {
+///         Ok(format!("{key}: {text}"))
+///     }
 /// }
 /// ```
 ///
 /// A branch is an expression that may `.await`, use `?` and read the fiber's variables; it cannot change them, as it does not run
-/// again once its result is stored. The first error (through `?`) is the fiber's, and the other branches are dropped. What is gone over is kept while the branches
+/// again once its result is stored. The first error (through `?`) is the fiber's, and the other branches are dropped; with `catch` each branch
+/// gives a `Result`, and none ends the others. What is gone over is kept while the branches
 /// run, unless it is borrowed from a variable that is.
+///
+/// # Branches with options
+///
+/// A branch takes the options of a [`step!`]: `steps!(for item in items, limit = 8, retry = .., effect, |op| body)`, where they are evaluated for each
+/// item and may name it, or `steps!(step!("law", retry = .., body), other)`. Each branch has an operation of its own. In the ledger it is called
+/// `both[law]` (the name of the `steps!` and of the branch) or `pages[3]` (the place of the item, from 0). Its id is the same in every run, and the
+/// attempts of its `retry` survive a restart.
+///
+/// When the process dies in the body of an `effect`, its `on_unknown` decides about that branch alone. Until it has decided, no other branch begins, and
+/// results that are stored stay. How an `effect` ended is stored when its branch ends.
 pub use forever_macros::steps;

@@ -154,7 +154,7 @@ impl<'e> Policy<'e> {
                 let known = ["backoff", "no_jitter", "when"].iter().any(|name| e.method == name);
                 known && self.is_whole(&e.receiver) && e.args.iter().all(|part| self.is_part(part))
             }
-            Expr::Call(e) => self.is_made_by(&e.func, &["Retry", "Backoff"]) && e.args.iter().all(|part| self.is_part(part)),
+            Expr::Call(e) => is_constructor(&e.func) && e.args.iter().all(|part| self.is_part(part)),
             Expr::Paren(e) => self.is_whole(&e.expr),
             Expr::Group(e) => self.is_whole(&e.expr),
             _ => false,
@@ -178,17 +178,26 @@ impl<'e> Policy<'e> {
             Expr::Paren(e) => self.is_part(&e.expr),
             Expr::Group(e) => self.is_part(&e.expr),
             Expr::Binary(e) => !is_assignment(e.op) && self.is_part(&e.left) && self.is_part(&e.right),
-            Expr::Call(e) if self.is_made_by(&e.func, &["Duration"]) => e.args.iter().all(|part| self.is_part(part)),
+            Expr::Call(e) if last_two(&e.func).is_some_and(|(of, _)| of == "Duration") => e.args.iter().all(|part| self.is_part(part)),
             other => self.is_whole(other),
         }
     }
+}
 
-    /// Whether a function is one of a type's own.
-    fn is_made_by(&self, func: &Expr, types: &[&str]) -> bool {
-        let Expr::Path(path) = func else { return false };
-        let mut segments = path.path.segments.iter().rev().skip(1);
-        path.qself.is_none() && segments.next().is_some_and(|of| types.iter().any(|name| of.ident == name))
-    }
+fn is_constructor(func: &Expr) -> bool {
+    last_two(func).is_some_and(|(of, name)| match &*of {
+        "Retry" => name == "times",
+        "Backoff" => ["exponential", "fixed", "none", "default"].contains(&&*name),
+        _ => false,
+    })
+}
+
+/// `Type` and `function` of `path::Type::function`.
+fn last_two(func: &Expr) -> Option<(String, String)> {
+    let Expr::Path(path) = func else { return None };
+    let mut segments = path.path.segments.iter().rev();
+    let (name, of) = (segments.next()?, segments.next()?);
+    path.qself.is_none().then(|| (of.ident.to_string(), name.ident.to_string()))
 }
 
 /// Macros whose value is a constant text.

@@ -123,7 +123,7 @@ impl<'ast> Visit<'ast> for Misplaced<'_> {
                         "`{step}` cannot be used in `{name}!`: steps run side by side in `steps!(a().await?, b().await?)`, where each result is stored when it arrives"
                     ),
                     "select" | "select_biased" => format!(
-                        "`{step}` cannot be used in `{name}!`, which drops what is not ready first: let them race inside one step, `step!({name}! {{ .. }})`, or run all of them, `steps!(a().await?, b().await?)`"
+                        "`{step}` cannot be used in `{name}!`, which drops the branches that are not ready first: let them race inside one step, `step!({name}! {{ .. }})`, or run all of them, `steps!(a().await?, b().await?)`"
                     ),
                     _ => format!("`{step}` cannot be used in the arguments of `{name}!`: bind it first: `let r = {step}(..);`"),
                 },

@@ -258,3 +258,41 @@ async fn long_locals_and_logs() {
         comes_through(setup, async |forever: Forever| forever.spawn(keeps_much(4)).key("k").await.unwrap().wait().await.unwrap()).await;
     assert_eq!(survived.outcome, 5500 + 4);
 }
+
+/// Sums up what effects give: by themselves, and in branches with options.
+#[fiber]
+async fn sums_up(world: Res<World>, bank: Res<Bank>) -> anyhow::Result<u64> {
+    let retry = Retry::times(1).backoff(Backoff::none());
+    let mut total = 0;
+    for order in 1..3 {
+        let check = OnUnknown::check(async |op| bank.find(op.id()));
+        total += step!("charge", effect, on_unknown = check, |op| bank.charge_once(&world, op.id(), order));
+    }
+    let (a, b) = steps!(
+        step!("a", effect, on_unknown = OnUnknown::Retry, |op| bank.charge(&world, op.id(), 3)),
+        step!("b", retry = retry, catch, {
+            noted(&world, "b", total);
+            anyhow::bail!("never")
+        }),
+    );
+    let b: Result<u64, StepError> = b;
+    total += a + b.unwrap_err().attempts() as u64;
+    let check = |op: Op| std::future::ready(bank.find(op.id()));
+    for charged in steps!(for order in 4..7, limit = 2, effect, key = order, on_unknown = OnUnknown::check(check), catch, |op| {
+        bank.charge_once(&world, op.id(), order)
+    }) {
+        total += charged?;
+    }
+    Ok(step!("last", noted(&world, "last", total)))
+}
+
+#[tokio::test]
+async fn effects_with_and_without_branches_are_summed_up() {
+    let setup = |world: &World| Forever::builder().resource(world.clone()).resource(Bank::of(world)).fiber::<sums_up>();
+    let survived = comes_through(setup, async |forever: Forever| {
+        let handle = forever.spawn(sums_up()).key("once").await.unwrap();
+        handle.wait().await.unwrap()
+    })
+    .await;
+    assert_eq!(survived.outcome, (101 + 102) + 103 + 2 + (104 + 105 + 106));
+}

@@ -53,13 +53,13 @@ impl Emit<'_> {
                 None => emit!((#named, ::core::option::Option::None)),
             }
         });
-        let named = setup.as_ref().map(|_| emit!(.named(&[#(#names),*])));
+        let side = setup.as_ref().map(|_| emit!(let side = side.named(&[#(#names),*]);));
         let branches = branches.iter().enumerate().map(|(n, branch)| {
             let n = proc_macro2::Literal::usize_unsuffixed(n);
             self.branch(cut, &branch.step, &TokenStream::new(), &emit!(branches.named(#n)))
         });
         let branches: Vec<_> = branches.collect();
-        let setup = setup.map(|setup| emit!(let side = side #named; #setup)).unwrap_or_default();
+        let setup = emit!(#side #setup);
         let all = quote::format_ident!("all_{}", branches.len(), span = span);
         (setup, quote_spanned!(span=> side.#all(#(#branches,)*)))
     }

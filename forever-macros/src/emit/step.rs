@@ -101,13 +101,14 @@ impl Emit<'_> {
         }
         let (retry, timeout) = (on.retry(step), optional(step.timeout.as_ref()));
         let op = step.op.as_ref().map(|op| emit!(let #op = op;));
+        // In one place as a whole, or the compiler says twice what is wrong with it.
+        let span = step.timeout.as_ref().filter(|_| !step.catch).map_or_else(|| self.cut_span(cut), at);
         let (run, make) = match &step.timeout {
-            _ if step.catch => (emit!(run_caught), Some(self.made())),
-            Some(timeout) => (quote_spanned!(at(timeout)=> run_within), None),
-            None => (emit!(run), None),
+            _ if step.catch => (quote_spanned!(span=> run_caught), Some(self.made())),
+            Some(_) => (quote_spanned!(span=> run_within), None),
+            None => (quote_spanned!(span=> run), None),
         };
         let make = make.into_iter();
-        let span = self.cut_span(cut);
         let attempt = quote_spanned! {span=>
             let op = &attempts.op();
             let attempt = attempts.#run(async { #op ::core::result::Result::Ok::<_, #error>(#body) } #(, #make)*).await;
@@ -125,9 +126,9 @@ impl Emit<'_> {
             }
         }};
         let attempts = if looped { emit!(loop #attempt) } else { attempt };
-        let made = on.call(&emit!(attempts::<#error>), &emit!(#retry, #timeout));
+        let begun = on.call(&emit!(attempts::<#error>), &emit!(#retry, #timeout));
         emit!({
-            let mut attempts = #made;
+            let mut attempts = #begun;
             #attempts
         })
     }
@@ -152,8 +153,8 @@ impl Emit<'_> {
         let span = self.cut_span(cut);
         let op = step.op.as_ref().map(|op| emit!(let #op = &effect.op();));
         let (next, run) = match step.catch {
-            false => (emit!(next), emit!(run)),
-            true => (emit!(next_caught), emit!(run_caught)),
+            false => (quote_spanned!(span=> next), quote_spanned!(span=> run)),
+            true => (quote_spanned!(span=> next_caught), quote_spanned!(span=> run_caught)),
         };
         let next = quote_spanned!(span=> effect.#next(&mut on_unknown).await);
         let run = quote_spanned!(span=> effect.#run(async { ::core::result::Result::Ok::<_, #error>(#body) }).await);

@@ -1,5 +1,5 @@
 //! What can be named again after a resume, and how loops go over their items.
-use crate::place::{self, Items};
+use crate::place::{self, Items, Policy};
 
 fn expr(text: &str) -> syn::Expr {
     syn::parse_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -106,4 +106,34 @@ fn loops_keep_items_or_a_position() {
     for closure in ["v.iter().map(|x| x + 1)", "v.iter().filter(|x| x.y).enumerate()", "text.split(|c| c == ',')"] {
         assert_eq!(items(closure), Items::WithClosure, "{closure}");
     }
+}
+
+#[test]
+fn policies_are_made_again_if_their_parts_are_fixed() {
+    for again in [
+        "Retry::times(3)",
+        "forever::Retry::times(n + 1).backoff(Backoff::none())",
+        "Retry::<E>::times(LIMITS.retries).backoff(backoff).when(|e: &E| e.is_timeout())",
+        "Backoff::exponential(Duration::from_secs(1), Duration::from_secs(60) * 2).no_jitter()",
+        "(Backoff::default())",
+    ] {
+        assert!(Policy::of(&expr(again)).is_some(), "{again}");
+    }
+    for value in [
+        "Retry::times(count())",
+        "Retry::times(list.len())",
+        "Retry::times({ n += 1; n })",
+        "Retry::times(n += 1)",
+        "retry(3)",
+        "again::Retry::new(3)",
+        "Backoff::new()",
+        "Retry::times(3).clone_from(&other)",
+        "other.backoff(Backoff::none())",
+    ] {
+        assert!(Policy::of(&expr(value)).is_none(), "{value}");
+    }
+    let parsed = expr("Retry::times(n * m.x).when(|e| e.code > limit)");
+    let policy = Policy::of(&parsed).unwrap();
+    assert_eq!(policy.variables, ["n", "m"]);
+    assert_eq!(policy.closures.len(), 1);
 }

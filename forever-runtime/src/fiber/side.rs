@@ -90,7 +90,7 @@ impl Side {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let is_ours = |op: &OpRecord| (0..count).any(|n| self.is_of(n, op));
         if let Some(why) = self.run.ops.in_doubt_besides(is_ours) {
-            self.run.halt(Stopped::Parked(why)).await
+            self.run.halt::<()>(Stopped::Parked(why)).await;
         }
     }
 

@@ -326,17 +326,44 @@ mod tests {
         assert_eq!(store.diary(), [""; 0]);
     }
 
+    /// What generated code does for a step with `catch` whose body always fails.
+    async fn caught(fiber: &super::super::frame::Frame, timeout: Option<Duration>) -> StepError {
+        let retry = Retry::<std::io::Error>::times(2).backoff(Backoff::none());
+        let mut attempts = fiber.attempts(0, Some(retry), timeout);
+        loop {
+            let body = async {
+                if timeout.is_some() {
+                    sleep(seconds(100)).await;
+                }
+                Err::<(), _>(std::io::Error::other("disk"))
+            };
+            match attempts.run_caught(body, None).await {
+                Attempt::Failed(error) => return error,
+                Attempt::Again => {}
+                Attempt::Done(()) => unreachable!("it always fails"),
+            }
+        }
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn a_body_may_change_the_locals_of_the_function() {
+    async fn a_crash_after_a_caught_error_makes_the_last_attempt_again_and_no_other() {
         let store = Arc::new(Store::default());
-        let mut fiber = first_run(&store);
-        let mut tried = Vec::new();
-        let result = step!(fiber, Some(plain()), None, run, |op| {
-            tried.push(op.attempt());
-            fails_until(op, 3).await?
-        })
-        .await;
-        assert_eq!((result, tried), (Ok(3), vec![1, 2, 3]));
+        let error = caught(&first_run(&store), None).await;
+        assert_eq!((error.to_string(), error.attempts()), ("disk".to_owned(), 3));
+        assert_eq!(store.diary(), ["save first started failed 1 stash -", "save first started failed 2 stash -"]);
+
+        let mut resumed = later_run(&store, 0);
+        assert_eq!(caught(&resumed, None).await.attempts(), 3);
+        resumed.checkpoint(0, |_| {}).await;
+        assert_eq!(store.diary(), ["commit first, 1 go"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_timeout_is_caught_without_an_error_type_that_knows_it() {
+        let store = Arc::new(Store::default());
+        let error = caught(&first_run(&store), Some(seconds(1))).await;
+        assert_eq!((error.to_string(), error.attempts()), ("step `first` took longer than 1s".to_owned(), 3));
+        assert!(error.is_timeout());
     }
 
     #[tokio::test(start_paused = true)]

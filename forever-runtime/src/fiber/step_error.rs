@@ -11,28 +11,11 @@ use crate::error::{Error, ErrorKind};
 /// It holds the texts of the error that ended the last attempt, so that it can be saved like any value: a resumed fiber
 /// finds the same error and takes the same branch.
 ///
-/// ```
-/// use forever::prelude::*;
-///
-/// #[fiber]
-/// async fn answer(models: Res<Models>, question: String) -> anyhow::Result<String> {
-///     match step!("ask", retry = Retry::times(3), catch, models.large(&question).await?) {
-///         Ok(answer) => Ok(answer),
-///         // Another model, if the first one has failed four times.
-///         Err(error) if error.attempts() > 3 => Ok(step!("fall back", models.small(&question).await?)),
-///         Err(error) => Err(error.into()),
-///     }
-/// }
-///
-/// struct Models;
-///
-/// impl Models {
-///     async fn large(&self, _: &str) -> anyhow::Result<String> {
-///         anyhow::bail!("overloaded")
-///     }
-///     async fn small(&self, question: &str) -> anyhow::Result<String> {
-///         Ok(question.to_uppercase())
-///     }
+/// ```ignore
+/// match step!("ask", retry = Retry::times(3), catch, model.ask(&question).await?) {
+///     Ok(answer) => answer,
+///     Err(error) if error.is_timeout() => step!("fall back", small.ask(&question).await?),
+///     Err(error) => return Err(error.into()),
 /// }
 /// ```
 ///

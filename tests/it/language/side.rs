@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use forever::prelude::{Res, fiber};
+use forever::prelude::{Backoff, Res, Retry, fiber};
 use forever::testing::{From, Outcome, Stage};
 
 use super::harness::{
@@ -267,4 +267,66 @@ twin! {
 #[test]
 fn twelve_run_side_by_side() {
     assert_eq!(same(|| twelve(1)).outcome, "Completed(12)");
+}
+
+/// The branches of a step with options are steps: named, tried again, with an op each.
+#[fiber]
+async fn options(io: Res<Io>, list: Vec<u32>) -> anyhow::Result<String> {
+    let mut list = list;
+    list.push(9);
+    let twice = Retry::times(1).backoff(Backoff::none());
+    let (a, b, c) = steps!(
+        step!("first", retry = twice, |op| {
+            if op.attempt() == 1 { io.fails("first").await? } else { io.did("again", op.attempt()).await? }
+        }),
+        step!("second", effect, key = list.len(), |op| {
+            io.log("second");
+            op.id().len()
+        }),
+        io.did("third", list.len()).await?,
+    );
+    let ids = steps!(for n in &list, limit = 1, retry = twice, effect, key = n, |op| {
+        if op.attempt() == 1 && *n == 9 { io.fails("item").await?; }
+        (op.id().to_owned(), *n)
+    });
+    list.clear();
+    let caught = steps!(for n in 0..2, limit = 1, timeout = Duration::from_secs(60), catch, step_of(&io, n).await?);
+    let named = steps!(for n in [5], step!("named", |op| { io.log("named"); op.attempt() + n }));
+    step!(io.did("end", ()).await?);
+    let mut different: Vec<&String> = ids.iter().map(|(id, _)| id).collect();
+    different.sort();
+    different.dedup();
+    Ok(format!(
+        "{a} {b} {c} {} {} {:?} {named:?} {}",
+        ids.len(),
+        different.len(),
+        caught[1].as_ref().map_err(ToString::to_string),
+        list.len()
+    ))
+}
+
+async fn step_of(io: &Io, n: u32) -> anyhow::Result<u32> {
+    if n == 1 { io.fails("one").await } else { io.did("zero", n).await }
+}
+
+#[test]
+fn branches_take_the_options_of_a_step() {
+    let (outcome, log, snapshots) = super::harness::everywhere(|| options(vec![1, 2]));
+    assert_eq!(outcome, r#"Completed("2 32 3 3 3 Err(\"one failed\") [6] 0")"#);
+    let mut sorted = log[..4].to_vec();
+    sorted.sort();
+    assert_eq!(sorted, ["again", "first", "second", "third"]);
+    assert_eq!(log[4..], ["item", "zero", "one", "named", "end"]);
+    assert!(places(&snapshots).contains(&"named".to_owned()), "{:?}", places(&snapshots));
+}
+
+#[fiber]
+async fn boxed(io: Res<Io>, n: u32) -> Result<u32, forever::BoxError> {
+    let (a, b) = steps!(io.did("a", n).await?, n + 1);
+    Ok(a + b)
+}
+
+#[test]
+fn branches_stand_in_a_function_whose_error_is_boxed() {
+    assert_eq!(super::harness::everywhere(|| boxed(2)).0, "Completed(5)");
 }

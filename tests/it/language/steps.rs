@@ -326,3 +326,38 @@ async fn changes_from_inside(io: Res<Io>, n: u32) -> anyhow::Result<Vec<u32>> {
 fn a_steps_body_may_change_locals() {
     assert_eq!(everywhere(|| changes_from_inside(1)).0, "Completed([1, 2, 1, 2, 4])");
 }
+
+/// A policy with a condition is code, and one without could be saved: both are made again.
+#[fiber]
+async fn shared_policies(io: Res<Io>, times: u32, fail: u32) -> anyhow::Result<u32> {
+    let backoff = Backoff::fixed(Duration::ZERO);
+    let retry = Retry::times(times).backoff(backoff);
+    let once = Retry::times(2 - 1).backoff(backoff).when(|e: &anyhow::Error| e.to_string() == "known failed");
+    let mut made = 0;
+    for round in 0..2 {
+        made += step!("a", retry = retry, |op| {
+            if op.attempt() <= fail { io.fails("some").await? } else { io.did(format!("a {round}"), op.attempt()).await? }
+        });
+        made += step!("b", retry = once, |op| {
+            if op.attempt() == 1 { io.fails("known").await? } else { io.did(format!("b {round}"), op.attempt()).await? }
+        });
+        let times = times + 100;
+        step!(io.did("hides", times).await?);
+    }
+    step!("c", retry = once, if fail == 2 { io.fails("unknown").await? } else { 1 });
+    Ok(made)
+}
+
+#[test]
+fn a_retry_policy_is_shared_by_several_steps() {
+    let round = |n: u32| ["some".to_owned(), format!("a {n}"), "known".into(), format!("b {n}"), "hides".into()];
+    let (outcome, log, snapshots) = everywhere(|| shared_policies(1, 1));
+    assert_eq!((outcome.as_str(), log), ("Completed(8)", [round(0), round(1)].concat()));
+    // What it is made from is kept as long as it is needed.
+    assert!(snapshots[0].contains("\"times\":1"), "{}", snapshots[0]);
+    assert!(!snapshots[0].contains("retry"), "{}", snapshots[0]);
+    let (outcome, ..) = everywhere(|| shared_policies(1, 2));
+    assert_eq!(outcome, "Failed(\"some failed\")", "no more attempts than it says");
+    let (outcome, log, _) = everywhere(|| shared_policies(2, 2));
+    assert_eq!((outcome.as_str(), log.last().unwrap().as_str()), ("Failed(\"unknown failed\")", "unknown"));
+}

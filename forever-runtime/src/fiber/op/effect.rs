@@ -38,6 +38,8 @@ pub struct Effect<E> {
     function: &'static str,
     policy: Policy<(), E>,
     in_branch: bool,
+    /// The last attempt that this run has made, from 1.
+    tried: Option<u32>,
 }
 
 enum Standing<E> {
@@ -157,7 +159,16 @@ impl<E> Effect<E> {
             _ => Standing::New,
         };
         let op = Op::of(Arc::clone(run), step, record);
-        Effect { attempts: Attempts::new(op, retry), standing, limit: None, make, function, policy: Policy::Park, in_branch: false }
+        Effect {
+            attempts: Attempts::new(op, retry),
+            standing,
+            limit: None,
+            make,
+            function,
+            policy: Policy::Park,
+            in_branch: false,
+            tried: None,
+        }
     }
 
     /// It is a branch of a `steps!`: how it ends is stored at once, as the next checkpoint comes after all branches.
@@ -289,6 +300,7 @@ impl<E> Effect<E> {
         E: fmt::Display,
     {
         self.op().begin_attempt();
+        self.tried = Some(self.op().attempt());
         let result = match self.limit {
             None => body.await,
             Some(limit) => {
@@ -371,7 +383,7 @@ impl<E> Effect<E> {
     where
         E: Failure,
     {
-        trouble.caught(self.op().attempt())
+        trouble.caught(self.tried.unwrap_or(self.op().attempt()))
     }
 
     /// Waits for the next attempt, or gives the error back if there is to be none.
