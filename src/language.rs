@@ -41,6 +41,60 @@
 /// instead, and `#[fresh] let client = connect();` is made anew. What could not be resumed does not compile, and the error says
 /// what to write instead.
 ///
+/// A local that is not needed any more is dropped at the next cut point. One that is never used after its `let` is there for its
+/// destructor, so a cut point in its scope is an error, unless the value could be saved: take a permit or a lock in the step that
+/// needs it, or `drop` it before.
+///
+/// ```compile_fail,E0277
+/// # use forever::prelude::*;
+/// # use std::sync::Arc;
+/// # use tokio::sync::Semaphore;
+/// #[fiber]
+/// async fn import(slots: Res<Arc<Semaphore>>, files: Vec<String>) -> anyhow::Result<()> {
+///     for file in &files {
+///         let _permit = slots.acquire().await?; // `_permit` is still held at `step!(load)`, but ..
+///         step!(load(file).await?);
+///     }
+///     Ok(())
+/// }
+/// # async fn load(_: &str) -> anyhow::Result<()> { Ok(()) }
+/// ```
+///
+/// ```
+/// # use forever::prelude::*;
+/// # use std::sync::Arc;
+/// # use tokio::sync::Semaphore;
+/// #[fiber]
+/// async fn import(slots: Res<Arc<Semaphore>>, files: Vec<String>) -> anyhow::Result<()> {
+///     for file in &files {
+///         step!("load", {
+///             let _permit = slots.acquire().await?;
+///             load(file).await?
+///         });
+///     }
+///     Ok(())
+/// }
+/// # async fn load(_: &str) -> anyhow::Result<()> { Ok(()) }
+/// ```
+///
+/// A `for` by value over a container or a range keeps the items that are left. Over a lazy iterator, one that calls a closure,
+/// waits or never ends, it does not compile ([`EagerIterator`](crate::EagerIterator)): collect its items first.
+///
+/// ```
+/// # use forever::prelude::*;
+/// #[fiber]
+/// async fn total(prices: Vec<u32>) -> anyhow::Result<u32> {
+///     let mut total = 0;
+///     for price in prices.into_iter().map(|price| price * 2).collect::<Vec<_>>() {
+///         total += step!(charge(price).await?);
+///     }
+///     Ok(total)
+/// }
+/// # async fn charge(price: u32) -> anyhow::Result<u32> { Ok(price) }
+/// ```
+///
+/// Other attribute macros cannot wrap a fiber: what `#[tracing::instrument]` does is put into the steps.
+///
 /// # Options
 ///
 /// `#[fiber(name = "shop.checkout", version = 2)]`

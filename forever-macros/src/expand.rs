@@ -103,3 +103,11 @@ fn arguments(signature: &Signature) -> Option<Stmt> {
         syn::parse_quote!(#[allow(non_shorthand_field_patterns)] let #name { #(#fields,)* .. } = #start.expect("a fiber that does not resume has its arguments");),
     )
 }
+
+/// Whether a statement is the one of [`arguments`], whose variables are parts of what was saved when the fiber was spawned.
+pub(crate) fn is_arguments(stmt: &Stmt) -> bool {
+    let Stmt::Local(syn::Local { attrs, init: Some(init), .. }) = stmt else { return false };
+    let syn::Expr::MethodCall(call) = &*init.expr else { return false };
+    let is_start = matches!(&*call.receiver, syn::Expr::Path(path) if path.path.is_ident("start"));
+    is_start && attrs.iter().any(|a| matches!(&a.meta, syn::Meta::List(list) if list.tokens.to_string() == "non_shorthand_field_patterns"))
+}

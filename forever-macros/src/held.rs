@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use syn::Expr;
 
 use crate::check::words;
+use crate::expand::is_arguments;
 use crate::flow::{Assigned, Needed};
 use crate::names::{Table, VarId, VarKind};
 use crate::plan::Kept;
@@ -48,7 +49,7 @@ impl Held<'_> {
             let later = &block.stmts[place + 1..];
             match &stmt.kind {
                 StmtKind::Plain(syntax) => {
-                    if !takes_next_item(syntax) {
+                    if !takes_next_item(syntax) && !is_arguments(syntax) {
                         self.declared(&stmt.declares, None, holds_lock(syntax), later);
                     }
                 }

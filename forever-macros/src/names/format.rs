@@ -131,17 +131,10 @@ impl Parser {
 
     /// A number or an identifier.
     fn count(&mut self) -> Count {
+        let is_number = self.chars.peek().is_some_and(|(char, _)| char.is_ascii_digit());
         let mut taken: Option<Capture> = None;
-        let mut is_number = false;
-        loop {
-            let first = taken.is_none();
-            let next = self.chars.next_if(|(char, _)| match first {
-                true => char.is_alphanumeric() || *char == '_',
-                false if is_number => char.is_ascii_digit(),
-                false => char.is_alphanumeric() || *char == '_',
-            });
-            let Some((char, place)) = next else { break };
-            is_number |= first && char.is_ascii_digit();
+        let belongs = |char: char| if is_number { char.is_ascii_digit() } else { char.is_alphanumeric() || char == '_' };
+        while let Some((char, place)) = self.chars.next_if(|(char, _)| belongs(*char)) {
             let taken = taken.get_or_insert_with(|| Capture { name: String::new(), place: place.clone() });
             taken.name.push(char);
             taken.place.end = place.end;

@@ -15,7 +15,7 @@ use std::{array, option, path, result, slice, str, string, vec};
 /// `cloned`, `peekable`, `fuse` and `flatten` make of them. It is not so for iterators that call a closure (`map`, `filter`,
 /// `from_fn`, `successors`), wait, read, or never end. A loop over one of those does not compile. Two ways out:
 ///
-/// - `for item in items.iter().map(price).collect::<Vec<_>>()`, which does early what it does, where everybody can see it;
+/// - `for item in items.iter().map(price).collect::<Vec<_>>()`, which does early what it does, in plain sight;
 /// - `while let Some(item) = next(&mut state)` with a state that can be saved.
 ///
 /// Implement it for the iterator of a container of your own:

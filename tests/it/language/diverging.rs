@@ -280,3 +280,69 @@ fn the_value_of_a_block_or_loop_may_go_nowhere() {
     assert_eq!(seen.log.concat(), "abcdfijklmnop");
     assert_eq!(same(|| dropped_values(false)).log.concat(), "abegijkmnp");
 }
+
+twin! {
+    async fn other_forms(io, a: Option<u32>, b: Option<String>, how: u32) -> anyhow::Result<String> {
+        let (Some(x), Some(text)) = (a, b) else {
+            let logged = step!("pair", io.did("pair", how).await?);
+            if logged == 7 { return Err(anyhow::anyhow!("returned")); }
+            std::panic::panic_any(format!("pair {logged}"));
+        };
+        let Some(found): Option<u32> = step!("find", io.did("find", x.checked_sub(1)).await?) else {
+            step!("not found", io.did("not found", ()).await?);
+            match text.as_str() {
+                "exit" => fail("exit"),
+                _ => anyhow::bail!("not {text}"),
+            }
+        };
+        let y;
+        loop {
+            match step!("next", io.did("next", found + how).await?) {
+                0 => continue,
+                n if n < 5 => {
+                    step!("small", io.did("small", ()).await?);
+                    y = n;
+                    break;
+                }
+                5 => {
+                    y = step!("five", io.did("five", 50).await?);
+                    break;
+                }
+                _ => fail("too many"),
+            }
+        }
+        let z;
+        'set: {
+            if y == 1 { z = "one"; break 'set }
+            step!("not one", io.did("not one", ()).await?);
+            if y == 2 { fail("two") }
+            z = "more";
+        }
+        let done: u32 = match z {
+            "one" => 1,
+            "more" if y == 3 => { step!("three", io.did("three", ()).await?); fail("three") }
+            _ => step!("last", io.did("last", 9).await?),
+        };
+        Ok(format!("{text} {y} {done}"))
+    }
+}
+
+#[test]
+fn ends_that_never_come_are_known_in_every_form() {
+    let text = || Some("t".to_owned());
+    for (a, b, how, end) in [
+        (None, text(), 1, "pair 1"),
+        (None, None, 7, "returned"),
+        (Some(0), text(), 0, "not t"),
+        (Some(0), Some("exit".to_owned()), 0, "exit"),
+        (Some(2), text(), 0, "Completed(\"t 1 1\")"),
+        (Some(2), text(), 1, "two"),
+        (Some(2), text(), 2, "three"),
+        (Some(2), text(), 3, "Completed(\"t 4 9\")"),
+        (Some(2), text(), 4, "Completed(\"t 50 9\")"),
+        (Some(9), text(), 4, "too many"),
+    ] {
+        let seen = same(|| other_forms(a, b.clone(), how));
+        assert!(seen.outcome.contains(end), "{end}: {}", seen.outcome);
+    }
+}

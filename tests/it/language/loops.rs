@@ -166,6 +166,39 @@ fn collections_by_value_keep_their_remaining_items() {
     assert_eq!(seen.outcome, "Completed(73)");
 }
 
+/// An iterator over a container of one's own.
+struct Cards(std::vec::IntoIter<u32>);
+
+impl Iterator for Cards {
+    type Item = u32;
+    fn next(&mut self) -> Option<u32> {
+        self.0.next()
+    }
+}
+
+impl forever::EagerIterator for Cards {}
+
+twin! {
+    async fn eager_kinds(io, v: Vec<u32>, text: String) -> anyhow::Result<String> {
+        let mut out = String::new();
+        for (n, x) in v.clone().into_iter().zip(1..) { out += &step!("a", io.did("a", format!("{n}{x} ")).await?); }
+        for x in v.clone().into_iter().cycle().take(4) { out += &step!("b", io.did("b", format!("{x}")).await?); }
+        for x in v.clone().into_iter().rev().chain(7..9).skip(1).step_by(2) { out += &step!("c", io.did("c", format!("-{x}")).await?); }
+        for x in vec![v.clone(), vec![6]].into_iter().flatten().enumerate() { out += &step!("d", io.did("d", format!("{x:?}")).await?); }
+        for x in text.to_uppercase().chars().rev() { out.push(x); step!("e", io.did("e", ()).await?); }
+        for x in std::iter::repeat_n("z".to_owned(), 2) { out += &x; step!("f", io.did("f", ()).await?); }
+        for x in (0..).step_by(5).take(3) { out += &step!("g", io.did("g", format!(" {x}")).await?); }
+        for x in Cards(v.into_iter()).peekable() { out += &step!("h", io.did("h", format!(".{x}")).await?); }
+        Ok(out)
+    }
+}
+
+#[test]
+fn iterators_that_only_walk_a_container_keep_their_remaining_items() {
+    let seen = same(|| eager_kinds(vec![1, 2, 3], "ab".into()));
+    assert_eq!(seen.outcome, r#"Completed("11 22 33 1231-2-7(0, 1)(1, 2)(2, 3)(3, 6)BAzz 0 5 10.1.2.3")"#);
+}
+
 twin! {
     async fn into_iter_by_hand(io, v: Vec<u32>) -> anyhow::Result<u32> {
         let mut sum = 0;

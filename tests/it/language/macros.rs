@@ -8,7 +8,7 @@ twin! {
         let unused = 5;
         let fill = 7;
         step!("one", io.did("one", ()).await?);
-        let a = format!("{name:>width$}|{number:.precision$}|{number:width$.precision$}|{name:?}|{{name}}");
+        let a = format!("{name:>width$}|{number:.precision$}|{number:width$.precision$}|{name:?}|{{name}}|{number:0width$}");
         step!("two", io.did("two", ()).await?);
         let b = format!("{0}{x}{fill:#06x}{:>1$}", name, width, x = precision + 1);
         let c = concat!("a", 1).to_owned();
@@ -24,7 +24,7 @@ twin! {
 #[test]
 fn captures_in_format_strings_are_uses() {
     let seen = same(|| formatted("ab".into(), 6, 2, 1.5));
-    assert_eq!(seen.outcome, r#"Completed("    ab|1.50|  1.50|\"ab\"|{name}ab30x0007    aba15e0\n")"#.replace('\\', "\\"));
+    assert_eq!(seen.outcome, r#"Completed("    ab|1.50|  1.50|\"ab\"|{name}|0001.5ab30x0007    aba15e0\n")"#.replace('\\', "\\"));
 }
 
 twin! {

@@ -30,10 +30,43 @@ async fn checkout(order: Option<u32>, way: Result<String, u32>) -> anyhow::Resul
     Ok(format!("{name}{text}{order}"))
 }
 
+/// Values that go nowhere, and ends that never come.
+#[fiber]
+async fn endings(order: Option<u32>) -> anyhow::Result<u32> {
+    unsafe { step!("unsafe", pay(unchecked(1)).await?) };
+    { step!("block", pay(1).await?) };
+    loop {
+        step!("round", pay(1).await?);
+        break 42;
+    };
+    let Some(order) = order else {
+        step!("missing", pay(0).await?);
+        give_up()
+    };
+    let part;
+    if order > 1 {
+        part = order;
+    } else {
+        step!("small", pay(order).await?);
+        give_up();
+    }
+    if step!("sure", pay(part).await?) > 3 { step!("more", pay(4).await?) } else { 3 };
+    step!("all", pay(part).await?);
+    Ok(part)
+}
+
+unsafe fn unchecked(order: u32) -> u32 {
+    order
+}
+
+fn give_up() -> ! {
+    panic!("no order")
+}
+
 async fn pay(order: u32) -> anyhow::Result<u32> {
     Ok(order)
 }
 
 fn main() {
-    let _ = checkout(None, Err(1));
+    let _ = (checkout(None, Err(1)), endings(None));
 }
