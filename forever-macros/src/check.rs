@@ -63,6 +63,9 @@ fn references(body: &Body, table: &Table, plan: &Plan, report: &mut Report) {
             if var.chosen_text && var.ty.is_none() && reported.insert(kept.var) {
                 report.at(var.ident.span(), say::chosen_text(&var.ident.to_string(), &step_text(body, plan, cut)));
             }
+            if var.borrowed_text && reported.insert(kept.var) {
+                report.at(var.ident.span(), say::borrowed_text(&var.ident.to_string(), &step_text(body, plan, cut)));
+            }
             if is_reference && var.kind == VarKind::Value && reported.insert(kept.var) {
                 report.at(var.ident.span(), say::reference(&var.ident.to_string(), &step_text(body, plan, cut)));
             }

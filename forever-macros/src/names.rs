@@ -32,6 +32,8 @@ pub(crate) struct Var {
     pub(crate) ty: Option<Type>,
     /// Its value is one of several literal texts.
     pub(crate) chosen_text: bool,
+    /// Its value is text that may borrow, as `String::from_utf8_lossy` gives it.
+    pub(crate) borrowed_text: bool,
     /// The stored name, if it is not the variable's own.
     pub(crate) key: Option<String>,
     /// The stored name that it had: `#[was = "old"]`.
@@ -361,7 +363,16 @@ impl Names<'_> {
         if let Some(rename) = self.renames.get(&id) {
             *ident = rename.new.clone();
         }
-        self.table.vars.push(Var { ident: ident.clone(), mutable, kind, ty: None, key, was: None, chosen_text: false });
+        self.table.vars.push(Var {
+            ident: ident.clone(),
+            mutable,
+            kind,
+            ty: None,
+            key,
+            was: None,
+            chosen_text: false,
+            borrowed_text: false,
+        });
         self.top().push((name.trim_start_matches("r#").to_owned(), id));
         id
     }

@@ -254,6 +254,17 @@ pub(crate) fn is_chosen_text(expr: &Expr) -> bool {
     }
 }
 
+/// Whether an expression gives text that borrows where it can, and is not asked to own it.
+pub(crate) fn is_borrowed_text(expr: &Expr) -> bool {
+    let lossy = |name: &syn::Ident| name == "from_utf8_lossy" || name == "to_string_lossy";
+    match expr {
+        Expr::Call(e) => matches!(&*e.func, Expr::Path(path) if path.path.segments.last().is_some_and(|s| lossy(&s.ident))),
+        Expr::MethodCall(e) => lossy(&e.method),
+        Expr::Paren(e) => is_borrowed_text(&e.expr),
+        _ => false,
+    }
+}
+
 fn is_text(expr: &Expr) -> bool {
     matches!(expr, Expr::Lit(lit) if matches!(lit.lit, Lit::Str(_))) || is_chosen_text(expr)
 }

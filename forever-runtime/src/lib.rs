@@ -73,7 +73,7 @@ pub mod __private {
     pub use crate::fiber::step::{Attempt, Attempts};
     pub use crate::fiber::topics::{FixedTopic, FixedTopics, topics};
     pub use crate::fiber::waits::Deadline;
-    pub use crate::fiber::{Fiber, FiberContext, IsResult, Needs};
+    pub use crate::fiber::{Awaitable, Fiber, FiberContext, IsResult, Needs};
     pub use std::marker::PhantomData;
 
     /// What the cut-point macros are to editors, which see the body as it was written.

@@ -100,6 +100,7 @@ impl Names<'_> {
             if local.init.is_none() || declares.len() == 1 {
                 var.ty.clone_from(&ty);
             }
+            var.borrowed_text = declares.len() == 1 && local.init.as_ref().is_some_and(|init| place::is_borrowed_text(&init.expr));
             var.chosen_text = declares.len() == 1 && local.init.as_ref().is_some_and(|init| place::is_chosen_text(&init.expr));
         }
         if local.init.is_some() {
