@@ -60,6 +60,9 @@ fn references(body: &Body, table: &Table, plan: &Plan, report: &mut Report) {
         for kept in kept {
             let var = table.var(kept.var);
             let is_reference = matches!(var.ty, Some(syn::Type::Reference(_)));
+            if var.borrowed_text && reported.insert(kept.var) {
+                report.at(var.ident.span(), say::borrowed_text(&var.ident.to_string(), &step_text(body, plan, cut)));
+            }
             if is_reference && var.kind == VarKind::Value && var.texts.constants().is_none() && reported.insert(kept.var) {
                 report.at(var.ident.span(), say::reference(&var.ident.to_string(), &step_text(body, plan, cut)));
             }

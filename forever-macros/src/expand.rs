@@ -30,7 +30,12 @@ pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
     };
     let private = options.private();
     let mut signature = signature::read(&function, &mut report);
-    if !report.is_empty() && function.sig.inputs.iter().any(|i| matches!(i, syn::FnArg::Receiver(_))) {
+    let has_receiver = function.sig.inputs.iter().any(|i| matches!(i, syn::FnArg::Receiver(_)));
+    if let Some(of_impl) = signature::self_type(&function).filter(|_| !has_receiver) {
+        report.at(of_impl, crate::messages::IN_AN_IMPL);
+    }
+    // What only an `impl` can hold is left as it is.
+    if !report.is_empty() && (has_receiver || signature::self_type(&function).is_some()) {
         let (errors, kept) = (report.to_compile_errors(), fallback::function(&function, &private));
         return quote!(#errors #kept);
     }

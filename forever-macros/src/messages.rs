@@ -9,6 +9,8 @@ pub(crate) const HIDDEN_JUMP: &str =
     "`break` and `continue` in the arguments of a macro cannot be followed across a step: write the jump outside of the macro";
 pub(crate) const CFG_LOCAL: &str = "`#[cfg]` on a local that is kept across a step would change what can be resumed: move the condition into the value, `if cfg!(..) { a } else { b }`";
 pub(crate) const BY_REF: &str = "a `for` loop with a step in it keeps the items that are left, which would empty the iterator behind `by_ref()`: collect the items first";
+pub(crate) const IN_AN_IMPL: &str =
+    "a fiber is a free function, not one of an `impl` or a `trait`: move it out, and write the type's name for `Self`";
 pub(crate) const WAS_LOCAL: &str = "`#[was]` takes the old name of the variable as text: `#[was = \"hits\"] let found = ..;`";
 pub(crate) const WAS_OF_SEVERAL: &str = "`#[was]` renames one variable: give each a `let` of its own, `#[was = \"hits\"] let found = ..;`";
 pub(crate) const STEPS_MUTABLE: &str =
@@ -93,5 +95,11 @@ pub(crate) fn macro_rules(name: &str) -> String {
 pub(crate) fn held(name: &str, step: &str) -> String {
     format!(
         "`{name}` is still held at `{step}`, but its type `{{Self}}` cannot be saved: end it before, `drop({name});`, or take it inside the step"
+    )
+}
+
+pub(crate) fn borrowed_text(name: &str, step: &str) -> String {
+    format!(
+        "`{name}` is kept across `{step}`, but it may borrow from the bytes that it was made of, and cannot be saved: end it with `.into_owned()`"
     )
 }

@@ -32,6 +32,8 @@ pub(crate) struct Var {
     pub(crate) ty: Option<Type>,
     /// The constants that it is ever given, if all of them are, and are text: then which of them it is can be saved.
     pub(crate) texts: Texts,
+    /// Its value is text that may borrow, as `String::from_utf8_lossy` gives it.
+    pub(crate) borrowed_text: bool,
     /// The stored name, if it is not the variable's own.
     pub(crate) key: Option<String>,
     /// The stored name that it had: `#[was = "old"]`.
@@ -389,7 +391,8 @@ impl Names<'_> {
     fn declare(&mut self, ident: &Ident, mutable: bool, kind: VarKind) -> VarId {
         let id = VarId(self.table.vars.len());
         let name = ident.to_string();
-        self.table.vars.push(Var { ident: ident.clone(), mutable, kind, ty: None, key: None, was: None, texts: Texts::None });
+        let ident = ident.clone();
+        self.table.vars.push(Var { ident, mutable, kind, ty: None, key: None, was: None, texts: Texts::None, borrowed_text: false });
         self.top().push((name.trim_start_matches("r#").to_owned(), id));
         id
     }

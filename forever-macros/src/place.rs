@@ -492,6 +492,17 @@ fn ends(expr: &Expr, found: &mut Vec<Expr>) -> bool {
     }
 }
 
+/// Whether an expression gives text that borrows where it can, and is not asked to own it.
+pub(crate) fn is_borrowed_text(expr: &Expr) -> bool {
+    let lossy = |name: &syn::Ident| name == "from_utf8_lossy" || name == "to_string_lossy";
+    match expr {
+        Expr::Call(e) => matches!(&*e.func, Expr::Path(path) if path.path.segments.last().is_some_and(|s| lossy(&s.ident))),
+        Expr::MethodCall(e) => lossy(&e.method),
+        Expr::Paren(e) => is_borrowed_text(&e.expr),
+        _ => false,
+    }
+}
+
 fn is_jump(expr: &Expr) -> bool {
     matches!(expr, Expr::Return(_) | Expr::Break(_) | Expr::Continue(_))
 }

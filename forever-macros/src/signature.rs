@@ -76,6 +76,12 @@ pub(crate) fn read(item: &ItemFn, report: &mut Report) -> Signature {
             FnArg::Typed(param) if is_context(&param.ty) => signature.context(place, &param.pat, report),
             FnArg::Typed(param) => match resource(&param.ty) {
                 Some(ty) => {
+                    if let Type::TraitObject(object) = &ty {
+                        let object = crate::text::whole(object);
+                        let message =
+                            format!("a resource has a size: take `Res<Arc<{object}>>`, and give it with `.resource::<Arc<{object}>>(..)`");
+                        report.over(&ty, message);
+                    }
                     let name = name_of(&param.pat).map_or_else(|| format!("parameter {}", place + 1), |n| n.to_string());
                     signature.resources.push(Resource { pat: (*param.pat).clone(), name, ty });
                 }
@@ -154,6 +160,34 @@ fn holds_reference(ty: &Type) -> bool {
     let mut find = Find(false);
     syn::visit::Visit::visit_type(&mut find, ty);
     find.0
+}
+
+/// Where a function says `Self`, which only those of an `impl` or `trait` can; items in its body have a `Self` of their own.
+pub(crate) fn self_type(function: &ItemFn) -> Option<Span> {
+    struct Find(Option<Span>);
+    impl<'ast> syn::visit::Visit<'ast> for Find {
+        fn visit_ident(&mut self, ident: &'ast Ident) {
+            if ident == "Self" {
+                self.0.get_or_insert_with(|| ident.span());
+            }
+        }
+        fn visit_macro(&mut self, mac: &'ast syn::Macro) {
+            self.0 = self.0.or_else(|| self_in(mac.tokens.clone()));
+        }
+        fn visit_item(&mut self, _: &'ast syn::Item) {}
+    }
+    let mut find = Find(None);
+    syn::visit::Visit::visit_signature(&mut find, &function.sig);
+    syn::visit::Visit::visit_block(&mut find, &function.block);
+    find.0
+}
+
+fn self_in(tokens: proc_macro2::TokenStream) -> Option<Span> {
+    tokens.into_iter().find_map(|token| match token {
+        proc_macro2::TokenTree::Ident(ident) => (ident == "Self").then(|| ident.span()),
+        proc_macro2::TokenTree::Group(group) => self_in(group.stream()),
+        _ => None,
+    })
 }
 
 fn owned(ty: &Type) -> String {

@@ -78,7 +78,7 @@ pub mod __private {
     pub use crate::fiber::step_error::StepError;
     pub use crate::fiber::topics::{FixedTopic, FixedTopics, topics};
     pub use crate::fiber::waits::Deadline;
-    pub use crate::fiber::{Fiber, FiberContext, IsResult, Needs, Never};
+    pub use crate::fiber::{Awaitable, Fiber, FiberContext, IsResult, Needs, Never};
     pub use std::marker::PhantomData;
 
     /// What the cut-point macros are to editors, which see the body as it was written.

@@ -42,7 +42,7 @@ impl Wait {
         match self {
             Wait::Recv(recv) => recv.topic.name().unwrap_or_else(|| format!("recv {}", compact(&recv.topic.shown()))),
             Wait::Sleep(_) | Wait::SleepUntil(_) => "sleep".to_owned(),
-            Wait::End(handle) => format!("wait {}", compact(handle)),
+            Wait::End(handle) => format!("wait {}", compact(handle).trim_start_matches('&')),
         }
     }
 }

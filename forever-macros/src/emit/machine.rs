@@ -74,7 +74,7 @@ impl Machine<'_> {
         let fields: Vec<&Ident> = sig.arguments.iter().map(|a| &a.name).collect();
         let keys: Vec<String> = fields.iter().map(|f| f.to_string().trim_start_matches("r#").to_owned()).collect();
         let mark = marker(sig).map(|_| emit!(__forever: #private::PhantomData,));
-        let (table, drive) = (&self.table, self.drive());
+        let (table, drive, awaited) = (&self.table, self.drive(), self.awaited());
         let (checks, values, loads) = savable::arguments(sig, private);
         let output_span = Span::mixed_site().located_at(output.span());
         let output_types = quote_spanned! {output_span=>
@@ -107,7 +107,31 @@ impl Machine<'_> {
 
                 #drive
             }
+
+            #awaited
             };
+        }
+    }
+
+    /// So that an invocation that is awaited like an `async fn` gives an error that says what to do. The bound, which never holds, is
+    /// for all lifetimes, so that the compiler looks at it only where something is awaited.
+    fn awaited(&self) -> TokenStream {
+        let sig = self.signature;
+        let (name, private, output) = (&sig.name, self.private, &sig.output);
+        let (impl_generics, ty_generics, where_clause) = sig.generics.split_for_impl();
+        let bounds = where_clause.map(|bounds| bounds.predicates.iter()).into_iter().flatten();
+        emit! {
+            #[automatically_derived]
+            impl #impl_generics ::core::future::Future for #name #ty_generics
+            where
+                #(#bounds,)*
+                for<'never> (): #private::Awaitable<'never, #name #ty_generics>,
+            {
+                type Output = #output;
+                fn poll(self: ::core::pin::Pin<&mut Self>, _: &mut ::core::task::Context<'_>) -> ::core::task::Poll<#output> {
+                    ::core::task::Poll::Pending
+                }
+            }
         }
     }
 

@@ -7,15 +7,19 @@ use std::collections::BTreeSet;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote_spanned};
 
+use syn::Expr;
 use syn::spanned::Spanned;
 
 use super::Emit;
+use crate::cut::CutBody;
 use crate::messages as say;
 use crate::names::{VarId, VarKind};
 use crate::signature::Signature;
 use crate::tree::{CutId, Stmt};
 
 const WAYS_OUT: &str = "derive `serde::Serialize` and `serde::Deserialize` for the type, make the value anew after a resume with `#[fresh] let`, or take it as a resource (`Res<T>`)";
+const RESULT: &str = "where the step gives a `Result`, put `?` behind what it does: `step!(fetch().await?)`; to go on with the error as a value, `step!(catch, fetch().await?)`";
+const OPERAND: &str = "what stands before a step in an expression is evaluated before it: bind the step first, `let value = step!(..);`, and use `value` in the expression";
 const REFERENCE: &str = "a value that holds a reference cannot be kept: clone it, or keep the index or key instead";
 
 const HELD: &str = "a local that nothing needs later is dropped at the step, and with it what it holds; where it need not be held at all, `let _ = ..` drops it at once";
@@ -31,6 +35,7 @@ impl Emit<'_> {
                     tokens.extend(check(
                         &self.check_name(kept.var),
                         &self.message(kept.var, cut),
+                        &self.more_ways_out(kept.var),
                         self.place_of(kept.var),
                         self.cx.private,
                     ));
@@ -153,6 +158,22 @@ impl Emit<'_> {
         format_ident!("keep_{}_{}", self.ident(var).to_string().trim_start_matches("r#"), var.0, span = self.place_of(var))
     }
 
+    /// The ways out that this variable has besides those that all have.
+    fn more_ways_out(&self, var: VarId) -> Vec<&'static str> {
+        let mut ways = Vec::new();
+        let gives = |kept: &crate::plan::Kept| kept.var == var && kept.result;
+        let own = self.cx.plan.kept.iter().position(|kept| kept.iter().any(gives));
+        if let Some(CutBody::Step(step)) = own.map(|cut| &self.cx.body.cuts[cut].body)
+            && matches!(&step.body, Expr::Await(_) | Expr::Call(_) | Expr::MethodCall(_))
+        {
+            ways.push(RESULT);
+        }
+        if own.is_none() && self.ident(var).to_string().starts_with("__value_") {
+            ways.push(OPERAND);
+        }
+        ways
+    }
+
     fn message(&self, var: VarId, cut: CutId) -> String {
         let info = self.cx.table.var(var);
         let name = info.ident.to_string();
@@ -183,7 +204,7 @@ pub(super) fn arguments(signature: &Signature, private: &syn::Path) -> (TokenStr
             "argument `{field}` of fiber `{}` is saved when it is spawned, but its type `{{Self}}` cannot be saved",
             signature.name
         );
-        checks.extend(check(&name, &message, span, private));
+        checks.extend(check(&name, &message, &[], span, private));
         let key = field.to_string().trim_start_matches("r#").to_owned();
         values.push(quote_spanned!(span=> #name::kept(&self.#field)));
         reads.push(quote_spanned!(span=> #name::get(arguments, #key)?));
@@ -192,10 +213,10 @@ pub(super) fn arguments(signature: &Signature, private: &syn::Path) -> (TokenStr
 }
 
 /// One check: a module with a trait whose message is the given one.
-pub(super) fn check(name: &Ident, message: &str, span: Span, private: &syn::Path) -> TokenStream {
+pub(super) fn check(name: &Ident, message: &str, ways_out: &[&str], span: Span, private: &syn::Path) -> TokenStream {
     quote_spanned! {span=>
         mod #name {
-            #[diagnostic::on_unimplemented(message = #message, label = "needed later, but cannot be saved", note = #WAYS_OUT, note = #REFERENCE)]
+            #[diagnostic::on_unimplemented(message = #message, label = "needed later, but cannot be saved", #(note = #ways_out,)* note = #WAYS_OUT, note = #REFERENCE)]
             pub(super) trait Savable: #private::Saved {}
             #[diagnostic::do_not_recommend]
             impl<T: #private::Saved> Savable for T {}

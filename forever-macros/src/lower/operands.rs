@@ -9,7 +9,7 @@ use crate::messages as say;
 use crate::place;
 use crate::scan::{as_cut, has_cut};
 use crate::text::compact;
-use crate::tree::{Bind, Stmt, StmtKind};
+use crate::tree::{Bind, Stmt, StmtKind, with_number};
 
 impl Lower<'_> {
     /// The expression without cut points, what it needs before the last of them put into `out` in order.
@@ -40,6 +40,10 @@ impl Lower<'_> {
         if let (true, Some(Stmt { kind: StmtKind::Cut { bind: Bind::Let { attrs, .. }, cut }, .. })) = (is_cut, out.last_mut()) {
             let key = format!("{}()", self.cuts[*cut].base);
             *attrs = vec![parse_quote!(#[forever_key = #key])];
+            if let Some(old) = &self.cuts[*cut].was {
+                let old = with_number(old, "()");
+                attrs.push(parse_quote!(#[was = #old]));
+            }
         }
         temp
     }

@@ -16,8 +16,9 @@ use crate::tree::{Bind, Stmt};
 impl Lower<'_> {
     pub(super) fn select(&mut self, site: &Site, mut select: Select, bind: Bind, out: &mut Vec<Stmt>) {
         let count = select.arms.len();
-        self.operands(select.arms.iter_mut().flat_map(|arm| operands(&mut arm.wait)).collect(), out);
+        // As they are written, before values of ours take the places of operands.
         let names = names(&select.arms);
+        self.operands(select.arms.iter_mut().flat_map(|arm| operands(&mut arm.wait)).collect(), out);
         let (mut awaited, mut arms) = (Vec::new(), Vec::<syn::Arm>::new());
         for (place, (Arm { pat, ty, wait, question, span, body }, name)) in select.arms.into_iter().zip(names).enumerate() {
             if let (Wait::Recv(recv), Pat::Wild(_), None) = (&wait, &pat, &ty) {

@@ -104,6 +104,7 @@ impl Names<'_> {
             if let Some(init) = &local.init {
                 var.texts.given(is_name.then_some(&init.expr));
             }
+            var.borrowed_text = declares.len() == 1 && local.init.as_ref().is_some_and(|init| place::is_borrowed_text(&init.expr));
         }
         if local.init.is_some() {
             flow.push(assign_all(&declares));

@@ -505,6 +505,37 @@ async fn research(io: Res<Io>, mut topic: String) -> anyhow::Result<String> {
 }"#,
     ),
     (
+        "select",
+        r#"
+async fn research(io: Res<Io>, topic: String) -> anyhow::Result<String> {
+    let helper = spawn!(search(topic.clone()));
+    let text = select! {
+        "decision", was = "text",
+        found = wait!(&helper)? => step!("found", io.note(&topic, found).await?),
+        (which, why): (String, String) = recv!(["cancel", "skip"]) => return Ok(which + &why),
+        answer: Option<String> = recv!(format!("answer-{topic}"), timeout = Duration::from_secs(60)) => answer.unwrap_or_default(),
+        _ = sleep!(step!(io.patience().await?)) => topic,
+    };
+    Ok(text)
+}"#,
+    ),
+    (
+        "computed_topics",
+        r#"
+async fn research(io: Res<Io>, ids: Vec<u32>) -> anyhow::Result<u32> {
+    let mut sum = 0;
+    for id in &ids {
+        let n: u32 = recv!(format!("answer-{id}"), name = "answer");
+        sum += n;
+    }
+    let (topic, more): (String, u32) = recv!(["more", "less"]);
+    #[was = "all"]
+    let total: u32 = sum + more;
+    step!("note", io.note(topic).await?);
+    Ok(total)
+}"#,
+    ),
+    (
         "spawn_and_wait",
         r"
 async fn research(io: Res<Io>, topics: Vec<String>) -> anyhow::Result<u32> {

@@ -111,6 +111,15 @@ pub trait Value: Serialize + DeserializeOwned + Send + 'static {}
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned + Send + 'static> Value for T {}
 
+/// An invocation that could be awaited: none can.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{F}` is a fiber, which does not run by `.await`",
+    label = "the invocation of a fiber",
+    note = "in another fiber: `call!({F}(..))?` runs it inline, `spawn!({F}(..))` starts it by itself; elsewhere: `forever.run({F}(..)).await?`"
+)]
+pub trait Awaitable<'never, F> {}
+
 /// What a fiber can fail with: anything whose text can be stored.
 #[diagnostic::on_unimplemented(
     message = "the error of a fiber is stored as text, but `{Self}` is no error",

@@ -53,12 +53,12 @@ pub struct OnTime(Deadline);
 pub struct OnEnd<T>(FiberHandle<T>);
 
 #[doc(hidden)]
-pub fn on_message<K: Topics, T: Value>(topics: K) -> OnMessage<K, T> {
+pub fn on_message<K, T>(topics: K) -> OnMessage<K, T> {
     OnMessage(topics, PhantomData)
 }
 
 #[doc(hidden)]
-pub fn on_message_until<K: Topics, T: Value>(topics: K, deadline: Deadline) -> OnMessageUntil<K, T> {
+pub fn on_message_until<K, T>(topics: K, deadline: Deadline) -> OnMessageUntil<K, T> {
     OnMessageUntil(on_message(topics), deadline)
 }
 
@@ -68,7 +68,7 @@ pub fn on_time(deadline: Deadline) -> OnTime {
 }
 
 #[doc(hidden)]
-pub fn on_end<T: Value>(handle: FiberHandle<T>) -> OnEnd<T> {
+pub fn on_end<T>(handle: FiberHandle<T>) -> OnEnd<T> {
     OnEnd(handle)
 }
 

@@ -89,12 +89,12 @@ async fn every_kind_of_wait_and_call_takes_a_name_and_was() {
             let a = wait!(&handle)?;
             let all = wait_all!([&handle, &other]);
             let called = call!(child(n))?;
-            let (x, y) = steps!(n, n + 1);
+            let pair = steps!(n, n + 1);
             sleep!(std::time::Duration::ZERO);
             sleep_until!(std::time::SystemTime::UNIX_EPOCH);
             let m: u32 = select! { m: u32 = recv!("m") => m };
             let t: u32 = recv!("t");
-            Ok(a + called + x + y + m + t + u32::try_from(all.len())?)
+            Ok(a + called + pair.0 + pair.1 + m + t + u32::try_from(all.len())?)
         }
         new(io, n: u32) -> u32 {
             #[was = "handle"]
@@ -107,18 +107,15 @@ async fn every_kind_of_wait_and_call_takes_a_name_and_was() {
             let both = wait_all!("both", [&first, &second], was = "all");
             #[was = "called"]
             let inline = call!("inline", child(n), was = "called")?;
-            #[was = "x"]
-            let left;
-            #[was = "y"]
-            let right;
-            (left, right) = steps!("side", was = "steps", n, n + 1);
+            #[was = "pair"]
+            let side = steps!("side", was = "pair", n, n + 1);
             sleep!("rest", std::time::Duration::ZERO, was = "sleep");
             sleep_until!("until then", std::time::SystemTime::UNIX_EPOCH, was = "sleep#2");
             #[was = "m"]
             let message: u32 = select! { "decision", was = "m", m: u32 = recv!("m") => m };
             #[was = "t"]
             let last: u32 = recv!("t", was = "t", name = "last");
-            Ok(awaited + inline + left + right + message + last + u32::try_from(both.len())?)
+            Ok(awaited + inline + side.0 + side.1 + message + last + u32::try_from(both.len())?)
         }
     }
     let (old, new) = (forever::layout::<old::work>(), forever::layout::<new::work>());

@@ -1,4 +1,4 @@
-use forever::{call, recv, sleep, sleep_until, spawn, steps, wait, wait_all};
+use forever::{call, recv, select, sleep, sleep_until, spawn, steps, wait, wait_all};
 
 async fn plain() {
     sleep!(std::time::Duration::from_secs(1));
@@ -9,6 +9,7 @@ async fn plain() {
     let values = wait_all!(handles);
     let (a, b) = steps!(one().await, two().await);
     let called = call!(child());
+    let first = select! { answer: u32 = recv!("answer") => answer };
 }
 
 fn main() {}
