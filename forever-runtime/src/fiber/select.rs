@@ -183,17 +183,16 @@ impl Frame {
     pub fn select<N: ArmNames, A: Arms>(&self, arms: A) -> impl Future<Output = Choice<N, A::Chosen>> + Send + use<N, A> {
         let (run, name) = (Arc::clone(&self.run), self.machine.name);
         async move {
-            match arms.first(name, &run).await {
-                Some(chosen) => Choice { chosen, names: PhantomData },
-                None => {
-                    let mut wait = Wait::default();
-                    arms.wait(&mut wait);
-                    if wait == Wait::default() {
-                        run.halt(Stopped::Failed(format!("`{name}` was given no topic to receive on, and would wait for ever"))).await
-                    }
-                    run.leave(wait).await
-                }
+            if let Some(chosen) = arms.first(name, &run).await {
+                return Choice { chosen, names: PhantomData };
             }
+            let mut wait = Wait::default();
+            arms.wait(&mut wait);
+            if wait == Wait::default() {
+                let why = format!("`{name}` was given no topic to receive on, and would wait for ever");
+                run.halt::<()>(Stopped::Failed(why)).await;
+            }
+            run.leave(wait).await
         }
     }
 }

@@ -197,7 +197,9 @@ impl Run {
     /// Says what a function takes on topics that its code names.
     pub(super) fn takes<T: Value>(&self, topics: Vec<&'static str>) {
         let check: Check = |text| exact::from_str::<T>(text).map(drop).map_err(|e| unreadable::<T>(e));
-        topics.into_iter().for_each(|topic| self.sink.takes(topic, check));
+        for topic in topics {
+            self.sink.takes(topic, check);
+        }
     }
 
     /// The oldest message of some topics, if there is one; its consumption is part of the next checkpoint.
@@ -229,7 +231,8 @@ impl Run {
     pub(super) async fn wait_for_topics<K: Topics>(&self, name: &str, topics: &K, deadline: Deadline) -> Wait {
         let topics: Vec<String> = topics.names().into_iter().map(str::to_owned).collect();
         if topics.is_empty() && deadline.at_ms().is_none() {
-            self.halt(Stopped::Failed(format!("`{name}` was given no topic to receive on, and would wait for ever"))).await
+            let why = format!("`{name}` was given no topic to receive on, and would wait for ever");
+            self.halt::<()>(Stopped::Failed(why)).await;
         }
         Wait { due_ms: deadline.at_ms(), topics, ..Wait::default() }
     }
