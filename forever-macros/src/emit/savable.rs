@@ -81,8 +81,9 @@ impl Emit<'_> {
 
     /// Asks whether locals that nothing keeps may be dropped at a cut point, behind the `let` that gives them their value.
     pub(super) fn may_be_dropped(&self, declares: &[VarId]) -> TokenStream {
-        let checks = declares.iter().filter(|v| !self.cx.table.unset.contains(v)).map(|v| self.dropped_early(*v));
-        checks.collect()
+        let checks: TokenStream = declares.iter().filter(|v| !self.cx.table.unset.contains(v)).map(|v| self.dropped_early(*v)).collect();
+        // Where it is not come to, so that the compiler still calls an unused variable unused.
+        if checks.is_empty() { checks } else { emit!(if false { ::core::unreachable!(); #checks }) }
     }
 
     /// The same for variables that were declared without a value, behind the statement that sets them.
