@@ -277,10 +277,10 @@ async fn sums_up(world: Res<World>, bank: Res<Bank>) -> anyhow::Result<u64> {
     );
     let b: Result<u64, StepError> = b;
     total += a + b.unwrap_err().attempts() as u64;
-    let check = |op: Op| std::future::ready(bank.find(op.id()));
-    for charged in steps!(for order in 4..7, limit = 2, effect, key = order, on_unknown = OnUnknown::check(check), catch, |op| {
+    let all = steps!(for order in 4..7, limit = 2, effect, key = order, on_unknown = OnUnknown::check(async |op| bank.find(op.id())), catch, |op| {
         bank.charge_once(&world, op.id(), order)
-    }) {
+    });
+    for charged in all {
         total += charged?;
     }
     Ok(step!("last", noted(&world, "last", total)))
