@@ -6,6 +6,7 @@ use syn::{Ident, Pat};
 
 /// One variable bound by a pattern.
 #[derive(Debug, Clone)]
+#[allow(clippy::struct_excessive_bools)] // each is a word of the pattern's, and they are independent
 pub(crate) struct Binding {
     pub(crate) ident: Ident,
     pub(crate) by_ref: bool,
