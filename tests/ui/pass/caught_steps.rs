@@ -27,7 +27,7 @@ pub async fn own(bank: Res<Bank>, n: u32) -> Result<u32, Trouble> {
 }
 
 #[fiber]
-pub async fn boxed(bank: Res<Bank>, n: u32) -> Result<u32, BoxError> {
+pub async fn boxed(bank: Res<Bank>, n: u32) -> Result<u32, forever::BoxError> {
     let retry = Retry::times(2);
     let (a, b) = steps!(step!("a", retry = retry, catch, bank.own(n).await?), step!(effect, key = n, |op| bank.own(op.attempt()).await?));
     let c = steps!(for n in 0..3, limit = 2, retry = Retry::times(1), effect, key = n, catch, |op| bank.own(n + op.attempt()).await?);

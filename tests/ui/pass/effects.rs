@@ -110,19 +110,19 @@ async fn checks_that_give_an_option(order: Order) -> anyhow::Result<u32> {
 #[fiber]
 async fn checks_and_bodies_that_share_locals(order: Order) -> anyhow::Result<(u32, Vec<String>)> {
     let mut seen = Vec::new();
-    let mut total = 0;
     let text = order.id.clone();
     let check = OnUnknown::check(async |op| (op.id() == order.id && text.len() > 3).then_some(5));
     let paid = step!("paid", effect, on_unknown = check, key = (&order.id, &order.items), retry = Retry::times(1), |op| {
-        total += 1;
-        seen.push(op.id().to_owned());
-        charge(&order.id, total).await?
+        let told = format!("{}{}", op.id(), text);
+        charge(&told, 1).await?
     });
-    // The check reads what the body changes and moves.
+    seen.push(paid.to_string());
+    // The check reads what the body moves.
     let note = order.id.clone();
     let noted = step!("noted", effect, on_unknown = OnUnknown::check(async |_| seen.first().map(|_| note.len())), {
-        seen.push(note);
-        seen.len()
+        let mut all = seen.clone();
+        all.push(note);
+        all.len()
     });
     Ok((paid + u32::try_from(noted)?, seen))
 }

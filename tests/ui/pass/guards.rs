@@ -37,7 +37,7 @@ async fn permit(slots: &Res<Arc<Semaphore>>) -> anyhow::Result<OwnedSemaphorePer
 }
 
 #[fiber]
-async fn checkout(slots: Res<Arc<Semaphore>>, totals: Res<Mutex<u32>>, door: Res<Door>, unused: Vec<u32>) -> anyhow::Result<u32> {
+async fn checkout(slots: Res<Arc<Semaphore>>, totals: Res<Mutex<u32>>, door: Res<Door>, _unused: Vec<u32>) -> anyhow::Result<u32> {
     let _started = Instant::now();
     let _number = 5;
     let _text = String::from("a");

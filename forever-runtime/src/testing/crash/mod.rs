@@ -28,6 +28,8 @@ const DEATHS: u64 = 4;
 
 /// How often a random run that fails is tried in a shorter form.
 const SHRINKS: u32 = 60;
+/// How often a failure is looked for again with one death less.
+const TRIES: usize = 4;
 
 /// Ends a program at every one of its writes, on both sides of it, and compares what becomes of it with a run that nothing interrupts.
 ///
@@ -281,7 +283,12 @@ where
             }
         }
         let mut found = false;
-        for plan_again in simpler {
+        // When a process dies is not exact to the instruction, so a failure may need more than one try to show again.
+        let tries = simpler.into_iter().flat_map(|again| {
+            let times = if again.len() < plan.len() { TRIES } else { 1 };
+            std::iter::repeat_n(again, times)
+        });
+        for plan_again in tries.collect::<Vec<_>>() {
             if left == 0 {
                 return run;
             }
