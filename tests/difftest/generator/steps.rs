@@ -64,7 +64,10 @@ impl Body {
         let may_move = self.moves_allowed;
         // What may be tried again cannot move anything.
         self.moves_allowed &= !effect.as_ref().is_some_and(|effect| effect.retry);
+        // Nor may it go through what borrows exclusively.
+        let shared_only = std::mem::replace(&mut self.scope.shared_only, self.in_effect);
         let body = make(self);
+        self.scope.shared_only = shared_only;
         self.in_effect = false;
         self.moves_allowed = may_move;
         self.steps_allowed = true;

@@ -30,8 +30,8 @@ pub enum Shape {
     },
 }
 
-/// A value that cannot be saved, for `#[fresh] let`.
-#[derive(Debug)]
+/// A value that cannot be saved, for `#[fresh] let`. It has no destructor, so that it may be dropped at a step.
+#[derive(Debug, Clone, Copy)]
 pub struct Token(u32);
 
 impl Token {
