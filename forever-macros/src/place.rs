@@ -289,7 +289,9 @@ pub(crate) fn items(expr: &Expr, is_borrow: &dyn Fn(&syn::Ident) -> bool) -> Ite
                     "iter_mut" | "values_mut" | "chunks_mut" => Items::Mutable,
                     _ if has_closure(call) && BORROWING.contains(&name.as_str()) => Items::WithClosure,
                     _ if BORROWING.contains(&name.as_str()) && arguments_are_plain() => Items::Borrowed,
-                    _ if name == "into_iter" && root(&call.receiver).is_some_and(is_borrow) => Items::Borrowed,
+                    _ if name == "into_iter" && (root(&call.receiver).is_some_and(is_borrow) || is_constant_list(&call.receiver)) => {
+                        Items::Borrowed
+                    }
                     _ => Items::Owned,
                 };
             }
@@ -433,7 +435,10 @@ pub(crate) fn wrap_root(expr: &mut Expr, wrap: &dyn Fn(&Expr) -> Expr) {
                     wrap_root(argument, wrap);
                 }
             }
-            wrap_root(&mut call.receiver, wrap);
+            // A list of constants keeps its order, and gives its items as they are.
+            if call.method != "into_iter" || !is_constant_list(&call.receiver) {
+                wrap_root(&mut call.receiver, wrap);
+            }
         }
         Expr::Paren(e) => wrap_root(&mut e.expr, wrap),
         Expr::Group(e) => wrap_root(&mut e.expr, wrap),

@@ -24,7 +24,7 @@ impl Emit<'_> {
         self.ident(var).to_token_stream()
     }
 
-    fn is_aliased(&self, var: VarId) -> bool {
+    pub(super) fn is_aliased(&self, var: VarId) -> bool {
         self.cx.plan.aliased.contains(&var)
     }
 

@@ -31,10 +31,12 @@ impl Emit<'_> {
         let is_changeable = |v: &VarId| self.cx.table.var(*v).mutable && self.cx.table.var(*v).kind == VarKind::Value;
         let here = |v: &VarId| (self.open.contains(v) || declared.contains(v)) && !stmt.declares.contains(v);
         // All of them, as a body may change one through a reference that was made before.
-        let needed: Vec<VarId> = live.iter().copied().filter(|v| is_changeable(v) && here(v)).collect();
-        let mut held: Vec<TokenStream> = needed.iter().map(|v| self.at_the_macro(*v, cut).to_token_stream()).collect();
         let mut mentioned = BTreeSet::new();
         stmt.flow.mentioned(&mut mentioned);
+        // What an option reads through an exclusive borrow stays with that borrow, which no body may name.
+        let exclusive: BTreeSet<VarId> = mentioned.iter().flat_map(|v| self.exclusively_borrowed(*v)).copied().collect();
+        let needed: Vec<VarId> = live.iter().copied().filter(|v| is_changeable(v) && here(v) && !exclusive.contains(v)).collect();
+        let mut held: Vec<TokenStream> = needed.iter().map(|v| self.named_at_the_macro(*v, cut)).collect();
         mentioned.retain(|v| self.cx.table.var(*v).kind == VarKind::Value && !needed.contains(v));
         let mut repeated = Mentions { bound: bound.to_vec(), ..Mentions::default() };
         let mut once = Mentions { bound: bound.to_vec(), ..Mentions::default() };
@@ -59,6 +61,17 @@ impl Emit<'_> {
         let private = self.cx.private;
         let before = quote_spanned!(span=> #anew let borrows = #private::SharedBorrows::new() #(.and(&#held))*;);
         Seal { before, after: quote_spanned!(span=> borrows.end();) }
+    }
+
+    /// What a variable that is an exclusive borrow borrows from.
+    fn exclusively_borrowed(&self, var: VarId) -> &[VarId] {
+        let VarKind::Again(again) = self.cx.table.var(var).kind else { return &[] };
+        let again = &self.cx.table.agains[again.0];
+        if again.mutable { &again.bases } else { &[] }
+    }
+
+    fn named_at_the_macro(&self, var: VarId, cut: CutId) -> TokenStream {
+        if self.is_aliased(var) { self.named(var) } else { self.at_the_macro(var, cut).to_token_stream() }
     }
 
     /// The compiler speaks of the variable at the macro, not where the user wrote `mut`.

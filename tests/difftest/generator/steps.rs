@@ -102,7 +102,7 @@ impl Body {
 
     fn step_body(&mut self, ty: Ty) -> Code {
         let may_move = self.moves_allowed;
-        match self.prng.below(if ty == Ty::Number { 20 } else { 14 }) {
+        match self.prng.below(if ty == Ty::Number { 22 } else { 14 }) {
             0..=8 => self.call(ty),
             9 | 10 => {
                 self.cover(C::BodyBlock);
@@ -125,7 +125,7 @@ impl Body {
                 }
                 _ => self.call(ty),
             },
-            14 => match self.find_where(|scope, id, var| may_move && var.ty == Ty::Text && scope.movable(id)) {
+            14 | 20 | 21 => match self.find_where(|scope, id, var| may_move && var.ty == Ty::Text && scope.movable(id)) {
                 Some(id) => {
                     self.cover(C::BodyMoves);
                     let text = self.move_out(id);

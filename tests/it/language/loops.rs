@@ -424,6 +424,15 @@ twin! {
         for topic in TOPICS.iter().rev() {
             out.push(step!("rev", io.did(*topic, topic.to_string()).await?));
         }
+        for topic in ["law", "sales"].into_iter().rev() {
+            out.push(step!("into", io.did(topic, topic.to_owned()).await?));
+        }
+        for (at, topic) in TOPICS.into_iter().enumerate() {
+            out.push(step!("at", io.did(topic, format!("{at}{topic}")).await?));
+        }
+        for name in vec!["v", "w"].into_iter().chain(["x"]) {
+            out.push(step!("chained", io.did(name, name.to_owned()).await?));
+        }
         for (name, weight) in [("x", 1), ("y", 2)] {
             out.push(step!("pair", io.did(name, format!("{name}{weight}")).await?));
         }

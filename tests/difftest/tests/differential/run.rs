@@ -1,9 +1,8 @@
 //! Runs the cases and compares.
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Write};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 
 #[cfg(not(difftest_plain))]
 use forever::Fiber;
@@ -75,14 +74,21 @@ where
     Played { snapshots, outcome }
 }
 
+thread_local! {
+    /// Waits take no time.
+    static RUNTIME: tokio::runtime::Runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime of one thread");
+}
+
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
-    for _ in 0..POLLS {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return value;
-        }
-    }
-    panic!("not ready after {POLLS} polls");
+    let mut polls = 0;
+    let counted = poll_fn(|context| {
+        polls += 1;
+        assert!(polls < POLLS, "not ready after {POLLS} polls");
+        future.as_mut().poll(context)
+    });
+    RUNTIME.with(|runtime| runtime.block_on(counted))
 }
 
 /// What a case came to.
