@@ -219,7 +219,7 @@ impl Body {
             return self.return_now();
         }
         let exit = self.prng.pick(&usable);
-        if self.exits[exit].is_loop && self.prng.chance(40) {
+        if self.exits[exit].is_loop && self.prng.chance(55) {
             let label = self.label_of(exit, C::LabelledContinue);
             self.cover(C::Continue);
             return code!["continue", label];

@@ -42,7 +42,7 @@ impl Body {
     ) -> (Code, T, Code) {
         let mut join = Join::new(&self.scope);
         join.arrive(&self.scope);
-        let label = self.prng.chance(45).then(|| self.new_label());
+        let label = self.prng.chance(65).then(|| self.new_label());
         let shown = label.as_ref().map_or(String::new(), |label| format!("'{label}: "));
         self.scope.enter_loop();
         self.trips *= rounds;
