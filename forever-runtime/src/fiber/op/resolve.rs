@@ -1,6 +1,6 @@
 //! The ledger as people see it: what a fiber has begun, and how an operation ended of which the runtime does not know.
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::core::Core;
 use crate::fiber::saved::result_as_json;
 use crate::fiber::side::steps_of_item;
-use crate::store::{CommandResult, FiberRef, OpRecord, OpResolution, OpRow, OpState, ResolveOpResult};
+use crate::store::{CommandResult, FiberRef, FiberState, OpRecord, OpResolution, OpRow, OpState, ResolveOpResult};
 
 /// One operation of a fiber, as the ledger has it.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,6 +87,11 @@ impl Resolution {
     }
 }
 
+/// A fiber that is parked for an operation in doubt is entered when its database is opened, and parks again at once: so long is
+/// waited for that before a fiber counts as running.
+const LOOKS: u32 = 40;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+
 /// The operations of a fiber.
 pub(crate) async fn list(core: &Arc<Core>, fiber: &str) -> Result<Vec<OpStatus>> {
     let row = core.store.find(FiberRef::Id(fiber.to_owned())).await?;
@@ -112,8 +117,17 @@ pub(crate) async fn resolve(core: &Arc<Core>, id: &str, how: Resolution) -> Resu
             core.results.check(&op.function, step, value).map_err(|why| conflict(format!("the value {why}")))?;
         }
     }
-    // The store tells the dispatcher, if the fiber was parked.
-    match core.store.resolve_op(seq, OpResolution { id: id.to_owned(), state, outcome }, core.now_ms()).await? {
+    let mut looks = LOOKS;
+    let resolved = loop {
+        // The store tells the dispatcher, if the fiber was parked.
+        let resolution = OpResolution { id: id.to_owned(), state, outcome: outcome.clone() };
+        match core.store.resolve_op(seq, resolution, core.now_ms()).await? {
+            CommandResult::InvalidState(FiberState::Running) if looks > 0 => looks -= 1,
+            result => break result,
+        }
+        tokio::time::sleep(BETWEEN_LOOKS).await;
+    };
+    match resolved {
         CommandResult::Done(ResolveOpResult::Done) => Ok(()),
         CommandResult::Done(ResolveOpResult::Known(state)) => {
             let how = if op.resolved { "was resolved before, as" } else { "is known to be" };
