@@ -14,7 +14,7 @@ use crate::messages as say;
 use crate::place;
 use crate::report::Report;
 use crate::scan::{as_cut, block_has_cut, has_cut, simple_name, stmt_has_cut};
-use crate::tree::{Arm, Bind, Block, Body, Branch, Control, Cut, For, Head, Stmt, StmtKind};
+use crate::tree::{Arm, Bind, Block, Body, Branch, Control, Cut, For, Head, REST, Stmt, StmtKind};
 
 mod conditions;
 mod cut;
@@ -238,7 +238,7 @@ impl Lower<'_> {
     fn for_owned(&mut self, e: syn::ExprForLoop, bind: Bind, out: &mut Vec<Stmt>) {
         let id = self.jump();
         let span = e.in_token.span;
-        let rest = format_ident!("__rest_{}", self.temp(), span = span.resolved_at(Span::mixed_site()));
+        let rest = format_ident!("{}{}", REST, self.temp(), span = span.resolved_at(Span::mixed_site()));
         let (private, items, pat) = (at(&self.private, e.expr.span()), &e.expr, &e.pat);
         let key = items_key(items, pat);
         let source: Expr = parse_quote_spanned!(items.span()=> #private::Source(#items).rest());

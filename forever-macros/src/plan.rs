@@ -13,7 +13,7 @@ use crate::cut::CutBody;
 use crate::flow::{Assigned, Flow, JumpId, Live, Needed, assigned, solve, successors};
 use crate::held::{Found, held};
 use crate::names::{Table, VarId, VarKind, assign_all};
-use crate::tree::{Arm, Block, Body, Branch, Control, CutId, Head, Stmt, StmtKind};
+use crate::tree::{Arm, Block, Body, Branch, Control, CutId, Head, REST, Stmt, StmtKind};
 
 /// How a variable gets from one stretch to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +36,20 @@ pub(crate) struct Kept {
     pub(crate) was: Option<String>,
     /// It is the cut point's own value.
     pub(crate) result: bool,
+    /// What it is of a `for` loop.
+    pub(crate) role: Role,
     /// Why it is kept.
     pub(crate) why: String,
+}
+
+/// What a kept value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Value,
+    /// The items that are left of a `for` loop by value.
+    Items,
+    /// The position of a `for` loop by borrow.
+    Position,
 }
 
 /// The plan of a function.
@@ -401,11 +413,21 @@ fn kept(body: &Body, table: &Table, needed: &Needed) -> Vec<Vec<Kept>> {
                 of: count[&base(var)],
                 was: table.var(var).was.clone(),
                 result: results[cut].contains(&var),
+                role: role(table, var),
                 why: why(table, var, cut),
             })
             .collect()
         })
         .collect()
+}
+
+fn role(table: &Table, var: VarId) -> Role {
+    let var = table.var(var);
+    match var.kind {
+        VarKind::Position => Role::Position,
+        _ if var.ident.to_string().starts_with(REST) => Role::Items,
+        _ => Role::Value,
+    }
 }
 
 /// Why a variable is kept at a cut point: its first use after it, or in the next round of a loop.

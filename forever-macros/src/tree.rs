@@ -38,6 +38,9 @@ pub(crate) struct Cut {
     pub(crate) span: Span,
 }
 
+/// How the variables begin that hold the items left of `for` loops by value.
+pub(crate) const REST: &str = "__rest_";
+
 /// What the cut point that comes before a wait is called, behind the name of the wait.
 pub(crate) const PENDING: &str = " pending";
 

@@ -67,13 +67,13 @@ pub mod __private {
     pub use crate::fiber::held::{Data, Held, NoDestructor, held};
     pub use crate::fiber::iter::{Source, collected};
     pub use crate::fiber::keeps_order::{in_order, in_order_value};
-    pub use crate::fiber::machine::{COMPUTED_TOPIC, Cut, CutKind, END, Local, Machine};
+    pub use crate::fiber::machine::{BranchSpec, COMPUTED_TOPIC, Cut, CutKind, END, Local, LocalRole, Machine};
     pub use crate::fiber::op::effect::{Effect, Gives, Key, Next, Stored, key};
     pub use crate::fiber::op::unknown::{Made, NotMade, OnUnknown, Probe};
     pub use crate::fiber::retry::policy;
     pub use crate::fiber::saved::{Saved, carried, none_like, text};
     pub use crate::fiber::select::{ArmNames, Either, Last, on_end, on_message, on_message_until, on_time};
-    pub use crate::fiber::side::{Branch, Branches, Each, ItemPlace, Side, item, places};
+    pub use crate::fiber::side::{Branch, Branches, ByJson, ByPlace, Each, Item, ItemPlace, Side, item, places};
     pub use crate::fiber::step::{Attempt, Attempts};
     pub use crate::fiber::step_error::StepError;
     pub use crate::fiber::topics::{FixedTopic, FixedTopics, topics};

@@ -23,6 +23,13 @@ pub(crate) struct Branch {
     pub(crate) step: Step,
 }
 
+impl Branch {
+    /// A derived name without its number.
+    pub(crate) fn base(&self) -> &str {
+        self.name.split('#').next().unwrap_or(&self.name)
+    }
+}
+
 /// The parts as they are parsed.
 enum Parsed {
     Branches(Vec<Expr>),

@@ -21,7 +21,7 @@ impl Emit<'_> {
         let (fiber, place) = (&self.fiber, number(cut));
         let begin = match body {
             CutBody::Step(step) if step.effect.is_some() => Some(emit!(#fiber.reach(#place);)),
-            CutBody::Step(_) | CutBody::Steps(_) => Some(emit!(#fiber.begin(#place);)),
+            CutBody::Step(_) | CutBody::Steps(_) => Some(emit!(#fiber.begin(#place).await;)),
             _ => None,
         };
         let body = match body {

@@ -8,9 +8,9 @@ use syn::{GenericParam, Ident};
 
 use super::savable;
 
-use crate::cut::{AwaitedEvent, CutBody, Topics};
+use crate::cut::{AwaitedEvent, Branch, CutBody, Steps, Topics};
 use crate::options::Options;
-use crate::plan::Plan;
+use crate::plan::{Plan, Role};
 use crate::signature::Signature;
 use crate::tree::Body;
 
@@ -212,7 +212,11 @@ pub(crate) fn table(options: &Options, signature: &Signature, private: &syn::Pat
         }
         None => (Vec::new(), emit!(&[])),
     };
-    let topics = described.map(|(body, _)| topics(body, private)).unwrap_or_default();
+    let received = described.map(|(body, _)| body.cuts.iter().flat_map(|cut| topics_of(&cut.body)).collect()).unwrap_or_default();
+    let mut topics = topics(received);
+    if described.is_some_and(|(body, _)| body.cuts.iter().flat_map(|cut| topics_of(&cut.body)).any(|t| matches!(t, Topics::Kept(_)))) {
+        topics.push(emit!(#private::COMPUTED_TOPIC));
+    }
     emit! {
         #private::Machine {
             name: #name,
@@ -227,20 +231,19 @@ pub(crate) fn table(options: &Options, signature: &Signature, private: &syn::Pat
     }
 }
 
-/// The topics of a function's `recv!`s: those that are literals, each once, and what stands for those that are computed.
-fn topics(body: &Body, private: &syn::Path) -> Vec<TokenStream> {
+/// The topics that are literals, each once.
+fn topics(received: Vec<&Topics>) -> Vec<TokenStream> {
     let mut fixed: Vec<&syn::LitStr> = Vec::new();
-    let mut computes = false;
-    for topics in body.cuts.iter().flat_map(|cut| topics_of(&cut.body)) {
+    for topics in received {
         match topics {
             Topics::One(topic) => fixed.push(topic),
             Topics::Several(topics) => fixed.extend(topics),
-            Topics::Kept(_) => computes = true,
+            Topics::Kept(_) => {}
         }
     }
     let mut seen = BTreeSet::new();
     fixed.retain(|topic| seen.insert(topic.value()));
-    fixed.iter().map(ToTokens::to_token_stream).chain(computes.then(|| emit!(#private::COMPUTED_TOPIC))).collect()
+    fixed.iter().map(ToTokens::to_token_stream).collect()
 }
 
 fn topics_of(body: &CutBody) -> Vec<&Topics> {
@@ -260,24 +263,50 @@ fn cut_entry(body: &Body, plan: &Plan, cut: usize, private: &syn::Path) -> Token
     let (explicit, next) = (source.explicit, numbers(&plan.next[cut], private));
     let (kind, was) = (kind(source), optional(source.was.as_ref()));
     let body_text = match &source.body {
-        _ if plan.names[cut].1 <= 1 => String::new(),
+        _ if explicit => String::new(),
         CutBody::Step(step) => fingerprint(&crate::text::whole(&step.body)),
-        CutBody::Call { invocation, .. } => fingerprint(&crate::text::whole(invocation)),
+        CutBody::Call { invocation, .. } => {
+            let called = crate::cut::callee(invocation).unwrap_or_default();
+            format!("{}-{}", fingerprint(&called), fingerprint(&crate::text::whole(invocation)))
+        }
         _ => fingerprint(&source.text),
     };
+    let branches = branches(&source.body, name, private);
+    let topics = topics(topics_of(&source.body));
     let locals = plan.kept[cut].iter().map(|kept| {
         let (key, of, result) = (&kept.key, number32(kept.of), kept.result);
         let (why, was) = (&kept.why, optional(kept.was.as_ref()));
-        emit!(#private::Local { name: #key, of: #of, was: #was, result: #result, why: #why })
+        let role = match kept.role {
+            Role::Value => emit!(Value),
+            Role::Items => emit!(Items),
+            Role::Position => emit!(Position),
+        };
+        emit!(#private::Local { name: #key, of: #of, was: #was, result: #result, role: #private::LocalRole::#role, why: #why })
     });
     let locals: Vec<_> = locals.collect();
     let line = quote::quote_spanned!(source.span=> ::core::line!());
     emit! {
         #private::Cut {
             name: #name, explicit: #explicit, of: #of, body: #body_text, was: #was, kind: #private::CutKind::#kind,
-            locals: &[#(#locals),*], next: #next, line: #line,
+            locals: &[#(#locals),*], branches: &[#(#branches),*], topics: &[#(#topics),*], next: #next, line: #line,
         }
     }
+}
+
+/// The branches of a `steps!(a, b, ..)`.
+fn branches(body: &CutBody, of_steps: &str, private: &syn::Path) -> Vec<TokenStream> {
+    let CutBody::Steps(steps) = body else { return Vec::new() };
+    let Steps::Branches(branches) = &**steps else { return Vec::new() };
+    let derived = |base: &str| branches.iter().filter(|b| b.step.name.is_none() && b.base() == base).count();
+    let entry = |branch: &Branch| {
+        let (name, explicit) = (&branch.name, branch.step.name.is_some());
+        let stored = format!("{of_steps}[{name}]");
+        let of = number32(if explicit { 1 } else { derived(branch.base()) });
+        let body = if explicit { String::new() } else { fingerprint(&crate::text::whole(&branch.step.body)) };
+        let was = optional(branch.step.was.as_ref());
+        emit!(#private::BranchSpec { name: #name, stored: #stored, explicit: #explicit, of: #of, body: #body, was: #was })
+    };
+    branches.iter().map(entry).collect()
 }
 
 /// What the runtime calls a kind of cut point.

@@ -44,24 +44,13 @@ impl Emit<'_> {
     fn branches(&self, cut: CutId, branches: &[Branch]) -> (TokenStream, TokenStream) {
         let span = self.cut_span(cut);
         let setup = branches.iter().any(|branch| has_op(&branch.step)).then(|| self.branch_steps(cut));
-        let name = &self.cx.plan.names[cut].0;
-        let full = |part: &str| format!("{name}[{part}]");
-        let names = branches.iter().map(|branch| {
-            let named = full(&branch.name);
-            match branch.step.was.as_ref().map(|was| full(&was.value())) {
-                Some(was) => emit!((#named, ::core::option::Option::Some(#was))),
-                None => emit!((#named, ::core::option::Option::None)),
-            }
-        });
-        let side = setup.as_ref().map(|_| emit!(let side = side.named(&[#(#names),*]);));
         let branches = branches.iter().enumerate().map(|(n, branch)| {
             let n = proc_macro2::Literal::usize_unsuffixed(n);
             self.branch(cut, &branch.step, &TokenStream::new(), &emit!(branches.named(#n)))
         });
         let branches: Vec<_> = branches.collect();
-        let setup = emit!(#side #setup);
         let all = quote::format_ident!("all_{}", branches.len(), span = span);
-        (setup, quote_spanned!(span=> side.#all(#(#branches,)*)))
+        (setup.unwrap_or_default(), quote_spanned!(span=> side.#all(#(#branches,)*)))
     }
 
     /// What the branches have their ops from.
@@ -98,14 +87,18 @@ impl Emit<'_> {
         };
         let place = Ident::new("place", span);
         let taken = emit!(let #pat = #private::item(#place););
-        let branch = self.branch(cut, step, &taken, &emit!(branches.numbered(#place.number())));
+        let branch = self.branch(cut, step, &taken, &emit!(branches.of_item(#place.key())));
         let branches = has_op(step).then(|| self.branch_steps(cut));
         let setup = quote_spanned! {span=>
             #branches
-            let mut places = #private::places(#items);
+            let mut places = #private::places(#items, |item| {
+                #[allow(unused_imports)]
+                use #private::{ByJson as _, ByPlace as _};
+                (&&#private::Item(item)).key()
+            });
             let mut each = side.each(#limit);
             for #place in places.iter_mut() {
-                each.push(#branch);
+                each.push(#place.key(), #branch);
             }
         };
         (setup, quote_spanned!(span=> each.run()))

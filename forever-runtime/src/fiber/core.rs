@@ -14,6 +14,7 @@ use super::Resources;
 use super::events::{Event, EventKind, Listeners};
 use super::frame::CHECK_TIMEOUT;
 use super::kinds::Kinds;
+use super::layout::LayoutRows;
 use super::live::Live;
 use super::owner::Owners;
 use super::registry::Registry;
@@ -41,6 +42,8 @@ pub(crate) struct Core {
     /// The owner of this runtime's claims.
     pub(crate) worker: WorkerId,
     pub(crate) registry: Registry,
+    /// The layouts of the functions that were called.
+    pub(crate) layouts: LayoutRows,
     pub(crate) resources: Resources,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) live: Arc<Live>,
@@ -112,6 +115,7 @@ impl Core {
             sqlite,
             worker,
             registry,
+            layouts: LayoutRows::default(),
             resources,
             clock,
             timer,

@@ -19,8 +19,9 @@ use super::events::EventKind;
 use super::fence::Fence;
 use super::handle::FiberErrorKind;
 use super::kinds::Check;
+use super::layout::{Layout, LeftUnder};
 use super::machine::{CutKind, Machine};
-use super::op::ledger::{Ledger, Left, Ops};
+use super::op::ledger::{Ledger, Left, Ops, is_branch_of};
 use super::op::transaction::Whereabouts;
 use super::parts::{SnapshotRefs, SnapshotTracker};
 use super::saved::{Saved, checked, unreadable};
@@ -31,7 +32,7 @@ use crate::error::{Error, ErrorKind};
 use crate::exact::logs::StoredLogs;
 use crate::future::BoxFuture;
 use crate::store::SnapshotDelta;
-use crate::store::{NewFiber, OpsDelta, PendingMessage, Wait};
+use crate::store::{LayoutRow, NewFiber, OpKind, OpRecord, OpsDelta, PendingMessage, Wait};
 
 /// Where checkpoints go.
 pub(crate) trait Sink: Send + Sync {
@@ -95,13 +96,13 @@ pub(crate) trait Sink: Send + Sync {
     }
 
     /// Stores what one of several steps side by side has given.
-    fn save_branch(&self, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<(), Error>> {
-        let _ = (number, n, data);
+    fn save_branch(&self, number: u64, branch: String, data: String) -> BoxFuture<'_, Result<(), Error>> {
+        let _ = (number, branch, data);
         no_steps()
     }
 
-    /// What [`Sink::arrive`] stored since checkpoint `number`.
-    fn branch_results(&self, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>, Error>> {
+    /// What [`Sink::save_branch`] stored since checkpoint `number`, by branch.
+    fn branch_results(&self, number: u64) -> BoxFuture<'_, Result<Vec<(String, String)>, Error>> {
         let _ = number;
         no_steps()
     }
@@ -117,6 +118,11 @@ pub(crate) trait Sink: Send + Sync {
     /// What [`Sink::stash`] stored last.
     fn stashed(&self) -> Option<String> {
         None
+    }
+
+    /// The layout of a function, as it is stored.
+    fn layout(&self, machine: &'static Machine) -> Arc<LayoutRow> {
+        Arc::new(Layout::of(machine).row())
     }
 
     /// Where the operations of the fiber are kept.
@@ -160,6 +166,8 @@ pub(crate) struct Checkpoint {
     pub(crate) snapshot: String,
     /// The name of the cut point that was passed, for logs; of the innermost frame.
     pub(crate) at: &'static str,
+    /// The layouts of the functions that are being called, outermost first.
+    pub(crate) callees: Vec<Arc<LayoutRow>>,
     /// How many checkpoints the fiber has made, with this one.
     pub(crate) number: u64,
     /// What becomes of the operations since the last one, in the same transaction.
@@ -217,6 +225,8 @@ pub struct Run {
     /// Checkpoints made so far, over all processes.
     pub(crate) checkpoints: AtomicU64,
     pub(crate) ops: Arc<Ops>,
+    /// What the code was that left the snapshot.
+    left: LeftUnder,
     /// What is stored beside the snapshot.
     kept: Mutex<SnapshotTracker>,
     outbox: Mutex<Outbox>,
@@ -236,20 +246,22 @@ impl std::fmt::Debug for Run {
 impl Run {
     /// The first run of a fiber.
     pub(crate) fn first(fiber: &str, sink: Arc<dyn Sink>) -> Arc<Self> {
-        Run::at(sink, 0, Ops::first(fiber))
+        Run::at(sink, 0, LeftUnder::default(), Ops::first(fiber))
     }
 
     /// A later run, from its start or from a snapshot, after what earlier ones left.
-    pub(crate) fn again(fiber: &str, sink: Arc<dyn Sink>, left: Left) -> Arc<Self> {
-        Run::at(sink, left.checkpoints, Ops::again(fiber, left))
+    pub(crate) fn again(fiber: &str, sink: Arc<dyn Sink>, mut left: Left) -> Arc<Self> {
+        let under = std::mem::take(&mut left.under);
+        Run::at(sink, left.checkpoints, under, Ops::again(fiber, left))
     }
 
-    fn at(sink: Arc<dyn Sink>, checkpoints: u64, ops: Ops) -> Arc<Self> {
+    fn at(sink: Arc<dyn Sink>, checkpoints: u64, left: LeftUnder, ops: Ops) -> Arc<Self> {
         let checkpoints = AtomicU64::new(checkpoints);
         Arc::new(Run {
             sink,
             checkpoints,
             ops: Arc::new(ops),
+            left,
             kept: Mutex::default(),
             outbox: Mutex::default(),
             called: Mutex::default(),
@@ -257,6 +269,11 @@ impl Run {
             whereabouts: Whereabouts::default(),
             stopped: Mutex::new(None),
         })
+    }
+
+    /// What is known of the code that left the snapshot.
+    pub(crate) fn left(&self) -> &LeftUnder {
+        &self.left
     }
 
     /// What is stored beside the snapshot.
@@ -302,6 +319,8 @@ pub struct Frame {
     outer: SnapshotRefs,
     /// How many outer frames there are.
     depth: u32,
+    /// The layouts of the functions that are being called, from the first callee to this one.
+    callees: Vec<Arc<LayoutRow>>,
 }
 
 /// The cut point being resumed into and what is still to be restored on the way.
@@ -320,7 +339,16 @@ impl std::fmt::Debug for Frame {
 impl Frame {
     /// A frame that starts at the beginning.
     pub(crate) fn start(machine: &'static Machine, run: Arc<Run>) -> Self {
-        Frame { run, machine, target: None, prefix: String::new(), suffix: String::new(), outer: SnapshotRefs::default(), depth: 0 }
+        Frame {
+            run,
+            machine,
+            target: None,
+            prefix: String::new(),
+            suffix: String::new(),
+            outer: SnapshotRefs::default(),
+            depth: 0,
+            callees: Vec::new(),
+        }
     }
 
     /// A frame that resumes; `Err` says why it cannot.
@@ -426,10 +454,23 @@ impl Frame {
         }
     }
 
-    /// A step's body begins.
-    pub fn begin(&self, cut: u32) {
+    /// A step's body begins, unless an operation of an earlier run has to be decided first: then the fiber is parked.
+    pub fn begin(&self, cut: u32) -> Restore<()> {
+        let (function, spec) = (self.machine.name, &self.machine.cuts[cut as usize]);
+        let is_its_own = |op: &OpRecord| {
+            op.function == function
+                && match spec.kind {
+                    CutKind::Steps => is_branch_of(spec, &op.step),
+                    _ => op.kind == OpKind::Transaction && (op.step == spec.name || spec.was.is_some_and(|was| op.step == was)),
+                }
+        };
+        if let Some(why) = self.run.ops.comes_first(spec.name, is_its_own) {
+            self.run.stop(Stopped::Parked(why));
+            return Restore(None);
+        }
         self.reach(cut);
-        self.run.sink.tell(EventKind::StepStarted { step: self.machine.cuts[cut as usize].name });
+        self.run.sink.tell(EventKind::StepStarted { step: spec.name });
+        Restore(Some(()))
     }
 
     /// An effect is reached, whose body may not begin: its outcome may be known, or nobody may know it.
@@ -443,7 +484,7 @@ impl Frame {
     pub fn checkpoint(&mut self, cut: u32, save: impl FnOnce(&mut Save<'_>)) -> BoxFuture<'static, ()> {
         let written = self.write(cut, save, "null}");
         let at = self.machine.cuts[cut as usize].name;
-        Box::pin(commit(Arc::clone(&self.run), written, at))
+        Box::pin(commit(Arc::clone(&self.run), written, at, self.callees.clone()))
     }
 
     /// Runs another fiber inline, from its start or from the snapshot it left in ours, then checkpoints with its value.
@@ -481,7 +522,7 @@ impl Frame {
             };
             let Some(value) = value else { return std::future::pending().await };
             let closed = self.close_call(&mut open, result, &value).map(|()| open);
-            commit(Arc::clone(&self.run), closed, self.machine.cuts[cut as usize].name).await;
+            commit(Arc::clone(&self.run), closed, self.machine.cuts[cut as usize].name, self.callees.clone()).await;
             Ok(value)
         })
     }
@@ -493,13 +534,16 @@ impl Frame {
         }
         let mut open = open.map_err(Stopped::Failed)?;
         open.text.truncate(open.text.len() - self.suffix.len());
+        let layout = self.run.sink.layout(F::MACHINE);
+        let nested = nested.map(|snapshot| F::MACHINE.fit(*snapshot, &layout.hash, &self.run.left)).transpose();
+        let nested = nested.map_err(Stopped::Parked)?;
         let mut callee = Frame::start(F::MACHINE, Arc::clone(&self.run));
-        callee.prefix = format!("{}{{{}", open.text, F::MACHINE.heading());
+        callee.prefix = format!("{}{{{}", open.text, F::MACHINE.heading(&layout.hash));
         callee.suffix = format!("}}{}", self.suffix);
         callee.outer = open.named.clone();
         callee.depth = self.depth + 1;
+        callee.callees = self.callees.iter().cloned().chain([layout]).collect();
         if let Some(snapshot) = nested {
-            let snapshot = F::MACHINE.fit(*snapshot).map_err(Stopped::Parked)?;
             callee.aim(snapshot).map_err(Stopped::Parked)?;
         }
         Ok((open, callee))
@@ -591,7 +635,7 @@ pub(crate) fn load_arguments<F: Fiber>(text: &str) -> Result<F, String> {
     F::load(&mut Locals { step: "", values, logs: Arc::default() }).map_err(|Unreadable(why)| why)
 }
 
-async fn commit(run: Arc<Run>, written: Result<Written, String>, at: &'static str) {
+async fn commit(run: Arc<Run>, written: Result<Written, String>, at: &'static str, callees: Vec<Arc<LayoutRow>>) {
     run.step.end();
     run.whereabouts.passed();
     let stopped = match written {
@@ -602,7 +646,7 @@ async fn commit(run: Arc<Run>, written: Result<Written, String>, at: &'static st
                 let delta = run.kept().commit(named);
                 let number = run.checkpoints.fetch_add(1, Ordering::Relaxed) + 1;
                 let outbox = std::mem::take(&mut *run.outbox());
-                match run.sink.commit(Checkpoint { snapshot, at, number, ops, delta, outbox }).await {
+                match run.sink.commit(Checkpoint { snapshot, at, callees, number, ops, delta, outbox }).await {
                     Ok(()) => return,
                     Err(error) => Stopped::Interrupted(error),
                 }

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::iter::{Rev, StepBy};
 use std::ops::{Deref, DerefMut, Range, RangeFrom, RangeInclusive};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::eager::EagerIterator;
 
@@ -66,7 +66,7 @@ impl<I> DerefMut for Source<I> {
 /// The items that are left.
 #[doc(hidden)]
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Items<T> {
     Rest(VecDeque<T>),
 }
@@ -156,7 +156,7 @@ impl<T> Items<T> {
 /// What is left of `a..b`.
 #[doc(hidden)]
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum RangeRest<T> {
     Range { next: T, end: T },
 }
@@ -188,9 +188,13 @@ where
 /// What is left of `a..=b`: `next` is empty when the last item has been taken, which no pair of ends could say.
 #[doc(hidden)]
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum InclusiveRest<T> {
-    Range { next: Option<T>, last: T },
+    Range {
+        #[serde(deserialize_with = "present", bound(deserialize = "T: Deserialize<'de>"))]
+        next: Option<T>,
+        last: T,
+    },
 }
 
 impl<T: Clone + PartialOrd> Source<RangeInclusive<T>>
@@ -217,6 +221,25 @@ where
     }
 }
 
+/// An `Option` whose field has to be there: what is left of a loop of one kind must not be read as that of another.
+fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(value: D) -> Result<Option<T>, D::Error> {
+    Option::deserialize(value)
+}
+
+/// Whether nothing is left of a loop, by its stored text. Where only the type could tell, something is.
+pub(crate) fn is_over(text: &str) -> bool {
+    let Ok(value) = serde_json::from_str::<serde_json::Value>(text) else { return false };
+    if let Some(items) = value.get("rest").and_then(|rest| rest.as_array()) {
+        return items.is_empty();
+    }
+    let Some(range) = value.get("range").and_then(|range| range.as_object()) else { return false };
+    let number = |name| range.get(name).and_then(|end: &serde_json::Value| end.as_i64());
+    match (number("next"), number("end")) {
+        (Some(next), Some(end)) => next >= end,
+        _ => range.get("next").is_some_and(|next| next.is_null()) || range.get("down_to").is_some_and(|end| end.is_null()),
+    }
+}
+
 fn first_of<T: Clone + PartialOrd>(range: &RangeInclusive<T>) -> Option<T> {
     (!range.is_empty()).then(|| range.start().clone())
 }
@@ -224,7 +247,7 @@ fn first_of<T: Clone + PartialOrd>(range: &RangeInclusive<T>) -> Option<T> {
 /// What is left of `a..`.
 #[doc(hidden)]
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum OpenRest<T> {
     Range { next: T },
 }
@@ -256,9 +279,14 @@ where
 /// What is left of `(a..b).rev()` or `(a..=b).rev()`; both are empty when nothing is.
 #[doc(hidden)]
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum DownRest<T> {
-    Range { next: Option<T>, down_to: Option<T> },
+    Range {
+        #[serde(deserialize_with = "present", bound(deserialize = "T: Deserialize<'de>"))]
+        next: Option<T>,
+        #[serde(deserialize_with = "present", bound(deserialize = "T: Deserialize<'de>"))]
+        down_to: Option<T>,
+    },
 }
 
 impl<T: Clone + PartialOrd> Source<Rev<Range<T>>>
@@ -304,9 +332,15 @@ where
 /// What is left of `(a..b).step_by(n)` or `(a..=b).step_by(n)`.
 #[doc(hidden)]
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum StepRest<T> {
-    Range { next: Option<T>, last: Option<T>, step: usize },
+    Range {
+        #[serde(deserialize_with = "present", bound(deserialize = "T: Deserialize<'de>"))]
+        next: Option<T>,
+        #[serde(deserialize_with = "present", bound(deserialize = "T: Deserialize<'de>"))]
+        last: Option<T>,
+        step: usize,
+    },
 }
 
 impl<T: Clone> Source<StepBy<Range<T>>>
@@ -411,6 +445,57 @@ mod tests {
         for (a, b) in [(i8::MIN, i8::MAX), (-3, 3), (3, -3)] {
             assert_eq!(taken!(a..=b), (a..=b).collect::<Vec<_>>());
             assert_eq!(taken!((a..=b).step_by(200)), (a..=b).step_by(200).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_one_kind_of_loop_is_not_read_as_that_of_another() {
+        let texts = [
+            text(&Source(0..3).rest()),
+            text(&Source(0..=3).rest()),
+            text(&Source(0..).rest()),
+            text(&Source((0..3).rev()).rest()),
+            text(&Source((0..3).step_by(2)).rest()),
+            text(&Source(vec![0, 1, 2]).rest()),
+        ];
+        let readers: [fn(&str) -> bool; 6] = [
+            |text| exact::from_str::<RangeRest<i32>>(text).is_ok(),
+            |text| exact::from_str::<InclusiveRest<i32>>(text).is_ok(),
+            |text| exact::from_str::<OpenRest<i32>>(text).is_ok(),
+            |text| exact::from_str::<DownRest<i32>>(text).is_ok(),
+            |text| exact::from_str::<StepRest<i32>>(text).is_ok(),
+            |text| exact::from_str::<Items<i32>>(text).is_ok(),
+        ];
+        for (written, text) in texts.iter().enumerate() {
+            for (read, reads) in readers.iter().enumerate() {
+                assert_eq!(reads(text), written == read, "{text} read as kind {read}");
+            }
+            assert!(!is_over(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_loop_that_is_over_is_seen_to_be_by_its_text() {
+        macro_rules! at_its_end {
+            ($source:expr) => {{
+                let mut rest = Source($source).rest();
+                while rest.next().is_some() {}
+                text(&rest)
+            }};
+        }
+        let ends = [
+            at_its_end!(0..3),
+            at_its_end!(0..=3),
+            at_its_end!((0..3).rev()),
+            at_its_end!((0..=3).rev()),
+            at_its_end!((0..3).step_by(2)),
+            at_its_end!(vec![1, 2]),
+        ];
+        for end in ends {
+            assert!(is_over(&end), "{end}");
+        }
+        for not in ["[]", "{", "{\"range\":{\"next\":\"a\",\"end\":\"b\"}}", "{\"rest\":[1]}"] {
+            assert!(!is_over(not), "{not}");
         }
     }
 

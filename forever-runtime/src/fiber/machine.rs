@@ -1,9 +1,10 @@
 //! The static description of a fiber function, written by the macro: its cut points and what each of them keeps.
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
 use super::frame::json_string;
+use super::layout::{Layout, LeftUnder};
 use super::snapshot::Snapshot;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -44,7 +45,8 @@ pub struct Cut {
     pub explicit: bool,
     /// How many cut points of the function share the name before `#`.
     pub of: u32,
-    /// Where several cut points share a derived name: what tells their bodies apart, else nothing.
+    /// Of a derived name: what tells the body from others, else nothing. Of a call, what tells its function from others, and behind `-`
+    /// what tells the whole.
     pub body: &'static str,
     /// `was = "old"`.
     pub was: Option<&'static str>,
@@ -52,10 +54,31 @@ pub struct Cut {
     pub kind: CutKind,
     /// What is kept at it, by name.
     pub locals: &'static [Local],
+    /// Branches of a `steps!` that is not a `steps!(for ..)`.
+    pub branches: &'static [BranchSpec],
+    /// Topics that it receives on and that are literals.
+    pub topics: &'static [&'static str],
     /// The cuts that may come next.
     pub next: &'static [u32],
     /// Source line, for messages.
     pub line: u32,
+}
+
+/// One branch of `steps!(a, b, ..)`.
+#[derive(Debug)]
+pub struct BranchSpec {
+    /// Its name among the branches: `fetch`, `fetch#2`.
+    pub name: &'static str,
+    /// The stored name: `both[fetch]`.
+    pub stored: &'static str,
+    /// Whether the name is a literal in the source.
+    pub explicit: bool,
+    /// How many branches share the name before `#`.
+    pub of: u32,
+    /// Of a derived name: what tells the body from others, else nothing.
+    pub body: &'static str,
+    /// `was = "old"`.
+    pub was: Option<&'static str>,
 }
 
 /// Which macro made a cut point.
@@ -93,8 +116,23 @@ pub struct Local {
     pub was: Option<&'static str>,
     /// Whether it is the value of the cut point itself, absent while a `call!` is under way.
     pub result: bool,
+    /// Whether it belongs to a `for` loop: the items that are left, or the position.
+    pub role: LocalRole,
     /// Why it is kept: where it is used later.
     pub why: &'static str,
+}
+
+/// What a kept value is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LocalRole {
+    /// A variable, or the value of an operand.
+    #[default]
+    Value,
+    /// The items that are left of a `for` loop by value.
+    Items,
+    /// The position of a `for` loop by borrow.
+    Position,
 }
 
 impl Machine {
@@ -105,42 +143,38 @@ impl Machine {
         u32::try_from(place).ok()
     }
 
-    /// How a callee's frame begins in its caller's snapshot: which function it is, and what is needed to tell, without its
-    /// layout, whether a later version of it is still the same.
-    pub(crate) fn heading(&self) -> String {
-        let version = if self.version == 0 { String::new() } else { format!("\"version\":{},", self.version) };
-        let of = self.shared_names();
-        let of = if of.is_empty() {
-            String::new()
-        } else {
-            format!("\"of\":{},", serde_json::to_string(&of).expect("a map of numbers is JSON"))
-        };
-        format!("\"fiber\":{},{version}{of}", json_string(self.name))
+    /// How a callee's frame begins in its caller's snapshot: which function it is, and the layout that it is written under.
+    pub(crate) fn heading(&self, layout: &str) -> String {
+        format!("\"fiber\":{},\"layout\":{},", json_string(self.name), json_string(layout))
     }
 
-    /// Names that stand for more than one step or local: how many each.
-    fn shared_names(&self) -> BTreeMap<String, u32> {
-        let steps = self.cuts.iter().filter(|c| !c.explicit && c.of > 1).map(|c| (format!("step {}", base(c.name)), c.of));
-        let locals = self.cuts.iter().flat_map(|c| c.locals).filter(|l| l.of > 1).map(|l| (format!("local {}", base(l.name)), l.of));
-        steps.chain(locals).collect()
-    }
-
-    /// A callee's snapshot as this function can go on from it, migrated if need be; `Err` says why it cannot.
-    pub(crate) fn fit(&self, snapshot: Snapshot) -> Result<Snapshot, String> {
+    /// A callee's snapshot as this function, whose layout has the hash `layout`, can resume it, migrated if need be; `Err` says why it
+    /// cannot.
+    pub(crate) fn fit(&self, snapshot: Snapshot, layout: &str, left: &LeftUnder) -> Result<Snapshot, String> {
         let was = snapshot.fiber.as_deref().unwrap_or_default();
         if was != self.name {
-            return Err(format!("the fiber that was being called is `{was}`, and the code calls `{}` there now", self.name));
+            return Err(format!(
+                "the function that was being called is `{was}`, and the code calls `{}` there now: if it is the same, give it `name = \"{was}\"`",
+                self.name
+            ));
         }
-        match (self.moved(&snapshot), self.migrate) {
+        let moved = match &snapshot.layout {
+            Some(old) if old == layout => None,
+            Some(old) => left.layout(old).and_then(|old| left.check(&Layout::of(self), &old, &snapshot)).err(),
+            None => self.moved(&snapshot),
+        };
+        match (moved, self.migrate) {
             (None, _) => Ok(snapshot),
             (Some(why), None) => Err(why),
             (Some(_), Some(migrate)) => {
+                left.migrate();
                 migrate(snapshot).map_err(|e| format!("the snapshot of `{}` could not be migrated: {e}", self.name))
             }
         }
     }
 
-    /// What has changed so that a callee's snapshot cannot be trusted to mean the same.
+    /// What has changed so that a callee's snapshot cannot be trusted to mean the same, of a snapshot without its layout: earlier
+    /// versions of this library kept the version and the shared names in its place.
     fn moved(&self, snapshot: &Snapshot) -> Option<String> {
         let name = self.name;
         if snapshot.version != self.version {

@@ -191,14 +191,14 @@ async fn describe(core: &Arc<Core>, fiber: &Runnable) -> Result<Option<Described
     let Some(row) = core.store.find(FiberRef::Seq(fiber.seq)).await?.filter(undecided) else {
         return Ok(None);
     };
-    let stored = core.store.load(fiber.seq).await?;
+    let mut stored = core.store.load(fiber.seq).await?;
     let seen = Claim { fiber: fiber.seq, epoch: stored.epoch };
     let limit = core.registry.get(&fiber.name).and_then(|known| known.machine().max_recoveries).unwrap_or(MAX_RECOVERIES);
     if stored.deaths > limit {
         return Ok(Some(Described::Dead { seen, deaths: stored.deaths, limit }));
     }
     let sink = Arc::new(HookSink { ledger: StoredLedger::new(core, seen, None) });
-    let left = Left { checkpoints: stored.number, restarts: stored.restarts, ops: stored.ops };
+    let left = Left::of(&mut stored);
     let run = Run::again(&row.id, Arc::clone(&sink) as Arc<dyn Sink>, left);
     let recovered = RecoveredFiber {
         run,

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::drive::{Ended, drive, drop_caught, panic_text};
 use super::frame::{Frame, Run, Stopped, load_arguments};
+use super::layout::LeftUnder;
 use super::machine::Machine;
 use super::snapshot::Snapshot;
 use super::{Failure, Fiber, FiberContext, Layout, Needs, Value};
@@ -45,7 +46,7 @@ pub(crate) trait Known: Send + Sync {
     fn function(&self) -> TypeId;
     fn needs(&self, needs: &mut Needs<'_>);
     /// The row of the table of layouts under which this code writes.
-    fn row(&self) -> &LayoutRow;
+    fn row(&self) -> &Arc<LayoutRow>;
     /// A run, not yet begun; `Err` says why the stored snapshot does not fit.
     fn prepare(&self, begin: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Outcome>, String>;
 }
@@ -122,7 +123,7 @@ impl Registry {
 
 struct Function<F> {
     layout: OnceLock<Layout>,
-    row: OnceLock<LayoutRow>,
+    row: OnceLock<Arc<LayoutRow>>,
     fiber: PhantomData<fn() -> F>,
 }
 
@@ -132,22 +133,20 @@ impl<F: Fiber> Function<F> {
     }
 
     /// Whether a snapshot left by the code of `old` fits; says why not.
-    fn check(&self, old: Option<LayoutRow>, snapshot: &Snapshot) -> Result<(), String> {
+    fn check(&self, old: Option<LayoutRow>, snapshot: &Snapshot, left: &LeftUnder) -> Result<(), String> {
         let old = match old {
             // The same shape: only what the snapshot itself lacks can be wrong, and the frame looks for that.
             Some(old) if old.hash == self.row().hash => return Ok(()),
-            Some(old) => {
-                let layout = serde_json::from_str::<Layout>(&old.layout);
-                Some(layout.map_err(|e| format!("the layout `{}` it was left under cannot be read: {e}", old.hash))?)
-            }
-            None => None,
+            Some(old) => old.read()?,
+            None => return self.layout().check(None, snapshot).map_err(|drift| drift.to_string()),
         };
-        self.layout().check(old.as_ref(), snapshot).map_err(|drift| drift.to_string())
+        left.check(self.layout(), &old, snapshot)
     }
 }
 
 /// A run from a snapshot that `migrate` has made; such a one is in the names of this code.
 async fn migrated<F: Fiber>(layout: Layout, snapshot: Snapshot, migrate: Migrate, ctx: FiberContext, run: Arc<Run>) -> Outcome {
+    run.left().migrate();
     let migrated = guarded(|| migrate(snapshot).map_err(|e| chain(&*e)));
     let snapshot = match migrated {
         Ok(snapshot) => snapshot,
@@ -177,13 +176,8 @@ impl<F: Fiber> Known for Function<F> {
         F::needs(needs);
     }
 
-    fn row(&self) -> &LayoutRow {
-        self.row.get_or_init(|| {
-            let layout = Function::layout(self);
-            // Names and numbers: there is nothing in it that JSON cannot hold.
-            let text = serde_json::to_string(layout).unwrap_or_default();
-            LayoutRow { hash: layout.hash(), fiber: layout.fiber().to_owned(), layout: text }
-        })
+    fn row(&self) -> &Arc<LayoutRow> {
+        self.row.get_or_init(|| Arc::new(Function::layout(self).row()))
     }
 
     fn prepare(&self, begin: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Outcome>, String> {
@@ -204,7 +198,7 @@ impl<F: Fiber> Known for Function<F> {
         };
         let mut snapshot: Snapshot = serde_json::from_str(&text).map_err(|e| format!("the stored snapshot cannot be read: {e}"))?;
         snapshot.put_back(&stored.rows)?;
-        match (self.check(stored.layout, &snapshot), F::MACHINE.migrate) {
+        match (self.check(stored.layout, &snapshot, run.left()), F::MACHINE.migrate) {
             (Err(_), Some(migrate)) => {
                 snapshot.put_back_logs(&stored.rows)?;
                 run.kept().resume(&text, stored.rows);

@@ -247,9 +247,8 @@ impl FiberTask {
         let (left, resuming, same_layout) = match &mut begin {
             Begin::Call(_) => (None, false, false),
             Begin::Stored(stored) => {
-                let same = stored.layout.as_ref().is_some_and(|l| l.hash == known.row().hash);
-                let ops = std::mem::take(&mut stored.ops);
-                (Some(Left { checkpoints: stored.number, restarts: stored.restarts, ops }), stored.snapshot.is_some(), same)
+                let same = stored.callees.is_empty() && stored.layout.as_ref().is_some_and(|l| l.hash == known.row().hash);
+                (Some(Left::of(stored)), stored.snapshot.is_some(), same)
             }
         };
         let sink = Arc::new(StoreSink::new(&self.core, known, claim, &self.alive, self.agent.clone(), same_layout));

@@ -1,4 +1,7 @@
-//! Steps side by side: `steps!`. Each result is stored when it arrives; a resumed fiber runs only what has not arrived.
+//! Steps side by side: `steps!`. Each result is stored when it arrives, under the name of its branch: `both[fetch]` for a branch of
+//! `steps!(fetch(a), ..)`, `pages["law"]` for the item `"law"` of a `steps!(for ..)`. A resumed fiber runs only the branches whose
+//! results are not stored. A result that no branch of the code has the name of parks the fiber: the branch was renamed, or its work is
+//! not wanted any more, and only a person can say which.
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -10,8 +13,11 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 use super::frame::{Frame, Run, Stopped};
+use super::machine::Cut;
 use super::op::Op;
 use super::op::effect::Effect;
 use super::op::ledger::Place;
@@ -19,83 +25,91 @@ use super::retry::Retry;
 use super::saved::{Saved, checked, unreadable};
 use super::step::Attempts;
 use super::step_error::Make;
+use crate::exact::{hex, to_canonical};
 use crate::store::{OpKind, OpRecord};
 
 /// The branches of one `steps!`, with what earlier runs left of them.
 #[doc(hidden)]
 pub struct Side {
     run: Arc<Run>,
-    step: &'static str,
+    function: &'static str,
+    cut: &'static Cut,
     /// How many checkpoints the fiber had made when they began.
     number: u64,
-    arrived: BTreeMap<u32, String>,
-    function: &'static str,
-    /// The stored names of the branches, and those from before; without them, a branch is known by its number.
-    names: &'static [BranchName],
+    /// Results of an earlier run, by branch.
+    stored: BTreeMap<String, String>,
 }
-
-/// The stored name of a branch, and the one that it had.
-type BranchName = (&'static str, Option<&'static str>);
 
 impl std::fmt::Debug for Side {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "`{}` with {} results", self.step, self.arrived.len())
+        write!(f, "`{}` with {} results", self.cut.name, self.stored.len())
+    }
+}
+
+/// How the results of an earlier version of this library name a branch: by its place.
+const BY_PLACE: char = '#';
+
+/// The stored name of a branch: `both[fetch]`.
+fn branch_name(steps: &str, branch: &str) -> String {
+    format!("{steps}[{branch}]")
+}
+
+/// The names that a stored branch may have in the code: `both` and `fetch` of `both[fetch]`. Both parts may hold brackets.
+pub(crate) fn parts_of_branch(name: &str) -> impl Iterator<Item = (&str, &str)> {
+    let inner = name.strip_suffix(']');
+    inner.into_iter().flat_map(|inner| inner.match_indices('[').map(move |(at, _)| (&inner[..at], &inner[at + 1..])))
+}
+
+/// One branch as it is stored: its own name, and those that it may be stored under from before it was renamed.
+#[derive(Debug)]
+struct Stored {
+    name: String,
+    was: Vec<String>,
+}
+
+impl Stored {
+    fn new(cut: &Cut, branch: &str, was: Option<&str>) -> Self {
+        let steps = || std::iter::once(cut.name).chain(cut.was);
+        let names = || std::iter::once(branch).chain(was);
+        let mut all = steps().flat_map(|steps| names().map(move |branch| branch_name(steps, branch)));
+        let name = all.next().unwrap_or_default();
+        Stored { name, was: all.collect() }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.name == name || self.was.iter().any(|was| was == name)
+    }
+
+    /// Whether an operation of the function is this branch's.
+    fn is_of(&self, function: &str, op: &OpRecord) -> bool {
+        op.function == function && self.has(&op.step)
     }
 }
 
 impl Frame {
     /// Begins a `steps!`, or goes on with it.
     pub fn side(&self, cut: u32) -> impl Future<Output = Side> + Send + use<> {
-        let (run, function, step) = (Arc::clone(&self.run), self.machine.name, self.machine.cuts[cut as usize].name);
+        let (run, function, cut) = (Arc::clone(&self.run), self.machine.name, &self.machine.cuts[cut as usize]);
         async move {
             let number = run.checkpoints.load(Ordering::Relaxed);
-            let mut arrived = BTreeMap::new();
+            let mut stored = BTreeMap::new();
             if run.ops.may_be_left(number) {
                 match run.sink.branch_results(number).await {
-                    Ok(there) => arrived.extend(there),
+                    Ok(there) => stored.extend(there),
                     Err(error) => run.halt(Stopped::Interrupted(error)).await,
                 }
             }
             run.outbox().joined = true;
-            Side { run, step, number, arrived, function, names: &[] }
+            Side { run, function, cut, number, stored }
         }
     }
 }
 
 impl Side {
-    /// Gives the branches names.
-    pub fn named(self, names: &'static [BranchName]) -> Self {
-        Side { names, ..self }
-    }
-
     /// The operations that the branches are.
     pub fn operations(&self) -> Branches {
-        let Side { run, function, step, names, number, .. } = self;
-        Branches { run: Arc::clone(run), function, step, names, number: *number }
-    }
-
-    /// Whether an operation is that of a branch.
-    fn is_of(&self, n: u32, op: &OpRecord) -> bool {
-        if op.function != self.function {
-            return false;
-        }
-        match self.names.get(n as usize) {
-            Some((name, was)) => op.step == *name || was.is_some_and(|was| op.step == was),
-            None => op.step == of_item(self.step, n),
-        }
-    }
-
-    /// Parks the fiber if an operation is in doubt that is none of so many branches: nobody would come to it.
-    async fn look_for_doubts(&self, count: usize) {
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let is_ours = |op: &OpRecord| (0..count).any(|n| self.is_of(n, op));
-        if let Some(why) = self.run.ops.in_doubt_besides(is_ours) {
-            self.run.halt::<()>(Stopped::Parked(why)).await;
-        }
-    }
-
-    fn is_in_doubt(&self, n: u32) -> bool {
-        self.run.ops.is_in_doubt(|op| self.is_of(n, op))
+        let Side { run, function, cut, number, .. } = self;
+        Branches { run: Arc::clone(run), function, cut, number: *number }
     }
 
     /// `steps!(for x in items, limit = 8, body)`: a list to be filled, `limit` of them at a time.
@@ -103,38 +117,81 @@ impl Side {
         Each { side: self, limit: limit.unwrap_or(usize::MAX).max(1), branches: Vec::new() }
     }
 
+    fn named_branches(&self) -> Vec<Stored> {
+        self.cut.branches.iter().map(|branch| Stored::new(self.cut, branch.name, branch.was)).collect()
+    }
+
+    /// Gives each branch the result that is stored for it, and parks the fiber for what belongs to none: a result, or an operation in
+    /// doubt, that no branch would come to.
+    async fn begun(&self, branches: Vec<Stored>) -> Vec<Begun> {
+        let is_ours = |op: &OpRecord| branches.iter().any(|branch| branch.is_of(self.function, op));
+        if let Some(why) = self.run.ops.comes_first(self.cut.name, is_ours) {
+            self.run.halt::<()>(Stopped::Parked(why)).await;
+        }
+        let mut left = self.stored.clone();
+        let mut begun = Vec::with_capacity(branches.len());
+        for (place, branch) in branches.into_iter().enumerate() {
+            let name = std::iter::once(&branch.name).chain(&branch.was).find(|name| left.contains_key(*name));
+            let name = name.cloned().unwrap_or_else(|| format!("{BY_PLACE}{place}"));
+            begun.push(Begun { result: left.remove(&name), branch });
+        }
+        if let Some(branch) = left.into_keys().next().filter(|_| !self.run.left().is_migrated()) {
+            let steps = self.cut.name;
+            let why = match self.cut.branches {
+                [] => format!(
+                    "the result of `{branch}` is stored, and what `{steps}` goes over has no such item now: what it goes over must be as it was, \
+                     or the function needs a new `version` and `migrate`"
+                ),
+                _ => format!(
+                    "the result of `{branch}` is stored, and `{steps}` has no branch of that name now: if it was renamed, write \
+                     `step!(was = \"..\", ..)` for the branch"
+                ),
+            };
+            self.run.halt::<()>(Stopped::Parked(why)).await;
+        }
+        begun
+    }
+
     /// One branch: its result of an earlier run, or that of its body, stored.
-    async fn branch<T: Saved, E>(&self, n: u32, body: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-        if let Some(text) = self.arrived.get(&n) {
-            self.run.ops.come_to(|op| self.is_of(n, op));
-            return match T::restore(text) {
+    async fn branch<T: Saved, E>(&self, begun: Begun, body: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+        let Begun { branch, result } = begun;
+        let is_of = |op: &OpRecord| branch.is_of(self.function, op);
+        if let Some(text) = result {
+            self.run.ops.come_to(is_of);
+            return match T::restore(&text) {
                 Ok(value) => Ok(value),
                 Err(why) => {
-                    let why = format!("result {} of `{}` {}", n + 1, self.step, unreadable::<T>(why));
+                    let why = format!("the result of `{}` {}", branch.name, unreadable::<T>(why));
                     self.run.halt(Stopped::Parked(why)).await
                 }
             };
         }
-        if !self.is_in_doubt(n) {
+        if !self.run.ops.is_in_doubt(is_of) {
             // What an earlier run may have done is found out before anything else begins.
             self.run.ops.decided().await;
         }
-        let value = self.run.whereabouts.in_branch(n, body).await?;
+        let value = self.run.whereabouts.in_branch(branch.name.as_str().into(), body).await?;
         let text = match checked(&value, value.save()) {
             Ok(text) => text,
-            Err(why) => self.run.halt(Stopped::Failed(format!("result {} of `{}` cannot be saved: {why}", n + 1, self.step))).await,
+            Err(why) => self.run.halt(Stopped::Failed(format!("the result of `{}` cannot be saved: {why}", branch.name))).await,
         };
-        match self.run.sink.save_branch(self.number, n, text).await {
+        match self.run.sink.save_branch(self.number, branch.name, text).await {
             Ok(()) => Ok(value),
             Err(error) => self.run.halt(Stopped::Interrupted(error)).await,
         }
     }
 }
 
+/// A branch, and its result of an earlier run.
+struct Begun {
+    branch: Stored,
+    result: Option<String>,
+}
+
 // A method for each number of branches: with a trait for tuples, the compiler fails to see that the future of a function whose error is a
 // `Box<dyn Error + Send + Sync>` can be sent.
 macro_rules! all {
-    ($all:ident: $($n:tt $future:ident $value:ident,)+) => {
+    ($all:ident: $($future:ident $value:ident,)+) => {
         impl Side {
             /// `steps!(a, b, ..)`: all at once, as a tuple; the first error ends the others.
             #[allow(non_snake_case, clippy::too_many_arguments)]
@@ -142,8 +199,8 @@ macro_rules! all {
                 self,
                 $($future: $future,)+
             ) -> Result<($($value,)+), E> {
-                self.look_for_doubts([$($n),+].len()).await;
-                $(let (mut $future, mut $value) = (pin!(self.branch($n, $future)), None);)+
+                let mut begun = self.begun(self.named_branches()).await.into_iter();
+                $(let (mut $future, mut $value) = (pin!(self.branch(begun.next().expect("as many as futures"), $future)), None);)+
                 poll_fn(|cx| {
                     $(
                         if $value.is_none() && let Poll::Ready(result) = $future.as_mut().poll(cx) {
@@ -165,17 +222,17 @@ macro_rules! all {
     };
 }
 
-all!(all_2: 0 F0 T0, 1 F1 T1,);
-all!(all_3: 0 F0 T0, 1 F1 T1, 2 F2 T2,);
-all!(all_4: 0 F0 T0, 1 F1 T1, 2 F2 T2, 3 F3 T3,);
-all!(all_5: 0 F0 T0, 1 F1 T1, 2 F2 T2, 3 F3 T3, 4 F4 T4,);
-all!(all_6: 0 F0 T0, 1 F1 T1, 2 F2 T2, 3 F3 T3, 4 F4 T4, 5 F5 T5,);
-all!(all_7: 0 F0 T0, 1 F1 T1, 2 F2 T2, 3 F3 T3, 4 F4 T4, 5 F5 T5, 6 F6 T6,);
-all!(all_8: 0 F0 T0, 1 F1 T1, 2 F2 T2, 3 F3 T3, 4 F4 T4, 5 F5 T5, 6 F6 T6, 7 F7 T7,);
-all!(all_9: 0 F0 T0, 1 F1 T1, 2 F2 T2, 3 F3 T3, 4 F4 T4, 5 F5 T5, 6 F6 T6, 7 F7 T7, 8 F8 T8,);
-all!(all_10: 0 F0 T0, 1 F1 T1, 2 F2 T2, 3 F3 T3, 4 F4 T4, 5 F5 T5, 6 F6 T6, 7 F7 T7, 8 F8 T8, 9 F9 T9,);
-all!(all_11: 0 F0 T0, 1 F1 T1, 2 F2 T2, 3 F3 T3, 4 F4 T4, 5 F5 T5, 6 F6 T6, 7 F7 T7, 8 F8 T8, 9 F9 T9, 10 F10 T10,);
-all!(all_12: 0 F0 T0, 1 F1 T1, 2 F2 T2, 3 F3 T3, 4 F4 T4, 5 F5 T5, 6 F6 T6, 7 F7 T7, 8 F8 T8, 9 F9 T9, 10 F10 T10, 11 F11 T11,);
+all!(all_2: F0 T0, F1 T1,);
+all!(all_3: F0 T0, F1 T1, F2 T2,);
+all!(all_4: F0 T0, F1 T1, F2 T2, F3 T3,);
+all!(all_5: F0 T0, F1 T1, F2 T2, F3 T3, F4 T4,);
+all!(all_6: F0 T0, F1 T1, F2 T2, F3 T3, F4 T4, F5 T5,);
+all!(all_7: F0 T0, F1 T1, F2 T2, F3 T3, F4 T4, F5 T5, F6 T6,);
+all!(all_8: F0 T0, F1 T1, F2 T2, F3 T3, F4 T4, F5 T5, F6 T6, F7 T7,);
+all!(all_9: F0 T0, F1 T1, F2 T2, F3 T3, F4 T4, F5 T5, F6 T6, F7 T7, F8 T8,);
+all!(all_10: F0 T0, F1 T1, F2 T2, F3 T3, F4 T4, F5 T5, F6 T6, F7 T7, F8 T8, F9 T9,);
+all!(all_11: F0 T0, F1 T1, F2 T2, F3 T3, F4 T4, F5 T5, F6 T6, F7 T7, F8 T8, F9 T9, F10 T10,);
+all!(all_12: F0 T0, F1 T1, F2 T2, F3 T3, F4 T4, F5 T5, F6 T6, F7 T7, F8 T8, F9 T9, F10 T10, F11 T11,);
 
 /// A branch that says which one it is.
 type Numbered<'a, T> = Pin<Box<dyn Future<Output = (usize, T)> + Send + 'a>>;
@@ -186,32 +243,32 @@ type Numbered<'a, T> = Pin<Box<dyn Future<Output = (usize, T)> + Send + 'a>>;
 pub struct Each<F> {
     side: Side,
     limit: usize,
-    branches: Vec<F>,
+    branches: Vec<(Arc<str>, F)>,
 }
 
 impl<T: Saved + Send, E: Send, F: Future<Output = Result<T, E>> + Send> Each<F> {
-    /// Adds the next branch.
-    pub fn push(&mut self, branch: F) {
-        self.branches.push(branch);
+    /// Adds the branch of the next item.
+    pub fn push(&mut self, item: Arc<str>, branch: F) {
+        self.branches.push((item, branch));
     }
 
     /// Runs them; the first error ends the others.
     pub async fn run(self) -> Result<Vec<T>, E> {
         let Each { side, limit, branches } = self;
-        let mut values: Vec<Option<T>> = branches.iter().map(|_| None).collect();
-        side.look_for_doubts(branches.len()).await;
+        let (items, bodies): (Vec<_>, Vec<_>) = branches.into_iter().unzip();
+        let begun = side.begun(items.iter().map(|item| Stored::new(side.cut, item, None)).collect()).await;
+        let mut values: Vec<Option<T>> = items.iter().map(|_| None).collect();
         // Those that the others wait for come first: there may be no room for more.
-        let is_in_doubt = |(n, _): &(usize, F)| side.is_in_doubt(u32::try_from(*n).unwrap_or(u32::MAX));
-        let (first, later): (Vec<_>, Vec<_>) = branches.into_iter().enumerate().partition(is_in_doubt);
+        let is_in_doubt = |(_, (begun, _)): &(usize, (Begun, F))| side.run.ops.is_in_doubt(|op| begun.branch.is_of(side.function, op));
+        let (first, later): (Vec<_>, Vec<_>) = begun.into_iter().zip(bodies).enumerate().partition(is_in_doubt);
         let mut waiting = first.into_iter().chain(later);
         let mut running: FuturesUnordered<Numbered<'_, Result<T, E>>> = FuturesUnordered::new();
         loop {
             while running.len() < limit
-                && let Some((n, branch)) = waiting.next()
+                && let Some((n, (begun, body))) = waiting.next()
             {
-                let number = u32::try_from(n).unwrap_or(u32::MAX);
                 let side = &side;
-                running.push(Box::pin(async move { (n, side.branch(number, branch).await) }));
+                running.push(Box::pin(async move { (n, side.branch(begun, body).await) }));
             }
             let Some((n, result)) = running.next().await else { break };
             values[n] = Some(result?);
@@ -221,24 +278,71 @@ impl<T: Saved + Send, E: Send, F: Future<Output = Result<T, E>> + Send> Each<F> 
 }
 
 /// The items of a `steps!(for x in items, ..)`, collected, each in a place of its own from which its branch takes it.
+///
+/// `json` gives the JSON text of an item that has one. An item is known by it in the store, so that a list in another order is no other
+/// list; the second of two equal items has `#2` behind it. An item without one is known by its place and the length of the list.
 #[doc(hidden)]
-pub fn places<T>(items: Vec<T>) -> Vec<ItemPlace<T>> {
-    let numbers = 0..=u32::MAX;
-    items.into_iter().zip(numbers).map(|(item, number)| ItemPlace { number, item: Some(item) }).collect()
+pub fn places<T>(items: Vec<T>, json: impl Fn(&T) -> Option<String>) -> Vec<ItemPlace<T>> {
+    let len = items.len();
+    let mut equal: BTreeMap<String, u32> = BTreeMap::new();
+    let mut place = |(n, item): (usize, T)| {
+        let key = json(&item).map_or_else(|| format!("{} of {len}", n + 1), short);
+        let count = equal.entry(key.clone()).or_default();
+        *count += 1;
+        let key = if *count == 1 { key } else { format!("{key}#{count}") };
+        ItemPlace { key: key.into(), item: Some(item) }
+    };
+    items.into_iter().enumerate().map(&mut place).collect()
 }
 
-/// An item and its place among the others.
+/// The longest text of an item that names its branch as it is, in bytes.
+const LONGEST_ITEM: usize = 100;
+
+fn short(json: String) -> String {
+    if json.len() <= LONGEST_ITEM { json } else { format!("sha256 {}", hex(&Sha256::digest(json)[..16])) }
+}
+
+/// An item that may have a JSON text, to be asked as `(&&Item(item)).key()` with [`ByJson`] and [`ByPlace`] in scope.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Item<'a, T>(pub &'a T);
+
+/// Chosen first, where the item can be saved.
+#[doc(hidden)]
+pub trait ByJson {
+    fn key(&self) -> Option<String>;
+}
+
+/// Chosen for all others.
+#[doc(hidden)]
+pub trait ByPlace {
+    fn key(&self) -> Option<String>;
+}
+
+impl<T: Serialize> ByJson for &Item<'_, T> {
+    fn key(&self) -> Option<String> {
+        to_canonical(self.0).ok()
+    }
+}
+
+impl<T> ByPlace for Item<'_, T> {
+    fn key(&self) -> Option<String> {
+        None
+    }
+}
+
+/// An item and what its branch is known by.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct ItemPlace<T> {
-    number: u32,
+    key: Arc<str>,
     item: Option<T>,
 }
 
 impl<T> ItemPlace<T> {
-    /// The item's place, from 0.
-    pub fn number(&self) -> u32 {
-        self.number
+    /// What its branch is known by.
+    pub fn key(&self) -> Arc<str> {
+        Arc::clone(&self.key)
     }
 }
 
@@ -254,9 +358,7 @@ pub fn item<T>(place: &mut ItemPlace<T>) -> T {
 pub struct Branches {
     run: Arc<Run>,
     function: &'static str,
-    /// The stored name of the `steps!`.
-    step: &'static str,
-    names: &'static [BranchName],
+    cut: &'static Cut,
     /// How many checkpoints the fiber had made when they began.
     number: u64,
 }
@@ -268,28 +370,34 @@ pub struct Branch<'a> {
     of: &'a Branches,
     /// What the branch is called in messages and events.
     step: &'static str,
-    /// What it is called in the ledger.
-    name: Cow<'static, str>,
-    was: Option<&'static str>,
+    stored: Stored,
 }
 
 impl Branches {
     /// A branch by its place among the named ones.
     pub fn named(&self, n: usize) -> Branch<'_> {
-        let (name, was) = self.names[n];
-        Branch { of: self, step: name, name: name.into(), was }
+        let branch = &self.cut.branches[n];
+        Branch { of: self, step: branch.stored, stored: Stored::new(self.cut, branch.name, branch.was) }
     }
 
-    /// The branch of an item, by its place among the others.
-    pub fn numbered(&self, n: u32) -> Branch<'_> {
-        Branch { of: self, step: self.step, name: of_item(self.step, n).into(), was: None }
+    /// The branch of an item.
+    pub fn of_item(&self, item: Arc<str>) -> Branch<'_> {
+        Branch { of: self, step: self.cut.name, stored: Stored::new(self.cut, &item, None) }
     }
 }
 
 impl Branch<'_> {
     fn place(&self, kind: OpKind, key: Option<String>) -> Place {
-        let Branch { of, name, was, .. } = self;
-        Place { kind, function: of.function, step: name.clone(), was: *was, key, number: of.number }
+        let Branch { of, stored, .. } = self;
+        Place {
+            kind,
+            function: of.function,
+            step: Cow::Owned(stored.name.clone()),
+            was: stored.was.iter().cloned().map(Cow::Owned).collect(),
+            steps: Some(of.cut),
+            key,
+            number: of.number,
+        }
     }
 
     /// The op of a branch whose body takes one.
@@ -308,15 +416,4 @@ impl Branch<'_> {
         let run = &self.of.run;
         Effect::begun(run, self.step, |key| self.place(OpKind::Effect, key), key, retry, make).await.in_branch()
     }
-}
-
-/// What the branch of an item is called in the ledger.
-fn of_item(step: &str, n: u32) -> String {
-    format!("{step}[{n}]")
-}
-
-/// The stored name of the `steps!` that the branch of an item is of: `pages` of `pages[3]`.
-pub(crate) fn steps_of_item(name: &str) -> Option<&str> {
-    let (step, number) = name.strip_suffix(']')?.rsplit_once('[')?;
-    number.parse::<u32>().is_ok().then_some(step)
 }

@@ -15,13 +15,14 @@ use super::frame::{Checkpoint, FiberEnd, Sink};
 use super::handle::FiberErrorKind;
 use super::kinds::Check;
 use super::live::{Alive, Control};
+use super::machine::Machine;
 use super::op::ledger::{Ledger, StoredLedger};
 use super::registry::Known;
 use super::runner::FiberTask;
 use super::spawn;
 use crate::error::{Error, ErrorKind, Result};
 use crate::future::BoxFuture;
-use crate::store::{AgentId, Claim, FiberRef, FiberState, NewFiber, NewSnapshot, PendingMessage};
+use crate::store::{AgentId, Claim, FiberRef, FiberState, LayoutRow, NewFiber, NewSnapshot, PendingMessage};
 
 /// How long others wait for a suspect that neither makes a checkpoint nor ends.
 const SUSPECT_TIME: Duration = Duration::from_secs(1);
@@ -33,8 +34,8 @@ pub(super) struct StoreSink {
     id: Arc<str>,
     agent: Option<AgentId>,
     control: Weak<Control>,
-    /// Whether the stored snapshot names the layout that this code writes.
-    layout_stored: AtomicBool,
+    /// The layouts that the stored snapshot names, where they are known.
+    layouts_stored: Mutex<Option<Vec<Arc<LayoutRow>>>>,
     /// Whether this run has made a checkpoint.
     pub(super) progress: AtomicBool,
     ledger: StoredLedger,
@@ -49,15 +50,17 @@ impl StoreSink {
         claim: Claim,
         alive: &Alive,
         agent: Option<AgentId>,
-        layout_stored: bool,
+        same_layout: bool,
     ) -> Self {
+        // Of a snapshot with a call under way it is not looked whether the callees are the same.
+        let layouts_stored = same_layout.then(|| vec![Arc::clone(known.row())]);
         StoreSink {
             core: Arc::clone(core),
             known: Arc::clone(known),
             id: alive.id.as_str().into(),
             agent,
             control: Arc::downgrade(&alive.control),
-            layout_stored: AtomicBool::new(layout_stored),
+            layouts_stored: Mutex::new(layouts_stored),
             progress: AtomicBool::new(false),
             ledger: StoredLedger::new(core, claim, Some(&alive.control)),
             suspect: Mutex::new(None),
@@ -116,11 +119,21 @@ impl StoreSink {
         async move { detached(&core, work).await }
     }
 
+    /// The layouts of all functions on the call stack, unless the stored snapshot names them.
+    fn layouts_to_store(&self, callees: &[Arc<LayoutRow>]) -> Option<Vec<Arc<LayoutRow>>> {
+        let stack = || std::iter::once(self.known.row()).chain(callees);
+        let stored = self.layouts_stored.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = stored.as_ref().is_some_and(|stored| stored.iter().map(|row| &row.hash).eq(stack().map(|row| &row.hash)));
+        (!same).then(|| stack().cloned().collect())
+    }
+
     /// Waits until a checkpoint is stored, and tells of it.
     async fn pass<T>(&self, stored: impl Future<Output = Result<T>>, passed: Passed) -> Result<()> {
         self.ledger.fence().guard(stored).await?;
-        let Passed { at, number, bytes } = passed;
-        self.layout_stored.store(true, Ordering::Relaxed);
+        let Passed { at, number, bytes, stack } = passed;
+        if stack.is_some() {
+            *self.layouts_stored.lock().unwrap_or_else(PoisonError::into_inner) = stack;
+        }
         self.progressed();
         debug!(at, number, bytes, "checkpoint");
         self.tell(EventKind::StepFinished { step: at, checkpoint: number });
@@ -133,6 +146,8 @@ struct Passed {
     at: &'static str,
     number: u64,
     bytes: usize,
+    /// The layouts that are stored with it.
+    stack: Option<Vec<Arc<LayoutRow>>>,
 }
 
 /// What is needed to start a child once it is stored.
@@ -178,7 +193,8 @@ impl Sink for StoreSink {
     }
 
     fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>> {
-        let layout = (!self.layout_stored.load(Ordering::Relaxed)).then(|| self.known.row().clone());
+        let layouts = self.layouts_to_store(&checkpoint.callees);
+        let stack = layouts.clone();
         let (at, number, bytes) = (checkpoint.at, checkpoint.number, checkpoint.snapshot.len() + checkpoint.delta.bytes());
         let mut outbox = checkpoint.outbox;
         let mut children = Vec::new();
@@ -194,14 +210,14 @@ impl Sink for StoreSink {
             at,
             data: checkpoint.snapshot,
             now_ms: self.core.now_ms(),
-            layout,
+            layouts,
             ops: checkpoint.ops,
             delta: checkpoint.delta,
             received: outbox.received,
             joined: outbox.joined,
             children,
         };
-        let passed = Passed { at, number, bytes };
+        let passed = Passed { at, number, bytes, stack };
         if to_start.is_empty() {
             // The store's future is made here, so that the snapshot is not moved into this one.
             Box::pin(self.pass(self.core.store.checkpoint(self.claim(), new), passed))
@@ -254,16 +270,20 @@ impl Sink for StoreSink {
         })
     }
 
-    fn save_branch(&self, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<(), Error>> {
+    fn save_branch(&self, number: u64, branch: String, data: String) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
-            self.ledger.fence().guard(self.core.store.save_branch(self.claim(), number, n, data)).await?;
+            self.ledger.fence().guard(self.core.store.save_branch(self.claim(), number, branch, data)).await?;
             self.progressed();
             if self.is_told_to_stop() { Err(Error::closed()) } else { Ok(()) }
         })
     }
 
-    fn branch_results(&self, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>, Error>> {
+    fn branch_results(&self, number: u64) -> BoxFuture<'_, Result<Vec<(String, String)>, Error>> {
         self.core.store.branch_results(self.claim().fiber, number)
+    }
+
+    fn layout(&self, machine: &'static Machine) -> Arc<LayoutRow> {
+        self.core.layouts.of(machine)
     }
 
     fn ledger(&self) -> &dyn Ledger {

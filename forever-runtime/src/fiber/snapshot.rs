@@ -29,10 +29,14 @@ pub struct Snapshot {
     /// The fiber function, in the snapshot of a `call!`; the fiber's own name is in its row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fiber: Option<String>,
-    /// The function's `version`, in the snapshot of a `call!`.
+    /// The hash of the function's layout, in the snapshot of a `call!`; the outermost one's is in its row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layout: Option<String>,
+    /// The function's `version`, in the snapshot of a `call!` that an earlier version of this library has written.
     #[serde(skip_serializing_if = "is_zero")]
     pub version: u32,
-    /// Names that stand for several steps or locals of the function, in the snapshot of a `call!`: how many each.
+    /// Names that stand for several steps or locals of the function, how many each, in the snapshot of a `call!` that an earlier
+    /// version of this library has written.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub of: BTreeMap<String, u32>,
     /// The cut point it stands at.
@@ -86,6 +90,7 @@ fn read(text: &str) -> Result<Snapshot, exact::Error> {
 #[derive(Default)]
 struct Level {
     fiber: Option<String>,
+    layout: Option<String>,
     version: Option<u32>,
     of: Option<BTreeMap<String, u32>>,
     at: Option<String>,
@@ -101,6 +106,7 @@ impl Level {
         reader.expect(b':')?;
         match &*name {
             "fiber" => set(&mut self.fiber, &name, reader)?,
+            "layout" => set(&mut self.layout, &name, reader)?,
             "version" => set(&mut self.version, &name, reader)?,
             "of" => set(&mut self.of, &name, reader)?,
             "at" => set(&mut self.at, &name, reader)?,
@@ -120,6 +126,7 @@ impl Level {
         let missing = |name| move || exact::Error::new(format_args!("missing field `{name}`"));
         Ok(Snapshot {
             fiber: self.fiber,
+            layout: self.layout,
             version: self.version.unwrap_or_default(),
             of: self.of.unwrap_or_default(),
             at: self.at.ok_or_else(missing("at"))?,

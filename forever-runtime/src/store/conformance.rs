@@ -69,7 +69,7 @@ async fn run_all<S: Store + 'static>(make: impl AsyncFn() -> S) {
     cancels_a_fiber_and_all_below_it(&make().await).await;
     lets_a_stopped_fiber_run_again(&make().await).await;
     resolves_only_what_has_stopped(&make().await).await;
-    keeps_what_has_arrived_until_it_is_joined(&make().await).await;
+    keeps_branch_results_until_the_next_checkpoint(&make().await).await;
     keeps_the_last_stash(&make().await).await;
     lists_by_page_and_deletes_what_has_ended(&make().await).await;
     agents::keeps_the_last_state(&make().await).await;
@@ -138,7 +138,7 @@ pub(in crate::store) fn snapshot(number: u64) -> NewSnapshot {
         at: "step",
         data: format!("{{\"n\":{number}}}"),
         now_ms: 2000,
-        layout: None,
+        layouts: None,
         ops: OpsDelta::default(),
         delta: SnapshotDelta::default(),
         received: None,
@@ -237,12 +237,18 @@ async fn keeps_each_layout_once(store: &impl Store) {
     let layout = |hash: &str| LayoutRow { hash: hash.into(), fiber: "work".into(), layout: "{}".into() };
     let (a, b) = (accept(store, "a").await, accept(store, "b").await);
     for claim in [a, b] {
-        store.checkpoint(claim, NewSnapshot { layout: Some(layout("h1")), ..snapshot(1) }).await.unwrap();
+        store.checkpoint(claim, NewSnapshot { layouts: Some(vec![layout("h1").into()]), ..snapshot(1) }).await.unwrap();
     }
     store.checkpoint(a, snapshot(2)).await.unwrap();
     assert_eq!(store.load(a.fiber).await.unwrap().layout, Some(layout("h1")));
-    store.checkpoint(b, NewSnapshot { layout: Some(layout("h2")), ..snapshot(2) }).await.unwrap();
-    assert_eq!(store.load(b.fiber).await.unwrap().layout, Some(layout("h2")));
+    let called = ["h2", "h3", "h1"].map(|hash| layout(hash).into()).to_vec();
+    store.checkpoint(b, NewSnapshot { layouts: Some(called), ..snapshot(2) }).await.unwrap();
+    let loaded = store.load(b.fiber).await.unwrap();
+    assert_eq!((loaded.layout, loaded.callees), (Some(layout("h2")), vec![layout("h3"), layout("h1")]));
+    store.checkpoint(b, snapshot(3)).await.unwrap();
+    assert_eq!(store.load(b.fiber).await.unwrap().callees.len(), 2);
+    store.checkpoint(b, NewSnapshot { layouts: Some(vec![layout("h2").into()]), ..snapshot(4) }).await.unwrap();
+    assert_eq!(store.load(b.fiber).await.unwrap().callees, []);
 }
 
 async fn keeps_parts_and_items_with_their_snapshot(store: &impl Store) {
@@ -343,8 +349,8 @@ async fn keeps_what_others_do_together_apart<S: Store + 'static>(store: Arc<S>) 
         tasks.spawn(async move {
             if n % 10 == 0 {
                 // Several statements, of which the last fails: nothing of it may stay.
-                let layout = Some(LayoutRow { hash: format!("h{n}"), fiber: "work".into(), layout: "{}".into() });
-                store.checkpoint(claim, NewSnapshot { layout, ..snapshot(99) }).await.unwrap_err();
+                let layout = LayoutRow { hash: format!("h{n}"), fiber: "work".into(), layout: "{}".into() };
+                store.checkpoint(claim, NewSnapshot { layouts: Some(vec![layout.into()]), ..snapshot(99) }).await.unwrap_err();
             } else {
                 let claim = accept(&*store, &format!("f{n}")).await;
                 store.checkpoint(claim, snapshot(1)).await.unwrap();
@@ -581,15 +587,19 @@ async fn resolves_only_what_has_stopped(store: &impl Store) {
     assert_eq!(row(store, "a").await.result.as_deref(), Some("1"));
 }
 
-async fn keeps_what_has_arrived_until_it_is_joined(store: &impl Store) {
+async fn keeps_branch_results_until_the_next_checkpoint(store: &impl Store) {
     let claim = accept(store, "a").await;
     store.checkpoint(claim, snapshot(1)).await.unwrap();
     store.take_over(SECOND, 5).await.unwrap();
     let claim = claimed(store, claim.fiber, SECOND).await;
-    store.save_branch(claim, 1, 2, "c".into()).await.unwrap();
+    store.save_branch(claim, 1, "both[c]".into(), "3".into()).await.unwrap();
     assert_eq!(row(store, "a").await.deaths, 0);
-    store.save_branch(claim, 1, 0, "a".into()).await.unwrap();
-    assert_eq!(store.branch_results(claim.fiber, 1).await.unwrap(), [(0, "a".to_owned()), (2, "c".to_owned())]);
+    store.save_branch(claim, 1, "both[a]".into(), "1".into()).await.unwrap();
+    assert_eq!(
+        store.branch_results(claim.fiber, 1).await.unwrap(),
+        [("both[a]".to_owned(), "1".to_owned()), ("both[c]".to_owned(), "3".to_owned())]
+    );
+    assert_eq!(store.load(claim.fiber).await.unwrap().branches, ["both[a]", "both[c]"]);
     assert_eq!(store.branch_results(claim.fiber, 0).await.unwrap(), []);
     store.end(claim, End::Failed("one of them".into()), Vec::new(), 10).await.unwrap();
     assert!(matches!(store.restart("a".into(), Restart::FromSnapshot, 20).await.unwrap(), CommandResult::Done(_)));

@@ -229,8 +229,12 @@ pub struct LoadedFiber {
     pub epoch: Epoch,
     /// Operations that began since checkpoint `number`, whatever their state. Not those by hand.
     pub ops: Vec<OpRecord>,
+    /// Names of the branch results stored since checkpoint `number`.
+    pub branches: Vec<String>,
     /// Layout that the snapshot was written under.
     pub layout: Option<LayoutRow>,
+    /// Layouts of the functions that were being called, as far as they are stored.
+    pub callees: Vec<LayoutRow>,
 }
 
 /// Layout of a function's cut points and locals, stored once for all fibers that share it.
@@ -255,8 +259,9 @@ pub struct NewSnapshot {
     pub data: String,
     /// Time of the checkpoint.
     pub now_ms: i64,
-    /// Layout of this snapshot, where it is not the stored one's. Its hash may be stored already.
-    pub layout: Option<LayoutRow>,
+    /// Layouts of the functions on the call stack, outermost first, where they are not those of
+    /// the stored snapshot. Their hashes may be stored already.
+    pub layouts: Option<Vec<Arc<LayoutRow>>>,
     /// Changes of the operations that began since the last checkpoint.
     pub ops: OpsDelta,
     /// Changes of the rows beside the main text.
@@ -428,13 +433,13 @@ pub trait FiberStore {
     /// Raises its checkpoint number. It is progress, so the deaths are set to 0.
     fn stash(&self, claim: Claim, data: String, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 
-    /// Stores the result of branch `n` of a `steps!` that began after checkpoint `number`.
+    /// Stores the result of a branch of a `steps!` that began after checkpoint `number`.
     ///
     /// It is progress, so the deaths are set to 0.
-    fn save_branch(&self, claim: Claim, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<()>>;
+    fn save_branch(&self, claim: Claim, number: u64, branch: String, data: String) -> BoxFuture<'_, Result<()>>;
 
-    /// Gives the stored branch results of a `steps!`, in the order of the branches.
-    fn branch_results(&self, seq: Seq, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>>>;
+    /// Gives the stored branch results of a `steps!`, by the names of the branches.
+    fn branch_results(&self, seq: Seq, number: u64) -> BoxFuture<'_, Result<Vec<(String, String)>>>;
 
     /// Lets a fiber wait, unless the condition is met already.
     ///

@@ -33,8 +33,8 @@ struct Kept {
     /// What a database would hold of each snapshot.
     made: BTreeMap<String, Made>,
     ledger: Arc<MemoryLedger>,
-    /// Results of steps side by side, by the checkpoint before them and their number.
-    arrived: BTreeMap<(u64, u32), String>,
+    /// Results of steps side by side, by the checkpoint before them and their branch.
+    branch_results: BTreeMap<(u64, String), String>,
     /// What was sent, with its number and its topic.
     messages: Vec<(i64, String, String)>,
 }
@@ -156,7 +156,7 @@ impl Stage {
         } else {
             let checkpoints = made.as_ref().map_or(0, |made| made.number);
             let ops = tape.ledger.since(checkpoints);
-            Run::again("test", tape.clone(), Left { checkpoints, restarts: 0, ops })
+            Run::again("test", tape.clone(), Left { checkpoints, ops, ..Left::default() })
         };
         run.kept().part_from(PART);
         let ctx = FiberContext::new("test".to_owned(), self.resources.clone(), &run);
@@ -217,7 +217,7 @@ impl Sink for Tape {
         kept.made.insert(whole.clone(), Made { number: checkpoint.number, text: checkpoint.snapshot, beside: beside.clone() });
         kept.ledger.pass(&checkpoint.ops);
         if checkpoint.outbox.joined {
-            kept.arrived.clear();
+            kept.branch_results.clear();
         }
         if let Some(received) = checkpoint.outbox.received {
             kept.messages.retain(|(seq, ..)| *seq != received);
@@ -226,15 +226,16 @@ impl Sink for Tape {
         if matches!(self.kill, Kill::After(k) if made + 1 >= k) { killed() } else { Box::pin(async { Ok(()) }) }
     }
 
-    fn save_branch(&self, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<(), Error>> {
-        locked(&self.kept).arrived.insert((number, n), data);
+    fn save_branch(&self, number: u64, branch: String, data: String) -> BoxFuture<'_, Result<(), Error>> {
+        locked(&self.kept).branch_results.insert((number, branch), data);
         Box::pin(async { Ok(()) })
     }
 
-    fn branch_results(&self, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>, Error>> {
-        let arrived =
-            locked(&self.kept).arrived.iter().filter(|((at, _), _)| *at == number).map(|((_, n), data)| (*n, data.clone())).collect();
-        Box::pin(async move { Ok(arrived) })
+    fn branch_results(&self, number: u64) -> BoxFuture<'_, Result<Vec<(String, String)>, Error>> {
+        let kept = locked(&self.kept);
+        let since = kept.branch_results.iter().filter(|((at, _), _)| *at == number);
+        let results = since.map(|((_, branch), data)| (branch.clone(), data.clone())).collect();
+        Box::pin(async move { Ok(results) })
     }
 
     fn message<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<Option<PendingMessage>, Error>> {

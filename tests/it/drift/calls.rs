@@ -115,15 +115,27 @@ async fn a_step_made_a_call_parks_and_back() {
         }
     }
     let fiber = stopped(step::work(3), "end").await;
-    fiber.parks::<called::work>("`sum` is a call now and was a step before").await;
+    fiber
+        .parks::<called::work>(
+            "`sum` is a call now and was a step before: give the new one another name, or mend the snapshot with `migrate`",
+        )
+        .await;
     fiber.resumes::<step::work>(3, &["end"]).await;
 
     let fiber = stopped(called::work(3), "child b").await;
-    fiber.parks::<step::work>("`sum` is a step now and was a call before").await;
+    fiber
+        .parks::<step::work>(
+            "`sum` is a step now and was a call before: give the new one another name, or mend the snapshot with `migrate`",
+        )
+        .await;
     fiber.resumes::<called::work>(7, &["child b", "end"]).await;
 
     let fiber = stopped(called::work(3), "end").await;
-    fiber.parks::<step::work>("`sum` is a step now and was a call before").await;
+    fiber
+        .parks::<step::work>(
+            "`sum` is a step now and was a call before: give the new one another name, or mend the snapshot with `migrate`",
+        )
+        .await;
     fiber.resumes::<called::work>(7, &["end"]).await;
 }
 
@@ -155,7 +167,7 @@ async fn a_local_of_the_callee_renamed_or_of_another_type_parks() {
 async fn a_derived_step_of_the_same_name_added_to_the_callee_parks() {
     callers! { old calls with_one_did::work; new calls with_another_did::work; }
     let fiber = stopped(old::work(3), "b").await;
-    fiber.parks_naming::<new::work>("`did` stands for 2 steps of `work` now and for 1 before").await;
+    fiber.parks_naming::<new::work>("`did` stands for 2 steps now and for 1 before").await;
     fiber.resumes::<old::work>(7, &["b", "end"]).await;
 }
 
@@ -171,7 +183,7 @@ async fn a_shadowing_local_added_to_the_callee_parks() {
 async fn the_version_of_the_callee_raised_while_it_is_under_way_parks() {
     callers! { old calls child::work; new calls of_version_2::work; }
     let fiber = stopped(old::work(3), "child b").await;
-    fiber.parks_naming::<new::work>("`work` has version 2 now and had 0 when it was stopped").await;
+    fiber.parks_naming::<new::work>("`work` cannot resume: it has version 2 now and had 0 before").await;
     fiber.resumes::<old::work>(10, &["child b", "end"]).await;
 }
 
@@ -238,6 +250,6 @@ async fn what_is_needed_only_since_the_call_came_under_way_parks() {
         }
     }
     let fiber = stopped(old::work(3), "child b").await;
-    fiber.parks::<new::work>("local `extra` is needed after step `sum` but was not kept").await;
+    fiber.parks::<new::work>("local `extra` is needed after step `sum` but was not kept: if it was renamed, write `#[was = \"..\"] let extra`; otherwise put it into the snapshot with `migrate`").await;
     fiber.resumes::<old::work>(7, &["child b", "end"]).await;
 }

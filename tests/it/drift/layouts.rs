@@ -25,6 +25,13 @@ versions! {
         Ok(a + b)
     }
     same(io, n: u32) -> u32 {
+
+        let a = step!(io.did("a", n).await?);
+        println!("{a}");
+        let b: u32 = step!(io.did("b", a).await?);
+        Ok(b * a - 1)
+    }
+    other_bodies(io, n: u32) -> u32 {
         anyhow::ensure!(n > 0, "none");
 
         let a = step!(io.did("another", n * 7).await?);
@@ -167,6 +174,7 @@ fn the_hash_changes_with_what_a_snapshot_depends_on_and_with_nothing_else() {
     let now = layout::<plain::work>().hash();
     assert_eq!(layout::<same::work>().hash(), now);
     let others = [
+        layout::<other_bodies::work>().hash(),
         layout::<other_step::work>().hash(),
         layout::<literal::work>().hash(),
         layout::<keeps_less::work>().hash(),
@@ -199,18 +207,25 @@ fn said(now: &Layout, old: &Layout) -> String {
 fn a_layout_says_why_it_cannot_resume_another() {
     let old = layout::<plain::work>();
     assert_eq!(said(&layout::<same::work>(), &old), "");
+    assert_eq!(said(&layout::<other_bodies::work>(), &old), "");
     assert_eq!(said(&layout::<literal::work>(), &old), "");
     assert_eq!(said(&layout::<keeps_less::work>(), &old), "");
     assert_eq!(said(&layout::<more_steps::work>(), &old), "");
-    assert_eq!(said(&layout::<other_step::work>(), &old), "`work` cannot resume: step `b` is gone");
+    assert_eq!(
+        said(&layout::<other_step::work>(), &old),
+        "`work` cannot resume: step `b` is gone: if it was renamed, write `was = \"b\"` at the step that it is now"
+    );
     assert_eq!(
         said(&layout::<keeps_more::work>(), &old),
-        "`work` cannot resume: local `n` is needed after step `a` but was not kept; local `n` is needed after step `b` but was not kept"
+        "`work` cannot resume: local `n` is needed after step `a` but was not kept: if it was renamed, write `#[was = \"..\"] let n`; otherwise put it into the snapshot with `migrate`; local `n` is needed after step `b` but was not kept: if it was renamed, write `#[was = \"..\"] let n`; otherwise put it into the snapshot with `migrate`"
     );
-    assert_eq!(said(&layout::<called::work>(), &old), "`work` cannot resume: `b` is a call now and was a step before");
+    assert_eq!(
+        said(&layout::<called::work>(), &old),
+        "`work` cannot resume: `b` is a call now and was a step before: give the new one another name, or mend the snapshot with `migrate`"
+    );
     assert_eq!(
         said(&layout::<next_version::work>(), &old),
-        "`work` cannot resume: it has version 1 now and had 0 before: snapshots need a `migrate` function"
+        "`work` cannot resume: it has version 1 now and had 0 before: old snapshots need a `migrate` function"
     );
     assert_eq!(
         said(&layout::<other_name::work>(), &old),
@@ -218,6 +233,6 @@ fn a_layout_says_why_it_cannot_resume_another() {
     );
     assert_eq!(
         said(&layout::<other_argument::work>(), &old),
-        "`work` cannot resume: argument `m` was not saved when the fiber was spawned"
+        "`work` cannot resume: argument `m` was not saved when the fiber was spawned: put it into a struct argument with `#[serde(default)]`, or spawn the new function under another name"
     );
 }

@@ -24,7 +24,7 @@ async fn a_for_loop_wrapped_around_a_step_parks() {
         }
     }
     let fiber = stopped(old::work(3), "b").await;
-    fiber.parks::<new::work>("local `for _` is needed after step `a` but was not kept").await;
+    fiber.parks::<new::work>("step `a` is in a `for` loop now whose place (`for _`) was not kept: the loop is new or goes over something else; give the step in it another name, or put the place into the snapshot with `migrate`").await;
     fiber.resumes::<old::work>(6, &["b"]).await;
 }
 
@@ -50,7 +50,7 @@ async fn a_while_loop_over_what_was_kept_wrapped_around_a_step_resumes_in_its_fi
 }
 
 #[tokio::test]
-async fn a_loop_unwrapped_goes_on_behind_the_step() {
+async fn a_loop_removed_parks_while_it_has_items_left() {
     versions! {
         old(io, n: u32) -> u32 {
             let mut sum = 0;
@@ -67,7 +67,18 @@ async fn a_loop_unwrapped_goes_on_behind_the_step() {
             Ok(sum)
         }
     }
-    stopped(old::work(3), "b 1").await.resumes::<new::work>(6, &["b"]).await;
+    for before in ["b 0", "b 1"] {
+        let fiber = stopped(old::work(3), before).await;
+        fiber
+            .parks::<new::work>(
+                "the `for` loop around step `a` may have items left (`for i`), and is not in the code any more: keep the loop, or take its items \
+                 out of the snapshot with `migrate`",
+            )
+            .await;
+        let left: &[&str] = if before == "b 0" { &["b 0", "a 1", "b 1", "a 2", "b 2"] } else { &["b 1", "a 2", "b 2"] };
+        fiber.resumes::<old::work>(9, left).await;
+    }
+    stopped(old::work(3), "b 2").await.resumes::<new::work>(9, &["b"]).await;
 }
 
 #[tokio::test]
@@ -91,7 +102,7 @@ async fn a_loop_by_value_made_one_by_borrow_parks_and_back() {
         }
     }
     let fiber = stopped(value::work(words()), "say c").await;
-    fiber.parks::<borrow::work>("local `list at` is needed after step `say` but was not kept").await;
+    fiber.parks::<borrow::work>("step `say` is in a `for` loop now whose place (`list at`) was not kept: the loop is new or goes over something else; give the step in it another name, or put the place into the snapshot with `migrate`").await;
     fiber.resumes::<value::work>("abc".into(), &["say c"]).await;
     let fiber = stopped(borrow::work(words()), "say c").await;
     fiber.parks_saying::<value::work>("local `list` saved at step `say` cannot be read as ").await;
@@ -120,10 +131,10 @@ async fn a_loop_by_value_over_what_a_step_gave_made_one_by_borrow_parks_and_back
     }
     for (at, left) in [("add 1", &["add 1", "add 2"][..]), ("add 2", &["add 2"])] {
         let fiber = stopped(value::work(1), at).await;
-        fiber.parks_saying::<borrow::work>("`work` cannot resume: local `list` is needed after step `add` but was not kept; ").await;
+        fiber.parks_saying::<borrow::work>("`work` cannot resume: local `list` is needed after step `add` but was not kept: if it was renamed, write `#[was = \"..\"] let list`; otherwise put it into the snapshot with `migrate`; ").await;
         fiber.resumes::<value::work>(3, left).await;
         let fiber = stopped(borrow::work(1), at).await;
-        fiber.parks::<value::work>("local `list#2` is needed after step `add` but was not kept").await;
+        fiber.parks::<value::work>("step `add` is in a `for` loop now whose place (`list#2`) was not kept: the loop is new or goes over something else; give the step in it another name, or put the place into the snapshot with `migrate`").await;
         fiber.resumes::<borrow::work>(3, left).await;
     }
     let fiber = stopped(value::work(1), "add 0").await;
@@ -240,7 +251,7 @@ async fn a_borrowed_loop_over_the_same_items_written_otherwise_parks() {
         }
     }
     let fiber = stopped(old::work(words()), "say b").await;
-    fiber.parks::<new::work>("local `list.iter() at` is needed after step `say` but was not kept").await;
+    fiber.parks::<new::work>("step `say` is in a `for` loop now whose place (`list.iter() at`) was not kept: the loop is new or goes over something else; give the step in it another name, or put the place into the snapshot with `migrate`").await;
     fiber.resumes::<old::work>("abc".into(), &["say b", "say c"]).await;
 }
 
@@ -294,7 +305,7 @@ async fn two_loops_exchanged_park() {
         }
     }
     let fiber = stopped(old::work(3), "a 1").await;
-    fiber.parks::<new::work>("local `for i#2` is needed after step `a` but was not kept").await;
+    fiber.parks::<new::work>("step `a` is in a `for` loop now whose place (`for i#2`) was not kept: the loop is new or goes over something else; give the step in it another name, or put the place into the snapshot with `migrate`").await;
     fiber.resumes::<old::work>(33, &["a 1", "a 2", "b 0", "b 1", "b 2"]).await;
 }
 

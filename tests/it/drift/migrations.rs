@@ -34,14 +34,14 @@ fn mend(mut old: Snapshot) -> anyhow::Result<Snapshot> {
 #[tokio::test]
 async fn a_version_raised_parks() {
     let fiber = stopped(old::work(3), "b").await;
-    fiber.parks::<raised::work>("it has version 1 now and had 0 before: snapshots need a `migrate` function").await;
+    fiber.parks::<raised::work>("it has version 1 now and had 0 before: old snapshots need a `migrate` function").await;
     fiber.resumes::<old::work>(7, &["b"]).await;
 }
 
 #[tokio::test]
 async fn a_migrate_function_mends_a_renamed_local_and_a_moved_step() {
     let fiber = stopped(old::work(3), "b").await;
-    fiber.parks::<raised::work>("it has version 1 now and had 0 before: snapshots need a `migrate` function").await;
+    fiber.parks::<raised::work>("it has version 1 now and had 0 before: old snapshots need a `migrate` function").await;
     fiber.resumes_until::<mended::work>("c", &["b"]).await;
     assert_eq!(fiber.snapshot(), r#"{"at":"b","locals":{"found":3,"b":4},"call":null}"#);
     fiber.resumes::<mended::work>(3 + 4 + 5, &["c"]).await;

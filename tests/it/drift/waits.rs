@@ -27,7 +27,12 @@ async fn a_recv_renamed_with_was_goes_on_waiting() {
         }
     }
     let fiber = Waiting::at_its_first_wait(old::work(3)).await;
-    fiber.parks::<new::work>(("answer", 4), "step `answer pending` is gone").await;
+    fiber
+        .parks::<new::work>(
+            ("answer", 4),
+            "step `answer pending` is gone: if it was renamed, write `was = \"answer pending\"` at the step that it is now",
+        )
+        .await;
     fiber.resumes::<third::work>(&[("answer", 4)], 7).await;
 }
 
@@ -48,7 +53,12 @@ async fn a_recv_with_a_timeout_and_computed_topics_renamed_with_was_keeps_both()
         }
     }
     let fiber = Waiting::at_its_first_wait(old::work(3)).await;
-    fiber.parks::<unnamed::work>(("answer-3", 4), "step `answer pending` is gone").await;
+    fiber
+        .parks::<unnamed::work>(
+            ("answer-3", 4),
+            "step `answer pending` is gone: if it was renamed, write `was = \"answer pending\"` at the step that it is now",
+        )
+        .await;
     fiber.resumes::<new::work>(&[("answer-3", 4)], Some(4)).await;
 }
 
@@ -150,5 +160,12 @@ async fn a_select_goes_on_waiting_for_what_it_began_to_wait_for() {
     let fiber = Waiting::at_its_first_wait(old::work(3)).await;
     fiber.resumes::<new::work>(&[("number", 5)], 6).await;
     let layouts = (forever::layout::<another::work>(), forever::layout::<old::work>());
-    assert!(layouts.0.can_resume(&layouts.1).unwrap_err().to_string().contains("`number` is a recv now and was a select before"));
+    assert!(
+        layouts
+            .0
+            .can_resume(&layouts.1)
+            .unwrap_err()
+            .to_string()
+            .contains("`number` is a recv now and was a select before: give the new one another name, or mend the snapshot with `migrate`")
+    );
 }

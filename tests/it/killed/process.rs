@@ -81,7 +81,7 @@ pub(super) struct Stored {
 impl Stored {
     /// The rows of a query for a text and a number; none if the worker died before there was a table.
     pub(super) fn rows(&self, query: &str) -> Vec<(String, u32)> {
-        let tables: u32 = self.sql.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'arrived'", (), |r| r.get(0)).unwrap();
+        let tables: u32 = self.sql.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'branch_results'", (), |r| r.get(0)).unwrap();
         if tables == 0 {
             return Vec::new();
         }

@@ -94,8 +94,8 @@ impl FiberStore for Counting {
         fn claim(&self, seen: Claim, worker: WorkerId, now_ms: i64) -> ClaimResult;
         fn checkpoint(&self, claim: Claim, snapshot: NewSnapshot) -> Vec<Claim>;
         fn stash(&self, claim: Claim, data: String, now_ms: i64) -> ();
-        fn save_branch(&self, claim: Claim, number: u64, n: u32, data: String) -> ();
-        fn branch_results(&self, seq: Seq, number: u64) -> Vec<(u32, String)>;
+        fn save_branch(&self, claim: Claim, number: u64, branch: String, data: String) -> ();
+        fn branch_results(&self, seq: Seq, number: u64) -> Vec<(String, String)>;
         fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> WaitResult;
         fn take_due(&self, now_ms: i64, limit: u32) -> Vec<Runnable>;
         fn next_due(&self) -> Option<i64>;

@@ -4,12 +4,18 @@
 //! step as long as it is there. A name that is derived means what it meant only while as many steps share it as before:
 //! when a second `search` appears, nobody can tell whether it came before or after the first. The same holds for locals.
 //! Where a name could mean two things the fiber is parked; it is never resumed at a place that may be wrong.
+//!
+//! A derived name that stands once may still have come to another step: one was dropped, and another of the same name written elsewhere.
+//! So the body of a derived name has a fingerprint. While it is the same, so is the step, wherever it stands. When it has changed, the step
+//! is the same if it stands where it stood, before or behind the same steps; otherwise nobody can tell.
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::super::machine::CutKind;
+use super::super::iter::is_over;
+use super::super::machine::{CutKind, LocalRole};
+use super::super::side::parts_of_branch;
 use super::super::snapshot::Snapshot;
-use super::{Kept, Layout, Step, base};
+use super::{Branch, Kept, Layout, Problem, Step, base};
 
 /// Why code cannot resume what code of another layout left: all reasons, and both layouts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,154 +60,6 @@ impl fmt::Display for Drift {
 
 impl std::error::Error for Drift {}
 
-/// One reason why a snapshot does not fit the code; `Display` is a sentence for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Problem {
-    /// The stored name of the function is another, so that its fibers would not be found.
-    FiberRenamed {
-        /// The name now.
-        now: String,
-        /// The name before.
-        before: String,
-    },
-    /// The `version` of the function is another.
-    VersionChanged {
-        /// The version now.
-        now: u32,
-        /// The version before.
-        before: u32,
-    },
-    /// An argument was not saved when the fiber was spawned.
-    ArgumentAdded {
-        /// Its name.
-        argument: String,
-    },
-    /// The step is not in the code, under its name or by `was`.
-    StepGone {
-        /// Its name.
-        step: String,
-    },
-    /// Another number of steps share the step's name, or one of them has it written in the source now.
-    StepAmbiguous {
-        /// The shared name.
-        step: String,
-        /// How many share it now.
-        now: u32,
-        /// How many shared it before.
-        before: u32,
-    },
-    /// Several steps of the code claim to be this one.
-    StepClaimedTwice {
-        /// Its name.
-        step: String,
-        /// The names of those that claim it, by name or by `was`.
-        by: Vec<String>,
-    },
-    /// The step was made by another macro.
-    KindChanged {
-        /// Its name.
-        step: String,
-        /// What it is now: `step`, `call`.
-        now: &'static str,
-        /// What it was before.
-        before: &'static str,
-    },
-    /// A local that the code needs after a step is not in the snapshots taken there.
-    LocalMissing {
-        /// Its name.
-        local: String,
-        /// The step.
-        step: String,
-        /// Whether it is missing only while the call of that name is under way.
-        under_way: bool,
-    },
-    /// A local is said to have had another name, but the old code had locals of both names.
-    LocalUnclear {
-        /// Its name.
-        local: String,
-        /// The name that it is said to have had.
-        was: String,
-        /// The step.
-        step: String,
-    },
-    /// Several locals of the code claim to be this one.
-    LocalClaimedTwice {
-        /// Its name.
-        local: String,
-        /// The step.
-        step: String,
-        /// The names of those that claim it, by name or by `was`.
-        by: Vec<String>,
-    },
-    /// Another number of variables share the local's name.
-    LocalAmbiguous {
-        /// The shared name.
-        local: String,
-        /// How many share it now.
-        now: u32,
-        /// How many shared it before.
-        before: u32,
-    },
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Problem::FiberRenamed { now, before } => {
-                write!(f, "it was called `{before}` and is called `{now}` now: give it `name = \"{before}\"`")
-            }
-            Problem::VersionChanged { now, before } => {
-                write!(f, "it has version {now} now and had {before} before: snapshots need a `migrate` function")
-            }
-            Problem::ArgumentAdded { argument } => {
-                write!(f, "argument `{argument}` was not saved when the fiber was spawned")
-            }
-            Problem::StepGone { step } => write!(f, "step `{step}` is gone"),
-            Problem::StepAmbiguous { step, now, before } if now == before => {
-                write!(f, "`{step}` stands for {}, not all of them named as before: which one was meant cannot be told", steps(*now))
-            }
-            Problem::StepAmbiguous { step, now, before } => write!(
-                f,
-                "`{step}` stands for {} now and for {before} before: which one was meant cannot be told; give the steps names of their own",
-                steps(*now)
-            ),
-            Problem::StepClaimedTwice { step, by } => {
-                write!(f, "step `{step}` is claimed by {}: which one was meant cannot be told", listed(by))
-            }
-            Problem::LocalUnclear { local, was, step } => write!(
-                f,
-                "local `{local}` is said to have been `{was}`, but both were kept at step `{step}`: which one was meant cannot be told; \
-                 give it a name that is new"
-            ),
-            Problem::LocalClaimedTwice { local, step, by } => {
-                let by = listed(by);
-                write!(f, "local `{local}` kept at step `{step}` is claimed by {by}: which one was meant cannot be told")
-            }
-            Problem::KindChanged { step, now, before } => write!(f, "`{step}` is a {now} now and was a {before} before"),
-            Problem::LocalMissing { local, step, under_way: false } => {
-                write!(f, "local `{local}` is needed after step `{step}` but was not kept")
-            }
-            Problem::LocalMissing { local, step, under_way: true } => {
-                write!(f, "local `{local}` is needed during call `{step}` but was only kept after it")
-            }
-            Problem::LocalAmbiguous { local, now, before } => write!(
-                f,
-                "`{local}` stands for {now} {} now and for {before} before: which one was kept cannot be told; give them names of their own",
-                if *now == 1 { "variable" } else { "variables" }
-            ),
-        }
-    }
-}
-
-fn listed(names: &[String]) -> String {
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" and ")
-}
-
-fn steps(n: u32) -> String {
-    if n == 1 { "1 step".to_owned() } else { format!("{n} steps") }
-}
-
 impl Layout {
     /// Whether this code resumes every snapshot that code with the layout `old` can have left, and every fiber of it that
     /// has not come to its first step.
@@ -221,6 +79,10 @@ impl Layout {
         }
         for was in &old.steps {
             let Some(step) = self.identify(Some(old), &was.name, &mut found) else { continue };
+            self.compare_waits(step, old, was, None, &mut found);
+            for kept in step.loops_gone(was) {
+                found.add(Problem::LoopGone { items: kept.name.clone(), step: step.name.clone() });
+            }
             for local in &step.keeps {
                 if found.unclear(step, local, was, |name| was.kept(name).is_some()) {
                     continue;
@@ -249,6 +111,11 @@ impl Layout {
     /// # Errors
     /// Everything that does not fit.
     pub fn check(&self, old: Option<&Layout>, snapshot: &Snapshot) -> Result<(), Drift> {
+        self.check_with(old, snapshot, &[])
+    }
+
+    /// [`Layout::check`] of a snapshot with the names of the branch results that are stored since.
+    pub(crate) fn check_with(&self, old: Option<&Layout>, snapshot: &Snapshot, branches: &[String]) -> Result<(), Drift> {
         let mut found = Found::default();
         if let Some(old) = old {
             self.compare(old, &mut found);
@@ -259,6 +126,15 @@ impl Layout {
                 found.kind(&step.name, step.kind, CutKind::Call);
             }
             let was = old.and_then(|old| old.step(&snapshot.at));
+            if let (Some(old), Some(was)) = (old, was) {
+                self.compare_waits(step, old, was, Some(branches), &mut found);
+                for kept in step.loops_gone(was) {
+                    let text = snapshot.locals.get(&kept.name);
+                    if text.is_some_and(|text| kept.role == LocalRole::Position || !is_over(text.get())) {
+                        found.add(Problem::LoopGone { items: kept.name.clone(), step: step.name.clone() });
+                    }
+                }
+            }
             for local in step.keeps.iter().filter(|local| !(under_way && local.result)) {
                 let has = |name: &str| snapshot.locals.contains_key(name);
                 if was.is_some_and(|was| found.unclear(step, local, was, has)) {
@@ -300,6 +176,11 @@ impl Layout {
     /// The step that a snapshot taken at `at` by the code of `old` means.
     fn identify(&self, old: Option<&Layout>, at: &str, found: &mut Found) -> Option<&Step> {
         let mut claims: Vec<&Step> = self.steps.iter().filter(|step| step.name == at || renamed_from(step, old) == Some(at)).collect();
+        if let Some(unclear) = claims.iter().find(|step| is_unclear(step, old)) {
+            let was = unclear.was.clone().unwrap_or_default();
+            found.add(Problem::StepUnclear { step: unclear.name.clone(), was });
+            return None;
+        }
         if old.is_none() {
             // Without an old layout the names are those of this code, and `was` is for the ones that are not.
             claims.sort_by_key(|step| step.name != at);
@@ -346,7 +227,106 @@ impl Layout {
         let literal = |layout: &Layout| layout.steps.iter().any(|step| step.explicit && step.name == name);
         let same_literal = renamed || now == 1 || literal(self) == literal(old);
         let exchanged = self.exchanged(old, name);
-        (now != was.of || !same_literal || exchanged).then(|| Problem::StepAmbiguous { step: name.to_owned(), now, before: was.of })
+        if now != was.of || !same_literal || exchanged {
+            return Some(Problem::StepAmbiguous { step: name.to_owned(), now, before: was.of });
+        }
+        // What is called says enough of a call.
+        let body = |step: &Step| step.body.split('-').next().unwrap_or_default().to_owned();
+        let rewritten = |old: &Step, new: &Step| !old.body.is_empty() && !new.body.is_empty() && body(old) != body(new);
+        if step.explicit || renamed || !rewritten(was, step) {
+            return None;
+        }
+        // Of several of a name that were rewritten, each may have become another one; a single one is told by the others.
+        let shared = old.steps.iter().filter(|other| !other.explicit && other.base() == name);
+        let touched = shared.filter(|other| self.step(&other.name).is_some_and(|new| !new.explicit && rewritten(other, new)));
+        let same = if was.of > 1 { touched.count() == 1 } else { self.stands_where(step, old, was) };
+        (!same).then(|| Problem::StepRewritten { step: step.name.clone() })
+    }
+
+    /// Whether a step comes behind the same steps as an old one did, or before the same.
+    fn stands_where(&self, step: &Step, old: &Layout, was: &Step) -> bool {
+        let same = |now: BTreeSet<Option<&str>>, before: BTreeSet<Option<&str>>| now == before;
+        let before = same(self.before(&step.name, Some(old)), old.before(&was.name, None));
+        before || same(self.behind(step, Some(old)), old.behind(was, None))
+    }
+
+    /// The steps that come right before a step, by their names in `old`; none stands for the beginning.
+    fn before(&self, name: &str, old: Option<&Layout>) -> BTreeSet<Option<&str>> {
+        let leads = |next: &[Option<String>]| next.iter().any(|next| next.as_deref() == Some(name));
+        let steps = self.steps.iter().filter(|step| leads(&step.next)).map(|step| Some(old_name(step, old)));
+        steps.chain(leads(&self.first).then_some(None)).collect()
+    }
+
+    /// The steps that come right behind a step, by their names in `old`; none stands for the end.
+    fn behind<'a>(&'a self, step: &'a Step, old: Option<&Layout>) -> BTreeSet<Option<&'a str>> {
+        let name = |next: &'a Option<String>| next.as_deref().map(|next| self.step(next).map_or(next, |step| old_name(step, old)));
+        step.next.iter().map(name).collect()
+    }
+
+    /// What a step that keeps things for a wait waits for.
+    fn wait_of(&self, pending: &Step) -> Option<&Step> {
+        (pending.kind == CutKind::Pending).then(|| self.step(&pending.name.replacen(PENDING, "", 1))).flatten()
+    }
+
+    /// What a fiber waits for that stands at `was`, and what it has of a `steps!` so far: the names of the branch results that are
+    /// stored, or `None` for all that there can be.
+    fn compare_waits(&self, step: &Step, old: &Layout, was: &Step, stored: Option<&[String]>, found: &mut Found) {
+        let (Some(now), Some(before)) = (self.wait_of(step), old.wait_of(was)) else { return };
+        if now.kind != before.kind {
+            return found.kind(&before.name, now.kind, before.kind);
+        }
+        if before.topics.iter().any(|topic| !now.topics.contains(topic)) {
+            found.add(Problem::TopicsChanged { step: now.name.clone(), now: now.topics.clone(), before: before.topics.clone() });
+        }
+        if now.branches.is_empty() != before.branches.is_empty() && stored.is_none_or(|stored| !stored.is_empty()) {
+            return found.add(Problem::BranchesChanged { step: now.name.clone() });
+        }
+        let is_stored = |branch: &Branch| {
+            stored.is_none_or(|stored| stored.iter().flat_map(|name| parts_of_branch(name)).any(|(_, name)| name == branch.name))
+        };
+        for branch in before.branches.iter().filter(|branch| is_stored(branch)) {
+            now.compare_branch(before, branch, found);
+        }
+    }
+}
+
+/// What stands behind the name of a wait in that of the step before it.
+const PENDING: &str = " pending";
+
+/// The name of a step in the old code.
+fn old_name<'a>(step: &'a Step, old: Option<&Layout>) -> &'a str {
+    if old.is_none() { &step.name } else { renamed_from(step, old).unwrap_or(&step.name) }
+}
+
+impl Step {
+    /// What the old step kept of `for` loops that are not around this one. A loop that goes over something else is told as a new one.
+    fn loops_gone<'a>(&self, was: &'a Step) -> impl Iterator<Item = &'a Kept> {
+        let lacks = |step: &Step, kept: &Kept| kept.role != LocalRole::Value && step.kept(&kept.name).is_none();
+        let goes_over_others = self.keeps.iter().any(|kept| lacks(was, kept));
+        let gone: Vec<_> = was.keeps.iter().filter(|kept| !goes_over_others && lacks(self, kept)).collect();
+        gone.into_iter()
+    }
+
+    /// Whether the result of a branch of the old code is that of a branch of this one.
+    fn compare_branch(&self, before: &Step, branch: &Branch, found: &mut Found) {
+        let knew = |name: &str| before.branches.iter().any(|there| there.name == name);
+        let claims = |now: &&Branch| now.name == branch.name || now.was.as_deref() == Some(&branch.name) && !knew(&now.name);
+        let Some(now) = self.branches.iter().find(claims) else {
+            return found.add(Problem::BranchGone { step: self.name.clone(), branch: branch.name.clone() });
+        };
+        if branch.explicit || now.explicit || now.name != branch.name {
+            return;
+        }
+        let name = base(&branch.name);
+        let group =
+            |step: &Step| step.branches.iter().filter(|there| !there.explicit && base(&there.name) == name).cloned().collect::<Vec<_>>();
+        let (now, then) = (group(self), group(before));
+        let place = |group: &[Branch], body: &str| group.iter().position(|there| there.body == body);
+        let moved = then.iter().any(|there| place(&now, &there.body).is_some_and(|at| Some(at) != place(&then, &there.body)));
+        let touched = then.iter().zip(&now).filter(|(then, now)| then.body != now.body).count();
+        if now.len() != then.len() || moved || touched > 1 {
+            found.add(Problem::BranchAmbiguous { step: self.name.clone(), branch: name.to_owned() });
+        }
     }
 }
 
@@ -400,6 +380,12 @@ fn renamed_from<'a>(step: &'a Step, old: Option<&Layout>) -> Option<&'a str> {
     step.was.as_deref().filter(|_| !done)
 }
 
+/// Whether a step is said to be a renamed one by the new code, but the old code had steps of both names.
+fn is_unclear(step: &Step, old: Option<&Layout>) -> bool {
+    let (Some(old), Some(was)) = (old, &step.was) else { return false };
+    old.step(was).is_some() && old.step(&step.name).is_some_and(|then| then.was.as_ref() != Some(was))
+}
+
 /// Problems, each once, in the order in which they were found.
 #[derive(Default)]
 struct Found(Vec<Problem>);
@@ -428,6 +414,9 @@ impl Found {
             Some(old) => {
                 let by = step.claimants(old, has).map(|local| local.name.clone()).collect();
                 self.add(Problem::LocalClaimedTwice { local: old.to_owned(), step: step.name.clone(), by });
+            }
+            None if local.role != LocalRole::Value => {
+                self.add(Problem::LoopMissing { items: local.name.clone(), step: step.name.clone() });
             }
             None => self.missing(&local.name, &step.name, under_way),
         }

@@ -1,15 +1,17 @@
 //! Edits of a function, each as the layouts before and after it, with what becomes of the fibers that run meanwhile.
 //!
-//! A function is written as its steps, one a line: `name: kept locals`. `call` before the name makes a call, quotes make the
-//! name a literal, `<old` after it is `was = "old"`, `=` after a local makes it the value of the step, `/2` after it says that
-//! two bindings have its name. The first line may begin with `fn`: stored name, arguments, version.
+//! A function is written as its steps, one a line and one after the other: `name: kept locals`. `call`, `recv` or `steps` before the name
+//! makes another cut point than a step, quotes make the name a literal, `~body` after it is what tells a derived name's body from others,
+//! `<old` is `was = "old"`. `=` after a local makes it the value of the step, `/2` says that two bindings have its name, `*` that it is
+//! what is left of a loop, `@` that it is a loop's position. Behind `|` stand the topics of a `recv`, or the branches of a `steps`,
+//! written as steps are. The first line may begin with `fn`: stored name, arguments, version.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
 use super::super::frame::{Frame, Run};
-use super::super::machine::{Cut, CutKind, END, Local, Machine};
+use super::super::machine::{BranchSpec, Cut, CutKind, END, Local, LocalRole, Machine};
 use super::super::op::tests::Store;
 use super::super::snapshot::Snapshot;
 use super::{Layout, Problem, base};
@@ -31,28 +33,74 @@ fn machine(text: &str) -> &'static Machine {
     }
     let mut cuts: Vec<Cut> = lines.iter().map(|line| cut(line)).collect();
     for place in 0..cuts.len() {
+        let next = if place + 1 == cuts.len() { END } else { u32::try_from(place + 1).unwrap() };
+        cuts[place].next = vec![next].leak();
         let shared = cuts.iter().filter(|cut| base(cut.name) == base(cuts[place].name)).count();
         cuts[place].of = shared.try_into().unwrap();
     }
+    machine.first = if cuts.is_empty() { &[END] } else { &[0] };
     machine.cuts = cuts.leak();
     Box::leak(Box::new(machine))
 }
 
 fn cut(line: &str) -> Cut {
+    let (line, behind) = line.split_once('|').unwrap_or((line, ""));
     let (head, locals) = line.split_once(':').unwrap();
-    let (kind, head) = head.strip_prefix("call ").map_or((CutKind::Step, head), |head| (CutKind::Call, head));
+    let kinds = [("call ", CutKind::Call), ("recv ", CutKind::Recv), ("steps ", CutKind::Steps)];
+    let kind = kinds.iter().find_map(|(word, kind)| head.strip_prefix(word).map(|head| (*kind, head)));
+    let (kind, head) = kind.unwrap_or((CutKind::Step, head));
+    let Name { name: plain, explicit, body, was } = name(head);
+    let kind = if plain.ends_with(" pending") { CutKind::Pending } else { kind };
+    let locals: Vec<Local> = locals.split_whitespace().map(local).collect();
+    let behind = || behind.split_whitespace();
+    let branches: Vec<BranchSpec> =
+        if kind == CutKind::Steps { behind().map(|word| branch(word, behind().map(name))).collect() } else { vec![] };
+    let topics: Vec<&str> = if kind == CutKind::Recv { behind().map(leak).collect() } else { vec![] };
+    Cut {
+        name: plain,
+        explicit,
+        of: 1,
+        body,
+        was,
+        kind,
+        locals: locals.leak(),
+        branches: branches.leak(),
+        topics: topics.leak(),
+        next: &[END],
+        line: 1,
+    }
+}
+
+struct Name {
+    name: &'static str,
+    explicit: bool,
+    body: &'static str,
+    was: Option<&'static str>,
+}
+
+fn name(head: &str) -> Name {
     let (name, was) = head.split_once('<').map_or((head, None), |(name, was)| (name, Some(leak(was))));
+    let (name, body) = name.split_once('~').map_or((name, ""), |(name, body)| (name, leak(body)));
     let name = leak(name.trim());
     let plain = name.trim_matches('"');
-    let locals: Vec<Local> = locals.split_whitespace().map(local).collect();
-    Cut { name: plain, explicit: plain != name, of: 1, body: "", was, kind, locals: locals.leak(), next: &[END], line: 1 }
+    Name { name: plain, explicit: plain != name, body, was }
+}
+
+fn branch(word: &str, all: impl Iterator<Item = Name>) -> BranchSpec {
+    let Name { name, explicit, body, was } = name(word);
+    let of = all.filter(|other| !explicit && !other.explicit && base(other.name) == base(name)).count().max(1);
+    BranchSpec { name, stored: leak(&format!("both[{name}]")), explicit, of: of.try_into().unwrap(), body, was }
 }
 
 fn local(word: &str) -> Local {
+    let (word, role) = match word.strip_suffix('*') {
+        Some(word) => (word, LocalRole::Items),
+        None => word.strip_suffix('@').map_or((word, LocalRole::Value), |word| (word, LocalRole::Position)),
+    };
     let (word, of) = word.split_once('/').map_or((word, 1), |(word, of)| (word, of.parse().unwrap()));
     let (name, result) = word.strip_suffix('=').map_or((word, false), |name| (name, true));
     let (name, was) = name.split_once('<').map_or((name, None), |(name, was)| (name, Some(leak(was))));
-    Local { name: leak(name), of, was, result, why: "it is used later" }
+    Local { name: leak(name), of, was, result, role, why: "it is used later" }
 }
 
 /// The snapshots that code can leave: one at each step, and one during each call.
@@ -92,8 +140,18 @@ const EDITS: &[Edit] = &[
     resumes("a step added before", "plan: topic", "check: topic\nplan: topic"),
     resumes("a step added after", "plan: topic", "plan: topic\nreport: topic"),
     resumes("steps exchanged", "plan: a\nreport: a", "report: a\nplan: a"),
-    parks("a step removed", "plan: a\nsearch: a", "plan: a", &["step `search` is gone"]),
-    parks("a derived step renamed", "search: a", "find: a", &["step `search` is gone"]),
+    parks(
+        "a step removed",
+        "plan: a\nsearch: a",
+        "plan: a",
+        &["step `search` is gone: if it was renamed, write `was = \"search\"` at the step that it is now"],
+    ),
+    parks(
+        "a derived step renamed",
+        "search: a",
+        "find: a",
+        &["step `search` is gone: if it was renamed, write `was = \"search\"` at the step that it is now"],
+    ),
     resumes("a derived step renamed with `was`", "search: a", "find<search: a"),
     resumes("a literal renamed with `was`", "\"search\": a", "\"find\"<search: a"),
     resumes("a `was` that is done and stays", "\"find\"<search: a", "\"find\"<search: a\nplan: a"),
@@ -102,13 +160,13 @@ const EDITS: &[Edit] = &[
         "a rename whose old name is used anew at once",
         "search: a",
         "\"find\"<search: a\nsearch: a",
-        &["step `search` is claimed by `find` and `search`: which one was meant cannot be told"],
+        &["step `search` is claimed by `find` and `search`: which one was meant cannot be told; leave `was` at one of them"],
     ),
     parks(
         "two steps that claim to have been one",
         "search: a",
         "find<search: a\nseek<search: a",
-        &["step `search` is claimed by `find` and `seek`: which one was meant cannot be told"],
+        &["step `search` is claimed by `find` and `seek`: which one was meant cannot be told; leave `was` at one of them"],
     ),
     parks(
         "a derived step of the same name added",
@@ -122,7 +180,7 @@ const EDITS: &[Edit] = &[
         "search: a",
         &[
             "`search` stands for 1 step now and for 2 before: which one was meant cannot be told; give the steps names of their own",
-            "step `search#2` is gone",
+            "step `search#2` is gone: if it was renamed, write `was = \"search#2\"` at the step that it is now",
         ],
     ),
     resumes("two derived steps of one name kept", "search: a\nsearch#2: b", "plan: a\nsearch: a\nsearch#2: b"),
@@ -133,7 +191,7 @@ const EDITS: &[Edit] = &[
         "search: a\nsearch#2: b",
         "\"deep\"<search#2: b",
         &[
-            "step `search` is gone",
+            "step `search` is gone: if it was renamed, write `was = \"search\"` at the step that it is now",
             "`search` stands for 1 step now and for 2 before: which one was meant cannot be told; give the steps names of their own",
         ],
     ),
@@ -144,7 +202,7 @@ const EDITS: &[Edit] = &[
         "the second of two derived steps made the literal",
         "search: a\nsearch#2: a",
         "search#2: a\n\"search\": a",
-        &["`search` stands for 2 steps, not all of them named as before: which one was meant cannot be told"],
+        &["`search` stands for 2 steps, not all of them named as before: which one was meant cannot be told; give them names of their own"],
     ),
     parks(
         "a literal removed where a derived step takes the name",
@@ -152,7 +210,7 @@ const EDITS: &[Edit] = &[
         "search: a",
         &[
             "`search` stands for 1 step now and for 2 before: which one was meant cannot be told; give the steps names of their own",
-            "step `search#2` is gone",
+            "step `search#2` is gone: if it was renamed, write `was = \"search#2\"` at the step that it is now",
         ],
     ),
     resumes("a literal with a number sign is one name", "\"issue #2\": a", "\"issue #2\": a\nissue: a"),
@@ -160,14 +218,18 @@ const EDITS: &[Edit] = &[
         "a local needed that was not kept",
         "search: a",
         "search: a hits=",
-        &["local `hits` is needed after step `search` but was not kept"],
+        &[
+            "local `hits` is needed after step `search` but was not kept: if it was renamed, write `#[was = \"..\"] let hits`; otherwise put it into the snapshot with `migrate`",
+        ],
     ),
     resumes("a local no longer needed", "search: a hits=", "search: hits="),
     parks(
         "a local renamed",
         "plan: a\nsearch: hits",
         "plan: a\nsearch: found",
-        &["local `found` is needed after step `search` but was not kept"],
+        &[
+            "local `found` is needed after step `search` but was not kept: if it was renamed, write `#[was = \"..\"] let found`; otherwise put it into the snapshot with `migrate`",
+        ],
     ),
     resumes("a local renamed with `was`", "plan: a\nsearch: hits", "plan: a\nsearch: found<hits"),
     resumes("a local's `was` that is done and stays", "search: found<hits", "search: found<hits"),
@@ -178,7 +240,7 @@ const EDITS: &[Edit] = &[
         "search: hits",
         "search: found<hits hits",
         &[
-            "local `hits` kept at step `search` is claimed by `found` and `hits`: which one was meant cannot be told",
+            "local `hits` kept at step `search` is claimed by `found` and `hits`: which one was meant cannot be told; leave `#[was]` at one of them",
             "`hits` stands for 2 variables now and for 1 before: which one was kept cannot be told; give them names of their own",
         ],
     ),
@@ -186,7 +248,9 @@ const EDITS: &[Edit] = &[
         "two locals that claim to have been one",
         "search: hits",
         "search: found<hits seen<hits",
-        &["local `hits` kept at step `search` is claimed by `found` and `seen`: which one was meant cannot be told"],
+        &[
+            "local `hits` kept at step `search` is claimed by `found` and `seen`: which one was meant cannot be told; leave `#[was]` at one of them",
+        ],
     ),
     parks(
         "the names of two locals exchanged",
@@ -221,46 +285,187 @@ const EDITS: &[Edit] = &[
         "plan: x/2\nsearch: x/2 x#2/2",
         &[
             "`x` stands for 2 variables now and for 1 before: which one was kept cannot be told; give them names of their own",
-            "local `x#2` is needed after step `search` but was not kept",
+            "local `x#2` is needed after step `search` but was not kept: if it was renamed, write `#[was = \"..\"] let x#2`; otherwise put it into the snapshot with `migrate`",
         ],
     ),
-    parks("a shadowing removed", "plan: x#2/2", "plan: x", &["local `x` is needed after step `plan` but was not kept"]),
+    parks(
+        "a shadowing removed",
+        "plan: x#2/2",
+        "plan: x",
+        &[
+            "local `x` is needed after step `plan` but was not kept: if it was renamed, write `#[was = \"..\"] let x`; otherwise put it into the snapshot with `migrate`",
+        ],
+    ),
     resumes("a shadowed local dropped where it is not needed", "plan: x/2 a", "plan: a"),
-    parks("a step made a call", "child: a", "call child: a", &["`child` is a call now and was a step before"]),
-    parks("a call made a step", "call child: a b=", "child: a b=", &["`child` is a step now and was a call before"]),
+    parks(
+        "a step made a call",
+        "child: a",
+        "call child: a",
+        &["`child` is a call now and was a step before: give the new one another name, or mend the snapshot with `migrate`"],
+    ),
+    parks(
+        "a call made a step",
+        "call child: a b=",
+        "child: a b=",
+        &["`child` is a step now and was a call before: give the new one another name, or mend the snapshot with `migrate`"],
+    ),
     resumes("a call whose value is used now as before", "call child: a b=", "call child: b="),
     parks(
         "a call whose value is used anew",
         "call child: a",
         "call child: a b=",
-        &["local `b` is needed after step `child` but was not kept"],
+        &[
+            "local `b` is needed after step `child` but was not kept: if it was renamed, write `#[was = \"..\"] let b`; otherwise put it into the snapshot with `migrate`",
+        ],
     ),
     parks(
         "a value of a call needed during it",
         "call child: a b=",
         "call child: a b",
-        &["local `b` is needed during call `child` but was only kept after it"],
+        &["local `b` is needed during call `child` but was only kept after it: put it into the snapshot with `migrate`"],
     ),
-    parks("a call renamed with `was` to a step", "call child: a", "own<child: a", &["`child` is a step now and was a call before"]),
+    parks(
+        "a call renamed with `was` to a step",
+        "call child: a",
+        "own<child: a",
+        &["`child` is a step now and was a call before: give the new one another name, or mend the snapshot with `migrate`"],
+    ),
     parks(
         "a loop around a step that needs its iterator",
         "search: a",
         "search: a rest",
-        &["local `rest` is needed after step `search` but was not kept"],
+        &[
+            "local `rest` is needed after step `search` but was not kept: if it was renamed, write `#[was = \"..\"] let rest`; otherwise put it into the snapshot with `migrate`",
+        ],
     ),
-    resumes("a loop unwrapped", "search: a rest", "search: a"),
+    resumes("a local no longer needed, of any name", "search: a rest", "search: a"),
+    parks(
+        "a loop by value unwrapped",
+        "search: a rest*",
+        "search: a",
+        &[
+            "the `for` loop around step `search` may have items left (`rest`), and is not in the code any more: keep the loop, or take its items \
+             out of the snapshot with `migrate`",
+        ],
+    ),
+    parks(
+        "a loop by borrow unwrapped",
+        "search: a at@",
+        "search: a",
+        &[
+            "the `for` loop around step `search` may have items left (`at`), and is not in the code any more: keep the loop, or take its items out \
+             of the snapshot with `migrate`",
+        ],
+    ),
+    resumes("the body of a derived step changed where it stands", "plan: a\nsearch~1: a\nend: a", "plan: a\nsearch~2: a\nend: a"),
+    resumes("the body changed, and a step added before", "plan: a\nsearch~1: a\nend: a", "plan: a\ncheck: a\nsearch~2: a\nend: a"),
+    resumes("the body changed, and a step added behind", "plan: a\nsearch~1: a\nend: a", "plan: a\nsearch~2: a\ncheck: a\nend: a"),
+    resumes("a derived step moved as it is", "plan: a\nsearch~1: a\nend: a", "plan: a\nend: a\nsearch~1: a"),
+    resumes(
+        "the body changed, behind a step that was renamed",
+        "plan: a\nsearch~1: a\nend: a",
+        "topic<plan: a\nsearch~2: a\ncheck: a\nend: a",
+    ),
+    parks(
+        "a derived step dropped, and another of its name elsewhere",
+        "plan: a\nsearch~1: a\nend: a",
+        "search~2: a\nplan: a\nend: a",
+        &[
+            "`search` has another body than before and stands elsewhere: whether it is the same step cannot be told; if it is, write its name \
+             out, `step!(\"search\", ..)`, and if not, name it otherwise",
+        ],
+    ),
+    resumes("the same with its name written out", "plan: a\nsearch~1: a\nend: a", "\"search\": a\nplan: a\nend: a"),
+    parks(
+        "two derived steps of one name with both bodies changed",
+        "search~1: a\nsearch#2~2: a",
+        "search~3: a\nsearch#2~4: a",
+        &[
+            "`search` has another body than before and stands elsewhere: whether it is the same step cannot be told; if it is, write its name \
+             out, `step!(\"search\", ..)`, and if not, name it otherwise",
+            "`search#2` has another body than before and stands elsewhere: whether it is the same step cannot be told; if it is, write its name \
+             out, `step!(\"search#2\", ..)`, and if not, name it otherwise",
+        ],
+    ),
+    resumes("two derived steps of one name with one body changed", "search~1: a\nsearch#2~2: a", "search~1: a\nsearch#2~4: a"),
+    parks(
+        "two steps that exchange their names with `was`",
+        "\"a\": x\n\"b\": x",
+        "\"a\"<b: x\n\"b\"<a: x",
+        &[
+            "step `a` is said to have been `b`, but the old code has steps of both names: which one was meant cannot be told; give it a name \
+             that is new",
+            "step `b` is said to have been `a`, but the old code has steps of both names: which one was meant cannot be told; give it a name \
+             that is new",
+        ],
+    ),
+    resumes("a topic added", "answer pending:\nrecv answer: a | yes", "answer pending:\nrecv answer: a | yes no"),
+    parks(
+        "a topic changed",
+        "answer pending:\nrecv answer: a | yes no",
+        "answer pending:\nrecv answer: a | yes maybe",
+        &[
+            "`answer` waits for a message on `yes` and `no`, and receives on `yes` and `maybe` now: what was sent before would be lost; receive \
+             on all of them, `recv!([..])`",
+        ],
+    ),
+    parks(
+        "a wait made another one",
+        "answer pending:\nrecv answer: a | yes",
+        "answer pending:\nsteps answer: a | one two",
+        &["`answer` is a steps now and was a recv before: give the new one another name, or mend the snapshot with `migrate`"],
+    ),
+    resumes("branches exchanged", "both pending:\nsteps both: a | one two", "both pending:\nsteps both: a | two one"),
+    resumes("a branch added", "both pending:\nsteps both: a | one two", "both pending:\nsteps both: a | one three two"),
+    resumes("a branch renamed with `was`", "both pending:\nsteps both: a | one two", "both pending:\nsteps both: a | one \"three\"<two"),
+    parks(
+        "a branch removed",
+        "both pending:\nsteps both: a | one two three",
+        "both pending:\nsteps both: a | one two",
+        &[
+            "branch `three` of `both` may have its result stored, and is gone: if it was renamed, write `step!(was = \"three\", ..)` at the branch \
+             that it is now",
+        ],
+    ),
+    parks(
+        "two branches of one derived name exchanged",
+        "both pending:\nsteps both: a | one~1 one#2~2",
+        "both pending:\nsteps both: a | one~2 one#2~1",
+        &[
+            "`one` stands for other branches of `both` than before: which one was meant cannot be told; give them names, `step!(\"..\", ..)`",
+        ],
+    ),
+    parks(
+        "another branch of the same derived name",
+        "both pending:\nsteps both: a | one~1 two",
+        "both pending:\nsteps both: a | one~2 one#2~1 two",
+        &[
+            "`one` stands for other branches of `both` than before: which one was meant cannot be told; give them names, `step!(\"..\", ..)`",
+        ],
+    ),
+    parks(
+        "branches made a list",
+        "both pending:\nsteps both: a | one two",
+        "both pending:\nsteps both: a",
+        &[
+            "the branches of `both` are another kind now, a list of branches or a `for`: give the `steps!` another name, and keep the old one until \
+             its fibers have passed it",
+        ],
+    ),
     resumes("an argument no longer taken", "fn work 0 a b\nplan: a", "fn work 0 a\nplan: a"),
     parks(
         "an argument added",
         "fn work 0 a\nplan: a",
         "fn work 0 a b\nplan: a",
-        &["argument `b` was not saved when the fiber was spawned"],
+        &[
+            "argument `b` was not saved when the fiber was spawned: put it into a struct argument with `#[serde(default)]`, or spawn the new function under another name",
+        ],
     ),
     parks(
         "the version raised",
         "fn work 1\nplan: a",
         "fn work 2\nplan: a",
-        &["it has version 2 now and had 1 before: snapshots need a `migrate` function"],
+        &["it has version 2 now and had 1 before: old snapshots need a `migrate` function"],
     ),
     parks(
         "the function renamed",
@@ -274,9 +479,9 @@ const EDITS: &[Edit] = &[
         "plan: a\nsearch: b",
         "fn work 1\ncall plan: a\nfind: b",
         &[
-            "it has version 1 now and had 0 before: snapshots need a `migrate` function",
-            "`plan` is a call now and was a step before",
-            "step `search` is gone",
+            "it has version 1 now and had 0 before: old snapshots need a `migrate` function",
+            "`plan` is a call now and was a step before: give the new one another name, or mend the snapshot with `migrate`",
+            "step `search` is gone: if it was renamed, write `was = \"search\"` at the step that it is now",
         ],
     ),
 ];
@@ -309,8 +514,11 @@ fn what_is_said_of_a_layout_is_what_is_said_of_its_snapshots() {
         let mut of_layout = new.can_resume(&old).map_or_else(|drift| found(drift.problems()), |()| Vec::new());
         of_layout.retain(|problem| !problem.starts_with("argument"));
         let mut of_snapshots = Vec::new();
+        // Of a `steps!` everything is stored.
+        let branches: Vec<String> =
+            machine(before).cuts.iter().flat_map(|cut| cut.branches).map(|branch| branch.stored.to_owned()).collect();
         for snapshot in snapshots(machine(before)) {
-            let drift = new.check(Some(&old), &snapshot).err();
+            let drift = new.check_with(Some(&old), &snapshot, &branches).err();
             of_snapshots.extend(drift.iter().flat_map(|drift| found(drift.problems())));
         }
         of_layout.sort();
@@ -346,8 +554,17 @@ fn a_snapshot_without_an_old_layout_is_in_the_names_of_the_code() {
     assert_eq!(at("search", "b"), None);
     assert_eq!(at("find", "a"), None);
     assert_eq!(at("seek", "a"), None);
-    assert_eq!(at("gone", "a"), Some(format!("`work` cannot resume: step `gone` is gone (layout {} now)", code.hash())));
-    let missing = format!("`work` cannot resume: local `a` is needed after step `find` but was not kept (layout {} now)", code.hash());
+    assert_eq!(
+        at("gone", "a"),
+        Some(format!(
+            "`work` cannot resume: step `gone` is gone: if it was renamed, write `was = \"gone\"` at the step that it is now (layout {} now)",
+            code.hash()
+        ))
+    );
+    let missing = format!(
+        "`work` cannot resume: local `a` is needed after step `find` but was not kept: if it was renamed, write `#[was = \"..\"] let a`; otherwise put it into the snapshot with `migrate` (layout {} now)",
+        code.hash()
+    );
     assert_eq!(at("find", "b"), Some(missing));
 }
 
@@ -356,7 +573,7 @@ fn a_drift_names_both_layouts_and_every_reason() {
     let (old, new) = (Layout::of(machine("plan: a\nsearch: b")), Layout::of(machine("plan: a b")));
     let drift = new.can_resume(&old).unwrap_err();
     let expected = format!(
-        "`work` cannot resume: local `b` is needed after step `plan` but was not kept; step `search` is gone (layout {} before, {} now)",
+        "`work` cannot resume: local `b` is needed after step `plan` but was not kept: if it was renamed, write `#[was = \"..\"] let b`; otherwise put it into the snapshot with `migrate`; step `search` is gone: if it was renamed, write `was = \"search\"` at the step that it is now (layout {} before, {} now)",
         old.hash(),
         new.hash()
     );

@@ -7,16 +7,21 @@
 mod drift;
 #[cfg(test)]
 mod edits;
+mod problem;
+mod rows;
 mod show;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
-pub use drift::{Drift, Problem};
+pub use drift::Drift;
+pub use problem::Problem;
+pub(crate) use rows::{LayoutRows, LeftUnder};
 
 use super::Fiber;
-use super::machine::{Cut, CutKind, Local, Machine};
+use super::machine::{BranchSpec, Cut, CutKind, Local, LocalRole, Machine};
 use crate::exact::hex;
+use crate::store::LayoutRow;
 
 /// The layout of a fiber: `forever::layout::<research>()`.
 ///
@@ -56,7 +61,7 @@ struct Step {
     name: String,
     /// Whether the name is written in the source, as against derived from it.
     explicit: bool,
-    /// What tells the bodies of steps apart that share a derived name.
+    /// Of a derived name: what tells its body from others.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     body: String,
     /// How many steps share the name before `#`.
@@ -65,7 +70,25 @@ struct Step {
     was: Option<String>,
     kind: CutKind,
     keeps: Vec<Kept>,
+    /// Of a `steps!` that is no `steps!(for ..)`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    branches: Vec<Branch>,
+    /// What it receives on, where that is written in the source.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    topics: Vec<String>,
     next: Vec<Option<String>>,
+}
+
+/// One branch of `steps!(a, b, ..)`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Branch {
+    name: String,
+    explicit: bool,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    body: String,
+    of: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    was: Option<String>,
 }
 
 /// One local kept at a cut point.
@@ -79,7 +102,14 @@ struct Kept {
     /// Whether it is the value of the step itself, which a call under way does not have yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     result: bool,
+    #[serde(default, skip_serializing_if = "is_value")]
+    role: LocalRole,
     why: String,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_value(role: &LocalRole) -> bool {
+    *role == LocalRole::Value
 }
 
 /// The version of the stored form; another one cannot be read.
@@ -114,6 +144,8 @@ impl Layout {
             was: cut.was.map(str::to_owned),
             kind: cut.kind,
             keeps: cut.locals.iter().map(kept).collect(),
+            branches: cut.branches.iter().map(branch).collect(),
+            topics: cut.topics.iter().map(|&topic| topic.to_owned()).collect(),
             next: names(cut.next),
         };
         Layout {
@@ -138,9 +170,8 @@ impl Layout {
 
     /// Names the layout: 32 hexadecimal digits, the same in every build.
     ///
-    /// Code of one layout resumes what code of another with the same hash left: it covers names, kinds, numbers of steps and
-    /// locals that share a name, arguments and version, but neither the reasons why locals are kept nor the order in which
-    /// steps follow each other.
+    /// Code of one layout resumes what code of another with the same hash left. It covers everything but the reasons why locals are
+    /// kept.
     pub fn hash(&self) -> String {
         let mut hash = Sha256::new();
         // Counts and lengths go before what they count, so that no two layouts run together to the same bytes.
@@ -156,11 +187,16 @@ impl Layout {
         for argument in &self.arguments {
             text(&mut hash, argument);
         }
+        let follows = |hash: &mut Sha256, next: &[Option<String>]| {
+            number(hash, next.len());
+            next.iter().for_each(|step| text(hash, step.as_deref().unwrap_or_default()));
+        };
+        follows(&mut hash, &self.first);
         number(&mut hash, self.steps.len());
         for step in &self.steps {
             text(&mut hash, &step.name);
             hash.update([u8::from(step.explicit)]);
-            hash.update(step.body.as_bytes());
+            text(&mut hash, &step.body);
             hash.update(step.of.to_be_bytes());
             number(&mut hash, usize::from(step.was.is_some()));
             text(&mut hash, step.was.as_deref().unwrap_or_default());
@@ -169,14 +205,29 @@ impl Layout {
             for kept in &step.keeps {
                 text(&mut hash, &kept.name);
                 hash.update(kept.of.to_be_bytes());
-                // A layout without renamed locals has the hash that it had before there were any.
-                hash.update([u8::from(kept.result) + 2 * u8::from(kept.was.is_some())]);
-                if let Some(was) = &kept.was {
-                    text(&mut hash, was);
-                }
+                hash.update([u8::from(kept.result), u8::from(kept.was.is_some()), kept.role as u8]);
+                text(&mut hash, kept.was.as_deref().unwrap_or_default());
             }
+            number(&mut hash, step.branches.len());
+            for branch in &step.branches {
+                text(&mut hash, &branch.name);
+                hash.update([u8::from(branch.explicit), u8::from(branch.was.is_some())]);
+                text(&mut hash, &branch.body);
+                hash.update(branch.of.to_be_bytes());
+                text(&mut hash, branch.was.as_deref().unwrap_or_default());
+            }
+            number(&mut hash, step.topics.len());
+            step.topics.iter().for_each(|topic| text(&mut hash, topic));
+            follows(&mut hash, &step.next);
         }
         hex(&hash.finalize()[..16])
+    }
+
+    /// The layout as it is stored.
+    pub(crate) fn row(&self) -> LayoutRow {
+        // Names and numbers: there is nothing in it that JSON cannot hold.
+        let layout = serde_json::to_string(self).unwrap_or_default();
+        LayoutRow { hash: self.hash(), fiber: self.fiber.clone(), layout }
     }
 
     fn step(&self, name: &str) -> Option<&Step> {
@@ -185,7 +236,19 @@ impl Layout {
 }
 
 fn kept(local: &Local) -> Kept {
-    Kept { name: local.name.to_owned(), of: local.of, was: local.was.map(str::to_owned), result: local.result, why: local.why.to_owned() }
+    Kept {
+        name: local.name.to_owned(),
+        of: local.of,
+        was: local.was.map(str::to_owned),
+        result: local.result,
+        role: local.role,
+        why: local.why.to_owned(),
+    }
+}
+
+fn branch(branch: &BranchSpec) -> Branch {
+    let BranchSpec { name, stored: _, explicit, of, body, was } = *branch;
+    Branch { name: name.to_owned(), explicit, body: body.to_owned(), of, was: was.map(str::to_owned) }
 }
 
 impl CutKind {

@@ -126,7 +126,15 @@ impl Frame {
         let (run, function) = (&self.run, self.machine.name);
         let cut = &self.machine.cuts[cut as usize];
         let number = run.checkpoints.load(Ordering::Relaxed);
-        let place = |key| Place { kind: OpKind::Effect, function, step: cut.name.into(), was: cut.was, key, number };
+        let place = |key| Place {
+            kind: OpKind::Effect,
+            function,
+            step: cut.name.into(),
+            was: cut.was.into_iter().map(Into::into).collect(),
+            steps: None,
+            key,
+            number,
+        };
         Effect::begun(run, cut.name, place, key, retry, make).await
     }
 }

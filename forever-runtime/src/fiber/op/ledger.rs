@@ -11,10 +11,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::exact::hex;
 use crate::fiber::core::Core;
 use crate::fiber::fence::Fence;
+use crate::fiber::layout::LeftUnder;
 use crate::fiber::live::Control;
+use crate::fiber::machine::Cut;
+use crate::fiber::side::parts_of_branch;
 use crate::future::BoxFuture;
 use crate::store::sqlite::user::{TransactionFn, TransactionResult};
-use crate::store::{Claim, OpKind, OpOutcome, OpRecord, OpState, OpsDelta};
+use crate::store::{Claim, LoadedFiber, OpKind, OpOutcome, OpRecord, OpState, OpsDelta};
 
 /// Where the operations of a fiber are kept. What is written is durable when its future is ready.
 pub(crate) trait Ledger: Send + Sync {
@@ -98,6 +101,16 @@ pub(crate) struct Left {
     pub(crate) restarts: u32,
     /// What it began since its last checkpoint.
     pub(crate) ops: Vec<OpRecord>,
+    /// What the code was that left its snapshot.
+    pub(crate) under: LeftUnder,
+}
+
+impl Left {
+    /// Takes what a run needs to know out of what is stored.
+    pub(crate) fn of(stored: &mut LoadedFiber) -> Self {
+        let under = LeftUnder::new(std::mem::take(&mut stored.callees), std::mem::take(&mut stored.branches));
+        Left { checkpoints: stored.number, restarts: stored.restarts, ops: std::mem::take(&mut stored.ops), under }
+    }
 }
 
 /// The operations of one run.
@@ -125,6 +138,8 @@ struct Known {
     undecided: BTreeSet<String>,
     /// What has ended, to be stored with the next checkpoint.
     settled: BTreeMap<String, OpOutcome>,
+    /// Transactions that an earlier run has committed, until this one comes to their step.
+    committed: BTreeSet<String>,
     /// Operations by hand that are being carried out.
     under_way: BTreeSet<String>,
 }
@@ -142,6 +157,12 @@ impl Known {
     fn passed_over(&self) -> impl Iterator<Item = &OpRecord> {
         self.doubtful.iter().filter(|(_, come_to)| !**come_to).filter_map(|(id, _)| self.open.get(id))
     }
+
+    /// What has to be decided before anything else may begin: effects that were or may have been carried out, and to which this run has
+    /// not come.
+    fn due(&self) -> impl Iterator<Item = &OpRecord> {
+        self.passed_over().filter(|op| is_or_may_be_done(op))
+    }
 }
 
 fn is_or_may_be_done(op: &OpRecord) -> bool {
@@ -155,7 +176,9 @@ pub(crate) struct Place {
     pub(crate) function: &'static str,
     pub(crate) step: Cow<'static, str>,
     /// What the step was called before.
-    pub(crate) was: Option<&'static str>,
+    pub(crate) was: Vec<Cow<'static, str>>,
+    /// The `steps!` that it is a branch of.
+    pub(crate) steps: Option<&'static Cut>,
     /// Canonical JSON of what is part of its id.
     pub(crate) key: Option<String>,
     /// Checkpoints made so far.
@@ -165,14 +188,24 @@ pub(crate) struct Place {
 impl Place {
     /// Whether an operation is of this step, whatever its key.
     fn is_of(&self, op: &OpRecord) -> bool {
-        op.function == self.function && (op.step == self.step || self.was.is_some_and(|was| op.step == was))
+        op.function == self.function && (op.step == self.step || self.was.iter().any(|was| op.step == *was))
+    }
+
+    /// Whether both are branches of one `steps!`, each of which waits until it is decided about the others.
+    fn is_beside(&self, op: &OpRecord) -> bool {
+        op.function == self.function && self.steps.is_some_and(|steps| is_branch_of(steps, &op.step))
     }
 
     /// The record of an operation that begins here.
     fn record(self, id: String) -> OpRecord {
-        let Place { kind, function, step, was: _, key, number } = self;
+        let Place { kind, function, step, was: _, steps: _, key, number } = self;
         OpRecord::begun(id, kind, function, &step, key, Some(number))
     }
+}
+
+/// Whether a stored step is a branch of this `steps!`, by the name that it has or had.
+pub(crate) fn is_branch_of(steps: &Cut, step: &str) -> bool {
+    parts_of_branch(step).any(|(of, _)| of == steps.name || Some(of) == steps.was)
 }
 
 impl Ops {
@@ -186,12 +219,14 @@ impl Ops {
         let effects = || left.ops.iter().filter(|op| op.kind == OpKind::Effect);
         let doubtful = effects().map(|op| (op.id.clone(), false)).collect();
         let undecided = effects().filter(|op| op.state == OpState::Started).map(|op| op.id.clone()).collect();
+        let is_committed = |op: &&OpRecord| op.kind == OpKind::Transaction && op.state == OpState::Completed;
+        let committed = left.ops.iter().filter(is_committed).map(|op| op.id.clone()).collect();
         let open = left.ops.into_iter().map(|op| (op.id.clone(), op)).collect();
         Ops {
             fiber: fiber.to_owned(),
             restarts: left.restarts,
             resumed_at: Some(left.checkpoints),
-            known: Mutex::new(Known { open, doubtful, undecided, ..Known::default() }),
+            known: Mutex::new(Known { open, doubtful, undecided, committed, ..Known::default() }),
             decisions: watch::Sender::new(()),
             stop: watch::Sender::new(false),
         }
@@ -208,9 +243,22 @@ impl Ops {
         self.known().open.get(&id).cloned().unwrap_or_else(|| place.record(id))
     }
 
+    /// Why the body of a step must not begin: an effect or a transaction of an earlier run that is not `its_own` comes first.
+    pub(crate) fn comes_first(&self, step: &str, its_own: impl Fn(&OpRecord) -> bool) -> Option<String> {
+        let mut known = self.known();
+        let Known { open, committed, .. } = &mut *known;
+        committed.retain(|id| open.get(id).is_some_and(|op| !its_own(op)));
+        let transactions = known.committed.iter().filter_map(|id| known.open.get(id));
+        known.due().chain(transactions).find(|op| !its_own(op)).map(|op| must_come_first(op, step))
+    }
+
     /// The record of the effect at a place, made if there is none, and whether its outcome is in doubt. `Err` when the place has one of
-    /// another key, of which this one must not be a silent repetition.
+    /// another key, of which this one must not be a silent repetition, or when another operation has to be decided first.
     pub(super) fn of_effect(&self, place: Place) -> Result<(OpRecord, bool), String> {
+        let its_own = |op: &OpRecord| place.is_of(op) || place.is_beside(op);
+        if let Some(why) = self.comes_first(&place.step, its_own) {
+            return Err(why);
+        }
         let id = self.id_at(&place);
         let mut known = self.known();
         if let Some(record) = known.open.get(&id).cloned() {
@@ -234,18 +282,13 @@ impl Ops {
     /// The id of what stands at a place: under the step's name before, if it was begun so.
     fn id_at(&self, place: &Place) -> String {
         let id = |step: &str| stable_id(place.kind, &self.fiber, place.function, step, place.number, place.key.as_deref());
-        let before = place.was.map(&id).filter(|id| self.known().open.contains_key(id));
+        let before = place.was.iter().map(|was| id(was)).find(|id| self.known().open.contains_key(id));
         before.unwrap_or_else(|| id(&place.step))
     }
 
     /// Whether an operation of an earlier run was begun about which nothing is decided yet.
     pub(crate) fn is_in_doubt(&self, which: impl Fn(&OpRecord) -> bool) -> bool {
         self.known().undecided().any(which)
-    }
-
-    /// Why the fiber must not go on, if an operation is in doubt that is not one of these.
-    pub(crate) fn in_doubt_besides(&self, these: impl Fn(&OpRecord) -> bool) -> Option<String> {
-        self.known().undecided().find(|op| !these(op)).map(passed_over)
     }
 
     /// It is known how an operation goes on.
@@ -330,6 +373,7 @@ impl Ops {
         known.open.clear();
         known.doubtful.clear();
         known.undecided.clear();
+        known.committed.clear();
         Ok(behind)
     }
 
@@ -383,8 +427,28 @@ impl Drop for UnderWay {
 
 fn passed_over(op: &OpRecord) -> String {
     let OpRecord { id, step, .. } = op;
-    let what = if op.state == OpState::Started { "may have executed; verify before retrying" } else { "has executed" };
-    format!("operation `{id}` {what}: the code goes on without its step `{step}`, and could begin it anew elsewhere")
+    format!("operation `{id}` {}: the code continues without its step `{step}`, and could begin it anew elsewhere", what_is_known(op))
+}
+
+fn what_is_known(op: &OpRecord) -> &'static str {
+    if op.state == OpState::Started { "may have executed; verify before retrying" } else { "has executed" }
+}
+
+/// Why a step must not begin before an operation is decided.
+fn must_come_first(op: &OpRecord, next: &str) -> String {
+    let OpRecord { id, step, function, .. } = op;
+    let what = if op.kind == OpKind::Transaction { "transaction" } else { "operation" };
+    let known = what_is_known(op);
+    if step == next {
+        return format!(
+            "{what} `{id}` {known}: step `{step}` of `{function}` is another one now, or no effect any more; make it the effect that it was"
+        );
+    }
+    let resolve = if op.state == OpState::Started { ", or resolve the operation as not executed" } else { "" };
+    format!(
+        "{what} `{id}` {known}: the code comes to step `{next}` before step `{step}` of `{function}`, which began it; let it come to that \
+         step first (`was = \"{step}\"` if it was renamed){resolve}"
+    )
 }
 
 /// The error of an operation of which nobody knows whether it was carried out.

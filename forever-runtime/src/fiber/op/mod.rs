@@ -252,7 +252,15 @@ impl Frame {
         let (machine, run) = (self.machine, &self.run);
         let cut = &machine.cuts[cut as usize];
         let number = run.checkpoints.load(Ordering::Relaxed);
-        let place = Place { kind: OpKind::Step, function: machine.name, step: cut.name.into(), was: cut.was, key: None, number };
+        let place = Place {
+            kind: OpKind::Step,
+            function: machine.name,
+            step: cut.name.into(),
+            was: cut.was.into_iter().map(Into::into).collect(),
+            steps: None,
+            key: None,
+            number,
+        };
         Op::of(Arc::clone(run), cut.name, run.ops.of_step(place))
     }
 }
@@ -280,7 +288,19 @@ pub(crate) mod tests {
     use crate::future::BoxFuture;
 
     const fn cut(name: &'static str) -> Cut {
-        Cut { name, explicit: true, of: 1, body: "", was: None, kind: CutKind::Step, locals: &[], next: &[], line: 1 }
+        Cut {
+            name,
+            explicit: true,
+            of: 1,
+            body: "",
+            was: None,
+            kind: CutKind::Step,
+            locals: &[],
+            branches: &[],
+            topics: &[],
+            next: &[],
+            line: 1,
+        }
     }
 
     pub(crate) static MACHINE: Machine = Machine {
@@ -320,11 +340,11 @@ pub(crate) mod tests {
     }
 
     impl Sink for Store {
-        fn save_branch(&self, _: u64, _: u32, _: String) -> BoxFuture<'_, Result<(), Error>> {
+        fn save_branch(&self, _: u64, _: String, _: String) -> BoxFuture<'_, Result<(), Error>> {
             self.answer("arrive".to_owned(), ())
         }
 
-        fn branch_results(&self, _: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>, Error>> {
+        fn branch_results(&self, _: u64) -> BoxFuture<'_, Result<Vec<(String, String)>, Error>> {
             self.answer("arrived".to_owned(), Vec::new())
         }
 
@@ -374,7 +394,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn later_run(store: &Arc<Store>, checkpoints: u64) -> Frame {
-        let left = Left { checkpoints, restarts: 0, ops: store.ledger.since(checkpoints) };
+        let left = Left { checkpoints, ops: store.ledger.since(checkpoints), ..Left::default() };
         Frame::start(&MACHINE, Run::again("fiber-1", store.clone(), left))
     }
 

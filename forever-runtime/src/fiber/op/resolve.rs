@@ -8,7 +8,7 @@ use crate::clock::from_ms;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::core::Core;
 use crate::fiber::saved::result_as_json;
-use crate::fiber::side::steps_of_item;
+use crate::fiber::side::parts_of_branch;
 use crate::store::{CommandResult, FiberRef, FiberState, OpRecord, OpResolution, OpRow, OpState, ResolveOpResult};
 
 /// One operation of a fiber, as the ledger has it.
@@ -113,7 +113,7 @@ pub(crate) async fn resolve(core: &Arc<Core>, id: &str, how: Resolution) -> Resu
     };
     if let (OpState::Started, OpState::Completed, Some(value)) = (op.state, state, &outcome) {
         // All items of a `steps!` are of one type.
-        for step in [Some(&*op.step), steps_of_item(&op.step)].into_iter().flatten() {
+        for step in std::iter::once(&*op.step).chain(parts_of_branch(&op.step).map(|(steps, _)| steps)) {
             core.results.check(&op.function, step, value).map_err(|why| conflict(format!("the value {why}")))?;
         }
     }

@@ -274,9 +274,9 @@ struct Stand {
     /// The step under way, with its function.
     step: Option<(&'static str, &'static Cut)>,
     /// The branch of a `steps!` that is polled.
-    branch: Option<u32>,
+    branch: Option<Arc<str>>,
     /// How many transactions have no key, in the attempt under way, by branch.
-    made: BTreeMap<Option<u32>, u32>,
+    made: BTreeMap<Option<Arc<str>>, u32>,
 }
 
 /// Where a transaction stands.
@@ -303,7 +303,7 @@ impl Whereabouts {
     pub(crate) fn attempt(&self) {
         let mut stand = self.stand();
         // Those of the other branches go on.
-        let branch = stand.branch;
+        let branch = stand.branch.clone();
         stand.made.remove(&branch);
     }
 
@@ -319,10 +319,10 @@ impl Whereabouts {
     }
 
     /// Polls a branch of a `steps!`, which counts by itself.
-    pub(crate) async fn in_branch<T>(&self, n: u32, body: impl Future<Output = T>) -> T {
+    pub(crate) async fn in_branch<T>(&self, branch: Arc<str>, body: impl Future<Output = T>) -> T {
         let mut body = pin!(body);
         poll_fn(|cx| {
-            let outer = self.stand().branch.replace(n);
+            let outer = self.stand().branch.replace(Arc::clone(&branch));
             let polled = body.as_mut().poll(cx);
             self.stand().branch = outer;
             polled
@@ -333,8 +333,8 @@ impl Whereabouts {
     /// The place of the transaction that begins now.
     fn place(&self, name: &str, key: Option<String>) -> TransactionPlace {
         let mut stand = self.stand();
-        let (entered, branch) = (stand.entered, stand.branch);
-        let of = branch.map_or_else(String::new, |n| n.to_string());
+        let (entered, branch) = (stand.entered, stand.branch.clone());
+        let of = branch.as_deref().unwrap_or_default().to_owned();
         let which = if let Some(key) = &key {
             // It says by itself which one is meant, also when the step is entered anew.
             format!("key {of} {key}")

@@ -300,7 +300,7 @@ impl FiberStore for Sqlite {
 
     fn checkpoint(&self, claim: Claim, new: NewSnapshot) -> BoxFuture<'_, Result<Vec<Claim>>> {
         let alone = new.delta.is_empty()
-            && new.layout.is_none()
+            && new.layouts.is_none()
             && new.ops == OpsDelta::default()
             && new.received.is_none()
             && !new.joined
@@ -321,22 +321,22 @@ impl FiberStore for Sqlite {
         }))
     }
 
-    fn save_branch(&self, claim: Claim, number: u64, n: u32, data: String) -> BoxFuture<'_, Result<()>> {
+    fn save_branch(&self, claim: Claim, number: u64, branch: String, data: String) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.write("store what a step has given", Scope::Many, move |c| {
             claims::check_running(c, claim)?;
-            c.prepare_cached("INSERT INTO arrived (fiber, number, n, data) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+            c.prepare_cached("INSERT INTO branch_results (fiber, number, branch, data) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
                 claim.fiber,
                 number.cast_signed(),
-                n,
+                branch,
                 data
             ])?;
             rows::forget_deaths(c, claim.fiber)
         }))
     }
 
-    fn branch_results(&self, seq: Seq, number: u64) -> BoxFuture<'_, Result<Vec<(u32, String)>>> {
+    fn branch_results(&self, seq: Seq, number: u64) -> BoxFuture<'_, Result<Vec<(String, String)>>> {
         Box::pin(self.read("load what steps have given", move |c| {
-            c.prepare_cached("SELECT n, data FROM arrived WHERE fiber = ?1 AND number = ?2")?
+            c.prepare_cached("SELECT branch, data FROM branch_results WHERE fiber = ?1 AND number = ?2")?
                 .query_map(params![seq, number.cast_signed()], |r| Ok((r.get(0)?, r.get(1)?)))?
                 .collect()
         }))

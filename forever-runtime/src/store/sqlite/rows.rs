@@ -246,7 +246,7 @@ fn deaths(row: &Row<'_>) -> u32 {
 pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
     conn.prepare_cached("SAVEPOINT load")?.execute(())?;
     let loaded = stored(conn, seq).and_then(|stored| {
-        let stored = LoadedFiber { ops: ops::since(conn, seq, stored.number)?, ..stored };
+        let stored = LoadedFiber { ops: ops::since(conn, seq, stored.number)?, branches: branches(conn, seq, stored.number)?, ..stored };
         match stored.snapshot {
             Some(_) => Ok(LoadedFiber { rows: snapshot_rows::load(conn, seq)?, ..stored }),
             None => Ok(stored),
@@ -256,10 +256,27 @@ pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber>
     loaded.and_then(|stored| released.map(|_| stored))
 }
 
+/// The names of the branch results that are stored since a checkpoint.
+fn branches(conn: &Connection, seq: Seq, number: u64) -> rusqlite::Result<Vec<String>> {
+    conn.prepare_cached("SELECT branch FROM branch_results WHERE fiber = ?1 AND number = ?2")?
+        .query_map(params![seq, number.cast_signed()], |row| row.get(0))?
+        .collect()
+}
+
+/// The layouts that are stored under some hashes, with a space between them.
+fn layouts(conn: &Connection, hashes: &str) -> rusqlite::Result<Vec<LayoutRow>> {
+    let mut statement = conn.prepare_cached("SELECT fiber, layout FROM layouts WHERE hash = ?1")?;
+    let stored = |hash: &str| {
+        let row = |row: &rusqlite::Row<'_>| Ok(LayoutRow { hash: hash.to_owned(), fiber: row.get(0)?, layout: row.get(1)? });
+        statement.query_row([hash], row).optional().transpose()
+    };
+    hashes.split_whitespace().filter_map(stored).collect()
+}
+
 fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
     conn.prepare_cached(
         "SELECT f.args, f.restarts, f.state = 'completed' OR s.fiber IS NOT NULL AS there, s.at, s.data, s.number, s.deaths, s.epoch,
-                l.hash, l.fiber, l.layout
+                l.hash, l.fiber, l.layout, s.callees
          FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq LEFT JOIN layouts l ON l.hash = s.layout WHERE f.seq = ?1",
     )?
     .query_row([seq], |row| {
@@ -284,20 +301,27 @@ fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
             deaths: deaths(row),
             epoch: row.get::<_, Option<i64>>("epoch")?.unwrap_or(0),
             ops: Vec::new(),
+            branches: Vec::new(),
             layout,
+            callees: row.get::<_, Option<String>>("callees")?.map_or_else(|| Ok(Vec::new()), |hashes| layouts(conn, &hashes))?,
         })
     })
 }
 
 pub(super) fn checkpoint(conn: &Connection, claim: Claim, new: &NewSnapshot) -> rusqlite::Result<Vec<Claim>> {
     let seq = claim.fiber;
-    if let Some(layout) = &new.layout {
-        conn.prepare_cached("INSERT INTO layouts (hash, fiber, layout) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?.execute(params![
-            layout.hash,
-            layout.fiber,
-            layout.layout
+    if let Some(layouts) = &new.layouts {
+        let mut insert = conn.prepare_cached("INSERT INTO layouts (hash, fiber, layout) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?;
+        for layout in layouts {
+            insert.execute(params![layout.hash, layout.fiber, layout.layout])?;
+        }
+        let callees = layouts.iter().skip(1).map(|layout| layout.hash.as_str()).collect::<Vec<_>>().join(" ");
+        let callees = (!callees.is_empty()).then_some(callees);
+        conn.prepare_cached("UPDATE snapshots SET layout = ?2, callees = ?3 WHERE fiber = ?1")?.execute(params![
+            seq,
+            layouts.first().map(|layout| &layout.hash),
+            callees
         ])?;
-        conn.prepare_cached("UPDATE snapshots SET layout = ?2 WHERE fiber = ?1")?.execute(params![seq, layout.hash])?;
     }
     // The number follows the stored one, or a person has changed the row.
     let replaced = conn
@@ -315,7 +339,7 @@ pub(super) fn checkpoint(conn: &Connection, claim: Claim, new: &NewSnapshot) -> 
         conn.prepare_cached("DELETE FROM messages WHERE seq = ?1 AND fiber = ?2")?.execute([message, seq])?;
     }
     if new.joined {
-        conn.prepare_cached("DELETE FROM arrived WHERE fiber = ?1")?.execute([seq])?;
+        conn.prepare_cached("DELETE FROM branch_results WHERE fiber = ?1")?.execute([seq])?;
     }
     if !new.children.is_empty() && is_cancelled(conn, seq)? {
         // The command that has told it to end has told all its children, and these would not have heard.
@@ -372,7 +396,7 @@ pub(super) fn finish(
                            (SELECT number FROM snapshots WHERE fiber = ?1))
                     OR EXISTS (SELECT 1 FROM messages WHERE fiber = ?1)
                     OR EXISTS (SELECT 1 FROM waits WHERE fiber = ?1) OR EXISTS (SELECT 1 FROM joins WHERE fiber = ?1)
-                    OR EXISTS (SELECT 1 FROM arrived WHERE fiber = ?1),
+                    OR EXISTS (SELECT 1 FROM branch_results WHERE fiber = ?1),
                     EXISTS (SELECT 1 FROM joins WHERE child = ?1)
              FROM fibers WHERE seq = ?1",
         )?
@@ -398,7 +422,7 @@ pub(super) fn finish(
     if left {
         // One that failed may be resumed: then it needs what was sent to it, what has arrived, and what its steps have kept.
         let failed = state == FiberState::Failed;
-        let gone: &[&str] = if failed { &["waits", "joins"] } else { &["waits", "joins", "messages", "arrived"] };
+        let gone: &[&str] = if failed { &["waits", "joins"] } else { &["waits", "joins", "messages", "branch_results"] };
         if !failed {
             ops::forget_temporary(conn, seq, checkpoints(conn, seq)?)?;
         }
@@ -658,9 +682,11 @@ fn forget_progress(conn: &Connection, seq: Seq) -> rusqlite::Result<Option<Strin
     ops::forget_temporary(conn, seq, checkpoints(conn, seq)?)?;
     // The counts go on, so that the operations of the new life are other ones.
     conn.prepare_cached("UPDATE fibers SET restarts = restarts + 1 WHERE seq = ?1")?.execute([seq])?;
-    conn.prepare_cached("UPDATE snapshots SET data = NULL, at = NULL, layout = NULL, number = number + 1 WHERE fiber = ?1")?
-        .execute([seq])?;
-    for table in ["arrived", "parts", "log_items"] {
+    conn.prepare_cached(
+        "UPDATE snapshots SET data = NULL, at = NULL, layout = NULL, callees = NULL, number = number + 1 WHERE fiber = ?1",
+    )?
+    .execute([seq])?;
+    for table in ["branch_results", "parts", "log_items"] {
         conn.prepare_cached(&format!("DELETE FROM {table} WHERE fiber = ?1"))?.execute([seq])?;
     }
     Ok(None)

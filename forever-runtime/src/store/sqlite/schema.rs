@@ -11,13 +11,14 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema_3.sql"),
     include_str!("schema_4.sql"),
     include_str!("schema_5.sql"),
+    include_str!("schema_6.sql"),
 ];
 
 /// Our tables and views, and the indexes with names.
 pub(super) const NAMES: [&str; 45] = [
     "agents",
     "agents_awake",
-    "arrived",
+    "branch_results",
     "chat_messages",
     "chat_messages_place",
     "chats",

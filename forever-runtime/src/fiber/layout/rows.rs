@@ -1,0 +1,69 @@
+//! Layouts as they are stored, and what is known of the code that left a snapshot.
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::super::machine::Machine;
+use super::super::snapshot::Snapshot;
+use super::Layout;
+use crate::store::LayoutRow;
+
+/// The rows of the functions that were called, each made once.
+#[derive(Debug, Default)]
+pub(crate) struct LayoutRows(Mutex<BTreeMap<usize, Arc<LayoutRow>>>);
+
+impl LayoutRows {
+    /// The row of a function, registered or not.
+    pub(crate) fn of(&self, machine: &'static Machine) -> Arc<LayoutRow> {
+        let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A machine is static: its address is its own for as long as the program runs.
+        let place = std::ptr::from_ref(machine) as usize;
+        Arc::clone(rows.entry(place).or_insert_with(|| Arc::new(Layout::of(machine).row())))
+    }
+}
+
+impl LayoutRow {
+    /// The layout in the row; `Err` says why it cannot be read.
+    pub(crate) fn read(&self) -> Result<Layout, String> {
+        serde_json::from_str(&self.layout).map_err(|e| format!("the layout `{}` it was left under cannot be read: {e}", self.hash))
+    }
+}
+
+/// What is known of the code that left a snapshot.
+#[derive(Debug, Default)]
+pub(crate) struct LeftUnder {
+    /// The layouts of the functions that were being called.
+    pub(crate) callees: Vec<LayoutRow>,
+    /// Names of the branch results that are stored since the snapshot.
+    pub(crate) branches: Vec<String>,
+    /// Whether a `migrate` function has made the snapshot, and so answers for what is stored beside it.
+    migrated: AtomicBool,
+}
+
+impl LeftUnder {
+    pub(crate) fn new(callees: Vec<LayoutRow>, branches: Vec<String>) -> Self {
+        LeftUnder { callees, branches, migrated: AtomicBool::new(false) }
+    }
+
+    /// A `migrate` function has made the snapshot, or a part of it.
+    pub(crate) fn migrate(&self) {
+        self.migrated.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_migrated(&self) -> bool {
+        self.migrated.load(Ordering::Relaxed)
+    }
+
+    /// The layout that a callee's snapshot was left under.
+    pub(crate) fn layout(&self, hash: &str) -> Result<Layout, String> {
+        let row = self.callees.iter().find(|row| row.hash == hash);
+        row.ok_or_else(|| format!("the layout `{hash}` it was left under is not stored"))?.read()
+    }
+
+    /// Whether code can resume a snapshot that was left under `old`; `Err` says why not.
+    pub(crate) fn check(&self, code: &Layout, old: &Layout, snapshot: &Snapshot) -> Result<(), String> {
+        // Only the innermost function can be in the middle of a `steps!`.
+        let branches = if snapshot.call.is_none() { self.branches.as_slice() } else { &[] };
+        code.check_with(Some(old), snapshot, branches).map_err(|drift| drift.to_string())
+    }
+}

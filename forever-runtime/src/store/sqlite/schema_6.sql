@@ -1,0 +1,17 @@
+-- Version 6: results of branches by their names, and the layouts of called functions.
+
+-- What the branches of a `steps!` have given so far, until all of them have. A result of an earlier version of this library has the place of
+-- its branch for a name: `#0`.
+CREATE TABLE branch_results (
+    fiber  INTEGER NOT NULL REFERENCES fibers (seq) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    branch TEXT NOT NULL,
+    data   TEXT NOT NULL,
+    PRIMARY KEY (fiber, number, branch)
+) STRICT, WITHOUT ROWID;
+INSERT INTO branch_results (fiber, number, branch, data) SELECT fiber, number, '#' || n, data FROM arrived;
+DROP TABLE arrived;
+
+-- The layouts of the functions that are being called, outermost first: their hashes, with a space between them. None without a call
+-- under way.
+ALTER TABLE snapshots ADD COLUMN callees TEXT;
