@@ -83,7 +83,7 @@ async fn finish(copy: &Copy) {
 
     assert_eq!(copy.number("PRAGMA user_version"), i64::from(VERSION));
     assert_eq!(copy.number("SELECT count(*) FROM fibers WHERE state NOT IN ('completed', 'cancelled')"), 1, "one is parked");
-    for table in ["waits", "joins", "messages", "arrived", "op_items"] {
+    for table in ["waits", "joins", "messages", "branch_results", "op_items"] {
         assert_eq!(copy.number(&format!("SELECT count(*) FROM {table}")), 0, "{table}");
     }
     assert_eq!(copy.number("SELECT count(*) FROM agents WHERE heartbeat_ms IS NOT NULL"), 0);

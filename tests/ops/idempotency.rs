@@ -210,7 +210,8 @@ async fn an_operation_that_edited_code_does_not_come_to_first_parks() {
     let stopped = handle.wait().await.unwrap_err();
     let id = forever.ops(ID).await.unwrap()[0].id.clone();
     let why = format!(
-        "operation `{id}` may have executed; verify before retrying: the code goes on without its step `charge`, and could begin it anew elsewhere"
+        "operation `{id}` may have executed; verify before retrying: the code comes to step `greet` before step `charge` of `order`, which \
+         began it; let it come to that step first (`was = \"charge\"` if it was renamed), or resolve the operation as not executed"
     );
     assert_eq!(stopped.reason(), why);
     assert_eq!(bank.calls(), 1);

@@ -382,7 +382,10 @@ async fn an_edit_elsewhere_leaves_an_interrupted_operation_its_id() {
 async fn a_step_put_before_an_interrupted_operation_parks_the_fiber_until_somebody_says_that_it_was_not_executed() {
     let order = interrupted(versions::first(100), Plan::Lost).await;
     let (forever, why) = order.parks_as::<versions::step_put_before>().await;
-    let said = format!("operation `{}` may have executed; verify before retrying: the code goes on without its step `charge`", order.id);
+    let said = format!(
+        "operation `{}` may have executed; verify before retrying: the code comes to step `reduce` before step `charge` of `order`",
+        order.id
+    );
     assert!(why.contains(&said), "{why}");
     forever.resolve_op(&order.id, Resolution::NotExecuted).await.unwrap();
     let receipt = timeout(LONG, forever.handle::<versions::step_put_before>("order-1").wait()).await.expect("it hangs").unwrap();

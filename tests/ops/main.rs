@@ -7,6 +7,7 @@ mod crash;
 #[path = "../../examples/support/dice.rs"]
 mod dice;
 #[cfg(unix)]
+mod edited;
 mod examples;
 mod idempotency;
 mod ids;

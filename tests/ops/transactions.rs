@@ -302,6 +302,43 @@ async fn gives_a_number(ctx: &FiberContext) -> anyhow::Result<i64> {
 }
 
 #[fiber(name = "typed")]
+async fn gives_a_number_by_key(ctx: &FiberContext) -> anyhow::Result<i64> {
+    Ok(step!("book", ctx.transaction(|tx| insert(tx, "once")).key("booking").await?))
+}
+
+#[fiber(name = "typed")]
+async fn gives_a_text_by_key(ctx: &FiberContext) -> anyhow::Result<String> {
+    Ok(step!("book", ctx.transaction(|tx| insert(tx, "again").map(|n| n.to_string())).key("booking").await?))
+}
+
+#[fiber(name = "typed")]
+async fn notes_before_it(ctx: &FiberContext) -> anyhow::Result<i64> {
+    Ok(step!("book", {
+        ctx.transaction(|tx| insert(tx, "before")).await?;
+        note(ctx, "again").await?
+    }))
+}
+
+#[fiber(name = "typed")]
+async fn notes_before_it_by_key(ctx: &FiberContext) -> anyhow::Result<i64> {
+    Ok(step!("book", {
+        ctx.transaction(|tx| insert(tx, "before")).key("note").await?;
+        ctx.transaction(|tx| insert(tx, "again")).key("booking").await?
+    }))
+}
+
+#[fiber(name = "typed")]
+async fn is_renamed_without_was(ctx: &FiberContext) -> anyhow::Result<i64> {
+    Ok(step!("reserve", note(ctx, "again").await?))
+}
+
+#[fiber(name = "typed")]
+async fn has_branches(ctx: &FiberContext) -> anyhow::Result<i64> {
+    let (booked, _) = steps!(step!("book", note(ctx, "again").await?), note(ctx, "other").await?);
+    Ok(booked)
+}
+
+#[fiber(name = "typed")]
 async fn gives_a_text(ctx: &FiberContext) -> anyhow::Result<String> {
     Ok(step!("book", ctx.transaction(|tx| insert(tx, "again").map(|n| n.to_string())).await?))
 }
@@ -312,20 +349,50 @@ async fn is_called_otherwise(ctx: &FiberContext) -> anyhow::Result<i64> {
 }
 
 #[tokio::test]
-async fn a_result_of_another_type_parks_the_fiber_and_a_new_name_does_not() {
+async fn a_result_of_another_type_parks_the_fiber() {
+    let place = killed_behind_its_commit(gives_a_number_by_key()).await;
+    parks::<gives_a_text_by_key>(&place, "the stored result of a transaction cannot be read as `alloc::string::String`").await;
+    parks::<gives_a_text>(&place, "whether it is the one that the code comes to now cannot be told").await;
+}
+
+#[tokio::test]
+async fn a_transaction_put_before_a_committed_one_does_not_take_its_result() {
+    let place = killed_behind_its_commit(gives_a_number()).await;
+    parks::<notes_before_it>(&place, "in step `book` is committed, and the code has changed").await;
+    parks::<has_branches>(&place, "the code continues without its step `book`").await;
+
+    let place = killed_behind_its_commit(gives_a_number_by_key()).await;
+    let forever = builder(&place).fiber::<notes_before_it_by_key>().open().await.unwrap();
+    assert_eq!(soon(forever.handle::<notes_before_it_by_key>(ID).wait()).await.unwrap(), 1);
+    assert_eq!(entries(&place), ["once", "before"]);
+}
+
+/// A fiber that was killed when its transaction was committed, and the checkpoint of its step was not stored.
+async fn killed_behind_its_commit<F: forever::Fiber<Output: std::fmt::Debug>>(call: F) -> Place {
     let place = Place::new();
     let fuse = Fuse::after(OPENING + 2);
-    let forever = builder(&place).fiber::<gives_a_number>().fuse(fuse.clone()).open().await.unwrap();
-    forever.spawn(gives_a_number()).id(ID).await.unwrap();
+    let forever = builder(&place).fiber::<F>().fuse(fuse.clone()).open().await.unwrap();
+    forever.spawn(call).id(ID).await.unwrap();
     soon(fuse.blown()).await;
     drop(forever);
+    place
+}
 
-    let forever = builder(&place).fiber::<gives_a_text>().open().await.unwrap();
-    let error = soon(forever.handle::<gives_a_text>(ID).wait()).await.unwrap_err();
-    assert_eq!(error.kind(), FiberErrorKind::Parked);
-    assert!(error.to_string().contains("the stored result of a transaction cannot be read as `alloc::string::String`"), "{error}");
-    forever.close().await.unwrap();
+/// Under the code `F` the fiber is parked at each of five opens, and nothing is written.
+async fn parks<F: forever::Fiber<Output: std::fmt::Debug>>(place: &Place, why: &str) {
+    for _ in 0..5 {
+        let forever = builder(place).fiber::<F>().open().await.unwrap();
+        let error = soon(forever.handle::<F>(ID).wait()).await.unwrap_err();
+        assert!(error.kind() == FiberErrorKind::Parked && error.reason().contains(why), "{error}");
+        assert_eq!(entries(place), ["once"]);
+        forever.close().await.unwrap();
+    }
+}
 
+#[tokio::test]
+async fn a_step_renamed_behind_a_commit_parks_and_with_was_finds_it() {
+    let place = killed_behind_its_commit(gives_a_number()).await;
+    parks::<is_renamed_without_was>(&place, "comes to step `reserve` before step `book` of `typed`, which began it").await;
     let forever = builder(&place).fiber::<is_called_otherwise>().open().await.unwrap();
     assert_eq!(soon(forever.handle::<is_called_otherwise>(ID).wait()).await.unwrap(), 1);
     assert_eq!(entries(&place), ["once"]);

@@ -459,10 +459,7 @@ impl Frame {
         let (function, spec) = (self.machine.name, &self.machine.cuts[cut as usize]);
         let is_its_own = |op: &OpRecord| {
             op.function == function
-                && match spec.kind {
-                    CutKind::Steps => is_branch_of(spec, &op.step),
-                    _ => op.kind == OpKind::Transaction && (op.step == spec.name || spec.was.is_some_and(|was| op.step == was)),
-                }
+                && (op.kind == OpKind::Transaction && spec.has(&op.step) || spec.kind == CutKind::Steps && is_branch_of(spec, &op.step))
         };
         if let Some(why) = self.run.ops.comes_first(spec.name, is_its_own) {
             self.run.stop(Stopped::Parked(why));

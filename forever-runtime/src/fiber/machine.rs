@@ -221,6 +221,11 @@ impl Machine {
 }
 
 impl Cut {
+    /// Whether it has or had this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.name == name || self.was == Some(name)
+    }
+
     /// The name under which a snapshot has a local of this cut point: its own, or that from before it was renamed. None if there is
     /// neither, or if another local is meant by the old name as well.
     pub(crate) fn stored_name(&self, local: &Local, has: impl Fn(&str) -> bool) -> Option<&'static str> {

@@ -62,18 +62,18 @@ pub(crate) fn parts_of_branch(name: &str) -> impl Iterator<Item = (&str, &str)> 
 
 /// One branch as it is stored: its own name, and those that it may be stored under from before it was renamed.
 #[derive(Debug)]
-struct Stored {
-    name: String,
-    was: Vec<String>,
+pub(crate) struct StoredBranch {
+    pub(crate) name: String,
+    pub(crate) was: Vec<String>,
 }
 
-impl Stored {
+impl StoredBranch {
     fn new(cut: &Cut, branch: &str, was: Option<&str>) -> Self {
         let steps = || std::iter::once(cut.name).chain(cut.was);
         let names = || std::iter::once(branch).chain(was);
         let mut all = steps().flat_map(|steps| names().map(move |branch| branch_name(steps, branch)));
         let name = all.next().unwrap_or_default();
-        Stored { name, was: all.collect() }
+        StoredBranch { name, was: all.collect() }
     }
 
     fn has(&self, name: &str) -> bool {
@@ -117,14 +117,16 @@ impl Side {
         Each { side: self, limit: limit.unwrap_or(usize::MAX).max(1), branches: Vec::new() }
     }
 
-    fn named_branches(&self) -> Vec<Stored> {
-        self.cut.branches.iter().map(|branch| Stored::new(self.cut, branch.name, branch.was)).collect()
+    fn named_branches(&self) -> Vec<StoredBranch> {
+        self.cut.branches.iter().map(|branch| StoredBranch::new(self.cut, branch.name, branch.was)).collect()
     }
 
     /// Gives each branch the result that is stored for it, and parks the fiber for what belongs to none: a result, or an operation in
     /// doubt, that no branch would come to.
-    async fn begun(&self, branches: Vec<Stored>) -> Vec<Begun> {
-        let is_ours = |op: &OpRecord| branches.iter().any(|branch| branch.is_of(self.function, op));
+    async fn begun(&self, branches: Vec<StoredBranch>) -> Vec<Begun> {
+        // Earlier versions of this library stored the transactions of branches under the name of the `steps!`.
+        let is_committed = |op: &OpRecord| op.kind == OpKind::Transaction && op.function == self.function && self.cut.has(&op.step);
+        let is_ours = |op: &OpRecord| is_committed(op) || branches.iter().any(|branch| branch.is_of(self.function, op));
         if let Some(why) = self.run.ops.comes_first(self.cut.name, is_ours) {
             self.run.halt::<()>(Stopped::Parked(why)).await;
         }
@@ -133,7 +135,7 @@ impl Side {
         for (place, branch) in branches.into_iter().enumerate() {
             let name = std::iter::once(&branch.name).chain(&branch.was).find(|name| left.contains_key(*name));
             let name = name.cloned().unwrap_or_else(|| format!("{BY_PLACE}{place}"));
-            begun.push(Begun { result: left.remove(&name), branch });
+            begun.push(Begun { result: left.remove(&name), branch: Arc::new(branch) });
         }
         if let Some(branch) = left.into_keys().next().filter(|_| !self.run.left().is_migrated()) {
             let steps = self.cut.name;
@@ -170,12 +172,12 @@ impl Side {
             // What an earlier run may have done is found out before anything else begins.
             self.run.ops.decided().await;
         }
-        let value = self.run.whereabouts.in_branch(branch.name.as_str().into(), body).await?;
+        let value = self.run.whereabouts.in_branch(Arc::clone(&branch), body).await?;
         let text = match checked(&value, value.save()) {
             Ok(text) => text,
             Err(why) => self.run.halt(Stopped::Failed(format!("the result of `{}` cannot be saved: {why}", branch.name))).await,
         };
-        match self.run.sink.save_branch(self.number, branch.name, text).await {
+        match self.run.sink.save_branch(self.number, branch.name.clone(), text).await {
             Ok(()) => Ok(value),
             Err(error) => self.run.halt(Stopped::Interrupted(error)).await,
         }
@@ -184,7 +186,7 @@ impl Side {
 
 /// A branch, and its result of an earlier run.
 struct Begun {
-    branch: Stored,
+    branch: Arc<StoredBranch>,
     result: Option<String>,
 }
 
@@ -256,7 +258,7 @@ impl<T: Saved + Send, E: Send, F: Future<Output = Result<T, E>> + Send> Each<F> 
     pub async fn run(self) -> Result<Vec<T>, E> {
         let Each { side, limit, branches } = self;
         let (items, bodies): (Vec<_>, Vec<_>) = branches.into_iter().unzip();
-        let begun = side.begun(items.iter().map(|item| Stored::new(side.cut, item, None)).collect()).await;
+        let begun = side.begun(items.iter().map(|item| StoredBranch::new(side.cut, item, None)).collect()).await;
         let mut values: Vec<Option<T>> = items.iter().map(|_| None).collect();
         // Those that the others wait for come first: there may be no room for more.
         let is_in_doubt = |(_, (begun, _)): &(usize, (Begun, F))| side.run.ops.is_in_doubt(|op| begun.branch.is_of(side.function, op));
@@ -370,19 +372,19 @@ pub struct Branch<'a> {
     of: &'a Branches,
     /// What the branch is called in messages and events.
     step: &'static str,
-    stored: Stored,
+    stored: StoredBranch,
 }
 
 impl Branches {
     /// A branch by its place among the named ones.
     pub fn named(&self, n: usize) -> Branch<'_> {
         let branch = &self.cut.branches[n];
-        Branch { of: self, step: branch.stored, stored: Stored::new(self.cut, branch.name, branch.was) }
+        Branch { of: self, step: branch.stored, stored: StoredBranch::new(self.cut, branch.name, branch.was) }
     }
 
     /// The branch of an item.
     pub fn of_item(&self, item: Arc<str>) -> Branch<'_> {
-        Branch { of: self, step: self.cut.name, stored: Stored::new(self.cut, &item, None) }
+        Branch { of: self, step: self.cut.name, stored: StoredBranch::new(self.cut, &item, None) }
     }
 }
 

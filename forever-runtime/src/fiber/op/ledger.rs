@@ -140,6 +140,8 @@ struct Known {
     settled: BTreeMap<String, OpOutcome>,
     /// Transactions that an earlier run has committed, until this one comes to their step.
     committed: BTreeSet<String>,
+    /// The same, until this one comes to themselves.
+    unmet: BTreeSet<String>,
     /// Operations by hand that are being carried out.
     under_way: BTreeSet<String>,
 }
@@ -205,7 +207,7 @@ impl Place {
 
 /// Whether a stored step is a branch of this `steps!`, by the name that it has or had.
 pub(crate) fn is_branch_of(steps: &Cut, step: &str) -> bool {
-    parts_of_branch(step).any(|(of, _)| of == steps.name || Some(of) == steps.was)
+    parts_of_branch(step).any(|(of, _)| steps.has(of))
 }
 
 impl Ops {
@@ -220,13 +222,14 @@ impl Ops {
         let doubtful = effects().map(|op| (op.id.clone(), false)).collect();
         let undecided = effects().filter(|op| op.state == OpState::Started).map(|op| op.id.clone()).collect();
         let is_committed = |op: &&OpRecord| op.kind == OpKind::Transaction && op.state == OpState::Completed;
-        let committed = left.ops.iter().filter(is_committed).map(|op| op.id.clone()).collect();
+        let committed: BTreeSet<String> = left.ops.iter().filter(is_committed).map(|op| op.id.clone()).collect();
+        let unmet = committed.clone();
         let open = left.ops.into_iter().map(|op| (op.id.clone(), op)).collect();
         Ops {
             fiber: fiber.to_owned(),
             restarts: left.restarts,
             resumed_at: Some(left.checkpoints),
-            known: Mutex::new(Known { open, doubtful, undecided, committed, ..Known::default() }),
+            known: Mutex::new(Known { open, doubtful, undecided, committed, unmet, ..Known::default() }),
             decisions: watch::Sender::new(()),
             stop: watch::Sender::new(false),
         }
@@ -247,7 +250,8 @@ impl Ops {
     pub(crate) fn comes_first(&self, step: &str, its_own: impl Fn(&OpRecord) -> bool) -> Option<String> {
         let mut known = self.known();
         let Known { open, committed, .. } = &mut *known;
-        committed.retain(|id| open.get(id).is_some_and(|op| !its_own(op)));
+        // What was committed between two steps keeps none of them from beginning.
+        committed.retain(|id| open.get(id).is_some_and(|op| !op.step.is_empty() && !its_own(op)));
         let transactions = known.committed.iter().filter_map(|id| known.open.get(id));
         known.due().chain(transactions).find(|op| !its_own(op)).map(|op| must_come_first(op, step))
     }
@@ -325,17 +329,35 @@ impl Ops {
         OpRecord::begun(id, OpKind::ByHand, function, kind, Some(key), None)
     }
 
-    /// The record of a transaction: that of an earlier run, if it was carried out then.
-    pub(super) fn of_transaction(&self, place: TransactionPlace, number: u64) -> OpRecord {
-        let TransactionPlace { function, step, was, key, which } = place;
-        let id = |step| {
+    /// The record of a transaction: that of an earlier run, if it was carried out then. `Err` when one is committed in the step that may be
+    /// this one, and nobody can tell.
+    pub(super) fn of_transaction(&self, place: TransactionPlace, number: u64) -> Result<OpRecord, String> {
+        let TransactionPlace { function, step, was, steps, key, which } = place;
+        let id = |step: &str| {
             let mut hash = parts(&[OpKind::Transaction.as_str(), &self.fiber, &function, step, &which]);
             hash.update(number.to_be_bytes());
             hex(&hash.finalize()[..16])
         };
-        let known = self.known();
-        let there = was.and_then(|was| known.open.get(&id(was))).or_else(|| known.open.get(&id(step)));
-        there.cloned().unwrap_or_else(|| OpRecord::begun(id(step), OpKind::Transaction, &function, step, key, Some(number)))
+        let mut known = self.known();
+        let there = was.iter().map(|was| id(was)).chain([id(&step)]).find(|id| known.open.contains_key(id));
+        if let Some(record) = there.and_then(|id| known.open.get(&id).cloned()) {
+            known.unmet.remove(&record.id);
+            return Ok(record);
+        }
+        let is_here = |op: &OpRecord| {
+            op.function == function && (op.step == step || was.contains(&op.step) || steps.is_some_and(|steps| op.step == steps))
+        };
+        // With a key it is another one than those of other keys.
+        let may_be = |op: &&OpRecord| is_here(op) && (key.is_none() || op.key.is_none());
+        if let Some(committed) = known.unmet.iter().filter_map(|id| known.open.get(id)).find(may_be) {
+            let place = if step.is_empty() { "between two steps".to_owned() } else { format!("in step `{step}`") };
+            return Err(format!(
+                "transaction `{}` {place} is committed, and the code has changed: whether it is the one that the code comes to now cannot be \
+                 told; give transactions keys, `.key(..)`, and let the old code finish this step",
+                committed.id
+            ));
+        }
+        Ok(OpRecord::begun(id(&step), OpKind::Transaction, &function, &step, key, Some(number)))
     }
 
     /// A record is not stored after all.
@@ -365,7 +387,8 @@ impl Ops {
     /// What a checkpoint does to the operations before it; `Err` when it must not be made.
     pub(crate) fn pass(&self) -> Result<OpsDelta, String> {
         let mut known = self.known();
-        if let Some(op) = known.passed_over().find(|op| is_or_may_be_done(op)) {
+        let committed = known.committed.iter().filter_map(|id| known.open.get(id)).filter(|op| !op.step.is_empty());
+        if let Some(op) = known.due().chain(committed).next() {
             return Err(passed_over(op));
         }
         let temporary = known.open.values().any(|op| op.kind.is_temporary());
@@ -374,6 +397,7 @@ impl Ops {
         known.doubtful.clear();
         known.undecided.clear();
         known.committed.clear();
+        known.unmet.clear();
         Ok(behind)
     }
 

@@ -4,11 +4,12 @@
 //! When the code between two checkpoints runs again, because the process died or the step is retried, it comes to the same transactions in
 //! the same order, finds their records, and has their results without running them. So the id of a transaction says where it stands
 //! between two checkpoints: [`Whereabouts`].
+use std::any::type_name;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{Future, IntoFuture, poll_fn};
 use std::marker::PhantomData;
-use std::panic::resume_unwind;
+use std::panic::{Location, resume_unwind};
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +24,7 @@ use crate::fiber::frame::{Run, Stopped};
 use crate::fiber::machine::Cut;
 use crate::fiber::registry::guarded;
 use crate::fiber::saved::{Saved, checked, unreadable};
+use crate::fiber::side::StoredBranch;
 use crate::fiber::{FiberContext, Value};
 use crate::store::sqlite::user::{TransactionFn, TransactionResult};
 use crate::store::{OpRecord, OpState, Tx};
@@ -35,6 +37,8 @@ pub struct TransactionCall<F, T, E> {
     name: Arc<str>,
     work: F,
     key: Option<Result<String, String>>,
+    /// What tells it from other transactions where it has no key: where it stands in the source, and its types.
+    stands: String,
     gives: PhantomData<fn() -> (T, E)>,
 }
 
@@ -63,8 +67,11 @@ impl FiberContext {
     /// # let _ = book;
     /// ```
     ///
-    /// Transactions are told apart by their order between two checkpoints, in each branch of a `steps!` by itself. Where the order is
-    /// chance, as in a `join!` of futures that wait for something else first, give each a [`key`](TransactionCall::key).
+    /// Transactions are told apart by their step, their order in it, and where they stand in the source; in each branch of a `steps!` by
+    /// itself. Where the order is chance, as in a `join!` of futures that wait for something else first, give each a
+    /// [`key`](TransactionCall::key). A key also identifies the transaction across a change of the code: when a process died between a
+    /// commit and the next checkpoint, and new code comes to a transaction without a key that is not at the same line and column, the
+    /// fiber is parked, as nobody can tell whether it is the one that is committed.
     ///
     /// The closure runs on the thread that writes the database, and everything that is stored waits for it: what takes long, and everything
     /// outside the database, belongs before it. It may run more than once until one of its runs is committed, and what an earlier one
@@ -85,13 +92,16 @@ impl FiberContext {
     ///
     /// # Panics
     /// When the closure does.
+    #[track_caller]
     pub fn transaction<F, T, E>(&self, work: F) -> TransactionCall<F, T, E>
     where
         F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
         T: Value,
         E: From<Error> + Send + 'static,
     {
-        TransactionCall { run: Arc::clone(&self.run), name: Arc::clone(&self.name), work, key: None, gives: PhantomData }
+        let at = Location::caller();
+        let stands = format!("{}:{} {} {}", at.line(), at.column(), type_name::<F>(), type_name::<T>());
+        TransactionCall { run: Arc::clone(&self.run), name: Arc::clone(&self.name), work, key: None, stands, gives: PhantomData }
     }
 }
 
@@ -114,10 +124,15 @@ where
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let TransactionCall { run, name, work, key, gives: _ } = self;
+        let TransactionCall { run, name, work, key, stands, gives: _ } = self;
         // Now, while it is known in which branch this is.
-        let record = begin(&run, &name, key);
-        Box::pin(async move { carry_out(run, record?, work).await })
+        let record = begin(&run, &name, key, &stands);
+        Box::pin(async move {
+            match record? {
+                Begun::Record(record) => carry_out(run, record, work).await,
+                Begun::Unclear(why) => run.halt(Stopped::Parked(why)).await,
+            }
+        })
     }
 }
 
@@ -127,11 +142,21 @@ impl<F, T, E> fmt::Debug for TransactionCall<F, T, E> {
     }
 }
 
-/// The record under which a transaction is stored, if it is to have one.
-fn begin(run: &Run, name: &str, key: Option<Result<String, String>>) -> Result<Option<OpRecord>> {
+enum Begun {
+    /// The record under which a transaction is stored, if it is to have one.
+    Record(Option<OpRecord>),
+    /// It may be one that is committed, and nobody can tell.
+    Unclear(String),
+}
+
+fn begin(run: &Run, name: &str, key: Option<Result<String, String>>, stands: &str) -> Result<Begun> {
     let key = key.transpose().map_err(|why| Error::new(ErrorKind::Value, format!("key of a transaction cannot be saved: {why}")))?;
     let wanted = key.is_some() || run.sink.resumes();
-    Ok(wanted.then(|| run.ops.of_transaction(run.whereabouts.place(name, key), run.checkpoints.load(Ordering::Relaxed))))
+    if !wanted {
+        return Ok(Begun::Record(None));
+    }
+    let record = run.ops.of_transaction(run.whereabouts.place(name, key, stands), run.checkpoints.load(Ordering::Relaxed));
+    Ok(record.map_or_else(Begun::Unclear, |record| Begun::Record(Some(record))))
 }
 
 /// There is no SQLite file to have tables in.
@@ -274,18 +299,21 @@ struct Stand {
     /// The step under way, with its function.
     step: Option<(&'static str, &'static Cut)>,
     /// The branch of a `steps!` that is polled.
-    branch: Option<Arc<str>>,
+    branch: Option<Arc<StoredBranch>>,
     /// How many transactions have no key, in the attempt under way, by branch.
-    made: BTreeMap<Option<Arc<str>>, u32>,
+    made: BTreeMap<Option<String>, u32>,
 }
 
 /// Where a transaction stands.
 #[derive(Debug)]
 pub(super) struct TransactionPlace {
     pub(super) function: String,
-    pub(super) step: &'static str,
-    /// What the step was called before.
-    pub(super) was: Option<&'static str>,
+    /// The step, or the branch of a `steps!`; empty between steps.
+    pub(super) step: String,
+    /// What it was called before.
+    pub(super) was: Vec<String>,
+    /// The `steps!` of a branch.
+    pub(super) steps: Option<&'static str>,
     /// Canonical JSON.
     pub(super) key: Option<String>,
     /// What tells it from the others of the step.
@@ -303,7 +331,7 @@ impl Whereabouts {
     pub(crate) fn attempt(&self) {
         let mut stand = self.stand();
         // Those of the other branches go on.
-        let branch = stand.branch.clone();
+        let branch = stand.branch.as_ref().map(|branch| branch.name.clone());
         stand.made.remove(&branch);
     }
 
@@ -319,7 +347,7 @@ impl Whereabouts {
     }
 
     /// Polls a branch of a `steps!`, which counts by itself.
-    pub(crate) async fn in_branch<T>(&self, branch: Arc<str>, body: impl Future<Output = T>) -> T {
+    pub(crate) async fn in_branch<T>(&self, branch: Arc<StoredBranch>, body: impl Future<Output = T>) -> T {
         let mut body = pin!(body);
         poll_fn(|cx| {
             let outer = self.stand().branch.replace(Arc::clone(&branch));
@@ -331,23 +359,25 @@ impl Whereabouts {
     }
 
     /// The place of the transaction that begins now.
-    fn place(&self, name: &str, key: Option<String>) -> TransactionPlace {
+    fn place(&self, name: &str, key: Option<String>, stands: &str) -> TransactionPlace {
         let mut stand = self.stand();
         let (entered, branch) = (stand.entered, stand.branch.clone());
-        let of = branch.as_deref().unwrap_or_default().to_owned();
         let which = if let Some(key) = &key {
             // It says by itself which one is meant, also when the step is entered anew.
-            format!("key {of} {key}")
+            format!("key {key}")
         } else {
-            let made = stand.made.entry(branch).or_default();
+            let made = stand.made.entry(branch.as_ref().map(|branch| branch.name.clone())).or_default();
             *made += 1;
-            format!("number {entered} {of} {made}")
+            format!("number {entered} {made} at {stands}")
         };
-        let (function, step, was) = match stand.step {
-            Some((function, cut)) => (function, cut.name, cut.was),
-            None => (name, "", None),
+        let cut = stand.step.map(|(_, cut)| cut);
+        let (step, was) = match (&branch, cut) {
+            (Some(branch), _) => (branch.name.clone(), branch.was.clone()),
+            (None, Some(cut)) => (cut.name.to_owned(), cut.was.map(str::to_owned).into_iter().collect()),
+            (None, None) => (String::new(), Vec::new()),
         };
-        TransactionPlace { function: function.to_owned(), step, was, key, which }
+        let function = stand.step.map_or(name, |(function, _)| function).to_owned();
+        TransactionPlace { function, step, was, steps: branch.and(cut).map(|cut| cut.name), key, which }
     }
 
     /// Nothing under this lock can panic half way, so a poisoned one is as good as any.

@@ -1,0 +1,249 @@
+//! Code that is changed while an operation is in doubt: whatever the change is, no other body begins, at any open.
+use std::fmt::Debug;
+
+use forever::prelude::*;
+use forever::{Fiber, FiberErrorKind};
+
+use crate::support::{Bank, Place, Plan, soon, words};
+
+const ID: &str = "order-1";
+
+/// Versions of one fiber, each in a module of its own.
+macro_rules! versions {
+    ($($name:ident($bank:ident) { $($body:tt)* })*) => {
+        $(mod $name {
+            use super::*;
+
+            #[fiber(name = "order")]
+            pub(super) async fn order($bank: Res<Bank>) -> anyhow::Result<u64> { $($body)* }
+        })*
+    };
+}
+
+versions! {
+    before(bank) {
+        let receipt = step!(effect, |op| bank.charge(op.id(), 100).await?);
+        step!("mail", bank.knock());
+        Ok(receipt)
+    }
+    variable_renamed(bank) {
+        let paid = step!(effect, |op| bank.charge(op.id(), 100).await?);
+        step!("mail", bank.knock());
+        Ok(paid)
+    }
+    named_without_was(bank) {
+        let receipt = step!("charge", effect, |op| bank.charge(op.id(), 100).await?);
+        step!("mail", bank.knock());
+        Ok(receipt)
+    }
+    named_with_was(bank) {
+        let receipt = step!("charge", was = "receipt", effect, on_unknown = OnUnknown::Retry, |op| bank.charge(op.id(), 100).await?);
+        step!("mail", bank.knock());
+        Ok(receipt)
+    }
+    no_effect(bank) {
+        let receipt = step!(|op| bank.charge(op.id(), 100).await?);
+        step!("mail", bank.knock());
+        Ok(receipt)
+    }
+    moved_into_a_called_fiber(bank) {
+        let receipt = call!(charging())?;
+        let bank: &Bank = &bank;
+        step!("mail", bank.knock());
+        Ok(receipt)
+    }
+    moved_into_a_branch(bank) {
+        let (receipt, ()) = steps!(step!("receipt", effect, |op| bank.charge(op.id(), 100).await?), bank.knock());
+        Ok(receipt)
+    }
+    a_step_put_before(bank) {
+        step!("note", bank.knock());
+        let receipt = step!(effect, |op| bank.charge(op.id(), 100).await?);
+        Ok(receipt)
+    }
+    an_effect_put_before(bank) {
+        let fee = step!("fee", effect, |op| bank.charge(op.id(), 1).await?);
+        let receipt = step!(effect, |op| bank.charge(op.id(), 100).await?);
+        Ok(fee + receipt)
+    }
+    branches_put_before(bank) {
+        let (_, _) = steps!(step!("a", bank.knock()), step!("b", bank.knock()));
+        let receipt = step!(effect, |op| bank.charge(op.id(), 100).await?);
+        Ok(receipt)
+    }
+    exchanged_with_the_next(bank) {
+        step!("mail", bank.knock());
+        let receipt = step!(effect, |op| bank.charge(op.id(), 100).await?);
+        Ok(receipt)
+    }
+    removed(bank) {
+        step!("mail", bank.knock());
+        Ok(0)
+    }
+    removed_with_all_steps(bank) {
+        let _ = &bank;
+        Ok(0)
+    }
+    another_key(bank) {
+        let receipt = step!(effect, key = "again", |op| bank.charge(op.id(), 100).await?);
+        step!("mail", bank.knock());
+        Ok(receipt)
+    }
+}
+
+#[fiber]
+async fn charging(bank: Res<Bank>) -> anyhow::Result<u64> {
+    let receipt = step!(effect, |op| bank.charge(op.id(), 100).await?);
+    Ok(receipt)
+}
+
+/// A fiber that was killed in the body of its effect, when the bank had been asked and had not answered.
+async fn killed_in_its_effect<F: Fiber<Output: Debug>>(call: F) -> (Place, Bank) {
+    let (place, bank) = (Place::new(), Bank::default());
+    bank.plan([Plan::Silent]);
+    let forever = place.builder(&bank).fiber::<F>().open().await.unwrap();
+    forever.spawn(call).id(ID).await.unwrap();
+    soon(bank.called(1)).await;
+    drop(forever);
+    (place, bank)
+}
+
+/// Under the code `F` the fiber is parked at each of five opens, for a reason that names the operation, and the bank hears nothing.
+async fn parks<F: Fiber<Output: Debug>>(place: &Place, bank: &Bank) {
+    for open in 1..=5 {
+        let forever = place.builder(bank).fiber::<F>().open().await.unwrap();
+        let error = soon(forever.handle::<F>(ID).wait()).await.unwrap_err();
+        let op = forever.ops(ID).await.unwrap().remove(0);
+        assert_eq!(error.kind(), FiberErrorKind::Parked, "{error}");
+        let said = format!("operation `{}` may have executed; verify before retrying", op.id);
+        assert!(error.reason().starts_with(&said) || error.reason().contains("met again with key"), "{}", error.reason());
+        assert!(error.reason().contains("`receipt`"), "{}", error.reason());
+        assert_eq!((bank.calls(), op.step.as_str()), (1, "receipt"), "open {open}");
+        // A person who resumes it without a look at the bank changes nothing.
+        forever.resume(ID).await.unwrap();
+        assert!(soon(forever.handle::<F>(ID).wait()).await.unwrap_err().is_parked());
+        assert_eq!(bank.calls(), 1, "open {open}, resumed");
+        forever.close().await.unwrap();
+    }
+}
+
+macro_rules! parks {
+    ($($test:ident: $version:ident,)*) => {
+        $(#[tokio::test]
+        async fn $test() {
+            let (place, bank) = killed_in_its_effect(before::order()).await;
+            parks::<$version::order>(&place, &bank).await;
+            // Said to be carried out, it is not begun either.
+            let forever = place.builder(&bank).fiber::<$version::order>().open().await.unwrap();
+            let op = forever.ops(ID).await.unwrap().remove(0);
+            soon(forever.resolve_op(&op.id, forever::Resolution::completed(&1000_u64).unwrap())).await.unwrap();
+            assert!(soon(forever.handle::<$version::order>(ID).wait()).await.unwrap_err().is_parked());
+            assert_eq!(bank.calls(), 1);
+            forever.close().await.unwrap();
+            // And where the code comes to it, its result is there.
+            let forever = place.builder(&bank).fiber::<before::order>().open().await.unwrap();
+            assert_eq!(soon(forever.handle::<before::order>(ID).wait()).await.unwrap(), 1000);
+            assert_eq!((words(&forever.ops(ID).await.unwrap()), bank.charges().len()), (vec!["receipt completed 1000".to_owned()], 1));
+        })*
+    };
+}
+
+parks! {
+    an_effect_whose_variable_is_renamed_parks: variable_renamed,
+    an_effect_that_is_named_without_was_parks: named_without_was,
+    an_effect_that_is_none_any_more_parks: no_effect,
+    an_effect_moved_into_a_called_fiber_parks: moved_into_a_called_fiber,
+    an_effect_moved_into_a_branch_parks: moved_into_a_branch,
+    a_step_put_before_an_effect_in_doubt_does_not_begin: a_step_put_before,
+    an_effect_put_before_one_in_doubt_does_not_begin: an_effect_put_before,
+    branches_put_before_an_effect_in_doubt_do_not_begin: branches_put_before,
+    an_effect_exchanged_with_the_next_step_parks: exchanged_with_the_next,
+    an_effect_that_is_removed_parks: removed,
+    an_effect_with_another_key_parks: another_key,
+}
+
+#[tokio::test]
+async fn an_effect_named_with_was_is_found_in_doubt_under_its_old_name() {
+    let (place, bank) = killed_in_its_effect(before::order()).await;
+    let forever = place.builder(&bank).fiber::<named_with_was::order>().open().await.unwrap();
+    assert_eq!(soon(forever.handle::<named_with_was::order>(ID).wait()).await.unwrap(), 1000);
+    assert_eq!((bank.calls(), bank.charges().len()), (3, 1), "asked again under the same id, and the mail");
+}
+
+#[tokio::test]
+async fn a_function_without_the_effect_does_not_complete() {
+    let (place, bank) = killed_in_its_effect(before::order()).await;
+    parks::<removed_with_all_steps::order>(&place, &bank).await;
+}
+
+#[tokio::test]
+async fn resolved_as_not_executed_the_new_code_runs() {
+    let (place, bank) = killed_in_its_effect(before::order()).await;
+    let forever = place.builder(&bank).fiber::<an_effect_put_before::order>().open().await.unwrap();
+    let handle = forever.handle::<an_effect_put_before::order>(ID);
+    assert!(soon(handle.wait()).await.unwrap_err().is_parked());
+    let op = forever.ops(ID).await.unwrap().remove(0);
+    soon(forever.resolve_op(&op.id, forever::Resolution::NotExecuted)).await.unwrap();
+    soon(handle.wait()).await.unwrap();
+}
+
+/// A caller, and versions of what it calls.
+mod called {
+    use super::*;
+
+    pub(super) mod before {
+        use super::*;
+
+        #[fiber(name = "charging")]
+        pub(in super::super) async fn charging(bank: Res<Bank>) -> anyhow::Result<u64> {
+            step!("begin", bank.charge("fee", 1).await?);
+            let receipt = step!(effect, |op| bank.charge(op.id(), 100).await?);
+            Ok(receipt)
+        }
+
+        #[fiber(name = "order")]
+        pub(in super::super) async fn order() -> anyhow::Result<u64> {
+            let receipt = call!(charging())?;
+            Ok(receipt)
+        }
+    }
+
+    pub(super) mod renamed {
+        use super::*;
+
+        #[fiber(name = "charging")]
+        pub(in super::super) async fn charging(bank: Res<Bank>) -> anyhow::Result<u64> {
+            step!("begin", bank.charge("fee", 1).await?);
+            let paid = step!(effect, |op| bank.charge(op.id(), 100).await?);
+            Ok(paid)
+        }
+
+        #[fiber(name = "order")]
+        pub(in super::super) async fn order() -> anyhow::Result<u64> {
+            let receipt = call!(charging())?;
+            Ok(receipt)
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_effect_renamed_in_a_called_fiber_parks() {
+    let (place, bank) = (Place::new(), Bank::default());
+    bank.plan([Plan::Answers, Plan::Silent]);
+    let forever = place.builder(&bank).fiber::<called::before::order>().open().await.unwrap();
+    forever.spawn(called::before::order()).id(ID).await.unwrap();
+    soon(bank.called(2)).await;
+    drop(forever);
+    for _ in 0..5 {
+        let forever = place.builder(&bank).fiber::<called::renamed::order>().open().await.unwrap();
+        let error = soon(forever.handle::<called::renamed::order>(ID).wait()).await.unwrap_err();
+        assert!(error.is_parked() && error.reason().contains("before step `receipt` of `charging`, which began it"), "{error}");
+        assert_eq!(bank.calls(), 2);
+        forever.close().await.unwrap();
+    }
+    let forever = place.builder(&bank).fiber::<called::before::order>().open().await.unwrap();
+    let op = forever.ops(ID).await.unwrap().remove(0);
+    assert!(soon(forever.handle::<called::before::order>(ID).wait()).await.unwrap_err().is_parked());
+    soon(forever.resolve_op(&op.id, forever::Resolution::completed(&1000_u64).unwrap())).await.unwrap();
+    assert_eq!(soon(forever.handle::<called::before::order>(ID).wait()).await.unwrap(), 1000);
+}
