@@ -364,7 +364,7 @@ async fn a_transaction_put_before_a_committed_one_does_not_take_its_result() {
     let place = killed_behind_its_commit(gives_a_number_by_key()).await;
     let forever = builder(&place).fiber::<notes_before_it_by_key>().open().await.unwrap();
     assert_eq!(soon(forever.handle::<notes_before_it_by_key>(ID).wait()).await.unwrap(), 1);
-    assert_eq!(entries(&place), ["once", "before"]);
+    assert_eq!(entries(&place), ["before", "once"]);
 }
 
 /// A fiber that was killed when its transaction was committed, and the checkpoint of its step was not stored.
