@@ -40,6 +40,8 @@ pub enum ErrorKind {
     ClaimLost,
     /// The runtime was closed.
     Closed,
+    /// The code cannot resume all stored fibers, and the builder was told to refuse then.
+    Incompatible,
     /// An agent could not be woken.
     Agent,
     /// An operation was begun, and nobody knows whether it was carried out.

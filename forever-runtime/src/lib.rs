@@ -24,6 +24,7 @@ pub use agent::{
 pub use clock::{Clock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
 pub use fiber::closure::{RunFiber, stash};
+pub use fiber::compatibility::{Compatibility, CompatibilityEntry, OnIncompatible, Verdict};
 pub use fiber::events::{Event, EventKind, Events, Told};
 pub use fiber::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus};
 pub use fiber::log::Log;

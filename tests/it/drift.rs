@@ -10,11 +10,13 @@ mod layouts;
 mod locals;
 mod loops;
 mod migrations;
+mod opening;
+mod side;
 mod steps;
 
 mod stopped;
 mod versions;
 mod waits;
 
-use stopped::stopped;
+use stopped::{stopped, stopped_side_by_side};
 use versions::{World, versions};

@@ -11,6 +11,7 @@ use pin_project_lite::pin_project;
 use tokio::sync::Semaphore;
 
 use super::Resources;
+use super::compatibility::Compatibility;
 use super::events::{Event, EventKind, Listeners};
 use super::frame::CHECK_TIMEOUT;
 use super::kinds::Kinds;
@@ -42,6 +43,8 @@ pub(crate) struct Core {
     /// The owner of this runtime's claims.
     pub(crate) worker: WorkerId,
     pub(crate) registry: Registry,
+    /// What the comparison of the stored fibers with the code came to when the runtime was opened.
+    pub(crate) compatibility: Compatibility,
     /// The layouts of the functions that were called.
     pub(crate) layouts: LayoutRows,
     pub(crate) resources: Resources,
@@ -76,6 +79,7 @@ pub(crate) struct Parts {
     pub(crate) sqlite: Option<Arc<Sqlite>>,
     pub(crate) worker: WorkerId,
     pub(crate) registry: Registry,
+    pub(crate) compatibility: Compatibility,
     pub(crate) resources: Resources,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) listeners: Listeners,
@@ -109,12 +113,13 @@ impl Default for Settings {
 
 impl Core {
     pub(crate) fn new(parts: Parts, async_runtime: Handle) -> Self {
-        let Parts { store, sqlite, worker, registry, resources, clock, listeners, timer, owners, settings } = parts;
+        let Parts { store, sqlite, worker, registry, compatibility, resources, clock, listeners, timer, owners, settings } = parts;
         Core {
             store,
             sqlite,
             worker,
             registry,
+            compatibility,
             layouts: LayoutRows::default(),
             resources,
             clock,

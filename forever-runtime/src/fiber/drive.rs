@@ -30,6 +30,10 @@ pub(crate) async fn drive<F: Fiber>(start: Option<F>, ctx: &FiberContext, mut fr
             Some(why) => Ended::Stopped(Stopped::Parked(why)),
             None => Ended::Returned(Ok(value)),
         },
+        (Ended::Returned(Err(error)), None) => match run.take_unreadable() {
+            Some(why) => Ended::Stopped(Stopped::Parked(why)),
+            None => Ended::Returned(Err(error)),
+        },
         (ended, _) => ended,
     }
 }

@@ -210,6 +210,13 @@ pub(crate) enum FiberEnd {
 pub(crate) enum Stopped {
     /// The snapshot does not fit the code.
     Parked(String),
+    /// A value in the snapshot cannot be read, by the function at this depth of calls.
+    Unreadable {
+        why: String,
+        depth: u32,
+        /// Whether the function has a `migrate` function.
+        migrates: bool,
+    },
     /// A value could not be saved: the fiber's failure.
     Failed(String),
     /// The store failed: nobody's fault, try again.
@@ -235,6 +242,8 @@ pub struct Run {
     pub(crate) step: StepSpan,
     pub(crate) whereabouts: Whereabouts,
     stopped: Mutex<Option<Stopped>>,
+    /// A stash since the last checkpoint that could not be read.
+    unreadable: Mutex<Option<String>>,
 }
 
 impl std::fmt::Debug for Run {
@@ -268,6 +277,7 @@ impl Run {
             step: StepSpan::default(),
             whereabouts: Whereabouts::default(),
             stopped: Mutex::new(None),
+            unreadable: Mutex::default(),
         })
     }
 
@@ -299,6 +309,15 @@ impl Run {
     pub(crate) async fn halt<T>(&self, why: Stopped) -> T {
         self.stop(why);
         std::future::pending().await
+    }
+
+    /// A stash cannot be read. The body hears of it; if the function then ends in an error, the fiber is parked and has not failed.
+    pub(crate) fn cannot_read(&self, why: String) {
+        *self.unreadable.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    }
+
+    pub(crate) fn take_unreadable(&self) -> Option<String> {
+        self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(crate) fn take_stopped(&self) -> Option<Stopped> {
@@ -415,7 +434,7 @@ impl Frame {
         match read(&mut target.locals) {
             Ok(value) => Restore(Some(value)),
             Err(Unreadable(why)) => {
-                self.run.stop(Stopped::Parked(why));
+                self.run.stop(Stopped::Unreadable { why, depth: self.depth, migrates: self.machine.migrate.is_some() });
                 Restore(None)
             }
         }
@@ -532,7 +551,7 @@ impl Frame {
         let mut open = open.map_err(Stopped::Failed)?;
         open.text.truncate(open.text.len() - self.suffix.len());
         let layout = self.run.sink.layout(F::MACHINE);
-        let nested = nested.map(|snapshot| F::MACHINE.fit(*snapshot, &layout.hash, &self.run.left)).transpose();
+        let nested = nested.map(|snapshot| F::MACHINE.fit(*snapshot, &layout.hash, &self.run.left, self.depth + 1)).transpose();
         let nested = nested.map_err(Stopped::Parked)?;
         let mut callee = Frame::start(F::MACHINE, Arc::clone(&self.run));
         callee.prefix = format!("{}{{{}", open.text, F::MACHINE.heading(&layout.hash));
@@ -635,6 +654,7 @@ pub(crate) fn load_arguments<F: Fiber>(text: &str) -> Result<F, String> {
 async fn commit(run: Arc<Run>, written: Result<Written, String>, at: &'static str, callees: Vec<Arc<LayoutRow>>) {
     run.step.end();
     run.whereabouts.passed();
+    run.take_unreadable();
     let stopped = match written {
         Err(why) => Stopped::Failed(why),
         Ok(Written { text: snapshot, named }) => match run.ops.pass() {

@@ -150,7 +150,22 @@ impl Machine {
 
     /// A callee's snapshot as this function, whose layout has the hash `layout`, can resume it, migrated if need be; `Err` says why it
     /// cannot.
-    pub(crate) fn fit(&self, snapshot: Snapshot, layout: &str, left: &LeftUnder) -> Result<Snapshot, String> {
+    pub(crate) fn fit(&self, snapshot: Snapshot, layout: &str, left: &LeftUnder, depth: u32) -> Result<Snapshot, String> {
+        self.is_called(&snapshot)?;
+        let fits = self.fits(&snapshot, layout, left);
+        match (fits, self.migrate) {
+            (Ok(()), _) if !left.is_unreadable(depth) => Ok(snapshot),
+            (Ok(()), None) => Ok(snapshot),
+            (Err(why), None) => Err(why),
+            (_, Some(migrate)) => {
+                left.migrate();
+                migrate(snapshot).map_err(|e| format!("the snapshot of `{}` could not be migrated: {e}", self.name))
+            }
+        }
+    }
+
+    /// Whether a callee's snapshot is this function's; `Err` says what was called.
+    fn is_called(&self, snapshot: &Snapshot) -> Result<(), String> {
         let was = snapshot.fiber.as_deref().unwrap_or_default();
         if was != self.name {
             return Err(format!(
@@ -158,18 +173,15 @@ impl Machine {
                 self.name
             ));
         }
-        let moved = match &snapshot.layout {
-            Some(old) if old == layout => None,
-            Some(old) => left.layout(old).and_then(|old| left.check(&Layout::of(self), &old, &snapshot)).err(),
-            None => self.moved(&snapshot),
-        };
-        match (moved, self.migrate) {
-            (None, _) => Ok(snapshot),
-            (Some(why), None) => Err(why),
-            (Some(_), Some(migrate)) => {
-                left.migrate();
-                migrate(snapshot).map_err(|e| format!("the snapshot of `{}` could not be migrated: {e}", self.name))
-            }
+        Ok(())
+    }
+
+    /// Whether a callee's snapshot fits this function as it is; `Err` says why not.
+    pub(crate) fn fits(&self, snapshot: &Snapshot, layout: &str, left: &LeftUnder) -> Result<(), String> {
+        match &snapshot.layout {
+            Some(old) if old == layout => Ok(()),
+            Some(old) => left.layout(old).and_then(|old| left.check(&Layout::of(self), &old, snapshot)),
+            None => self.moved(snapshot).map_or(Ok(()), Err),
         }
     }
 

@@ -5,6 +5,7 @@
 
 pub(crate) mod borrows;
 pub(crate) mod closure;
+pub(crate) mod compatibility;
 pub(crate) mod core;
 pub(crate) mod detached;
 pub(crate) mod dispatch;

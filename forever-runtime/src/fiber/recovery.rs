@@ -3,7 +3,7 @@
 //! A fiber of an agent is handed to the agent's hooks first: it is claimed, the hook is asked, and its decision is stored under that claim, as often as
 //! it takes. A command of a person that was first makes the decision void. A fiber whose function is not registered is parked and left as it is;
 //! the next open looks at it again. What is wrong with one fiber is found in its own task and never keeps the others.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -198,7 +198,7 @@ async fn describe(core: &Arc<Core>, fiber: &Runnable) -> Result<Option<Described
         return Ok(Some(Described::Dead { seen, deaths: stored.deaths, limit }));
     }
     let sink = Arc::new(HookSink { ledger: StoredLedger::new(core, seen, None) });
-    let left = Left::of(&mut stored);
+    let left = Left::of(&mut stored, &BTreeSet::new());
     let run = Run::again(&row.id, Arc::clone(&sink) as Arc<dyn Sink>, left);
     let recovered = RecoveredFiber {
         run,

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
+use super::compatibility::{Found, Verdict};
 use super::drive::{Ended, drive, drop_caught, panic_text};
 use super::frame::{Frame, Run, Stopped, load_arguments};
 use super::layout::LeftUnder;
@@ -24,6 +25,8 @@ pub(crate) enum Outcome {
     Completed(String),
     Failed(String),
     Parked(String),
+    /// A value cannot be read, and the function at this depth of calls has a `migrate` function.
+    Unreadable(u32, String),
     Interrupted(Error),
     Waiting(Wait),
     /// It was not entered: it had been told to end, and has ended with the attempt to claim it.
@@ -47,6 +50,12 @@ pub(crate) trait Known: Send + Sync {
     fn needs(&self, needs: &mut Needs<'_>);
     /// The row of the table of layouts under which this code writes.
     fn row(&self) -> &Arc<LayoutRow>;
+    /// Whether code of this function can begin with stored arguments.
+    fn compare_arguments(&self, args: &str) -> Found;
+    /// Whether it can resume a snapshot that was left under a layout.
+    fn compare(&self, old: Option<&LayoutRow>, snapshot: &Snapshot, left: &LeftUnder) -> Found;
+    /// Whether it can resume its part of a snapshot in which it is being called.
+    fn compare_callee(&self, snapshot: &Snapshot, left: &LeftUnder) -> Found;
     /// A run, not yet begun; `Err` says why the stored snapshot does not fit.
     fn prepare(&self, begin: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Outcome>, String>;
 }
@@ -94,6 +103,11 @@ impl Registry {
         self.functions.get(name).cloned()
     }
 
+    /// Whether a registered function has the layout with this hash.
+    pub(crate) fn has_layout(&self, hash: &str) -> bool {
+        self.functions.values().any(|known| known.row().hash == hash)
+    }
+
     /// The entry of `F` itself.
     pub(crate) fn of<F: Fiber>(&self) -> Result<Arc<dyn Known>> {
         self.of_function(F::MACHINE.name, TypeId::of::<F>())
@@ -133,7 +147,7 @@ impl<F: Fiber> Function<F> {
     }
 
     /// Whether a snapshot left by the code of `old` fits; says why not.
-    fn check(&self, old: Option<LayoutRow>, snapshot: &Snapshot, left: &LeftUnder) -> Result<(), String> {
+    fn check(&self, old: Option<&LayoutRow>, snapshot: &Snapshot, left: &LeftUnder) -> Result<(), String> {
         let old = match old {
             // The same shape: only what the snapshot itself lacks can be wrong, and the frame looks for that.
             Some(old) if old.hash == self.row().hash => return Ok(()),
@@ -180,6 +194,24 @@ impl<F: Fiber> Known for Function<F> {
         self.row.get_or_init(|| Arc::new(Function::layout(self).row()))
     }
 
+    fn compare_arguments(&self, args: &str) -> Found {
+        match guarded(|| load_arguments::<F>(args).map(drop)) {
+            Ok(()) => Found { verdict: Verdict::Resumes, wait_changed: false },
+            Err(why) => Found::parks(why),
+        }
+    }
+
+    fn compare(&self, old: Option<&LayoutRow>, snapshot: &Snapshot, left: &LeftUnder) -> Found {
+        let wait_changed = old.is_some_and(|old| old.read().is_ok_and(|old| self.layout().waits_otherwise(&old, snapshot)));
+        found(self.check(old, snapshot, left), F::MACHINE, wait_changed)
+    }
+
+    fn compare_callee(&self, snapshot: &Snapshot, left: &LeftUnder) -> Found {
+        let old = snapshot.layout.as_deref().and_then(|hash| left.layout(hash).ok());
+        let wait_changed = old.is_some_and(|old| self.layout().waits_otherwise(&old, snapshot));
+        found(F::MACHINE.fits(snapshot, &self.row().hash, left), F::MACHINE, wait_changed)
+    }
+
     fn prepare(&self, begin: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Outcome>, String> {
         let stored = match begin {
             Begin::Call(call) => {
@@ -198,19 +230,28 @@ impl<F: Fiber> Known for Function<F> {
         };
         let mut snapshot: Snapshot = serde_json::from_str(&text).map_err(|e| format!("the stored snapshot cannot be read: {e}"))?;
         snapshot.put_back(&stored.rows)?;
-        match (self.check(stored.layout, &snapshot, run.left()), F::MACHINE.migrate) {
-            (Err(_), Some(migrate)) => {
+        let fits = self.check(stored.layout.as_ref(), &snapshot, run.left());
+        match (fits, F::MACHINE.migrate) {
+            (fits, Some(migrate)) if fits.is_err() || run.left().is_unreadable(0) => {
                 snapshot.put_back_logs(&stored.rows)?;
                 run.kept().resume(&text, stored.rows);
                 Ok(Box::pin(migrated::<F>(self.layout().clone(), snapshot, migrate, ctx, run)))
             }
-            (Err(why), None) => Err(why),
+            (Err(why), _) => Err(why),
             (Ok(()), _) => {
                 run.kept().resume(&text, stored.rows);
                 let frame = Frame::resume(F::MACHINE, Arc::clone(&run), snapshot)?;
                 Ok(Box::pin(async move { settle(drive::<F>(None, &ctx, frame, &run).await) }))
             }
         }
+    }
+}
+
+fn found(fits: Result<(), String>, machine: &Machine, wait_changed: bool) -> Found {
+    match (fits, machine.migrate) {
+        (Ok(()), _) => Found { verdict: Verdict::Resumes, wait_changed },
+        (Err(_), Some(_)) => Found { verdict: Verdict::Migrates, wait_changed: true },
+        (Err(why), None) => Found::parks(why),
     }
 }
 
@@ -230,6 +271,8 @@ pub(crate) fn settle<T: Value, E: Failure>(ended: Ended<T, E>) -> Outcome {
         Ended::Panicked(message) => Outcome::Failed(format!("panicked: {message}")),
         Ended::Stopped(Stopped::Failed(why)) => Outcome::Failed(why),
         Ended::Stopped(Stopped::Parked(why)) => Outcome::Parked(why),
+        Ended::Stopped(Stopped::Unreadable { why, depth, migrates: true }) => Outcome::Unreadable(depth, why),
+        Ended::Stopped(Stopped::Unreadable { why, .. }) => Outcome::Parked(why),
         // What is stored cannot be read: to try again is no help.
         Ended::Stopped(Stopped::Interrupted(error)) if error.kind() == ErrorKind::Value => Outcome::Parked(chain(&error)),
         Ended::Stopped(Stopped::Interrupted(error)) => Outcome::Interrupted(error),

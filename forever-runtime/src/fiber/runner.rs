@@ -4,6 +4,7 @@
 //! it goes back to its last snapshot and claims it again, later and later, until the store works or the runtime closes. When the claim is
 //! lost, the activation stops at once and stores nothing. A fiber that waits leaves: what wakes it starts a new task.
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -48,6 +49,8 @@ pub(crate) struct FiberTask {
     agent: Option<AgentId>,
     alive: Alive,
     turn: Turn,
+    /// The functions whose values could not be read, by their depth of calls.
+    unreadable: BTreeSet<u32>,
     /// Held until the fiber is in memory.
     entering: Option<OwnedSemaphorePermit>,
 }
@@ -113,7 +116,7 @@ impl FiberTask {
     pub(crate) fn new(core: &Arc<Core>, fiber: &Runnable, alive: Alive, turn: Turn, entering: Option<OwnedSemaphorePermit>) -> Self {
         let known = core.registry.get(&fiber.name);
         let (name, agent) = (fiber.name.clone(), fiber.agent.clone());
-        FiberTask { core: Arc::clone(core), name, known, seq: fiber.seq, agent, alive, turn, entering }
+        FiberTask { core: Arc::clone(core), name, known, seq: fiber.seq, agent, alive, turn, unreadable: BTreeSet::new(), entering }
     }
 
     /// Runs a fiber that was just accepted, under the claim that it was accepted with.
@@ -126,7 +129,8 @@ impl FiberTask {
         call: Box<dyn Any + Send>,
     ) {
         let (name, turn) = (known.machine().name.to_owned(), Turn::default());
-        let task = FiberTask { core, name, known: Some(known), seq: claim.fiber, agent, alive, turn, entering: None };
+        let task =
+            FiberTask { core, name, known: Some(known), seq: claim.fiber, agent, alive, turn, unreadable: BTreeSet::new(), entering: None };
         task.run(Some((claim, call))).await;
     }
 
@@ -141,6 +145,12 @@ impl FiberTask {
         let mut failed = 0;
         loop {
             let Ran { outcome, claim, progress, settled } = self.once(begin.take()).await;
+            let outcome = match outcome {
+                // It is entered once more, and its `migrate` function is asked.
+                Outcome::Unreadable(depth, _) if self.unreadable.insert(depth) && self.alive.control.reason().is_none() => continue,
+                Outcome::Unreadable(_, why) => Outcome::Parked(why),
+                outcome => outcome,
+            };
             let why = match self.keep(outcome, claim, settled).await {
                 Ok(Next::Stop(stop)) => return self.alive.stop(stop),
                 Ok(Next::Leave) => return self.alive.away(),
@@ -248,7 +258,7 @@ impl FiberTask {
             Begin::Call(_) => (None, false, false),
             Begin::Stored(stored) => {
                 let same = stored.callees.is_empty() && stored.layout.as_ref().is_some_and(|l| l.hash == known.row().hash);
-                (Some(Left::of(stored)), stored.snapshot.is_some(), same)
+                (Some(Left::of(stored, &self.unreadable)), stored.snapshot.is_some(), same)
             }
         };
         let sink = Arc::new(StoreSink::new(&self.core, known, claim, &self.alive, self.agent.clone(), same_layout));
@@ -320,7 +330,7 @@ impl FiberTask {
                 self.core.tell(&self.alive.id, &self.name, || EventKind::Waiting);
                 Ok(Next::Leave)
             }
-            Outcome::Lost | Outcome::Ended(_) => Ok(Next::Leave),
+            Outcome::Lost | Outcome::Ended(_) | Outcome::Unreadable(..) => Ok(Next::Leave),
             Outcome::Interrupted(error) => Err(error),
         }
     }
@@ -402,7 +412,7 @@ impl Outcome {
         match self {
             Outcome::Completed(_) => "completed",
             Outcome::Failed(_) => "failed",
-            Outcome::Parked(_) => "parked",
+            Outcome::Parked(_) | Outcome::Unreadable(..) => "parked",
             Outcome::Interrupted(_) => "interrupted",
             Outcome::Waiting(_) => "waiting",
             Outcome::Ended(_) => "ended",

@@ -124,12 +124,7 @@ impl<T: Value> Arm for OnEnd<T> {
     type Value = Result<T, FiberError>;
 
     fn ready<'a>(&'a self, _: &'static str, run: &'a Run) -> BoxFuture<'a, Option<Self::Value>> {
-        Box::pin(async move {
-            match run.sink.ended(self.0.id()).await {
-                Ok(end) => end.map(|end| self.0.ended(end)),
-                Err(error) => run.halt(Stopped::Interrupted(error)).await,
-            }
-        })
+        Box::pin(run.end_of(&self.0))
     }
 
     fn wait(&self, wait: &mut Wait) {

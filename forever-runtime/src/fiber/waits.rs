@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::frame::{Frame, Run, Stopped, save_arguments};
-use super::handle::{FiberError, FiberHandle};
+use super::handle::{FiberError, FiberErrorKind, FiberHandle};
 use super::topics::{FixedTopic, Topics};
 use super::{Fiber, Value};
 use crate::clock;
@@ -148,10 +148,9 @@ impl Frame {
             let mut ends = Vec::with_capacity(handles.len());
             let mut open = Vec::new();
             for handle in &handles {
-                match run.sink.ended(handle.id()).await {
-                    Ok(Some(end)) => ends.push(handle.ended(end)),
-                    Ok(None) => open.push(handle.id().to_owned()),
-                    Err(error) => run.halt(Stopped::Interrupted(error)).await,
+                match run.end_of(handle).await {
+                    Some(end) => ends.push(end),
+                    None => open.push(handle.id().to_owned()),
                 }
             }
             if open.is_empty() { ends } else { run.leave(Wait { fibers: open, ..Wait::default() }).await }
@@ -162,6 +161,23 @@ impl Frame {
 impl Run {
     pub(super) fn has_passed(&self, deadline: Deadline) -> bool {
         deadline.0.is_some_and(|due| due <= self.sink.now_ms())
+    }
+
+    /// What came of another fiber, if it has ended. A result that the code cannot read parks the fiber: the type has changed.
+    pub(super) async fn end_of<T: Value>(&self, handle: &FiberHandle<T>) -> Option<Result<T, FiberError>> {
+        let end = match self.sink.ended(handle.id()).await {
+            Ok(end) => handle.ended(end?),
+            Err(error) => self.halt(Stopped::Interrupted(error)).await,
+        };
+        match end {
+            Err(error) if error.kind() == FiberErrorKind::Value => {
+                self.halt(Stopped::Parked(format!(
+                    "{error}; let its type read what is stored, or give the function that gives another type another name"
+                )))
+                .await
+            }
+            end => Some(end),
+        }
     }
 
     /// Lets the fiber leave memory until something happens.

@@ -8,6 +8,7 @@ use crate::agent::{self, Agent, AgentHandle, Agents, Classes};
 use crate::chat::{self, AgentLoop, Answer, ChatAgent, ChatClasses, Chats, ask_and_call};
 use crate::clock::{self, Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
+use crate::fiber::compatibility::{self, Compared, Compatibility, OnIncompatible};
 use crate::fiber::core::{Core, Owner, Parts, Settings};
 #[cfg(feature = "testing")]
 use crate::fiber::events::Events;
@@ -16,7 +17,9 @@ use crate::fiber::registry::Registry;
 use crate::fiber::retention::{self, Retention};
 use crate::fiber::timer::{self, Timer};
 use crate::fiber::{Fiber, Resources, dispatch, recovery};
+use crate::store::FiberStore;
 use crate::store::sqlite::SeenBy;
+use crate::store::sqlite::copied::Copied;
 use crate::store::sqlite::user::Migration;
 use crate::store::{Durability, Sqlite, Store};
 
@@ -38,6 +41,7 @@ pub struct Builder {
     migrations: Vec<Migration>,
     listeners: Listeners,
     seen_by: SeenBy,
+    on_incompatible: OnIncompatible,
 }
 
 #[derive(Debug)]
@@ -68,6 +72,7 @@ impl Builder {
             migrations: Vec::new(),
             listeners: Listeners::default(),
             seen_by: None,
+            on_incompatible: OnIncompatible::default(),
         }
     }
 
@@ -244,6 +249,13 @@ impl Builder {
         self
     }
 
+    /// What [`open`](Builder::open) does when the code of this program cannot resume all stored fibers; they are parked unless this is
+    /// called.
+    pub fn on_incompatible(mut self, what: OnIncompatible) -> Self {
+        self.on_incompatible = what;
+        self
+    }
+
     /// Ends the world at a write, as the fuse says.
     #[cfg(feature = "testing")]
     pub fn fuse(mut self, fuse: crate::testing::Fuse) -> Self {
@@ -263,10 +275,48 @@ impl Builder {
         self.listeners.listen_to_all()
     }
 
+    /// Says what would become of the unfinished fibers of the database under the code of this program, and changes nothing: for a check
+    /// before a deploy, on the database in use or on a backup of it.
+    ///
+    /// No fiber, migration or hook is run, and no lock is taken: a live process may own the file, whose state of this moment is copied into
+    /// the system's folder for temporary files and compared there. Functions that are only `call!`ed are compared if they are registered
+    /// with [`fiber`](Builder::fiber) as well. Whether stored values still read as the types of the code is found when a fiber is resumed.
+    ///
+    /// ```no_run
+    /// # use forever_runtime as forever;
+    /// # async fn check<F: forever::Fiber>() -> forever::Result<()> {
+    /// let found = forever::Forever::builder().sqlite("backup.db").fiber::<F>().check().await?;
+    /// println!("{found}");
+    /// std::process::exit(i32::from(!found.is_ok()));
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When no database was named, it is not there or cannot be read, has a newer schema, or two fibers share a name.
+    pub async fn check(self) -> Result<Compatibility> {
+        let mut registry = self.registry?;
+        if !Chats::new(self.chat_classes, self.chats).classes.is_empty() {
+            registry.add_ours::<Answer>()?;
+        }
+        let file = match self.place {
+            Some(Place::File(path)) => path,
+            place => {
+                let (store, _) = open_store(place, self.durability, self.wait_for_lock, None, Vec::new(), 0).await?;
+                return Ok(compatibility::compare(&*store, &registry).await?.compatibility);
+            }
+        };
+        let copy = Copied::of(&file).await?;
+        let store = Sqlite::open_seen(&copy.path(), Durability::Process, Duration::ZERO, None).await?;
+        let compared = compatibility::compare(&store, &registry).await;
+        store.abandon();
+        Ok(compared?.compatibility)
+    }
+
     /// Opens the runtime, starts every fiber that was left unfinished, wakes agents that were kept awake, and runs schedules that fell due.
     ///
     /// # Errors
-    /// Before anything runs: when no database was named, two fibers or two agent classes share a
+    /// Before anything runs: of kind [`Incompatible`](ErrorKind::Incompatible) when the code cannot resume all fibers and
+    /// [`on_incompatible`](Builder::on_incompatible) says to refuse; when no database was named, two fibers or two agent classes share a
     /// name, a resource is missing, the file cannot be used, is not one of ours or has a newer
     /// schema, or a live process owns it ([`Error::is_busy`]); of kind [`Setup`](ErrorKind::Setup)
     /// when a migration fails, was changed after it was applied, stands elsewhere, or is in the
@@ -286,6 +336,11 @@ impl Builder {
         let agents = Arc::new(Agents::new(self.classes?, self.agents));
         let now_ms = clock::ms(self.clock.now());
         let (store, sqlite) = open_store(self.place, self.durability, self.wait_for_lock, self.seen_by, self.migrations, now_ms).await?;
+        let Compared { compatibility, to_wake } = compatibility::compare(&*store, &registry).await?;
+        if self.on_incompatible == OnIncompatible::Refuse && !compatibility.is_ok() {
+            store.abandon();
+            return Err(compatibility::refused(&compatibility));
+        }
         let worker = store.join(clock::ms(self.clock.now())).await?;
         let mut timer = Timer::default();
         timer.on(dispatch::WAITS, dispatch::ring());
@@ -297,6 +352,7 @@ impl Builder {
             sqlite,
             worker,
             registry,
+            compatibility,
             resources,
             clock: self.clock,
             listeners: self.listeners,
@@ -310,6 +366,7 @@ impl Builder {
         core.start(timer::run(Arc::clone(core)))?;
         dispatch::listen(core)?;
         recovery::recover(core).await?;
+        compatibility::report(core, to_wake).await?;
         chats.recover(core).await?;
         agents.recover(core).await?;
         retention::set_alarm(core);

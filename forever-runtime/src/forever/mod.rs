@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::agent::{Agent, AgentHandle};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::closure::RunFiber;
+use crate::fiber::compatibility::Compatibility;
 use crate::fiber::core::{Link, Owner};
 use crate::fiber::events::Events;
 use crate::fiber::handle::{FiberError, FiberHandle};
@@ -122,6 +123,13 @@ impl Forever {
     /// the same: sending it again is safe if it has a message id.
     pub fn send<V: Serialize + ?Sized>(&self, id: &str, topic: &str, value: &V) -> SendMessage {
         SendMessage::new(self.link(), id, topic, value)
+    }
+
+    /// What the comparison of the stored fibers with the code came to when the runtime was opened.
+    ///
+    /// [`Builder::check`] gives the same without opening.
+    pub fn compatibility(&self) -> &Compatibility {
+        &self.owner.core.compatibility
     }
 
     /// The fibers, by page: `forever.fibers().state(FiberState::Failed).limit(20).await?`.

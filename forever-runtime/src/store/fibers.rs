@@ -248,6 +248,24 @@ pub struct LayoutRow {
     pub layout: String,
 }
 
+/// Fibers that have not ended, are no closures, and stand at one cut point under one layout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnfinishedGroup {
+    /// Stored name of their function.
+    pub name: String,
+    /// Whether they are waiting.
+    pub waiting: bool,
+    /// Name of the cut point of their snapshots.
+    pub at: Option<String>,
+    /// Hash of the layout that their snapshots were written under.
+    pub layout: Option<String>,
+    /// Hashes of the layouts of the functions that were being called, outermost first, with a space
+    /// between them.
+    pub callees: Option<String>,
+    /// How many there are.
+    pub fibers: u64,
+}
+
 /// Snapshot that replaces the last one, with all that goes in the same transaction.
 #[derive(Debug)]
 pub struct NewSnapshot {
@@ -400,6 +418,16 @@ pub trait FiberStore {
 
     /// Lists the fibers behind `after` that are pending, by number.
     fn ready(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>>;
+
+    /// Groups the fibers that have not ended, waiting ones included and closures excluded.
+    fn unfinished_groups(&self) -> BoxFuture<'_, Result<Vec<UnfinishedGroup>>>;
+
+    /// Lists the fibers of a group behind `after`, by number.
+    fn unfinished_of(&self, group: UnfinishedGroup, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Seq>>>;
+
+    /// Makes waiting fibers ready, whatever they wait for. Those that do not wait are left as they
+    /// are.
+    fn wake(&self, fibers: Vec<Seq>, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 
     /// Loads a fiber.
     ///

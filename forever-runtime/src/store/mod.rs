@@ -87,7 +87,7 @@ pub use chat::{
 };
 pub use fibers::{
     AcceptResult, Claim, ClaimResult, End, Epoch, FiberRow, FiberState, FiberStore, LayoutRow, LoadedFiber, NewFiber, NewMessage,
-    NewSnapshot, PendingMessage, ReadySender, Runnable, Seq, Suspension, Wait, WaitResult, WorkerId,
+    NewSnapshot, PendingMessage, ReadySender, Runnable, Seq, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
 };
 pub use ops::{OpKind, OpOutcome, OpRecord, OpResolution, OpRow, OpState, OpStore, OpsDelta, ResolveOpResult};
 pub use snapshot::{LogItem, SnapshotDelta, SnapshotRows};

@@ -177,7 +177,7 @@ impl Stage {
                 Ended::Returned(Err(error)) => Outcome::Failed(error.into().to_string()),
                 Ended::Panicked(message) => Outcome::Failed(format!("panicked: {message}")),
                 Ended::Stopped(Stopped::Failed(why)) => Outcome::Failed(why),
-                Ended::Stopped(Stopped::Parked(why)) => Outcome::Parked(why),
+                Ended::Stopped(Stopped::Parked(why) | Stopped::Unreadable { why, .. }) => Outcome::Parked(why),
                 Ended::Stopped(Stopped::Interrupted(_)) => Outcome::Killed,
                 Ended::Stopped(Stopped::Waiting(_)) => Outcome::Waiting,
             },

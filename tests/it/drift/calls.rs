@@ -253,3 +253,51 @@ async fn what_is_needed_only_since_the_call_came_under_way_parks() {
     fiber.parks::<new::work>("local `extra` is needed after step `sum` but was not kept: if it was renamed, write `#[was = \"..\"] let extra`; otherwise put it into the snapshot with `migrate`").await;
     fiber.resumes::<old::work>(7, &["child b", "end"]).await;
 }
+
+versions! {
+    charging(io, n: u32) -> u32 {
+        step!(io.did("charge", ()).await?);
+        step!(io.did("mail", ()).await?);
+        let b = step!(io.did("child b", n).await?);
+        Ok(b)
+    }
+    mailing_first(io, n: u32) -> u32 {
+        step!(io.did("mail", ()).await?);
+        step!(io.did("charge", ()).await?);
+        let b = step!(io.did("child b", n).await?);
+        Ok(b)
+    }
+    both_rewritten(io, n: u32) -> u32 {
+        step!(io.did("mail", n).await?);
+        step!(io.did("charge", n).await?);
+        let b = step!(io.did("child b", n).await?);
+        Ok(b)
+    }
+    replaced(io, n: u32) -> u32 {
+        let b = step!(io.did("child b", n).await?);
+        step!(io.did("other", ()).await?);
+        Ok(b)
+    }
+    charging_once(io, n: u32) -> u32 {
+        step!(io.did("charge", ()).await?);
+        let b = step!(io.did("child b", n).await?);
+        Ok(b)
+    }
+}
+
+#[tokio::test]
+async fn steps_of_the_callee_exchanged_or_replaced_park_as_in_a_fiber_of_its_own() {
+    callers! { old calls charging::work; new calls mailing_first::work; rewritten calls both_rewritten::work; }
+    let fiber = stopped(old::work(3), "mail").await;
+    fiber.parks_naming::<new::work>("`did` stands for 2 steps").await;
+    fiber.parks_naming::<rewritten::work>("`did` has another body than before and stands elsewhere").await;
+    fiber.resumes::<old::work>(6, &["mail", "child b", "end"]).await;
+}
+
+#[tokio::test]
+async fn a_step_of_the_callee_dropped_and_another_of_its_name_elsewhere_parks() {
+    callers! { old calls charging_once::work; new calls replaced::work; }
+    let fiber = stopped(old::work(3), "child b").await;
+    fiber.parks_naming::<new::work>("`did` has another body than before and stands elsewhere").await;
+    fiber.resumes::<old::work>(6, &["child b", "end"]).await;
+}

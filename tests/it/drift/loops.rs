@@ -105,7 +105,7 @@ async fn a_loop_by_value_made_one_by_borrow_parks_and_back() {
     fiber.parks::<borrow::work>("step `say` is in a `for` loop now whose place (`list at`) was not kept: the loop is new or goes over something else; give the step in it another name, or put the place into the snapshot with `migrate`").await;
     fiber.resumes::<value::work>("abc".into(), &["say c"]).await;
     let fiber = stopped(borrow::work(words()), "say c").await;
-    fiber.parks_saying::<value::work>("local `list` saved at step `say` cannot be read as ").await;
+    fiber.parks_saying::<value::work>("`work` cannot resume: the `for` loop around step `say` may have items left (`list at`)").await;
     fiber.resumes::<borrow::work>("abc".into(), &["say c"]).await;
 }
 

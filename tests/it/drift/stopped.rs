@@ -42,8 +42,25 @@ pub(super) async fn stopped<F: Fiber>(call: F, before: &str) -> Stopped {
     stopped
 }
 
+/// Runs a fiber until the branch `before` of a `steps!` has begun and so many others have their results stored, and drops the runtime
+/// there.
+pub(super) async fn stopped_side_by_side<F: Fiber>(call: F, before: &str, results: u32) -> Stopped {
+    let stopped = Stopped { folder: tempfile::tempdir().unwrap() };
+    let world = World::without(Some(before));
+    let forever = stopped.builder(&world).fiber::<F>().open().await.unwrap();
+    forever.spawn(call).id(ID).await.unwrap();
+    world.reached().await;
+    let sql = rusqlite::Connection::open(stopped.path()).unwrap();
+    let stored = || sql.query_row("SELECT count(*) FROM branch_results", (), |row| row.get::<_, u32>(0)).unwrap();
+    while stored() < results {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    drop(forever);
+    stopped
+}
+
 impl Stopped {
-    fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         self.folder.path().join("fibers.db")
     }
 
@@ -197,6 +214,15 @@ impl Waiting {
             forever.send(ID, topic, value).await.unwrap();
         }
         assert_eq!(forever.handle::<F>(ID).wait().await, Ok(result));
+        forever.close().await.unwrap();
+    }
+
+    /// Code `F` parks it when the file is opened, for this reason, without anything being sent.
+    pub(super) async fn parks_at_once<F: Fiber<Output: Debug>>(&self, why: &str) {
+        let (_folder, path) = self.copied();
+        let forever = self.open::<F>(&path).await;
+        let error = forever.handle::<F>(ID).wait().await.unwrap_err();
+        assert!(error.is_parked() && error.reason().contains(why), "{error}");
         forever.close().await.unwrap();
     }
 

@@ -30,7 +30,7 @@ async fn a_recv_renamed_with_was_goes_on_waiting() {
     fiber
         .parks::<new::work>(
             ("answer", 4),
-            "step `answer pending` is gone: if it was renamed, write `was = \"answer pending\"` at the step that it is now",
+            "`answer`, where it waits, is gone: if it was renamed, write `was = \"answer\"` at the wait that it is now",
         )
         .await;
     fiber.resumes::<third::work>(&[("answer", 4)], 7).await;
@@ -56,7 +56,7 @@ async fn a_recv_with_a_timeout_and_computed_topics_renamed_with_was_keeps_both()
     fiber
         .parks::<unnamed::work>(
             ("answer-3", 4),
-            "step `answer pending` is gone: if it was renamed, write `was = \"answer pending\"` at the step that it is now",
+            "`answer`, where it waits, is gone: if it was renamed, write `was = \"answer\"` at the wait that it is now",
         )
         .await;
     fiber.resumes::<new::work>(&[("answer-3", 4)], Some(4)).await;
@@ -168,4 +168,85 @@ async fn a_select_goes_on_waiting_for_what_it_began_to_wait_for() {
             .to_string()
             .contains("`number` is a recv now and was a select before: give the new one another name, or mend the snapshot with `migrate`")
     );
+}
+
+#[tokio::test]
+async fn a_recv_on_another_topic_parks_and_on_both_goes_on_waiting() {
+    versions! {
+        old(io, n: u32) -> u32 {
+            let answer: u32 = recv!("approval");
+            Ok(answer + n)
+        }
+        new(io, n: u32) -> u32 {
+            let answer: u32 = recv!("decision");
+            Ok(answer + n)
+        }
+        both(io, n: u32) -> u32 {
+            let (_, answer): (_, u32) = recv!(["decision", "approval"], name = "answer");
+            Ok(answer + n)
+        }
+    }
+    let fiber = Waiting::at_its_first_wait(old::work(3)).await;
+    let why = "`answer` waits for a message on `approval`, and receives on `decision` now";
+    fiber.parks_at_once::<new::work>(why).await;
+    fiber.parks::<new::work>(("decision", 4), why).await;
+    fiber.resumes::<both::work>(&[("approval", 4)], 7).await;
+    fiber.resumes::<both::work>(&[("decision", 5)], 8).await;
+}
+
+#[tokio::test]
+async fn a_fiber_that_waits_is_compared_when_the_file_is_opened() {
+    versions! {
+        old(io, n: u32) -> u32 {
+            let answer: u32 = recv!("approval");
+            Ok(answer + n)
+        }
+        other_wait(io, n: u32) -> u32 {
+            let answer: u32 = step!(io.did("answer", n).await?);
+            Ok(answer + n)
+        }
+        needs_more(io, n: u32, name: String) -> u32 {
+            let answer: u32 = recv!("approval");
+            step!(io.did(name, ()).await?);
+            Ok(answer + n)
+        }
+        slept(io, n: u32) -> u32 {
+            sleep!(std::time::Duration::from_secs(3600));
+            Ok(n)
+        }
+        not_slept(io, n: u32) -> u32 {
+            Ok(n)
+        }
+    }
+    let fiber = Waiting::at_its_first_wait(old::work(3)).await;
+    fiber.parks_at_once::<other_wait::work>("`answer`, where it waits, is gone").await;
+    fiber.parks_at_once::<needs_more::work>("local `name` is needed after step `answer pending` but was not kept").await;
+    fiber.resumes::<old::work>(&[("approval", 4)], 7).await;
+    let fiber = Waiting::at_its_first_wait(slept::work(3)).await;
+    fiber.parks_at_once::<not_slept::work>("step `sleep` is gone").await;
+}
+
+#[forever::fiber(name = "child")]
+async fn child_that_gives_a_text(n: u32) -> anyhow::Result<String> {
+    Ok(n.to_string())
+}
+
+#[tokio::test]
+async fn a_childs_result_of_another_type_parks_its_parent() {
+    versions! {
+        old(io, n: u32) -> u32 {
+            let spawned = spawn!(super::child(n));
+            sleep!(std::time::Duration::from_secs(3600));
+            Ok(wait!(&spawned)?)
+        }
+        new(io, n: u32) -> String {
+            let spawned = spawn!(super::child_that_gives_a_text(n));
+            sleep!(std::time::Duration::from_secs(3600));
+            Ok(wait!(&spawned)?)
+        }
+    }
+    let fiber = Waiting::at_its_first_wait(old::work(3)).await;
+    fiber.time_is_over();
+    fiber.parks_at_once::<new::work>("completed, but its result cannot be read as `alloc::string::String`").await;
+    fiber.resumes::<old::work>(&[], 3).await;
 }

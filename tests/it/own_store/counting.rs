@@ -8,7 +8,8 @@ use forever::store::{
     CommandResult, DeleteResult, Deletion, End, Epoch, FarSchedules, FiberQuery, FiberRef, FiberRow, FiberStore, FiberTombstone,
     IncidentRow, KeepAliveRow, LoadedFiber, MessageRow, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord,
     OpResolution, OpRow, OpStore, PendingMessage, ReadySender, ResolveOpResult, Restart, RestartResult, RunResult, Runnable, ScheduleRow,
-    Seq, Sqlite, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, Wait, WaitResult, WorkerId,
+    Seq, Sqlite, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, Wait,
+    WaitResult, WorkerId,
 };
 use forever::{Error, ErrorKind, Result};
 
@@ -97,6 +98,9 @@ impl FiberStore for Counting {
         fn save_branch(&self, claim: Claim, number: u64, branch: String, data: String) -> ();
         fn branch_results(&self, seq: Seq, number: u64) -> Vec<(String, String)>;
         fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> WaitResult;
+        fn unfinished_groups(&self) -> Vec<UnfinishedGroup>;
+        fn unfinished_of(&self, group: UnfinishedGroup, after: Seq, limit: u32) -> Vec<Seq>;
+        fn wake(&self, fibers: Vec<Seq>, now_ms: i64) -> ();
         fn take_due(&self, now_ms: i64, limit: u32) -> Vec<Runnable>;
         fn next_due(&self) -> Option<i64>;
         fn send(&self, message: NewMessage) -> CommandResult<()>;

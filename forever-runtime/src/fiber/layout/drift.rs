@@ -156,6 +156,14 @@ impl Layout {
         self.verdict(found, old)
     }
 
+    /// Whether a fiber that stands at a wait would wait on other topics under this code.
+    pub(crate) fn waits_otherwise(&self, old: &Layout, snapshot: &Snapshot) -> bool {
+        let mut found = Found::default();
+        let now = self.identify(Some(old), &snapshot.at, &mut found).and_then(|step| self.wait_of(step));
+        let before = old.step(&snapshot.at).and_then(|step| old.wait_of(step));
+        now.zip(before).is_some_and(|(now, before)| now.topics != before.topics)
+    }
+
     fn verdict(&self, found: Found, old: Option<&Layout>) -> Result<(), Drift> {
         if found.0.is_empty() {
             return Ok(());
@@ -291,7 +299,7 @@ impl Layout {
 }
 
 /// What stands behind the name of a wait in that of the step before it.
-const PENDING: &str = " pending";
+pub(super) const PENDING: &str = " pending";
 
 /// The name of a step in the old code.
 fn old_name<'a>(step: &'a Step, old: Option<&Layout>) -> &'a str {

@@ -1,6 +1,8 @@
 //! Reasons why a snapshot does not fit the code, each with what to write so that it does.
 use std::fmt;
 
+use super::drift::PENDING;
+
 /// One reason why a snapshot does not fit the code; `Display` is a sentence for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -161,6 +163,10 @@ impl fmt::Display for Problem {
                     "argument `{argument}` was not saved when the fiber was spawned: put it into a struct argument with `#[serde(default)]`, or \
                      spawn the new function under another name"
                 )
+            }
+            Problem::StepGone { step } if step.contains(PENDING) => {
+                let wait = step.replacen(PENDING, "", 1);
+                write!(f, "`{wait}`, where it waits, is gone: if it was renamed, write `was = \"{wait}\"` at the wait that it is now")
             }
             Problem::StepGone { step } => {
                 write!(f, "step `{step}` is gone: if it was renamed, write `was = \"{step}\"` at the step that it is now")

@@ -1,5 +1,5 @@
 //! Layouts as they are stored, and what is known of the code that left a snapshot.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -36,13 +36,21 @@ pub(crate) struct LeftUnder {
     pub(crate) callees: Vec<LayoutRow>,
     /// Names of the branch results that are stored since the snapshot.
     pub(crate) branches: Vec<String>,
+    /// The functions whose values could not be read when the fiber was entered before, by their depth of calls: their `migrate` functions are
+    /// asked.
+    pub(crate) unreadable: BTreeSet<u32>,
     /// Whether a `migrate` function has made the snapshot, and so answers for what is stored beside it.
     migrated: AtomicBool,
 }
 
 impl LeftUnder {
     pub(crate) fn new(callees: Vec<LayoutRow>, branches: Vec<String>) -> Self {
-        LeftUnder { callees, branches, migrated: AtomicBool::new(false) }
+        LeftUnder { callees, branches, ..LeftUnder::default() }
+    }
+
+    /// Whether the values of the function at this depth of calls could not be read.
+    pub(crate) fn is_unreadable(&self, depth: u32) -> bool {
+        self.unreadable.contains(&depth)
     }
 
     /// A `migrate` function has made the snapshot, or a part of it.

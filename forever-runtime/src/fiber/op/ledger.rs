@@ -107,8 +107,9 @@ pub(crate) struct Left {
 
 impl Left {
     /// Takes what a run needs to know out of what is stored.
-    pub(crate) fn of(stored: &mut LoadedFiber) -> Self {
-        let under = LeftUnder::new(std::mem::take(&mut stored.callees), std::mem::take(&mut stored.branches));
+    pub(crate) fn of(stored: &mut LoadedFiber, unreadable: &BTreeSet<u32>) -> Self {
+        let mut under = LeftUnder::new(std::mem::take(&mut stored.callees), std::mem::take(&mut stored.branches));
+        under.unreadable.clone_from(unreadable);
         Left { checkpoints: stored.number, restarts: stored.restarts, ops: std::mem::take(&mut stored.ops), under }
     }
 }

@@ -113,12 +113,17 @@ impl Op {
     /// What this step stashed last, in this run or an earlier one; `None` if nothing.
     ///
     /// # Errors
-    /// Of kind [`Value`](ErrorKind::Value) when it cannot be read as a `V`.
+    /// Of kind [`Value`](ErrorKind::Value) when it cannot be read as a `V`. A `#[fiber]` function that ends in an error for it is parked: the
+    /// code has changed, and what is stashed is not lost.
     pub fn stashed<V: DeserializeOwned>(&self) -> Result<Option<V>> {
         let Some(text) = self.record().stash else { return Ok(None) };
-        exact::from_str(&text)
-            .map(Some)
-            .map_err(|why| Error::new(ErrorKind::Value, format!("stash of {} {}", self.shared.name(), unreadable::<V>(why))))
+        exact::from_str(&text).map(Some).map_err(|why| {
+            let why = format!("stash of {} {}", self.shared.name(), unreadable::<V>(why));
+            if self.sink().parks() {
+                self.shared.run.cannot_read(why.clone());
+            }
+            Error::new(ErrorKind::Value, why)
+        })
     }
 
     /// Says that `error` leaves it open whether the effect was carried out, and gives it back: a connection that broke after the request was

@@ -4,6 +4,7 @@ mod backup;
 mod batch;
 mod chat;
 mod claims;
+pub(crate) mod copied;
 mod file_guard;
 mod job;
 #[cfg(test)]
@@ -46,7 +47,7 @@ use worker::{Held, Opened, Worker};
 use super::{
     AcceptResult, AdminStore, Claim, ClaimResult, CommandResult, DeleteResult, Deletion, End, Epoch, FiberQuery, FiberRef, FiberRow,
     FiberStore, FiberTombstone, LoadedFiber, NewFiber, NewMessage, NewSnapshot, OpOutcome, OpsDelta, PendingMessage, ReadySender, Restart,
-    RestartResult, Runnable, Seq, Suspension, Wait, WaitResult, WorkerId,
+    RestartResult, Runnable, Seq, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
 };
 use crate::error::{Error, Result};
 use crate::future::BoxFuture;
@@ -344,6 +345,18 @@ impl FiberStore for Sqlite {
 
     fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<WaitResult>> {
         Box::pin(self.write("store what a fiber waits for", Scope::Many, move |c| rows::wait(c, claim, &wait, now_ms)))
+    }
+
+    fn unfinished_groups(&self) -> BoxFuture<'_, Result<Vec<UnfinishedGroup>>> {
+        Box::pin(self.read("group unfinished fibers", rows::unfinished_groups))
+    }
+
+    fn unfinished_of(&self, group: UnfinishedGroup, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Seq>>> {
+        Box::pin(self.read("list unfinished fibers", move |c| rows::unfinished_of(c, &group, after, limit)))
+    }
+
+    fn wake(&self, fibers: Vec<Seq>, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write_ready("wake fibers", move |c, ready| rows::wake_all(c, &fibers, now_ms, ready)))
     }
 
     fn take_due(&self, now_ms: i64, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>> {

@@ -11,7 +11,7 @@ use super::{schema, user};
 use crate::error::{Error, ErrorKind, Result};
 
 /// How long a statement waits for a person's own SQLite tool to let go of the database.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A log that one huge snapshot has made long is cut back to this many bytes.
 const LOG_LIMIT: i64 = 16 << 20;

@@ -7,7 +7,7 @@ use crate::store::AgentId;
 use crate::store::SnapshotRows;
 use crate::store::{
     AcceptResult, Claim, CommandResult, End, FiberQuery, FiberRef, FiberRow, FiberState, LayoutRow, LoadedFiber, NewFiber, NewMessage,
-    NewSnapshot, OpOutcome, PendingMessage, Restart, RestartResult, Runnable, Seq, Suspension, Wait, WaitResult,
+    NewSnapshot, OpOutcome, PendingMessage, Restart, RestartResult, Runnable, Seq, Suspension, UnfinishedGroup, Wait, WaitResult,
 };
 
 pub(super) fn accept(conn: &Connection, new: &NewFiber) -> rusqlite::Result<AcceptResult> {
@@ -211,6 +211,64 @@ pub(super) fn unfinished(conn: &Connection, after: Seq, limit: u32) -> rusqlite:
     let states = [FiberState::Pending, FiberState::Running, FiberState::Interrupted, FiberState::Parked].map(of);
     let sql = format!("{} ORDER BY 1 LIMIT ?2", states.join(" UNION ALL "));
     conn.prepare_cached(&sql)?.query_map(params![after, limit], runnable_row)?.collect()
+}
+
+/// The unfinished fibers by what decides whether code can resume them.
+pub(super) fn unfinished_groups(conn: &Connection) -> rusqlite::Result<Vec<UnfinishedGroup>> {
+    let of = |state: FiberState| {
+        format!(
+            "SELECT f.name AS name, f.state = 'waiting' AS waiting, s.at AS at, s.layout AS layout, s.callees AS callees, f.seq AS seq
+             FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq
+             WHERE f.state <> 'completed' AND f.state = '{state}' AND f.kind = 'function'"
+        )
+    };
+    let sql = format!(
+        "SELECT name, waiting, at, layout, callees, count(*) FROM ({}) GROUP BY 1, 2, 3, 4, 5",
+        UNFINISHED.map(of).join(" UNION ALL ")
+    );
+    conn.prepare_cached(&sql)?
+        .query_map((), |row| {
+            // A row that somebody has damaged must not keep the others from being compared.
+            let text =
+                |column| row.get_ref(column).map(|value| value.as_bytes().ok().map(|text| String::from_utf8_lossy(text).into_owned()));
+            Ok(UnfinishedGroup {
+                name: text(0)?.unwrap_or_default(),
+                waiting: row.get(1)?,
+                at: text(2)?,
+                layout: text(3)?,
+                callees: text(4)?,
+                fibers: row.get::<_, i64>(5)?.unsigned_abs(),
+            })
+        })?
+        .collect()
+}
+
+/// The states of fibers that have not ended.
+const UNFINISHED: [FiberState; 5] =
+    [FiberState::Pending, FiberState::Running, FiberState::Waiting, FiberState::Interrupted, FiberState::Parked];
+
+/// The fibers of a group behind one of them.
+pub(super) fn unfinished_of(conn: &Connection, group: &UnfinishedGroup, after: Seq, limit: u32) -> rusqlite::Result<Vec<Seq>> {
+    let of = |state: FiberState| {
+        format!(
+            "SELECT f.seq FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq
+             WHERE f.state <> 'completed' AND f.state = '{state}' AND f.seq > ?1 AND f.kind = 'function'
+                   AND f.name = ?3 AND s.at IS ?4 AND s.layout IS ?5 AND s.callees IS ?6"
+        )
+    };
+    let states: Vec<String> = UNFINISHED.into_iter().filter(|state| (*state == FiberState::Waiting) == group.waiting).map(of).collect();
+    let sql = format!("{} ORDER BY 1 LIMIT ?2", states.join(" UNION ALL "));
+    conn.prepare_cached(&sql)?
+        .query_map(params![after, limit, group.name, group.at, group.layout, group.callees], |row| row.get(0))?
+        .collect()
+}
+
+/// Makes those of these fibers ready that wait.
+pub(super) fn wake_all(conn: &Connection, fibers: &[Seq], now_ms: i64, ready: &mut Vec<Runnable>) -> rusqlite::Result<()> {
+    for &seq in fibers {
+        ready.extend(wake(conn, seq, now_ms)?);
+    }
+    Ok(())
 }
 
 /// The fibers that are ready and claimed by no worker.
