@@ -28,6 +28,7 @@ pub(crate) mod messages;
 pub(crate) mod op;
 pub(crate) mod owner;
 pub(crate) mod parts;
+pub(crate) mod position;
 pub(crate) mod recovery;
 pub(crate) mod registry;
 pub(crate) mod retention;
