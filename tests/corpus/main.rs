@@ -1,0 +1,47 @@
+//! A corpus of fiber bodies as people write agents: each is run as a plain function and as a fiber that is killed after and
+//! before each of its checkpoints, and must come to the same outcome and the same effects in the same order.
+//!
+//! One file a subject. The bodies are ordinary code: what is unusual about them is left as it came.
+#![allow(clippy::all, clippy::pedantic)]
+#![allow(unused_imports, unused_variables, dead_code, unused_macros)]
+
+/// The harness of `tests/it`, under the path that its macros name.
+#[path = "../it/language"]
+mod language {
+    pub(crate) mod harness;
+}
+mod plain;
+mod run;
+
+/// What the bodies use.
+mod prelude {
+    pub(crate) use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+    pub(crate) use std::time::Duration;
+
+    pub(crate) use anyhow::{Context as _, anyhow, bail, ensure};
+    pub(crate) use forever::prelude::{Backoff, OnUnknown, Retry};
+    pub(crate) use serde::{Deserialize, Serialize};
+    pub(crate) use serde_json::{Value, json};
+
+    pub(crate) use crate::language::harness::{
+        Io, Letters, plain_call as call, plain_recv as recv, plain_select as select, plain_sleep as sleep, plain_sleep as sleep_until, twin,
+    };
+    pub(crate) use crate::plain::{
+        plain_spawn as spawn, plain_step as step, plain_steps as steps, plain_wait as wait, plain_wait_all as wait_all,
+    };
+    pub(crate) use crate::run::{completes, completes_with, corpus, fails, fails_with, now};
+
+    pub(crate) const SHORT: Duration = Duration::from_millis(1);
+}
+
+mod research;
+mod tools;
+mod review;
+
+#[test]
+fn the_corpus_has_at_least_150_bodies_with_names_of_their_own() {
+    let bodies = [research::BODIES, tools::BODIES, review::BODIES].concat();
+    let names: std::collections::BTreeSet<_> = bodies.iter().collect();
+    assert_eq!(names.len(), bodies.len(), "two bodies of one name");
+    assert!(bodies.len() >= 150, "{}", bodies.len());
+}
