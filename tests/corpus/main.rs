@@ -29,14 +29,14 @@ mod prelude {
     pub(crate) use crate::plain::{
         plain_spawn as spawn, plain_step as step, plain_steps as steps, plain_wait as wait, plain_wait_all as wait_all,
     };
-    pub(crate) use crate::run::{completes, completes_with, corpus, fails, fails_with, now};
+    pub(crate) use crate::run::{completes, completes_hashed, completes_with, corpus, fails, fails_with, now};
 
     pub(crate) const SHORT: Duration = Duration::from_millis(1);
 }
 
 mod research;
-mod tools;
 mod review;
+mod tools;
 
 #[test]
 fn the_corpus_has_at_least_150_bodies_with_names_of_their_own() {

@@ -309,7 +309,7 @@ twin! {
     async fn route_to_a_specialist(io, question: String) -> anyhow::Result<String> {
         let route = step!("classify", io.did("classify", question.split(' ').next().map(str::to_lowercase)).await?);
         let answer = match route.as_deref() {
-            Some("bill" | "invoice") => step!("billing", io.did("billing", "paid".to_string()).await?),
+            Some("bill" | "invoice") => step!("billing", io.did("billing", "paid").await?).to_string(),
             Some(word) if word.len() > 6 => {
                 let draft = step!("long", io.did(format!("long {word}"), word.to_owned()).await?);
                 let checked = step!("check", io.did("check", draft.len()).await?);

@@ -221,7 +221,7 @@ pub(super) fn check(name: &Ident, message: &str, ways_out: &[&str], span: Span, 
             pub(super) trait Savable: #private::Saved {}
             #[diagnostic::do_not_recommend]
             impl<T: #private::Saved> Savable for T {}
-            pub(super) fn kept<T: Savable>(value: &T) -> &dyn #private::Saved {
+            pub(super) fn kept<T: Savable + 'static>(value: &T) -> &dyn #private::Saved {
                 value
             }
             #[allow(dead_code)]
