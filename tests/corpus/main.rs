@@ -34,13 +34,16 @@ mod prelude {
     pub(crate) const SHORT: Duration = Duration::from_millis(1);
 }
 
+mod coding;
+mod finance;
 mod research;
 mod review;
+mod support_desk;
 mod tools;
 
 #[test]
 fn the_corpus_has_at_least_150_bodies_with_names_of_their_own() {
-    let bodies = [research::BODIES, tools::BODIES, review::BODIES].concat();
+    let bodies = [coding::BODIES, finance::BODIES, research::BODIES, review::BODIES, support_desk::BODIES, tools::BODIES].concat();
     let names: std::collections::BTreeSet<_> = bodies.iter().collect();
     assert_eq!(names.len(), bodies.len(), "two bodies of one name");
     assert!(bodies.len() >= 150, "{}", bodies.len());
