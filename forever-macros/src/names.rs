@@ -34,10 +34,23 @@ pub(crate) struct Var {
     pub(crate) texts: Texts,
     /// Its value is text that may borrow, as `String::from_utf8_lossy` gives it.
     pub(crate) borrowed_text: bool,
+    /// What its value looks like, for a message if it cannot be saved.
+    pub(crate) made_by: MadeBy,
     /// The stored name, if it is not the variable's own.
     pub(crate) key: Option<String>,
     /// The stored name that it had: `#[was = "old"]`.
     pub(crate) was: Option<String>,
+}
+
+/// Values that cannot be saved and have a way out of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum MadeBy {
+    #[default]
+    Other,
+    Closure,
+    Iterator,
+    /// Bound by `Err(..)`.
+    Error,
 }
 
 /// The constant texts that a variable is given.
@@ -392,7 +405,17 @@ impl Names<'_> {
         let id = VarId(self.table.vars.len());
         let name = ident.to_string();
         let ident = ident.clone();
-        self.table.vars.push(Var { ident, mutable, kind, ty: None, key: None, was: None, texts: Texts::None, borrowed_text: false });
+        self.table.vars.push(Var {
+            ident,
+            mutable,
+            kind,
+            ty: None,
+            key: None,
+            was: None,
+            texts: Texts::None,
+            borrowed_text: false,
+            made_by: MadeBy::Other,
+        });
         self.top().push((name.trim_start_matches("r#").to_owned(), id));
         id
     }

@@ -35,15 +35,31 @@ mod prelude {
 }
 
 mod coding;
+mod etl;
 mod finance;
+mod monitoring;
+mod planning;
 mod research;
 mod review;
+mod scraping;
 mod support_desk;
 mod tools;
 
 #[test]
 fn the_corpus_has_at_least_150_bodies_with_names_of_their_own() {
-    let bodies = [coding::BODIES, finance::BODIES, research::BODIES, review::BODIES, support_desk::BODIES, tools::BODIES].concat();
+    let bodies = [
+        coding::BODIES,
+        etl::BODIES,
+        finance::BODIES,
+        monitoring::BODIES,
+        planning::BODIES,
+        research::BODIES,
+        review::BODIES,
+        scraping::BODIES,
+        support_desk::BODIES,
+        tools::BODIES,
+    ]
+    .concat();
     let names: std::collections::BTreeSet<_> = bodies.iter().collect();
     assert_eq!(names.len(), bodies.len(), "two bodies of one name");
     assert!(bodies.len() >= 150, "{}", bodies.len());

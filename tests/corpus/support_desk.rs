@@ -20,7 +20,13 @@ enum Priority {
 
 impl Ticket {
     fn new(id: u64, subject: &str) -> Self {
-        Self { id, customer: (id % 2 == 1).then(|| format!("customer {id}")), subject: subject.into(), tags: BTreeSet::new(), priority: Priority::default() }
+        Self {
+            id,
+            customer: (id % 2 == 1).then(|| format!("customer {id}")),
+            subject: subject.into(),
+            tags: BTreeSet::new(),
+            priority: Priority::default(),
+        }
     }
 
     fn is_vip(&self) -> bool {
@@ -319,7 +325,8 @@ twin! {
 }
 
 fn tickets() -> Vec<Ticket> {
-    let mut list: Vec<Ticket> = [(1, "down"), (2, "login"), (3, "down"), (7, "bill!"), (4, "login")].map(|(id, s)| Ticket::new(id, s)).into();
+    let mut list: Vec<Ticket> =
+        [(1, "down"), (2, "login"), (3, "down"), (7, "bill!"), (4, "login")].map(|(id, s)| Ticket::new(id, s)).into();
     list[2].priority = Priority::Urgent;
     list
 }

@@ -13,13 +13,17 @@ use syn::spanned::Spanned;
 use super::Emit;
 use crate::cut::CutBody;
 use crate::messages as say;
-use crate::names::{VarId, VarKind};
+use crate::names::{MadeBy, VarId, VarKind};
 use crate::signature::Signature;
 use crate::tree::{CutId, Stmt};
 
 const WAYS_OUT: &str = "derive `serde::Serialize` and `serde::Deserialize` for the type, make the value anew after a resume with `#[fresh] let`, or take it as a resource (`Res<T>`)";
 const RESULT: &str = "where the step gives a `Result`, put `?` behind what it does: `step!(fetch().await?)`; to go on with the error as a value, `step!(catch, fetch().await?)`";
 const OPERAND: &str = "what stands before a step in an expression is evaluated before it: bind the step first, `let value = step!(..);`, and use `value` in the expression";
+const CLOSURE: &str = "a closure is kept where all that it captures is not `mut` and not named in a macro; any other is written behind the step, or as a function";
+const ITERATOR: &str = "an iterator is kept as its items: collect them into a `VecDeque` and take them with `pop_front()`";
+const ERROR: &str =
+    "an error is kept as its text, `let error = format!(\"{error:#}\");`; that of a step with `catch` can be saved as it is";
 const REFERENCE: &str = "a value that holds a reference cannot be kept: clone it, or keep the index or key instead";
 
 const HELD: &str = "a local that nothing needs later is dropped at the step, and with it what it holds; where it need not be held at all, `let _ = ..` drops it at once";
@@ -172,6 +176,12 @@ impl Emit<'_> {
         if own.is_none() && self.ident(var).to_string().starts_with("__value_") {
             ways.push(OPERAND);
         }
+        ways.extend(match self.cx.table.var(var).made_by {
+            MadeBy::Closure => Some(CLOSURE),
+            MadeBy::Iterator => Some(ITERATOR),
+            MadeBy::Error => Some(ERROR),
+            MadeBy::Other => None,
+        });
         ways
     }
 
