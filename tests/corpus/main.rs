@@ -34,9 +34,12 @@ mod prelude {
     pub(crate) const SHORT: Duration = Duration::from_millis(1);
 }
 
+mod chat;
 mod coding;
+mod documents;
 mod etl;
 mod finance;
+mod logistics;
 mod monitoring;
 mod planning;
 mod research;
@@ -48,9 +51,12 @@ mod tools;
 #[test]
 fn the_corpus_has_at_least_150_bodies_with_names_of_their_own() {
     let bodies = [
+        chat::BODIES,
         coding::BODIES,
+        documents::BODIES,
         etl::BODIES,
         finance::BODIES,
+        logistics::BODIES,
         monitoring::BODIES,
         planning::BODIES,
         research::BODIES,

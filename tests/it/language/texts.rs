@@ -42,7 +42,7 @@ fn constants_chosen_at_run_time_are_kept() {
     assert!(same(|| computed(0)).outcome.contains("none"));
     let seen = same(|| computed(3));
     assert!(seen.outcome.contains("large"), "{}", seen.outcome);
-    assert_eq!(locals(&seen.snapshots[0])[1], ("kind".to_owned(), "some \"quoted\"\n".into()));
+    assert!(locals(&seen.snapshots[0]).contains(&("kind".to_owned(), "some \"quoted\"\n".into())), "{}", seen.snapshots[0]);
 }
 
 /// A type with a constant, a type that takes either, and bytes.
