@@ -1,7 +1,7 @@
 //! Places and plain borrows: expressions that can be evaluated again and mean the same.
 use syn::punctuated::Punctuated;
 use syn::visit::Visit;
-use syn::{Expr, ExprLit, ExprReference, Lit};
+use syn::{Expr, ExprLit, ExprReference, Lit, Pat};
 
 use crate::names::MadeBy;
 
@@ -140,6 +140,20 @@ pub(crate) fn closure(expr: &Expr) -> Option<&syn::ExprClosure> {
         Expr::Closure(e) if e.capture.is_none() && e.asyncness.is_none() => Some(e),
         Expr::Paren(e) => closure(&e.expr),
         Expr::Group(e) => closure(&e.expr),
+        _ => None,
+    }
+}
+
+/// The parts of a tuple that is written out and the patterns that they are matched against.
+pub(crate) fn tuple_parts<'a>(pat: &'a Pat, init: &'a Expr) -> Option<Vec<(&'a Pat, &'a Expr)>> {
+    match (pat, init) {
+        (Pat::Paren(p), _) => tuple_parts(&p.pat, init),
+        (_, Expr::Paren(e)) => tuple_parts(pat, &e.expr),
+        (_, Expr::Group(e)) => tuple_parts(pat, &e.expr),
+        (Pat::Tuple(p), Expr::Tuple(e)) => {
+            let whole = p.elems.len() == e.elems.len() && !p.elems.iter().any(|p| matches!(p, Pat::Rest(_)));
+            whole.then(|| p.elems.iter().zip(&e.elems).collect())
+        }
         _ => None,
     }
 }

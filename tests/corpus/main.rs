@@ -39,8 +39,10 @@ mod coding;
 mod documents;
 mod etl;
 mod finance;
+mod idioms;
 mod logistics;
 mod monitoring;
+mod orchestration;
 mod planning;
 mod research;
 mod review;
@@ -56,8 +58,10 @@ fn the_corpus_has_at_least_150_bodies_with_names_of_their_own() {
         documents::BODIES,
         etl::BODIES,
         finance::BODIES,
+        idioms::BODIES,
         logistics::BODIES,
         monitoring::BODIES,
+        orchestration::BODIES,
         planning::BODIES,
         research::BODIES,
         review::BODIES,

@@ -17,8 +17,16 @@ impl Names<'_> {
     /// Declares the variables of a pattern matched against `init`: values, or borrows to be taken again. A binding that copies
     /// out of what is borrowed is a value, and so is one that can be changed.
     pub(super) fn bindings_of(&mut self, pat: &Pat, init: &Expr) -> Vec<VarId> {
+        // `match (&a, b)`: each part by itself, so that what borrows from `a` is taken again and what is copied out of `b` is not.
+        self.bindings_from(pat, init, place::is_place(init))
+    }
+
+    fn bindings_from(&mut self, pat: &Pat, init: &Expr, is_place: bool) -> Vec<VarId> {
+        if let Some(parts) = place::tuple_parts(pat, init) {
+            return parts.into_iter().flat_map(|(pat, init)| self.bindings_from(pat, init, false)).collect();
+        }
         let bindings = pattern::bindings(pat);
-        let (is_place, borrows) = (place::is_place(init), self.borrows_from(init));
+        let borrows = self.borrows_from(init);
         // An operand that is put aside is `mut` in case it is a receiver; a reference need not be.
         let aside = matches!(init, Expr::Path(_)) && bindings.iter().all(|b| b.ident.to_string().starts_with("__value_"));
         let again: Vec<bool> = bindings.iter().map(|b| b.by_ref && is_place || borrows && !b.copied && (aside || !b.mutable)).collect();
