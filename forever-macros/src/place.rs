@@ -456,6 +456,24 @@ pub(crate) fn parts(expr: &mut Expr, visit: &mut dyn FnMut(Part<'_>)) {
     }
 }
 
+/// The places whose values an iteration by position joins to the one that it goes over: `b` in `a.iter().zip(b)`.
+pub(crate) fn joined<'e>(expr: &'e Expr, found: &mut Vec<&'e Expr>) {
+    match expr {
+        Expr::Paren(e) => joined(&e.expr, found),
+        Expr::Group(e) => joined(&e.expr, found),
+        Expr::MethodCall(call) => {
+            joined(&call.receiver, found);
+            if call.method == "zip" || call.method == "chain" {
+                for argument in &call.args {
+                    let is_named = is_place(argument) && root(argument).is_some_and(|name| !is_in_capitals(name));
+                    if is_named { found.push(argument) } else { joined(argument, found) }
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 fn constant_items(expr: &Expr) -> bool {
     constant(expr).is_some() || is_timeless(expr)
 }

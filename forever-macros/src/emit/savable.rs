@@ -24,8 +24,7 @@ const REST: &str =
     "where the items are references, make a list of owned ones first, `.cloned().collect::<Vec<_>>()`, or loop over an index";
 const CLOSURE: &str = "a closure is kept where all that it captures is not `mut` and not named in a macro; any other is written behind the step, or as a function";
 const ITERATOR: &str = "an iterator is kept as its items: collect them into a `VecDeque` and take them with `pop_front()`";
-const ERROR: &str =
-    "an error is kept as its text, `let error = format!(\"{error:#}\");`; that of a step with `catch` can be saved as it is";
+const ERROR: &str = "an error is kept as its text, `let error = error.to_string();`; that of a step with `catch` can be saved as it is";
 const REFERENCE: &str = "a value that holds a reference cannot be kept: clone it, or keep the index or key instead";
 
 const HELD: &str = "a local that nothing needs later is dropped at the step, and with it what it holds; where it need not be held at all, `let _ = ..` drops it at once";
