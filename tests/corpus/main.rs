@@ -34,6 +34,7 @@ mod prelude {
     pub(crate) const SHORT: Duration = Duration::from_millis(1);
 }
 
+mod assistants;
 mod chat;
 mod coding;
 mod documents;
@@ -53,6 +54,7 @@ mod tools;
 #[test]
 fn the_corpus_has_at_least_150_bodies_with_names_of_their_own() {
     let bodies = [
+        assistants::BODIES,
         chat::BODIES,
         coding::BODIES,
         documents::BODIES,

@@ -197,51 +197,6 @@ fn step_ok(order: &str) -> bool {
     order.starts_with("o-")
 }
 
-twin! {
-    async fn language_detection_then_translation(io, messages: Vec<String>) -> anyhow::Result<String> {
-        let mut languages: HashMap<String, u32> = HashMap::new();
-        let mut english = Vec::new();
-        for message in &messages {
-            let language = step!("detect", io.did("detect", if message.contains('ä') { "de".to_string() } else { "en".to_string() }).await?);
-            *languages.entry(language.clone()).or_default() += 1;
-            let text = if language == "en" {
-                message.clone()
-            } else {
-                let translated = step!("translate", io.did(format!("translate from {language}"), message.replace('ä', "ae")).await?);
-                format!("{translated} [{language}]")
-            };
-            english.push(text);
-        }
-        let (main, _) = languages.into_iter().max_by(|a, b| (a.1, &b.0).cmp(&(b.1, &a.0))).ok_or_else(|| anyhow!("no messages"))?;
-        let reply = step!("reply", io.did(format!("reply to {}", english.join(" | ")), "ok".to_string()).await?);
-        Ok(if main == "en" { reply } else { step!("back", io.did("translate back", format!("{reply} ({main})")).await?) })
-    }
-}
-
-twin! {
-    async fn knowledge_base_lookup_with_fallbacks(io, question: String) -> anyhow::Result<(String, u8)> {
-        let tried: Result<(String, u8), String> = 'found: {
-            if let Some(hit) = step!("exact", io.did("exact", question.strip_suffix('?').map(str::to_owned)).await?) {
-                break 'found Ok((hit, 1));
-            }
-            let words: Vec<String> = question.split_whitespace().filter(|w| w.len() > 3).map(Into::into).collect();
-            for word in &words {
-                if let Some(n @ 1..) = step!("word", io.did(format!("word {word}"), word.find('e')).await?) {
-                    break 'found Ok((format!("{word} at {n}"), 2));
-                }
-            }
-            match step!("vector", io.did("vector", words.first().cloned()).await?) {
-                Some(near) if near != "nothing" => Ok((near, 3)),
-                Some(_) => Err("only nothing".to_string()),
-                None => Err(format!("no words in {question:?}")),
-            }
-        };
-        let (answer, tier) = tried.map_err(anyhow::Error::msg)?;
-        step!("count", io.did(format!("tier {tier}"), ()).await?);
-        Ok((answer, tier))
-    }
-}
-
 #[derive(Debug)]
 enum DeskError {
     Closed(u64),
@@ -344,11 +299,6 @@ corpus! {
         completes(|| draft_from_macros(Ticket::new(2, "login and bill"), [("login", "Hi {name} "), ("bill", "#{id}")].map(|(a, b)| (a.into(), b.into())).into()));
     refund_with_guardrails =>
         completes_with(Letters::default().with("manager", true), || refund_with_guardrails(json!({ "order": "o-1", "refund": { "amount": 500 } })));
-    language_detection_then_translation => completes_hashed(|| language_detection_then_translation(vec!["a".into(), "ä".into(), "ää".into()])),
-        completes_hashed(|| language_detection_then_translation(vec!["a".into(), "b".into(), "ää".into()]));
-    knowledge_base_lookup_with_fallbacks => completes(|| knowledge_base_lookup_with_fallbacks("what?".into())),
-        completes(|| knowledge_base_lookup_with_fallbacks("open seven doors".into())), completes(|| knowledge_base_lookup_with_fallbacks("xxxx yyyy".into())),
-        fails("no words", || knowledge_base_lookup_with_fallbacks("a b".into()));
     commands_in_a_mail => completes(|| commands_in_a_mail(["open 1", "open 2", "open 3", "close 2", "close"].map(String::from).into())),
         fails("ticket 9 is closed", || commands_in_a_mail(["open 1", "close 9"].map(String::from).into())),
         fails("backend: a bad line failed", || commands_in_a_mail(["open 1", "what"].map(String::from).into())),

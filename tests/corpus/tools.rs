@@ -272,58 +272,6 @@ twin! {
     }
 }
 
-twin! {
-    async fn retry_with_feedback(io, schema: Vec<String>) -> anyhow::Result<BTreeMap<String, u32>> {
-        let mut feedback: Option<String> = None;
-        for attempt in 1..=4 {
-            let prompt = match &feedback {
-                None => "Give me JSON".to_string(),
-                Some(problem) => format!("Give me JSON. Last time: {problem}"),
-            };
-            let raw = step!("generate", {
-                let text = match attempt {
-                    1 => "not json".to_string(),
-                    2 => r#"{"age": 3}"#.to_string(),
-                    _ => format!("{{{}}}", schema.iter().enumerate().map(|(i, k)| format!("\"{k}\": {i}")).collect::<Vec<_>>().join(",")),
-                };
-                io.did(format!("{attempt}: {prompt}"), text).await?
-            });
-            let parsed: BTreeMap<String, u32> = match serde_json::from_str(&raw) {
-                Ok(parsed) => parsed,
-                Err(e) => {
-                    feedback = Some(format!("line {} is no JSON", e.line()));
-                    continue;
-                }
-            };
-            match schema.iter().filter(|key| !parsed.contains_key(*key)).cloned().collect::<Vec<_>>().as_slice() {
-                [] => return Ok(parsed),
-                [one] => feedback = Some(format!("{one} is missing")),
-                [first, .., last] => feedback = Some(format!("{first} to {last} are missing")),
-            }
-        }
-        bail!("never valid: {}", feedback.unwrap_or_default())
-    }
-}
-
-twin! {
-    async fn route_to_a_specialist(io, question: String) -> anyhow::Result<String> {
-        let route = step!("classify", io.did("classify", question.split(' ').next().map(str::to_lowercase)).await?);
-        let answer = match route.as_deref() {
-            Some("bill" | "invoice") => step!("billing", io.did("billing", "paid").await?).to_string(),
-            Some(word) if word.len() > 6 => {
-                let draft = step!("long", io.did(format!("long {word}"), word.to_owned()).await?);
-                let checked = step!("check", io.did("check", draft.len()).await?);
-                format!("{draft}{checked}")
-            }
-            Some(_) => step!("general", io.did("general", question.clone()).await?),
-            None => return Err(anyhow!("an empty question")),
-        };
-        let signed = answer + " -- the desk";
-        step!("send", io.did(signed.clone(), ()).await?);
-        Ok(signed)
-    }
-}
-
 corpus! {
     tool_loop_over_an_enum => completes(|| tool_loop_over_an_enum("t".into(), 6)), fails("no answer after 1", || tool_loop_over_an_enum("t".into(), 1));
     json_tool_calls => completes(|| json_tool_calls(json!({ "tool_calls": [
@@ -339,7 +287,4 @@ corpus! {
     ]));
     a_tool_that_needs_consent => completes_with(Letters::default().with("consent", true), || a_tool_that_needs_consent("/etc/x".into())),
         completes_with(Letters::default().with("consent", false), || a_tool_that_needs_consent("/etc/x".into()));
-    retry_with_feedback => completes(|| retry_with_feedback(vec!["age".into(), "size".into(), "weight".into()]));
-    route_to_a_specialist => completes(|| route_to_a_specialist("Invoice 7".into())), completes(|| route_to_a_specialist("Somewhat long".into())),
-        completes(|| route_to_a_specialist("hi there".into()));
 }

@@ -409,7 +409,7 @@ twin! {
         if let ((Some(host), n), all) = ((&host, count), &names) {
             count += 10;
             step!("nested", io.did(format!("{host} {n} {}", all.len()), ()).await?);
-            for name in all {
+            for name in all.iter() {
                 count += step!("name", io.did(format!("{host} {name}"), n).await?);
             }
         }
