@@ -13,6 +13,7 @@ use crate::messages as say;
 use crate::place;
 use crate::report::Report;
 use crate::tree::{Bind, Block, Body, Branch, Control, For, Head, Stmt, StmtKind};
+use crate::values::MadeBy;
 
 mod bindings;
 mod cut;
@@ -40,17 +41,6 @@ pub(crate) struct Var {
     pub(crate) key: Option<String>,
     /// The stored name that it had: `#[was = "old"]`.
     pub(crate) was: Option<String>,
-}
-
-/// Values that cannot be saved and have a way out of their own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum MadeBy {
-    #[default]
-    Other,
-    Closure,
-    Iterator,
-    /// Bound by `Err(..)`.
-    Error,
 }
 
 /// The constant texts that a variable is given.

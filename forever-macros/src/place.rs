@@ -1,9 +1,6 @@
 //! Places and plain borrows: expressions that can be evaluated again and mean the same.
 use syn::punctuated::Punctuated;
-use syn::visit::Visit;
 use syn::{Expr, ExprLit, ExprReference, Lit, Pat};
-
-use crate::names::MadeBy;
 
 /// `x`, `x.field`, `x[3]`, `x[i]`, `x[1..]`, `*x`: a place that can be named again without doing anything.
 pub(crate) fn is_place(expr: &Expr) -> bool {
@@ -134,16 +131,6 @@ fn is_text_macro(mac: &syn::Macro) -> bool {
     mac.path.segments.last().is_some_and(|s| TEXT_MACROS.iter().any(|name| s.ident == name))
 }
 
-/// A closure that borrows what it captures.
-pub(crate) fn closure(expr: &Expr) -> Option<&syn::ExprClosure> {
-    match expr {
-        Expr::Closure(e) if e.capture.is_none() && e.asyncness.is_none() => Some(e),
-        Expr::Paren(e) => closure(&e.expr),
-        Expr::Group(e) => closure(&e.expr),
-        _ => None,
-    }
-}
-
 /// The parts of a tuple that is written out and the patterns that they are matched against.
 pub(crate) fn tuple_parts<'a>(pat: &'a Pat, init: &'a Expr) -> Option<Vec<(&'a Pat, &'a Expr)>> {
     match (pat, init) {
@@ -155,55 +142,6 @@ pub(crate) fn tuple_parts<'a>(pat: &'a Pat, init: &'a Expr) -> Option<Vec<(&'a P
             whole.then(|| p.elems.iter().zip(&e.elems).collect())
         }
         _ => None,
-    }
-}
-
-/// What a value looks like that may have a way out of its own.
-pub(crate) fn made_by(expr: &Expr) -> MadeBy {
-    match expr {
-        Expr::Closure(_) => MadeBy::Closure,
-        Expr::MethodCall(e) if ITERATORS.iter().chain(BORROWING).any(|name| e.method == name) => MadeBy::Iterator,
-        Expr::Paren(e) => made_by(&e.expr),
-        Expr::Group(e) => made_by(&e.expr),
-        _ => MadeBy::Other,
-    }
-}
-
-/// Methods that give iterators, besides those in [`BORROWING`].
-const ITERATORS: &[&str] =
-    &["into_iter", "peekable", "map", "filter", "filter_map", "flat_map", "enumerate", "zip", "chain", "rev", "drain"];
-
-/// What is in a closure that code of ours cannot rename.
-#[derive(Default)]
-pub(crate) struct Inside {
-    /// The names that it binds itself, and those that stand for a field and a variable at once.
-    pub(crate) bound: Vec<syn::Ident>,
-    pub(crate) macros: Vec<proc_macro2::TokenStream>,
-}
-
-impl Inside {
-    pub(crate) fn of(closure: &syn::ExprClosure) -> Self {
-        let mut inside = Inside::default();
-        inside.visit_expr_closure(closure);
-        inside
-    }
-}
-
-impl<'ast> Visit<'ast> for Inside {
-    fn visit_pat_ident(&mut self, pat: &'ast syn::PatIdent) {
-        self.bound.push(pat.ident.clone());
-        syn::visit::visit_pat_ident(self, pat);
-    }
-
-    fn visit_field_value(&mut self, field: &'ast syn::FieldValue) {
-        if let (None, syn::Member::Named(name)) = (&field.colon_token, &field.member) {
-            self.bound.push(name.clone());
-        }
-        syn::visit::visit_field_value(self, field);
-    }
-
-    fn visit_macro(&mut self, mac: &'ast syn::Macro) {
-        self.macros.push(mac.tokens.clone());
     }
 }
 
@@ -307,7 +245,7 @@ pub(crate) enum Items {
     WithClosure,
 }
 
-const BORROWING: &[&str] = &[
+pub(crate) const BORROWING: &[&str] = &[
     "iter",
     "chars",
     "char_indices",

@@ -13,9 +13,10 @@ use syn::spanned::Spanned;
 use super::Emit;
 use crate::cut::CutBody;
 use crate::messages as say;
-use crate::names::{MadeBy, VarId, VarKind};
+use crate::names::{VarId, VarKind};
 use crate::signature::Signature;
 use crate::tree::{CutId, Stmt};
+use crate::values::MadeBy;
 
 const WAYS_OUT: &str = "derive `serde::Serialize` and `serde::Deserialize` for the type, make the value anew after a resume with `#[fresh] let`, or take it as a resource (`Res<T>`)";
 const RESULT: &str = "where the step gives a `Result`, put `?` behind what it does: `step!(fetch().await?)`; to go on with the error as a value, `step!(catch, fetch().await?)`";

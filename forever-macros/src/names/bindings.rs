@@ -5,10 +5,11 @@ use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::{Expr, Pat};
 
-use super::{Again, AgainId, MadeBy, Names, VarId, VarKind, assign_all, key_of};
+use super::{Again, AgainId, Names, VarId, VarKind, assign_all, key_of};
 use crate::flow::Flow;
 use crate::pattern;
 use crate::place;
+use crate::values::{self, MadeBy};
 
 const FRESH_CLOSURE: &str = "`#[fresh]` cannot make this closure anew: it captures what may change, or names variables in a macro; \
     write it behind the step, or as a function";
@@ -67,7 +68,7 @@ impl Names<'_> {
             }
         }
         let declares = match (&local.init, fresh) {
-            (Some(init), Some(_)) if place::closure(&init.expr).is_some() => {
+            (Some(init), Some(_)) if values::closure(&init.expr).is_some() => {
                 let declares = self.local_bindings(local, &init.expr, &flow);
                 if declares.iter().any(|v| !matches!(self.table.var(*v).kind, VarKind::Again(_))) {
                     self.report.over(&local.pat, FRESH_CLOSURE);
@@ -123,7 +124,7 @@ impl Names<'_> {
                 var.texts.given(is_name.then_some(&init.expr));
             }
             if let Some(init) = local.init.as_ref().filter(|_| is_name) {
-                var.made_by = place::made_by(&init.expr);
+                var.made_by = values::made_by(&init.expr);
             }
             var.borrowed_text = declares.len() == 1 && local.init.as_ref().is_some_and(|init| place::is_borrowed_text(&init.expr));
         }
@@ -187,11 +188,11 @@ impl Names<'_> {
     /// The variables that a closure captures, if it can be made again: what it captures never changes, and can be reached
     /// under an alias where another variable hides it, which what stands in the arguments of a macro cannot.
     fn bases_of_closure(&self, init: &Expr, flow: &Flow) -> Option<Vec<VarId>> {
-        let closure = place::closure(init)?;
+        let closure = values::closure(init)?;
         if !self.names_a_variable(closure.to_token_stream()) {
             return Some(Vec::new());
         }
-        let inside = place::Inside::of(closure);
+        let inside = values::Inside::of(closure);
         let mut captured = BTreeSet::new();
         flow.mentioned(&mut captured);
         let bases: Vec<VarId> = captured.into_iter().filter(|id| self.is_in_scope(*id)).collect();

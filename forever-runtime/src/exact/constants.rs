@@ -7,14 +7,20 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 type Known<T> = LazyLock<Mutex<HashSet<&'static T>>>;
 
+static TEXTS: Known<str> = LazyLock::new(Mutex::default);
+static BYTES: Known<[u8]> = LazyLock::new(Mutex::default);
+
 pub(super) fn text(text: &str) -> &'static str {
-    static TEXTS: Known<str> = LazyLock::new(Mutex::default);
     known(&TEXTS, text, || Box::leak(text.into()))
 }
 
-pub(super) fn bytes(bytes: Vec<u8>) -> &'static [u8] {
-    static BYTES: Known<[u8]> = LazyLock::new(Mutex::default);
-    known(&BYTES, &bytes, || Box::leak(bytes.as_slice().into()))
+pub(super) fn bytes(bytes: &[u8]) -> &'static [u8] {
+    known(&BYTES, bytes, || Box::leak(bytes.into()))
+}
+
+#[cfg(test)]
+pub(super) fn has(text: &str) -> bool {
+    TEXTS.lock().unwrap_or_else(PoisonError::into_inner).contains(text)
 }
 
 fn known<T: Eq + Hash + ?Sized>(all: &Known<T>, value: &T, make: impl FnOnce() -> &'static T) -> &'static T {

@@ -194,7 +194,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'_> {
     /// A `&[u8]` writes a sequence and reads bytes.
     fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         if self.lends && (self.peek() == Some(b'[') || self.escape() == Some("bytes")) {
-            return visitor.visit_borrowed_bytes(constants::bytes(Vec::deserialize(self)?));
+            return visitor.visit_borrowed_bytes(constants::bytes(&Vec::<u8>::deserialize(self)?));
         }
         self.deserialize_any(visitor)
     }
