@@ -142,7 +142,11 @@ fn output(output: &ReturnType, name: &Ident, report: &mut Report) -> Type {
             if let Some(value) = value_of(ty).filter(|value| holds_reference(value)) {
                 report.over(value, "a fiber's value is stored, so it holds no references: return owned values, `String` for `&str`");
             }
-            (**ty).clone()
+            match &**ty {
+                // `A + B` stands in `<.. as Trait>` in parentheses only.
+                ty @ Type::TraitObject(_) => syn::parse_quote!((#ty)),
+                ty => ty.clone(),
+            }
         }
         ReturnType::Default => {
             report.at(name.span(), "a fiber returns a `Result`: add `-> anyhow::Result<()>`, and `Ok(())` at the end");
