@@ -3,7 +3,7 @@
 //!
 //! One file a subject. The bodies are ordinary code: what is unusual about them is left as it came.
 #![allow(clippy::all, clippy::pedantic)]
-#![allow(unused_imports, unused_variables, dead_code, unused_macros)]
+#![allow(dead_code, dropping_copy_types, unused_braces, unused_imports, unused_macros, unused_variables)]
 
 /// The harness of `tests/it`, under the path that its macros name.
 #[path = "../it/language"]
