@@ -35,6 +35,7 @@ mod signature;
 mod tests;
 mod text;
 mod tree;
+mod values;
 
 use proc_macro::TokenStream;
 use quote::quote;

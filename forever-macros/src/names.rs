@@ -13,6 +13,7 @@ use crate::messages as say;
 use crate::place;
 use crate::report::Report;
 use crate::tree::{Bind, Block, Body, Branch, Control, For, Head, Stmt, StmtKind};
+use crate::values::MadeBy;
 
 mod bindings;
 mod cut;
@@ -34,6 +35,8 @@ pub(crate) struct Var {
     pub(crate) texts: Texts,
     /// Its value is text that may borrow, as `String::from_utf8_lossy` gives it.
     pub(crate) borrowed_text: bool,
+    /// What its value looks like, for a message if it cannot be saved.
+    pub(crate) made_by: MadeBy,
     /// The stored name, if it is not the variable's own.
     pub(crate) key: Option<String>,
     /// The stored name that it had: `#[was = "old"]`.
@@ -392,7 +395,17 @@ impl Names<'_> {
         let id = VarId(self.table.vars.len());
         let name = ident.to_string();
         let ident = ident.clone();
-        self.table.vars.push(Var { ident, mutable, kind, ty: None, key: None, was: None, texts: Texts::None, borrowed_text: false });
+        self.table.vars.push(Var {
+            ident,
+            mutable,
+            kind,
+            ty: None,
+            key: None,
+            was: None,
+            texts: Texts::None,
+            borrowed_text: false,
+            made_by: MadeBy::Other,
+        });
         self.top().push((name.trim_start_matches("r#").to_owned(), id));
         id
     }

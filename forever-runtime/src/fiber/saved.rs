@@ -1,5 +1,5 @@
 //! What can be kept across a cut point: anything that serde can write and read again.
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
 use crate::exact;
@@ -7,7 +7,8 @@ use crate::exact::logs::{self, Logs, StoredLogs};
 
 /// A value that a snapshot can hold.
 ///
-/// Implemented for everything that is `Serialize` and `DeserializeOwned`, and for nothing else.
+/// Implemented for everything that is `Serialize` and `Deserialize`, and for nothing else. A `&'static str` comes back as a
+/// constant of the same text; text that is borrowed from another local is refused by the macro's checks.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be saved",
     label = "cannot be saved",
@@ -39,7 +40,7 @@ pub trait Saved {
 }
 
 #[diagnostic::do_not_recommend]
-impl<T: Serialize + DeserializeOwned> Saved for T {
+impl<T: Serialize + Deserialize<'static>> Saved for T {
     fn save(&self) -> Result<String, String> {
         exact::to_string(self).map_err(|e| e.to_string())
     }
@@ -52,7 +53,7 @@ impl<T: Serialize + DeserializeOwned> Saved for T {
         // Where it names logs, whole, with all their items.
         let whole = if text.contains(logs::PLACEHOLDER) { Some(self.save()?) } else { None };
         let text = whole.as_deref().unwrap_or(text);
-        let again: T = exact::from_str(text).map_err(|e| format!("it was written but cannot be read back: {e}"))?;
+        let again: T = exact::from_str_with(text, None).map_err(|e| format!("it was written but cannot be read back: {e}"))?;
         let second = exact::to_string(&again).map_err(|e| format!("it was read back but cannot be written again: {e}"))?;
         if exact::same(text, &second) {
             return Ok(());
@@ -61,11 +62,11 @@ impl<T: Serialize + DeserializeOwned> Saved for T {
     }
 
     fn restore(text: &str) -> Result<Self, String> {
-        exact::from_str(text).map_err(|e| e.to_string())
+        exact::from_str_with(text, None).map_err(|e| e.to_string())
     }
 
     fn restore_with(text: &str, logs: &StoredLogs) -> Result<Self, String> {
-        exact::from_str_with(text, logs).map_err(|e| e.to_string())
+        exact::from_str_with(text, Some(logs)).map_err(|e| e.to_string())
     }
 }
 

@@ -30,4 +30,5 @@ mod snapshot;
 #[rustfmt::skip]
 mod spans;
 mod steps;
+mod texts;
 mod waits;
