@@ -409,7 +409,7 @@ fn plain(syntax: SynStmt) -> Stmt {
     stmt(StmtKind::Plain(syntax))
 }
 
-fn stmt(kind: StmtKind) -> Stmt {
+pub(crate) fn stmt(kind: StmtKind) -> Stmt {
     Stmt {
         kind,
         declares: Vec::new(),
@@ -418,6 +418,7 @@ fn stmt(kind: StmtKind) -> Stmt {
         before: PointId::UNSET,
         after: PointId::UNSET,
         cuts: None,
+        remainders: Vec::new(),
     }
 }
 

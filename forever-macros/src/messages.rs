@@ -79,6 +79,19 @@ pub(crate) fn partly_moved(name: &str, field: &str) -> String {
     )
 }
 
+pub(crate) fn moved_before_step(name: &str, field: &str, step: &str) -> String {
+    format!("`{field}` is moved out of `{name}` before `{step}`, which keeps `{name}`")
+}
+
+/// The way out of a partial move: `let Plan { title, .. } = plan;`
+pub(crate) fn take_apart(name: &str, path: &[String]) -> String {
+    let field = path.first().map_or("", String::as_str);
+    if field.starts_with(|c: char| c.is_ascii_digit()) {
+        return format!("take `{name}` apart before, and use the parts: `let (a, b) = {name};`");
+    }
+    format!("take `{name}` apart before, and use the parts: `let TheType {{ {field}, other }} = {name};`")
+}
+
 pub(crate) fn reference(name: &str, step: &str) -> String {
     format!(
         "`{name}` is kept across `{step}`, but it is a reference, which cannot be saved: keep an owned value (`String` for `&str`), or borrow again after the step"

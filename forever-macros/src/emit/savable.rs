@@ -43,6 +43,7 @@ impl Emit<'_> {
             }
         }
         tokens.extend(self.holds());
+        tokens.extend(self.cx.table.only_copied.clone());
         tokens
     }
 

@@ -29,6 +29,7 @@ pub(crate) mod owner;
 pub(crate) mod parts;
 pub(crate) mod recovery;
 pub(crate) mod registry;
+pub(crate) mod remains;
 pub(crate) mod retention;
 pub(crate) mod retry;
 mod runner;

@@ -1,0 +1,459 @@
+//! Variables of which a field was moved out before a cut point.
+//!
+//! `let title = plan.title;`, then a step, then `plan.questions`: at the step `plan` is no whole any more, and what the rest of
+//! the function needs of it are its other fields. So before the checkpoint those move into a variable of the same name, whose
+//! type has fields of the same names:
+//!
+//! ```text
+//! let plan = Left { questions: plan.questions };
+//! ```
+//!
+//! The user's code behind it is unchanged, and the snapshot has under `plan` what is left of it. Where the fields before were only copied
+//! out, `plan` is whole and stays as it is. Which of the two it is the compiler decides (`__private::remains`): by the types of the
+//! fields, and as the code of the other case is behind a call that cannot return, so that moves in it do not count.
+//!
+//! This works if everything that names the variable from there on is one of its other fields, and nothing outside of the block
+//! needs it. Else a check is put before the move: that the field is only copied, in words that say why it matters.
+use std::collections::BTreeSet;
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, format_ident, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Expr, Member};
+
+use crate::cut::CutBody;
+use crate::flow::{Assigned, Flow, JumpId, Needed, assigned};
+use crate::lower::stmt;
+use crate::messages as say;
+use crate::names::{self, Change, Evidence, Part, Table, VarId, VarKind};
+use crate::plan;
+use crate::report::Report;
+use crate::tree::{Block, Body, Control, CutId, Remainder, Stmt, StmtKind};
+
+/// More fields than serde has tuples for.
+const MOST_FIELDS: usize = 16;
+
+/// Puts the remaining fields of variables into variables of their own, and resolves the names again.
+pub(crate) fn keep_remainders(body: &mut Body, mut table: Table, given: &[Ident], private: &syn::Path) -> Table {
+    if !table.parts.iter().any(|part| matches!(part.change, Change::Moved { .. })) {
+        return table;
+    }
+    // What was moved out of what is left of a variable shows only when that is there.
+    loop {
+        let pass = Pass::new(body, &table, private);
+        let mut block = std::mem::replace(&mut body.block, Block { stmts: Vec::new(), end: crate::flow::PointId::UNSET });
+        let found = pass.keep_next(&mut block, &mut Vec::new());
+        let only_copied = if found { TokenStream::new() } else { pass.refuse(&mut block) };
+        body.block = block;
+        table = names::resolve(body, given, &mut Report::default());
+        if !found {
+            table.only_copied = only_copied;
+            return table;
+        }
+    }
+}
+
+struct Pass<'a> {
+    table: &'a Table,
+    private: &'a syn::Path,
+    needed: Needed,
+    /// Which parts are moved out where; a number of a part stands for a variable.
+    moved: Assigned,
+    /// Which cut points are calls of other fibers.
+    calls: Vec<bool>,
+    titles: Vec<String>,
+}
+
+impl<'a> Pass<'a> {
+    fn new(body: &Body, table: &'a Table, private: &'a syn::Path) -> Self {
+        let flow = plan::flow_of(&body.block, table);
+        let moved = assigned(&moves(&flow, &table.parts));
+        let calls = body.cuts.iter().map(|cut| matches!(cut.body, CutBody::Call { .. })).collect();
+        let titles = plan::step_names(body).iter().zip(&body.cuts).map(|((name, _), cut)| cut.shown(name)).collect();
+        Pass { table, private, needed: plan::needed(&flow, &assigned(&flow), table), moved, calls, titles }
+    }
+
+    /// Finds the first variable whose remaining fields can be kept, and keeps them.
+    fn keep_next(&self, block: &mut Block, around: &mut Vec<JumpId>) -> bool {
+        for place in 0..block.stmts.len() {
+            let Some(cuts) = block.stmts[place].cuts.clone() else { continue };
+            let at_value = match &block.stmts[place].kind {
+                StmtKind::Cut { cut, .. } if !self.calls[*cut] => Some(*cut),
+                _ => None,
+            };
+            let moved = match at_value {
+                Some(cut) => self.moved.at_cut.get(&cut),
+                None => self.moved.at_point.get(&block.stmts[place].start),
+            };
+            let vars: BTreeSet<VarId> = moved.into_iter().flatten().map(|part| self.table.parts[part.0].var).collect();
+            let is_needed = |var: &VarId| cuts.clone().any(|cut| self.is_kept(*var, cut));
+            for var in vars.into_iter().filter(is_needed) {
+                let moved: Vec<&Part> =
+                    moved.into_iter().flatten().map(|part| &self.table.parts[part.0]).filter(|part| part.var == var).collect();
+                if at_value.is_none() && self.is_borrowed_in_head(var, block, place) {
+                    continue;
+                }
+                let first = if at_value.is_some() { block.stmts[place].after } else { block.stmts[place].start };
+                let Some(fields) = self.fields_after(var, first.0, block, around) else { continue };
+                let Some(remainder) = self.remainder(var, &fields, &moved) else { continue };
+                match at_value {
+                    Some(_) => block.stmts[place].remainders.push(remainder),
+                    None => {
+                        let code = syn::Stmt::Expr(Expr::Verbatim(remainder.code.clone()), None);
+                        let kept = Stmt { remainders: vec![remainder], ..stmt(StmtKind::Plain(code)) };
+                        block.stmts.insert(place, kept);
+                    }
+                }
+                return true;
+            }
+            if let StmtKind::Control { control, .. } = &mut block.stmts[place].kind
+                && self.inside(control, around)
+            {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn inside(&self, control: &mut Control, around: &mut Vec<JumpId>) -> bool {
+        match control {
+            Control::Branch(branch) => branch.arms.iter_mut().any(|arm| self.keep_next(&mut arm.block, around)),
+            Control::Loop { id, body, .. } | Control::Scope { id, body, .. } => {
+                around.push(*id);
+                let found = self.keep_next(body, around);
+                around.pop();
+                found
+            }
+            Control::For(looped) => {
+                around.push(looped.id);
+                let found = self.keep_next(&mut looped.body, around);
+                around.pop();
+                found
+            }
+        }
+    }
+
+    fn is_kept(&self, var: VarId, cut: CutId) -> bool {
+        self.table.var(var).kind == VarKind::Value && self.needed.at_cut.get(&cut).is_some_and(|live| live.contains(&var))
+    }
+
+    /// The fields that the rest of a block uses of a variable, if it uses nothing else of it and nothing behind the block does.
+    fn fields_after(&self, var: VarId, first: u32, block: &Block, around: &[JumpId]) -> Option<Vec<Vec<Member>>> {
+        let is_live = |live: Option<&crate::flow::Live>| live.is_some_and(|live| live.contains(&var));
+        let leaves = |id: &JumpId| is_live(self.needed.at_continue.get(id)) || is_live(self.needed.at_break.get(id));
+        // An end that is not come to needs nothing.
+        let is_left = self.moved.at_point.contains_key(&block.end);
+        if is_left && is_live(self.needed.at_point.get(&block.end)) || around.iter().any(leaves) || self.table.unset.contains(&var) {
+            return None;
+        }
+        let mut fields: Vec<Vec<Member>> = Vec::new();
+        for used in self.table.uses.iter().filter(|u| u.var == var && u.at.0 >= first && u.at < block.end) {
+            // A borrow that was made before is made again from the whole variable.
+            let is_through_older = used.through.is_some_and(|through| self.table.var(through).at.0 < first);
+            if used.path.is_empty() || is_through_older {
+                return None;
+            }
+            if !fields.iter().any(|field| is_in(&used.path, field)) {
+                fields.retain(|field| !is_in(field, &used.path));
+                fields.push(used.path.clone());
+            }
+        }
+        (!fields.is_empty()).then_some(fields)
+    }
+
+    /// Whether what comes before the first cut point of a statement may name something that borrows from a variable: the
+    /// variable cannot be moved in front of it.
+    fn is_borrowed_in_head(&self, var: VarId, block: &Block, place: usize) -> bool {
+        let mut borrowing = BTreeSet::from([var]);
+        for stmt in &block.stmts[..place] {
+            let is_owned = match &stmt.kind {
+                StmtKind::Plain(syn::Stmt::Local(local)) => {
+                    local.init.as_ref().is_some_and(|init| is_owned(&init.expr, &self.table.var(var).ident))
+                }
+                _ => false,
+            };
+            let mut mentioned = BTreeSet::new();
+            plan::mentions(stmt, &mut mentioned);
+            if !is_owned && mentioned.iter().any(|v| borrowing.contains(v)) {
+                borrowing.extend(&stmt.declares);
+                let mut given = BTreeSet::new();
+                stmt.flow.assigned(&mut given);
+                borrowing.extend(given);
+            }
+        }
+        borrowing.remove(&var);
+        let mut mentioned = BTreeSet::new();
+        let stmt = &block.stmts[place];
+        match &stmt.kind {
+            StmtKind::Control { control: Control::Branch(_), .. } => plan::mentions(stmt, &mut mentioned),
+            _ => stmt.flow.mentioned(&mut mentioned),
+        }
+        mentioned.iter().any(|v| borrowing.contains(v))
+    }
+
+    /// `let plan = ..;` with what is left of a variable, unless all of it may be.
+    fn remainder(&self, var: VarId, fields: &[Vec<Member>], moved: &[&Part]) -> Option<Remainder> {
+        // What is used again was copied, or else the check below says so.
+        let is_used = |part: &Part| fields.iter().any(|field| part.overlaps(field));
+        let moved: Vec<&Part> = moved.iter().copied().filter(|part| !is_used(part)).collect();
+        if moved.is_empty() {
+            return None;
+        }
+        let (private, of) = (self.private, self.table.var(var));
+        let (ident, span) = (&of.ident, Span::mixed_site().located_at(of.ident.span()));
+        let mut structs = TokenStream::new();
+        let left = Left { private, structs: &mut structs, span }.of(&quote_spanned!(span=> #ident), fields, &of.ident.to_string())?;
+        let evidence = moved.iter().map(|part| self.evidence(part));
+        let mutable = of.mutable.then(|| syn::Token![mut](span));
+        let code = quote_spanned! {span=>
+            #[allow(unused_variables, unused_mut, unreachable_code)]
+            let #mutable #ident = {
+                #structs
+                #[allow(unused_imports)]
+                use #private::remains::{Copied as _, Moved as _};
+                let choice = if false {
+                    ::core::unreachable!();
+                    (&#private::remains::evidence((#(#evidence,)*))).choice()
+                } else {
+                    ::core::default::Default::default()
+                };
+                if choice.is_whole() {
+                    choice.only_whole();
+                    choice.whole(#ident)
+                } else {
+                    choice.only_fields();
+                    choice.fields(#left)
+                }
+            };
+        };
+        let places = fields.iter().map(|field| syn::parse_quote!(#ident #(.#field)*)).collect();
+        Some(Remainder { ident: ident.clone(), mutable: of.mutable, fields: places, code })
+    }
+
+    /// An expression whose type is `Copy` if nothing was moved.
+    fn evidence(&self, part: &Part) -> TokenStream {
+        let private = self.private;
+        let Change::Moved { evidence, .. } = &part.change else { return TokenStream::new() };
+        match evidence {
+            Evidence::Place(place) => quote_spanned!(Span::mixed_site()=> #private::remains::seen(&#place)),
+            Evidence::Pattern(pattern, place) => {
+                let bound = by_value(pattern);
+                quote_spanned! {Span::mixed_site()=>
+                    #[allow(unreachable_patterns)]
+                    match #place { #pattern => (#(#private::remains::seen(&#bound),)*), _ => ::core::unreachable!() }
+                }
+            }
+        }
+    }
+
+    /// Puts a check before each move of a field that is needed later; the checks as items.
+    fn refuse(&self, block: &mut Block) -> TokenStream {
+        let mut refused: Vec<(usize, CutId)> = Vec::new();
+        for (cut, moved) in &self.moved.at_cut {
+            for part in moved {
+                let noted = &self.table.parts[part.0];
+                let certain = matches!(noted.change, Change::Moved { certain: true, .. });
+                let is_new = !refused.iter().any(|(seen, _)| *seen == part.0);
+                if certain && is_new && (self.is_kept(noted.var, *cut) || self.is_left(noted, *cut)) {
+                    refused.push((part.0, *cut));
+                }
+            }
+        }
+        if !refused.is_empty() {
+            self.refuse_in(block, &refused);
+        }
+        let mut written = BTreeSet::new();
+        refused.iter().filter(|(part, _)| written.insert(self.check_name(*part))).map(|(part, cut)| self.check(*part, *cut)).collect()
+    }
+
+    /// Whether a field is among what is kept of a variable that it was taken from.
+    fn is_left(&self, part: &Part, cut: CutId) -> bool {
+        let is_remainder = |id: VarId| id > part.var && self.table.origin(id) == self.table.origin(part.var);
+        (0..self.table.vars.len()).map(VarId).any(|id| {
+            is_remainder(id) && self.is_kept(id, cut) && self.table.uses.iter().any(|u| is_remainder(u.var) && part.overlaps(&u.path))
+        })
+    }
+
+    fn refuse_in(&self, block: &mut Block, refused: &[(usize, CutId)]) {
+        let mut stmts = Vec::new();
+        for mut inner in std::mem::take(&mut block.stmts) {
+            let mut found = Vec::new();
+            parts_in(&inner.flow, &mut found);
+            let checks: TokenStream = refused.iter().filter(|(part, _)| found.contains(part)).map(|(part, _)| self.asked(*part)).collect();
+            if !checks.is_empty() {
+                let check = quote_spanned!(Span::mixed_site()=> if false { ::core::unreachable!(); #checks });
+                stmts.push(stmt(StmtKind::Plain(syn::Stmt::Expr(Expr::Verbatim(check), None))));
+            }
+            if let StmtKind::Control { control, .. } = &mut inner.kind {
+                match control {
+                    Control::Branch(branch) => branch.arms.iter_mut().for_each(|arm| self.refuse_in(&mut arm.block, refused)),
+                    Control::Loop { body, .. } | Control::Scope { body, .. } => self.refuse_in(body, refused),
+                    Control::For(looped) => self.refuse_in(&mut looped.body, refused),
+                }
+            }
+            stmts.push(inner);
+        }
+        block.stmts = stmts;
+    }
+
+    fn check_name(&self, part: usize) -> String {
+        let Part { var, path, .. } = &self.table.parts[part];
+        let path: String = path.iter().map(|m| format!("_{}", m.to_token_stream()).replace("r#", "")).collect();
+        format!("copied_{}{path}_{}", self.table.var(*var).ident.to_string().trim_start_matches("r#"), var.0)
+    }
+
+    /// Asks the check of a field.
+    fn asked(&self, part: usize) -> TokenStream {
+        let (name, part) = (self.check_name(part), &self.table.parts[part]);
+        let Change::Moved { evidence, .. } = &part.change else { return TokenStream::new() };
+        let ask = |span: Span, value: TokenStream| {
+            let span = Span::mixed_site().located_at(span);
+            let name = Ident::new(&name, span);
+            quote_spanned!(span=> #name::only_copied(&#value);)
+        };
+        match evidence {
+            Evidence::Place(place) => ask(place.span(), place.to_token_stream()),
+            Evidence::Pattern(pattern, place) => {
+                let asked = by_value(pattern).into_iter().map(|bound| ask(bound.span(), bound.to_token_stream()));
+                quote_spanned!(Span::mixed_site()=> #[allow(unreachable_patterns)] match #place { #pattern => { #(#asked)* }, _ => {} })
+            }
+        }
+    }
+
+    /// The check that a field is copied, not moved.
+    fn check(&self, part: usize, cut: CutId) -> TokenStream {
+        let module = Ident::new(&self.check_name(part), Span::mixed_site());
+        let part = &self.table.parts[part];
+        let name = self.table.var(part.var).ident.to_string();
+        let path: Vec<String> = part.path.iter().map(|m| m.to_token_stream().to_string()).collect();
+        let step = self.titles[cut].replace('{', "{{").replace('}', "}}");
+        let message = say::moved_before_step(&name, &format!("{name}.{}", path.join(".")), &step);
+        let note = say::take_apart(&name, &path);
+        quote_spanned! {Span::mixed_site()=>
+            mod #module {
+                #[diagnostic::on_unimplemented(message = #message, label = "moved out here", note = #note)]
+                pub(super) trait OnlyCopied {}
+                #[diagnostic::do_not_recommend]
+                impl<T: ::core::marker::Copy> OnlyCopied for T {}
+                pub(super) fn only_copied<T: OnlyCopied>(_: &T) {}
+            }
+        }
+    }
+}
+
+impl Part {
+    /// Whether moving it leaves nothing of a field, or a field without a part.
+    fn overlaps(&self, field: &[Member]) -> bool {
+        match &self.change {
+            Change::Moved { evidence: Evidence::Place(_), .. } => is_in(field, &self.path) || is_in(&self.path, field),
+            Change::Moved { evidence: Evidence::Pattern(..), .. } => is_in(&self.path, field),
+            Change::Filled => false,
+        }
+    }
+}
+
+/// Whether an expression gives a value that borrows from nothing, by its form.
+fn is_owned(expr: &Expr, var: &Ident) -> bool {
+    const OWNED: [&str; 8] = ["len", "is_empty", "clone", "to_string", "to_owned", "to_vec", "count", "contains"];
+    match expr {
+        // What is saved holds no references.
+        Expr::Field(_) => crate::place::root(expr) == Some(var),
+        Expr::MethodCall(e) => OWNED.iter().any(|name| e.method == name),
+        Expr::Binary(_) => true,
+        Expr::Macro(e) => e.mac.path.is_ident("format"),
+        _ => false,
+    }
+}
+
+/// The values that a pattern binds.
+fn by_value(pat: &syn::Pat) -> Vec<Ident> {
+    crate::pattern::bindings(pat).into_iter().filter(|b| !b.by_ref).map(|b| b.ident).collect()
+}
+
+/// Whether one place is another one or in it.
+fn is_in(inner: &[Member], outer: &[Member]) -> bool {
+    inner.starts_with(outer)
+}
+
+/// The moves of parts as assignments of variables with their numbers, which end where the part or the variable has a new value.
+fn moves(flow: &Flow, parts: &[Part]) -> Flow {
+    let ended = |is_ended: &dyn Fn(&Part) -> bool| {
+        let ended = parts.iter().enumerate().filter(|(_, part)| is_ended(part));
+        Flow::Seq(ended.map(|(number, _)| Flow::Unset(VarId(number))).collect())
+    };
+    let all = |items: &[Flow]| items.iter().map(|f| moves(f, parts)).collect();
+    match flow {
+        Flow::Part(number) => match &parts[*number] {
+            Part { change: Change::Moved { .. }, .. } => Flow::Assign(VarId(*number)),
+            filled => ended(&|part| part.var == filled.var && is_in(&part.path, &filled.path)),
+        },
+        Flow::Assign(var) | Flow::Unset(var) => ended(&|part| part.var == *var),
+        Flow::Use(_) => Flow::Nothing,
+        Flow::Seq(items) => Flow::Seq(all(items)),
+        Flow::Either(items) => Flow::Either(all(items)),
+        Flow::Loop(id, body) => Flow::Loop(*id, Box::new(moves(body, parts))),
+        Flow::Labelled(id, body) => Flow::Labelled(*id, Box::new(moves(body, parts))),
+        Flow::Cut(cut, _) => Flow::Cut(*cut, Vec::new()),
+        Flow::Nothing | Flow::Break(_) | Flow::Continue(_) | Flow::Return | Flow::Point(_) => flow.clone(),
+    }
+}
+
+fn parts_in(flow: &Flow, found: &mut Vec<usize>) {
+    match flow {
+        Flow::Part(part) => found.push(*part),
+        Flow::Seq(items) | Flow::Either(items) => items.iter().for_each(|f| parts_in(f, found)),
+        Flow::Loop(_, body) | Flow::Labelled(_, body) => parts_in(body, found),
+        _ => {}
+    }
+}
+
+/// Writes the value with what is left of a variable, and the types that it needs.
+struct Left<'a> {
+    private: &'a syn::Path,
+    structs: &'a mut TokenStream,
+    span: Span,
+}
+
+impl Left<'_> {
+    /// `place` without all but some of its fields.
+    fn of(&mut self, place: &TokenStream, fields: &[Vec<Member>], name: &str) -> Option<TokenStream> {
+        let span = self.span;
+        if fields.iter().any(Vec::is_empty) {
+            return Some(place.clone());
+        }
+        let mut members: Vec<&Member> = Vec::new();
+        for field in fields {
+            if !members.contains(&&field[0]) {
+                members.push(&field[0]);
+            }
+        }
+        let mut values = Vec::new();
+        for member in &members {
+            let inner: Vec<Vec<Member>> = fields.iter().filter(|f| f[0] == **member).map(|f| f[1..].to_vec()).collect();
+            let name = format!("{name}_{}", member.to_token_stream());
+            values.push(self.of(&quote_spanned!(span=> #place.#member), &inner, &name)?);
+        }
+        let is_tuple = members.iter().all(|m| matches!(m, Member::Unnamed(_)));
+        if is_tuple {
+            let index = |m: &Member| if let Member::Unnamed(index) = m { index.index as usize } else { 0 };
+            let count = members.iter().map(|m| index(m) + 1).max().filter(|count| *count <= MOST_FIELDS)?;
+            let all = (0..count).map(|at| match members.iter().position(|m| index(m) == at) {
+                Some(place) => values[place].clone(),
+                None => quote_spanned!(span=> ()),
+            });
+            return Some(quote_spanned!(span=> (#(#all,)*)));
+        }
+        let private = self.private;
+        let serde = quote_spanned!(span=> #private::serde);
+        let path = serde.to_string().replace(' ', "");
+        let name = format_ident!("left_of_{}", name.trim_start_matches("r#"), span = span);
+        let types: Vec<Ident> = (0..members.len()).map(|n| format_ident!("T{n}", span = span)).collect();
+        self.structs.extend(quote_spanned! {span=>
+            #[allow(non_camel_case_types)]
+            #[derive(#serde::Serialize, #serde::Deserialize)]
+            #[serde(crate = #path)]
+            struct #name<#(#types),*> { #(#members: #types,)* }
+        });
+        Some(quote_spanned!(span=> #name { #(#members: #values,)* }))
+    }
+}
