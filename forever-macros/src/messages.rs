@@ -73,12 +73,6 @@ pub(crate) fn exclusive(name: &str, step: &str) -> String {
     )
 }
 
-pub(crate) fn partly_moved(name: &str, field: &str) -> String {
-    format!(
-        "`{name}` is used here after `{field}` was moved out of it by a `for` loop with a step in it: destructure it before the loop (`let TheType {{ a, b }} = {name};`) and use the parts"
-    )
-}
-
 pub(crate) fn moved_before_step(name: &str, field: &str, step: &str) -> String {
     format!("`{field}` is moved out of `{name}` before `{step}`, which keeps `{name}`")
 }

@@ -150,8 +150,6 @@ pub(crate) struct Table {
     pub(crate) only_copied: TokenStream,
     /// How many uses come before each cut point.
     pub(crate) uses_before: Vec<usize>,
-    /// Fields that a loop takes out of a variable, with how many uses come before.
-    pub(crate) taken_apart: Vec<(VarId, String, usize)>,
     /// Variables declared without a value.
     pub(crate) unset: BTreeSet<VarId>,
     /// Statements (by their `after` point) with a `break` or `continue` among a macro's arguments.

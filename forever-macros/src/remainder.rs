@@ -22,7 +22,7 @@ use syn::spanned::Spanned;
 use syn::{Expr, Member};
 
 use crate::cut::CutBody;
-use crate::flow::{Assigned, Flow, JumpId, Needed, assigned};
+use crate::flow::{Assigned, Flow, JumpId, Live, Needed, PointId, assigned};
 use crate::lower::stmt;
 use crate::messages as say;
 use crate::names::{self, Change, Evidence, Part, Table, VarId, VarKind};
@@ -41,7 +41,7 @@ pub(crate) fn keep_remainders(body: &mut Body, mut table: Table, given: &[Ident]
     // What was moved out of what is left of a variable shows only when that is there.
     loop {
         let pass = Pass::new(body, &table, private);
-        let mut block = std::mem::replace(&mut body.block, Block { stmts: Vec::new(), end: crate::flow::PointId::UNSET });
+        let mut block = std::mem::replace(&mut body.block, Block { stmts: Vec::new(), end: PointId::UNSET });
         let found = pass.keep_next(&mut block, &mut Vec::new());
         let only_copied = if found { TokenStream::new() } else { pass.refuse(&mut block) };
         body.block = block;
@@ -76,7 +76,9 @@ impl<'a> Pass<'a> {
     /// Finds the first variable whose remaining fields can be kept, and keeps them.
     fn keep_next(&self, block: &mut Block, around: &mut Vec<JumpId>) -> bool {
         for place in 0..block.stmts.len() {
-            let Some(cuts) = block.stmts[place].cuts.clone() else { continue };
+            if block.stmts[place].cuts.is_none() {
+                continue;
+            }
             let at_value = match &block.stmts[place].kind {
                 StmtKind::Cut { cut, .. } if !self.calls[*cut] => Some(*cut),
                 _ => None,
@@ -86,7 +88,11 @@ impl<'a> Pass<'a> {
                 None => self.moved.at_point.get(&block.stmts[place].start),
             };
             let vars: BTreeSet<VarId> = moved.into_iter().flatten().map(|part| self.table.parts[part.0].var).collect();
-            let is_needed = |var: &VarId| cuts.clone().any(|cut| self.is_kept(*var, cut));
+            let is_needed = |var: &VarId| match at_value {
+                Some(cut) => self.is_kept(*var, cut),
+                // What a block with cut points leaves behind leaves it as a whole.
+                None => self.is_needed_at(*var, block.stmts[place].start),
+            };
             for var in vars.into_iter().filter(is_needed) {
                 let moved: Vec<&Part> =
                     moved.into_iter().flatten().map(|part| &self.table.parts[part.0]).filter(|part| part.var == var).collect();
@@ -133,13 +139,17 @@ impl<'a> Pass<'a> {
         }
     }
 
+    fn is_needed_at(&self, var: VarId, point: PointId) -> bool {
+        self.table.var(var).kind == VarKind::Value && self.needed.at_point.get(&point).is_some_and(|live| live.contains(&var))
+    }
+
     fn is_kept(&self, var: VarId, cut: CutId) -> bool {
         self.table.var(var).kind == VarKind::Value && self.needed.at_cut.get(&cut).is_some_and(|live| live.contains(&var))
     }
 
     /// The fields that the rest of a block uses of a variable, if it uses nothing else of it and nothing behind the block does.
     fn fields_after(&self, var: VarId, first: u32, block: &Block, around: &[JumpId]) -> Option<Vec<Vec<Member>>> {
-        let is_live = |live: Option<&crate::flow::Live>| live.is_some_and(|live| live.contains(&var));
+        let is_live = |live: Option<&Live>| live.is_some_and(|live| live.contains(&var));
         let leaves = |id: &JumpId| is_live(self.needed.at_continue.get(id)) || is_live(self.needed.at_break.get(id));
         // An end that is not come to needs nothing.
         let is_left = self.moved.at_point.contains_key(&block.end);

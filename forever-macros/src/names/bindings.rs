@@ -53,9 +53,6 @@ impl Names<'_> {
                 flow.push(self.moved_by_pattern(&local.pat, &init.expr));
                 flow
             };
-            if key.is_some() {
-                self.note_taken_apart(&init.expr);
-            }
             if let Some((_, otherwise)) = &init.diverge {
                 let mut otherwise = self.expr(otherwise);
                 otherwise.push(Flow::Return);
@@ -117,24 +114,6 @@ impl Names<'_> {
             flow.push(assign_all(&declares));
         }
         (flow, declares)
-    }
-
-    /// A loop by value over a field of a variable leaves the rest of the variable behind.
-    pub(super) fn note_taken_apart(&mut self, source: &Expr) {
-        let Expr::Call(call) = (match source {
-            Expr::MethodCall(rest) => &*rest.receiver,
-            other => other,
-        }) else {
-            return;
-        };
-        let Some(items @ Expr::Field(_)) = call.args.first() else { return };
-        if !place::is_place(items) {
-            return;
-        }
-        let root = place::root(items).and_then(|r| self.lookup(&r.to_string()));
-        if let Some(root) = root.filter(|r| self.table.var(*r).kind == VarKind::Value) {
-            self.table.taken_apart.push((root, crate::text::compact(items), self.table.uses.len()));
-        }
     }
 
     fn local_bindings(&mut self, local: &syn::Local, init: &Expr) -> Vec<VarId> {

@@ -227,7 +227,10 @@ impl Body {
         let otherwise = self.nested(Body::lines_and_failure);
         join.path(&mut self.scope, true);
         self.reserved.pop();
+        let unset = self.scope.find(|_, other, var| other != id && !var.set);
         let gone = join.meet(&mut self.scope);
+        // That what was moved out before has a value again on every path that goes on, only the compiler knows.
+        unset.into_iter().for_each(|id| self.scope.set(id, false));
         let declared = format!("let {name}: u32;").into();
         let code = code!["if ", condition, " ", Code::Block(set), " else ", Code::Block(otherwise)];
         Some((Code::Lines(vec![declared, code]), gone))
