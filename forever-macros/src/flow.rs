@@ -207,7 +207,7 @@ pub(crate) struct Assigned {
     /// At the start of a loop's rounds.
     pub(crate) at_continue: BTreeMap<JumpId, Live>,
     /// Behind a loop or labelled block, gathered from its `break`s.
-    at_break: BTreeMap<JumpId, Live>,
+    pub(crate) at_break: BTreeMap<JumpId, Live>,
     /// Brought back by `continue`, and by the end of a round.
     again: BTreeMap<JumpId, Live>,
 }

@@ -77,6 +77,10 @@ pub(crate) fn moved_before_step(name: &str, field: &str, step: &str) -> String {
     format!("`{field}` is moved out of `{name}` before `{step}`, which keeps `{name}`")
 }
 
+pub(crate) fn moved_beside_step(name: &str, field: &str, step: &str) -> String {
+    format!("`{field}` is moved out of `{name}` in a block beside `{step}`, and `{name}` is needed behind that block")
+}
+
 /// The way out of a partial move: `let Plan { title, .. } = plan;`
 pub(crate) fn take_apart(name: &str, path: &[String]) -> String {
     let field = path.first().map_or("", String::as_str);

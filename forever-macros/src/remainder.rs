@@ -26,7 +26,7 @@ use crate::flow::{Assigned, Flow, JumpId, Live, Needed, PointId, assigned};
 use crate::lower::stmt;
 use crate::messages as say;
 use crate::names::{self, Change, Evidence, Part, Table, VarId, VarKind};
-use crate::plan;
+use crate::plan::{self, Storage};
 use crate::report::Report;
 use crate::tree::{Block, Body, Control, CutId, Remainder, Stmt, StmtKind};
 
@@ -43,8 +43,8 @@ pub(crate) fn keep_remainders(body: &mut Body, mut table: Table, given: &[Ident]
         let pass = Pass::new(body, &table, private);
         let mut block = std::mem::replace(&mut body.block, Block { stmts: Vec::new(), end: PointId::UNSET });
         let found = pass.keep_next(&mut block, &mut Vec::new());
-        let only_copied = if found { TokenStream::new() } else { pass.refuse(&mut block) };
         body.block = block;
+        let only_copied = if found { TokenStream::new() } else { pass.refuse(body) };
         table = names::resolve(body, given, &mut Report::default());
         if !found {
             table.only_copied = only_copied;
@@ -257,23 +257,69 @@ impl<'a> Pass<'a> {
     }
 
     /// Puts a check before each move of a field that is needed later; the checks as items.
-    fn refuse(&self, block: &mut Block) -> TokenStream {
-        let mut refused: Vec<(usize, CutId)> = Vec::new();
+    fn refuse(&self, body: &mut Body) -> TokenStream {
+        let mut refused: Vec<Refused> = Vec::new();
         for (cut, moved) in &self.moved.at_cut {
             for part in moved {
                 let noted = &self.table.parts[part.0];
-                let certain = matches!(noted.change, Change::Moved { certain: true, .. });
-                let is_new = !refused.iter().any(|(seen, _)| *seen == part.0);
-                if certain && is_new && (self.is_kept(noted.var, *cut) || self.is_left(noted, *cut)) {
-                    refused.push((part.0, *cut));
+                if self.is_kept(noted.var, *cut) || self.is_left(noted, *cut) {
+                    refused.push(Refused { part: part.0, cut: *cut, is_beside: false });
                 }
             }
         }
-        if !refused.is_empty() {
-            self.refuse_in(block, &refused);
+        let mut beside = Vec::new();
+        self.moved_beside(&body.block, &mut beside);
+        if !beside.is_empty() {
+            // What stays under its own name may be left in parts.
+            let storage = plan::plan(body, self.table).storage;
+            beside.retain(|refused| storage.get(&self.table.parts[refused.part].var) == Some(&Storage::Carried));
+            refused.extend(beside);
         }
+        refused.retain(|refused| matches!(self.table.parts[refused.part].change, Change::Moved { certain: true, .. }));
+        if refused.is_empty() {
+            return TokenStream::new();
+        }
+        self.refuse_in(&mut body.block, &refused);
         let mut written = BTreeSet::new();
-        refused.iter().filter(|(part, _)| written.insert(self.check_name(*part))).map(|(part, cut)| self.check(*part, *cut)).collect()
+        refused.iter().filter(|refused| written.insert(self.check_name(refused.part))).map(|refused| self.check(refused)).collect()
+    }
+
+    /// Finds the fields that are moved out in a block without cut points beside one with some, where the variable is needed behind
+    /// both: it leaves them as a whole.
+    fn moved_beside(&self, block: &Block, found: &mut Vec<Refused>) {
+        let mut note = |moved: Option<&Live>, needed: Option<&Live>, cut: CutId| {
+            for part in moved.into_iter().flatten() {
+                if needed.is_some_and(|live| live.contains(&self.table.parts[part.0].var)) {
+                    found.push(Refused { part: part.0, cut, is_beside: true });
+                }
+            }
+        };
+        let mut inner = Vec::new();
+        for stmt in &block.stmts {
+            let (StmtKind::Control { control, .. }, Some(cuts)) = (&stmt.kind, &stmt.cuts) else { continue };
+            let mut left = |id: &JumpId| {
+                note(self.moved.at_break.get(id), self.needed.at_break.get(id), *cuts.start());
+                note(self.moved.at_continue.get(id), self.needed.at_continue.get(id), *cuts.start());
+            };
+            match control {
+                Control::Branch(branch) => {
+                    for arm in &branch.arms {
+                        let end = arm.block.end;
+                        note(self.moved.at_point.get(&end), self.needed.at_point.get(&end), *cuts.start());
+                        inner.push(&arm.block);
+                    }
+                }
+                Control::Loop { id, body, .. } | Control::Scope { id, body, .. } => {
+                    left(id);
+                    inner.push(body);
+                }
+                Control::For(looped) => {
+                    left(&looped.id);
+                    inner.push(&looped.body);
+                }
+            }
+        }
+        inner.into_iter().for_each(|block| self.moved_beside(block, found));
     }
 
     /// Whether a field is among what is kept of a variable that it was taken from.
@@ -284,12 +330,13 @@ impl<'a> Pass<'a> {
         })
     }
 
-    fn refuse_in(&self, block: &mut Block, refused: &[(usize, CutId)]) {
+    fn refuse_in(&self, block: &mut Block, refused: &[Refused]) {
         let mut stmts = Vec::new();
         for mut inner in std::mem::take(&mut block.stmts) {
             let mut found = Vec::new();
             parts_in(&inner.flow, &mut found);
-            let checks: TokenStream = refused.iter().filter(|(part, _)| found.contains(part)).map(|(part, _)| self.asked(*part)).collect();
+            found.retain(|part| refused.iter().any(|refused| refused.part == *part));
+            let checks: TokenStream = found.into_iter().map(|part| self.asked(part)).collect();
             if !checks.is_empty() {
                 let check = quote_spanned!(Span::mixed_site()=> if false { ::core::unreachable!(); #checks });
                 stmts.push(stmt(StmtKind::Plain(syn::Stmt::Expr(Expr::Verbatim(check), None))));
@@ -331,13 +378,14 @@ impl<'a> Pass<'a> {
     }
 
     /// The check that a field is copied, not moved.
-    fn check(&self, part: usize, cut: CutId) -> TokenStream {
-        let module = Ident::new(&self.check_name(part), Span::mixed_site());
-        let part = &self.table.parts[part];
+    fn check(&self, refused: &Refused) -> TokenStream {
+        let module = Ident::new(&self.check_name(refused.part), Span::mixed_site());
+        let part = &self.table.parts[refused.part];
         let name = self.table.var(part.var).ident.to_string();
         let path: Vec<String> = part.path.iter().map(|m| m.to_token_stream().to_string()).collect();
-        let step = self.titles[cut].replace('{', "{{").replace('}', "}}");
-        let message = say::moved_before_step(&name, &format!("{name}.{}", path.join(".")), &step);
+        let step = self.titles[refused.cut].replace('{', "{{").replace('}', "}}");
+        let say = if refused.is_beside { say::moved_beside_step } else { say::moved_before_step };
+        let message = say(&name, &format!("{name}.{}", path.join(".")), &step);
         let note = say::take_apart(&name, &path);
         quote_spanned! {Span::mixed_site()=>
             mod #module {
@@ -349,6 +397,14 @@ impl<'a> Pass<'a> {
             }
         }
     }
+}
+
+/// A field that is moved out of a variable which is needed as a whole.
+struct Refused {
+    part: usize,
+    /// The cut point that keeps the variable, or one that is beside the move.
+    cut: CutId,
+    is_beside: bool,
 }
 
 impl Part {

@@ -229,15 +229,19 @@ impl Body {
         self.reserved.pop();
         let unset = self.scope.find(|_, other, var| other != id && !var.set);
         let gone = join.meet(&mut self.scope);
-        // That what was moved out before has a value again on every path that goes on, only the compiler knows.
+        // Nor that what was moved before it has a value again on the one path that goes on.
         unset.into_iter().for_each(|id| self.scope.set(id, false));
         let declared = format!("let {name}: u32;").into();
         let code = code!["if ", condition, " ", Code::Block(set), " else ", Code::Block(otherwise)];
         Some((Code::Lines(vec![declared, code]), gone))
     }
 
+    /// Statements that move nothing from outside: that what is moved before a macro which leaves the function is not needed
+    /// behind it, only the compiler knows.
     fn lines_and_failure(&mut self) -> Vec<Code> {
+        let moves_from = std::mem::replace(&mut self.scope.moves_from, self.scope.len());
         let (mut lines, gone) = self.lines(2);
+        self.scope.moves_from = moves_from;
         if !gone {
             let why = self.captured();
             lines.push(code!["fail!(", why, ");"]);

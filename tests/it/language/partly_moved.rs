@@ -342,6 +342,61 @@ fn a_borrow_made_before_a_field_is_copied_is_made_again() {
     assert_eq!(same(|| borrowed_first(1)).outcome, r#"Completed("[\"a\", \"b\"] plan 1")"#);
 }
 
+twin! {
+    async fn before_an_else_with_a_step(io, n: u32) -> anyhow::Result<String> {
+        let plan = a_plan(n);
+        let title = plan.title;
+        let Some(budget) = Some(plan.budget).filter(|budget| *budget > 1) else {
+            step!("else", io.did("else", ()).await?);
+            return Ok(title);
+        };
+        step!("x", io.did("x", budget).await?);
+        Ok(format!("{title} {}", plan.questions.len()))
+    }
+}
+
+#[test]
+fn a_field_moved_before_an_else_that_needs_nothing_of_the_rest() {
+    assert_eq!(same(|| before_an_else_with_a_step(1)).outcome, r#"Completed("plan 1")"#);
+    assert_eq!(same(|| before_an_else_with_a_step(2)).outcome, r#"Completed("plan 2 2")"#);
+}
+
+twin! {
+    async fn beside_a_step(io, n: u32) -> anyhow::Result<String> {
+        let plan = step!("plan", io.did("plan", a_plan(n)).await?);
+        if n == 1 {
+            drop(plan.title);
+        } else {
+            step!("x", io.did(plan.questions[0].clone(), ()).await?);
+        }
+        Ok(format!("{} {}", plan.questions.len(), plan.meta.author))
+    }
+}
+
+#[test]
+fn a_field_moved_in_a_block_beside_a_step() {
+    let ends: Vec<_> = (1..3).map(|n| same(|| beside_a_step(n)).outcome).collect();
+    assert_eq!(ends, [r#"Completed("2 ada")"#, r#"Completed("2 ada")"#]);
+}
+
+twin! {
+    async fn an_operand_of_a_field(io, n: u32) -> anyhow::Result<String> {
+        let plan = a_plan(n);
+        let sum = sum(plan.budget, step!("x", io.did("x", n).await?));
+        let listed = vec![plan];
+        Ok(format!("{sum} {listed:?}"))
+    }
+}
+
+fn sum(a: u32, b: u32) -> u32 {
+    a + b
+}
+
+#[test]
+fn a_field_that_is_an_operand_before_a_step_is_not_gone_over() {
+    assert!(same(|| an_operand_of_a_field(2)).outcome.starts_with("Completed(\"4 [Plan"));
+}
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Labelled<T> {
     value: T,

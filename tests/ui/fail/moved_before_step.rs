@@ -58,6 +58,19 @@ async fn tuples(mut pair: (String, Vec<u32>)) -> anyhow::Result<(String, Vec<u32
     Ok(pair)
 }
 
+#[fiber]
+async fn moved_beside_a_step(plan: Plan) -> anyhow::Result<u32> {
+    let mut sum = 0;
+    if plan.budget > 10 {
+        sum += plan.title.len() as u32;
+        drop(plan.title);
+    } else {
+        sum += step!("small", search("small", 1).await?);
+    }
+    step!("next", search("next", sum).await?);
+    Ok(plan.budget)
+}
+
 async fn search(text: &str, n: u32) -> anyhow::Result<u32> {
     Ok(text.len() as u32 + n)
 }
