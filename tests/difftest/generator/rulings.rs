@@ -239,7 +239,8 @@ impl Body {
     /// Statements that move nothing from outside: that what is moved before a macro which leaves the function is not needed
     /// behind it, only the compiler knows.
     fn lines_and_failure(&mut self) -> Vec<Code> {
-        let moves_from = std::mem::replace(&mut self.scope.moves_from, self.scope.len());
+        let declared = self.scope.len();
+        let moves_from = std::mem::replace(&mut self.scope.moves_from, declared);
         let (mut lines, gone) = self.lines(2);
         self.scope.moves_from = moves_from;
         if !gone {
