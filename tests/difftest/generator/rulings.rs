@@ -230,7 +230,9 @@ impl Body {
         let unset = self.scope.find(|_, other, var| other != id && !var.set);
         let gone = join.meet(&mut self.scope);
         // Nor that what was moved before it has a value again on the one path that goes on.
-        unset.into_iter().for_each(|id| self.scope.set(id, false));
+        for moved in unset {
+            self.scope.set(moved, false);
+        }
         let declared = format!("let {name}: u32;").into();
         let code = code!["if ", condition, " ", Code::Block(set), " else ", Code::Block(otherwise)];
         Some((Code::Lines(vec![declared, code]), gone))
