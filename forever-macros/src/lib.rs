@@ -28,6 +28,7 @@ mod options;
 mod pattern;
 mod place;
 mod plan;
+mod remainder;
 mod report;
 mod scan;
 mod signature;

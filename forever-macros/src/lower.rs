@@ -415,7 +415,7 @@ fn plain(syntax: SynStmt) -> Stmt {
     stmt(StmtKind::Plain(syntax))
 }
 
-fn stmt(kind: StmtKind) -> Stmt {
+pub(crate) fn stmt(kind: StmtKind) -> Stmt {
     Stmt {
         kind,
         declares: Vec::new(),
@@ -424,6 +424,7 @@ fn stmt(kind: StmtKind) -> Stmt {
         before: PointId::UNSET,
         after: PointId::UNSET,
         cuts: None,
+        remainders: Vec::new(),
     }
 }
 

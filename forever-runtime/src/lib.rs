@@ -81,7 +81,13 @@ pub mod __private {
     pub use crate::fiber::topics::{FixedTopic, FixedTopics, topics};
     pub use crate::fiber::waits::Deadline;
     pub use crate::fiber::{Awaitable, Fiber, FiberContext, IsResult, Needs, Never};
+    pub use serde;
     pub use std::marker::PhantomData;
+
+    /// What is left of a variable after fields of it were moved out.
+    pub mod remains {
+        pub use crate::fiber::remains::{Copied, Evidence, Fields, Moved, Nothing, Seen, Whole, evidence, seen};
+    }
 
     /// What the cut-point macros are to editors, which see the body as it was written.
     pub mod ide {

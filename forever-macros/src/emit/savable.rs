@@ -21,7 +21,7 @@ use crate::values::MadeBy;
 const WAYS_OUT: &str = "derive `serde::Serialize` and `serde::Deserialize` for the type, make the value anew after a resume with `#[fresh] let`, or take it as a resource (`Res<T>`)";
 const RESULT: &str = "where the step gives a `Result`, put `?` behind what it does: `step!(fetch().await?)`; to go on with the error as a value, `step!(catch, fetch().await?)`";
 const OPERAND: &str = "what stands before a step in an expression is evaluated before it: bind the step first, `let value = step!(..);`, and use `value` in the expression";
-const REST: &str =
+const OF_REFERENCES: &str =
     "where the items are references, make a list of owned ones first, `.cloned().collect::<Vec<_>>()`, or loop over an index";
 const CLOSURE: &str = "a closure is kept where all that it captures is not `mut` and not named in a macro; any other is written behind the step, or as a function";
 const ITERATOR: &str = "an iterator is kept as its items: collect them into a `VecDeque` and take them with `pop_front()`";
@@ -49,6 +49,7 @@ impl Emit<'_> {
             }
         }
         tokens.extend(self.holds());
+        tokens.extend(self.cx.table.only_copied.clone());
         tokens
     }
 
@@ -176,7 +177,7 @@ impl Emit<'_> {
             ways.push(RESULT);
         }
         if self.ident(var).to_string().starts_with("__rest_") {
-            ways.push(REST);
+            ways.push(OF_REFERENCES);
         }
         if own.is_none() && self.ident(var).to_string().starts_with("__value_") {
             ways.push(OPERAND);

@@ -31,13 +31,14 @@ impl Names<'_> {
         // An operand that is put aside is `mut` in case it is a receiver; a reference need not be.
         let aside = matches!(init, Expr::Path(_)) && bindings.iter().all(|b| b.ident.to_string().starts_with("__value_"));
         let again: Vec<bool> = bindings.iter().map(|b| b.by_ref && is_place || borrows && !b.copied && (aside || !b.mutable)).collect();
-        let bases = self.variables_in(init);
+        let (bases, borrowed) = (self.variables_in(init), self.borrowed(init));
         let declares = self.pattern(pat, &VarKind::Value);
         let makes: Vec<VarId> = declares.iter().zip(&again).filter(|(_, again)| **again).map(|(id, _)| *id).collect();
         if makes.is_empty() {
             return declares;
         }
         let mutable = place::plain_borrow(init).is_some_and(|r| r.mutability.is_some()) || bindings.iter().any(|b| b.by_ref_mut);
+        makes.iter().for_each(|id| self.table.vars[id.0].borrowed.clone_from(&borrowed));
         self.make_again(pat, init, mutable, bases, makes);
         declares
     }
@@ -57,10 +58,13 @@ impl Names<'_> {
         let fresh = local.attrs.iter().find(|a| a.path().is_ident("fresh")).cloned();
         let mut flow = Flow::Nothing;
         if let Some(init) = &local.init {
-            flow = self.expr(&init.expr);
-            if key.is_some() {
-                self.note_taken_apart(&init.expr);
-            }
+            flow = if crate::scan::simple_name(&local.pat).is_some() {
+                self.expr(&init.expr)
+            } else {
+                let mut flow = self.place(&init.expr);
+                flow.push(self.moved_by_pattern(&local.pat, &init.expr));
+                flow
+            };
             if let Some((_, otherwise)) = &init.diverge {
                 let mut otherwise = self.expr(otherwise);
                 otherwise.push(Flow::Return);
@@ -132,24 +136,6 @@ impl Names<'_> {
             flow.push(assign_all(&declares));
         }
         (flow, declares)
-    }
-
-    /// A loop by value over a field of a variable leaves the rest of the variable behind.
-    pub(super) fn note_taken_apart(&mut self, source: &Expr) {
-        let Expr::Call(call) = (match source {
-            Expr::MethodCall(rest) => &*rest.receiver,
-            other => other,
-        }) else {
-            return;
-        };
-        let Some(items @ Expr::Field(_)) = call.args.first() else { return };
-        if !place::is_place(items) {
-            return;
-        }
-        let root = place::root(items).and_then(|r| self.lookup(&r.to_string()));
-        if let Some(root) = root.filter(|r| self.table.var(*r).kind == VarKind::Value) {
-            self.table.taken_apart.push((root, crate::text::compact(items), self.table.uses.len()));
-        }
     }
 
     fn local_bindings(&mut self, local: &syn::Local, init: &Expr, flow: &Flow) -> Vec<VarId> {

@@ -31,6 +31,7 @@ pub(crate) mod parts;
 pub(crate) mod position;
 pub(crate) mod recovery;
 pub(crate) mod registry;
+pub(crate) mod remains;
 pub(crate) mod retention;
 pub(crate) mod retry;
 mod runner;

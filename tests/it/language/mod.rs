@@ -21,6 +21,7 @@ mod loops;
 mod macros;
 mod moves;
 mod operands;
+mod partly_moved;
 mod patterns;
 mod select;
 mod shadowing;
