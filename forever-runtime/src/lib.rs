@@ -27,6 +27,7 @@ pub use fiber::closure::{RunFiber, stash};
 pub use fiber::compatibility::{Compatibility, CompatibilityEntry, OnIncompatible, Verdict};
 pub use fiber::events::{Event, EventKind, Events, Told};
 pub use fiber::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus};
+pub use fiber::layout::layout;
 pub use fiber::log::Log;
 pub use fiber::managed::{Cursor, FiberFilter, Fibers, Page};
 pub use fiber::messages::SendMessage;
@@ -39,7 +40,7 @@ pub use fiber::owner::{EndedFiber, RecoveredFiber, Recovery};
 pub use fiber::retention::Retention;
 pub use fiber::spawn::Spawn;
 pub use fiber::step_error::StepError;
-pub use fiber::{Backoff, Drift, EagerIterator, Fiber, FiberContext, KeepsOrder, Layout, Op, Problem, Res, Retry, Snapshot, layout};
+pub use fiber::{Backoff, Drift, EagerIterator, Fiber, FiberContext, KeepsOrder, Layout, Op, Problem, Res, Retry, Snapshot};
 pub use forever::{Builder, Close, Forever};
 #[doc(inline)]
 pub use store::{Durability, FiberState, OpState, Tx};
@@ -53,6 +54,41 @@ pub mod rusqlite {
         CachedStatement, Connection, Error, ErrorCode, MappedRows, OptionalExtension, Params, Result, Row, Rows, Statement, ToSql,
         named_params, params, params_from_iter, types,
     };
+}
+
+/// Layouts as a whole program has them.
+pub mod layout {
+    #[doc(inline)]
+    pub use crate::__forever_layout_check as check;
+}
+
+/// Compares the layouts of all functions that a builder has registered with those in `forever.layouts.json`, in the folder of the crate's
+/// `Cargo.toml`, and panics with the difference: for a test, so that a change that concerns running fibers is seen in review.
+///
+/// The panic says of each function that has changed whether its fibers resume, and if not, where they would be parked and what to write.
+/// `FOREVER_LAYOUTS=accept cargo test` writes the file. A second argument is another path, from the crate's folder.
+///
+/// ```no_run
+/// # use forever_runtime as forever;
+/// # fn builder() -> forever::Builder { forever::Forever::builder() }
+/// # #[allow(clippy::test_attr_in_doctest)]
+/// #[test]
+/// fn running_fibers_survive_the_next_deploy() {
+///     forever::layout::check!(builder());
+/// }
+/// ```
+#[macro_export]
+#[doc(hidden)]
+macro_rules! __forever_layout_check {
+    ($builder:expr $(,)?) => {
+        $crate::layout::check!($builder, "forever.layouts.json")
+    };
+    ($builder:expr, $path:expr $(,)?) => {{
+        let path = ::std::path::Path::new(::core::env!("CARGO_MANIFEST_DIR")).join($path);
+        if let ::core::result::Result::Err(why) = $crate::Builder::__check_layouts($builder, &path) {
+            ::core::panic!("{why}");
+        }
+    }};
 }
 
 #[doc(hidden)]

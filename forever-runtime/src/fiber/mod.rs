@@ -62,7 +62,7 @@ use crate::clock::{Clock, SystemClock};
 pub use eager::EagerIterator;
 use frame::{Frame, Locals, Run, Save, Unreadable};
 pub use keeps_order::KeepsOrder;
-pub use layout::{Drift, Layout, Problem, layout};
+pub use layout::{Drift, Layout, Problem};
 use machine::Machine;
 pub use op::Op;
 pub use retry::{Backoff, Retry};

@@ -100,7 +100,15 @@ pub(crate) fn result_as_json<T: Serialize + ?Sized>(result: &T) -> Result<serde_
 
 /// Why a text is no `T`; goes on after "the value".
 pub(crate) fn unreadable<T>(why: impl std::fmt::Display) -> String {
-    format!("cannot be read as `{}`: {why}", std::any::type_name::<T>())
+    format!("cannot be read as `{}`: {why}", short_name(std::any::type_name::<T>()))
+}
+
+/// A type's name as people write it, without the modules that it is in: `Option<String>`.
+fn short_name(full: &str) -> String {
+    let is_in_word = |c: char| c.is_alphanumeric() || c == '_';
+    // The last word before `::` is a module, and what is before it is not.
+    let before_module = |path: &str| path[..path.rfind(|c| !is_in_word(c)).map_or(0, |at| at + 1)].to_owned();
+    full.split_inclusive("::").map(|part| part.strip_suffix("::").map_or_else(|| part.to_owned(), before_module)).collect()
 }
 
 /// A variable in its place between two stretches of code, where the macro knows that it has a value.
@@ -127,5 +135,19 @@ fn clip(text: &str) -> String {
     match text.char_indices().nth(200) {
         Some((end, _)) => format!("{}..", &text[..end]),
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_named_as_people_write_them() {
+        let of = |full| short_name(full);
+        assert_eq!(of("alloc::string::String"), "String");
+        assert_eq!(of("core::option::Option<alloc::vec::Vec<app::plan::Plan>>"), "Option<Vec<Plan>>");
+        assert_eq!(of("(u32, &[app::Plan], [alloc::string::String; 3])"), "(u32, &[Plan], [String; 3])");
+        assert_eq!(of("u8"), "u8");
     }
 }
