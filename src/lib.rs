@@ -110,6 +110,11 @@ struct Chat;
 #[doc = include_str!("../docs/wire.md")]
 struct Wire;
 
+/// And of what to do about running fibers when code changes.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/deploys.md")]
+struct Deploys;
+
 /// And that of how to try an agent.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/reliability.md")]

@@ -65,7 +65,7 @@ fn life() {
         programs::then(&forever, &desk).await.unwrap();
         for (of, query) in programs::settled(VERSION) {
             if of == life {
-                until(&path, query).await;
+                until(&path, &query).await;
             }
         }
         println!("\n{MARK}");

@@ -4,6 +4,7 @@
 pub(crate) mod five;
 pub(crate) mod four;
 pub(crate) mod one;
+pub(crate) mod six;
 pub(crate) mod three;
 pub(crate) mod two;
 
@@ -13,26 +14,30 @@ use crate::desk::Desk;
 
 /// What is held in which life, in a database of that version.
 pub(crate) fn holds(version: u32) -> Vec<(u32, &'static str)> {
-    upto(version, [one::HOLDS, two::HOLDS, three::HOLDS, four::HOLDS, five::HOLDS])
+    upto(version, [one::HOLDS, two::HOLDS, three::HOLDS, four::HOLDS, five::HOLDS, six::HOLDS])
 }
 
 /// What has to be so at the end of which life.
-pub(crate) fn settled(version: u32) -> Vec<(u32, &'static str)> {
-    upto(version, [one::SETTLED, two::SETTLED, three::SETTLED, four::SETTLED, five::SETTLED])
+pub(crate) fn settled(version: u32) -> Vec<(u32, String)> {
+    let all = upto(version, [one::SETTLED, two::SETTLED, three::SETTLED, four::SETTLED, five::SETTLED, six::SETTLED]);
+    // The table of branch results had another name.
+    let table = if version < 6 { "arrived" } else { "branch_results" };
+    all.into_iter().map(|(life, query)| (life, query.replace("FROM arrived", &format!("FROM {table}")))).collect()
 }
 
 /// What is left to be done of such a database, each once.
 pub(crate) fn left(version: u32) -> Vec<&'static str> {
-    upto(version, [one::LEFT, two::LEFT, three::LEFT, four::LEFT, five::LEFT])
+    upto(version, [one::LEFT, two::LEFT, three::LEFT, four::LEFT, five::LEFT, six::LEFT])
 }
 
-fn upto<T: Copy>(version: u32, all: [&[T]; 5]) -> Vec<T> {
+fn upto<T: Copy>(version: u32, all: [&[T]; 6]) -> Vec<T> {
     all[..version as usize].concat()
 }
 
 /// A runtime that knows all fibers.
 pub(crate) fn registered(builder: Builder, desk: &Desk) -> Builder {
     let builder = one::registered(builder.resource(desk.clone()), desk.life());
+    let builder = six::registered(builder);
     five::registered(four::registered(three::registered(two::registered(builder, desk)), desk))
 }
 
@@ -43,7 +48,8 @@ pub(crate) async fn begin(forever: &Forever, desk: &Desk) -> anyhow::Result<()> 
         two::start(forever, desk).await?;
         three::start(forever).await?;
         four::start(forever).await?;
-        five::start(forever).await
+        five::start(forever).await?;
+        six::start(forever).await
     } else {
         three::resolve(forever).await
     }
