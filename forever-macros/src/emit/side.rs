@@ -87,7 +87,7 @@ impl Emit<'_> {
         };
         let place = Ident::new("place", span);
         let taken = emit!(let #pat = #private::item(#place););
-        let branch = self.branch(cut, step, &taken, &emit!(branches.of_item(#place.key())));
+        let branch = self.branch(cut, step, &taken, &emit!(branches.of_item(&#place.key())));
         let branches = has_op(step).then(|| self.branch_steps(cut));
         let setup = quote_spanned! {span=>
             #branches

@@ -236,7 +236,7 @@ pub(crate) fn is_over(text: &str) -> bool {
     let number = |name| range.get(name).and_then(|end: &serde_json::Value| end.as_i64());
     match (number("next"), number("end")) {
         (Some(next), Some(end)) => next >= end,
-        _ => range.get("next").is_some_and(|next| next.is_null()) || range.get("down_to").is_some_and(|end| end.is_null()),
+        _ => range.get("next").is_some_and(serde_json::Value::is_null) || range.get("down_to").is_some_and(serde_json::Value::is_null),
     }
 }
 

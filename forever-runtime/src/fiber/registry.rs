@@ -42,7 +42,7 @@ pub(crate) enum Begin {
     /// At the start, with an invocation of the registered type.
     Call(Box<dyn Any + Send>),
     /// Where the store says.
-    Stored(LoadedFiber),
+    Stored(Box<LoadedFiber>),
 }
 
 /// A registered fiber function, without its types.
@@ -302,9 +302,8 @@ pub(crate) fn settle<T: Value, E: Failure>(ended: Ended<T, E>) -> Outcome {
         Ended::Returned(Err(error)) => Outcome::Failed(text_of_failure(error)),
         Ended::Panicked(message) => Outcome::Failed(format!("panicked: {message}")),
         Ended::Stopped(Stopped::Failed(why)) => Outcome::Failed(why),
-        Ended::Stopped(Stopped::Parked(why)) => Outcome::Parked(why),
         Ended::Stopped(Stopped::Unreadable { why, depth, migrates: true }) => Outcome::Unreadable(depth, why),
-        Ended::Stopped(Stopped::Unreadable { why, .. }) => Outcome::Parked(why),
+        Ended::Stopped(Stopped::Parked(why) | Stopped::Unreadable { why, .. }) => Outcome::Parked(why),
         // What is stored cannot be read: to try again is no help.
         Ended::Stopped(Stopped::Interrupted(error)) if error.kind() == ErrorKind::Value => Outcome::Parked(chain(&error)),
         Ended::Stopped(Stopped::Interrupted(error)) => Outcome::Interrupted(error),

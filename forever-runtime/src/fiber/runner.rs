@@ -232,7 +232,7 @@ impl FiberTask {
                 format!("the process died {deaths} times while it ran, without a checkpoint in between; {limit} recoveries are allowed");
             return Err(Ran::not(Outcome::Failed(why), Some(seen)));
         }
-        let entered = self.prepare(Begin::Stored(stored), seen);
+        let entered = self.prepare(Begin::Stored(Box::new(stored)), seen);
         let mut entered = entered.map_err(|why| Ran::not(Outcome::Parked(why), Some(seen)))?;
         if deaths >= SUSPECT {
             // It may wait long, and those behind it should not.

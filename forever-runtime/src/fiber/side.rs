@@ -383,8 +383,8 @@ impl Branches {
     }
 
     /// The branch of an item.
-    pub fn of_item(&self, item: Arc<str>) -> Branch<'_> {
-        Branch { of: self, step: self.cut.name, stored: StoredBranch::new(self.cut, &item, None) }
+    pub fn of_item(&self, item: &str) -> Branch<'_> {
+        Branch { of: self, step: self.cut.name, stored: StoredBranch::new(self.cut, item, None) }
     }
 }
 

@@ -1,17 +1,17 @@
 //! Fibers written by hand, the way the macro writes them.
 use std::future::Future;
 
-use forever_runtime::__private::{Cut, CutKind, END, Frame, Local, Locals, Machine, Needs, Save, Unreadable};
+use forever_runtime::__private::{Cut, CutKind, END, Frame, Local, LocalRole, Locals, Machine, Needs, Save, Unreadable};
 use forever_runtime::{Fiber, FiberContext};
 
 use crate::support::Probe;
 
 pub const fn local(name: &'static str) -> Local {
-    Local { name, of: 1, was: None, result: false, why: "used later" }
+    Local { name, of: 1, was: None, result: false, role: LocalRole::Value, why: "used later" }
 }
 
 pub const fn cut(name: &'static str, kind: CutKind, locals: &'static [Local], next: &'static [u32]) -> Cut {
-    Cut { name, explicit: true, of: 1, body: "", was: None, kind, locals, next, line: 0 }
+    Cut { name, explicit: true, of: 1, body: "", was: None, kind, locals, branches: &[], topics: &[], next, line: 0 }
 }
 
 pub const fn machine(name: &'static str, arguments: &'static [&'static str], cuts: &'static [Cut]) -> Machine {
@@ -94,7 +94,12 @@ static OUTER: Machine = machine(
     &["label"],
     &[
         cut("before", CutKind::Step, &[local("label")], &[1]),
-        cut("three", CutKind::Call, &[local("label"), Local { name: "sum", of: 1, was: None, result: true, why: "used later" }], &[2]),
+        cut(
+            "three",
+            CutKind::Call,
+            &[local("label"), Local { name: "sum", of: 1, was: None, result: true, role: LocalRole::Value, why: "used later" }],
+            &[2],
+        ),
         cut("after", CutKind::Step, &[local("sum")], &[END]),
     ],
 );

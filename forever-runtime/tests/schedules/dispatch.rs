@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::fiber::compatibility::Compatibility;
 use crate::fiber::core::{Core, Parts, Settings};
 use crate::fiber::detached::detached;
 use crate::fiber::owner::Nobody;
@@ -82,6 +83,7 @@ impl Runtime {
             sqlite: Some(Arc::clone(&store)),
             worker: store.worker,
             registry: Registry,
+            compatibility: Compatibility,
             resources: Resources,
             clock: Arc::new(Slept::default()),
             listeners: events::Listeners,

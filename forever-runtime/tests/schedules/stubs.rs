@@ -119,12 +119,30 @@ pub(crate) mod kinds {
     pub(crate) struct Kinds {}
 }
 
+pub(crate) mod compatibility {
+    #[derive(Debug, Default)]
+    pub(crate) struct Compatibility;
+}
+
+pub(crate) mod layout {
+    #[derive(Debug, Default)]
+    pub(crate) struct LayoutRows {}
+}
+
 pub(crate) mod op {
     pub(crate) mod ledger {
+        use std::collections::BTreeSet;
+
+        use crate::store::LoadedFiber;
+
         pub(crate) struct Left {
             pub(crate) checkpoints: u64,
-            pub(crate) restarts: u32,
-            pub(crate) ops: Vec<crate::store::OpOutcome>,
+        }
+
+        impl Left {
+            pub(crate) fn of(stored: &mut LoadedFiber, _: &BTreeSet<u32>) -> Self {
+                Left { checkpoints: stored.number }
+            }
         }
     }
 }
@@ -183,6 +201,8 @@ pub(crate) mod registry {
         Completed(String),
         Failed(String),
         Parked(String),
+        #[allow(dead_code, reason = "the function has no `migrate` function")]
+        Unreadable(u32, String),
         Interrupted(Error),
         Waiting(Wait),
         Ended(End),
@@ -191,7 +211,7 @@ pub(crate) mod registry {
 
     pub(crate) enum Begin {
         Call(Box<dyn Any + Send>),
-        Stored(LoadedFiber),
+        Stored(Box<LoadedFiber>),
     }
 
     pub(crate) struct Machine {
@@ -201,7 +221,7 @@ pub(crate) mod registry {
 
     pub(crate) trait Known: Send + Sync {
         fn machine(&self) -> &'static Machine;
-        fn row(&self) -> &LayoutRow;
+        fn row(&self) -> &Arc<LayoutRow>;
         fn prepare(&self, begin: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Outcome>, String>;
     }
 
@@ -228,9 +248,9 @@ pub(crate) mod registry {
             &MACHINE
         }
 
-        fn row(&self) -> &LayoutRow {
-            static ROW: OnceLock<LayoutRow> = OnceLock::new();
-            ROW.get_or_init(|| LayoutRow { hash: String::new() })
+        fn row(&self) -> &Arc<LayoutRow> {
+            static ROW: OnceLock<Arc<LayoutRow>> = OnceLock::new();
+            ROW.get_or_init(|| Arc::new(LayoutRow { hash: String::new() }))
         }
 
         fn prepare(&self, _: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Outcome>, String> {

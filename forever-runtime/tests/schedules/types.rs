@@ -90,11 +90,10 @@ pub(crate) struct Runnable {
 pub(crate) struct LoadedFiber {
     pub(crate) snapshot: Option<String>,
     pub(crate) number: u64,
-    pub(crate) restarts: u32,
     pub(crate) deaths: u32,
     pub(crate) epoch: Epoch,
-    pub(crate) ops: Vec<OpOutcome>,
     pub(crate) layout: Option<LayoutRow>,
+    pub(crate) callees: Vec<LayoutRow>,
 }
 
 #[derive(Debug)]

@@ -49,7 +49,7 @@ fn cut(line: &str) -> Cut {
     let kinds = [("call ", CutKind::Call), ("recv ", CutKind::Recv), ("steps ", CutKind::Steps)];
     let kind = kinds.iter().find_map(|(word, kind)| head.strip_prefix(word).map(|head| (*kind, head)));
     let (kind, head) = kind.unwrap_or((CutKind::Step, head));
-    let Name { name: plain, explicit, body, was } = name(head);
+    let Named { name: plain, explicit, body, was } = name(head);
     let kind = if plain.ends_with(" pending") { CutKind::Pending } else { kind };
     let locals: Vec<Local> = locals.split_whitespace().map(local).collect();
     let behind = || behind.split_whitespace();
@@ -71,23 +71,23 @@ fn cut(line: &str) -> Cut {
     }
 }
 
-struct Name {
+struct Named {
     name: &'static str,
     explicit: bool,
     body: &'static str,
     was: Option<&'static str>,
 }
 
-fn name(head: &str) -> Name {
+fn name(head: &str) -> Named {
     let (name, was) = head.split_once('<').map_or((head, None), |(name, was)| (name, Some(leak(was))));
     let (name, body) = name.split_once('~').map_or((name, ""), |(name, body)| (name, leak(body)));
     let name = leak(name.trim());
     let plain = name.trim_matches('"');
-    Name { name: plain, explicit: plain != name, body, was }
+    Named { name: plain, explicit: plain != name, body, was }
 }
 
-fn branch(word: &str, all: impl Iterator<Item = Name>) -> BranchSpec {
-    let Name { name, explicit, body, was } = name(word);
+fn branch(word: &str, all: impl Iterator<Item = Named>) -> BranchSpec {
+    let Named { name, explicit, body, was } = name(word);
     let of = all.filter(|other| !explicit && !other.explicit && base(other.name) == base(name)).count().max(1);
     BranchSpec { name, stored: leak(&format!("both[{name}]")), explicit, of: of.try_into().unwrap(), body, was }
 }

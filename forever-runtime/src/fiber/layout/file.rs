@@ -75,7 +75,10 @@ fn difference(name: &str, before: Option<&Layout>, now: Option<&Layout>) -> Stri
 }
 
 fn sentences(drift: &super::Drift) -> String {
-    drift.problems().iter().map(|problem| format!("\n  {problem}")).collect()
+    drift.problems().iter().fold(String::new(), |mut text, problem| {
+        let _ = write!(text, "\n  {problem}");
+        text
+    })
 }
 
 /// The lines of two texts, with those that are in one of them alone marked.

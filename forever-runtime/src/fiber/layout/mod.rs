@@ -190,7 +190,9 @@ impl Layout {
         }
         let follows = |hash: &mut Sha256, next: &[Option<String>]| {
             number(hash, next.len());
-            next.iter().for_each(|step| text(hash, step.as_deref().unwrap_or_default()));
+            for step in next {
+                text(hash, step.as_deref().unwrap_or_default());
+            }
         };
         follows(&mut hash, &self.first);
         number(&mut hash, self.steps.len());
@@ -218,7 +220,9 @@ impl Layout {
                 text(&mut hash, branch.was.as_deref().unwrap_or_default());
             }
             number(&mut hash, step.topics.len());
-            step.topics.iter().for_each(|topic| text(&mut hash, topic));
+            for topic in &step.topics {
+                text(&mut hash, topic);
+            }
             follows(&mut hash, &step.next);
         }
         hex(&hash.finalize()[..16])

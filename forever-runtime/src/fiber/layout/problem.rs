@@ -181,16 +181,6 @@ impl fmt::Display for Problem {
                 "step `{step}` is said to have been `{was}`, but the old code has steps of both names: which one was meant cannot be told; \
                  give it a name that is new"
             ),
-            Problem::LoopGone { items, step } => write!(
-                f,
-                "the `for` loop around step `{step}` may have items left (`{items}`), and is not in the code any more: keep the loop, or take its \
-                 items out of the snapshot with `migrate`"
-            ),
-            Problem::LoopMissing { items, step } => write!(
-                f,
-                "step `{step}` is in a `for` loop now whose place (`{items}`) was not kept: the loop is new or goes over something else; give the \
-                 step in it another name, or put the place into the snapshot with `migrate`"
-            ),
             Problem::TopicsChanged { step, now, before } => write!(
                 f,
                 "`{step}` waits for a message on {}, and receives on {} now: what was sent before would be lost; receive on all of them, \
@@ -228,6 +218,29 @@ impl fmt::Display for Problem {
             Problem::StepClaimedTwice { step, by } => {
                 write!(f, "step `{step}` is claimed by {}: which one was meant cannot be told; leave `was` at one of them", listed(by))
             }
+            Problem::KindChanged { step, now, before } => write!(
+                f,
+                "`{step}` is a {now} now and was a {before} before: give the new one another name, or mend the snapshot with `migrate`"
+            ),
+            _ => self.fmt_of_local(f),
+        }
+    }
+}
+
+impl Problem {
+    /// Problems of what is kept.
+    fn fmt_of_local(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::LoopGone { items, step } => write!(
+                f,
+                "the `for` loop around step `{step}` may have items left (`{items}`), and is not in the code any more: keep the loop, or take its \
+                 items out of the snapshot with `migrate`"
+            ),
+            Problem::LoopMissing { items, step } => write!(
+                f,
+                "step `{step}` is in a `for` loop now whose place (`{items}`) was not kept: the loop is new or goes over something else; give the \
+                 step in it another name, or put the place into the snapshot with `migrate`"
+            ),
             Problem::LocalUnclear { local, was, step } => write!(
                 f,
                 "local `{local}` is said to have been `{was}`, but both were kept at step `{step}`: which one was meant cannot be told; \
@@ -240,10 +253,6 @@ impl fmt::Display for Problem {
                     "local `{local}` kept at step `{step}` is claimed by {by}: which one was meant cannot be told; leave `#[was]` at one of them"
                 )
             }
-            Problem::KindChanged { step, now, before } => write!(
-                f,
-                "`{step}` is a {now} now and was a {before} before: give the new one another name, or mend the snapshot with `migrate`"
-            ),
             Problem::LocalMissing { local, step, under_way: false } => {
                 write!(
                     f,
@@ -262,6 +271,7 @@ impl fmt::Display for Problem {
                 "`{local}` stands for {now} {} now and for {before} before: which one was kept cannot be told; give them names of their own",
                 if *now == 1 { "variable" } else { "variables" }
             ),
+            _ => Ok(()),
         }
     }
 }
