@@ -248,3 +248,54 @@ async fn an_effect_renamed_in_a_called_fiber_parks() {
     soon(forever.resolve_op(&op.id, forever::Resolution::completed(&1000_u64).unwrap())).await.unwrap();
     assert_eq!(soon(forever.handle::<called::before::order>(ID).wait()).await.unwrap(), 1000);
 }
+
+versions! {
+    one(bank) {
+        step!("begin", bank.knock());
+        let receipt = step!({ bank.charge("fee", 1).await? });
+        step!(effect, on_unknown = OnUnknown::Retry, |op| bank.charge(op.id(), 100).await?);
+        Ok(receipt)
+    }
+    another_before_it(bank) {
+        step!("begin", bank.knock());
+        let receipt = step!({ bank.charge("fee", 1).await? });
+        step!(effect, on_unknown = OnUnknown::Retry, |op| bank.charge(op.id(), 7).await?);
+        step!(effect, on_unknown = OnUnknown::Retry, |op| bank.charge(op.id(), 100).await?);
+        Ok(receipt)
+    }
+    moved_and_rewritten(bank) {
+        step!("begin", bank.knock());
+        step!("note", bank.knock());
+        let receipt = step!({ bank.charge("fee", 1).await? });
+        step!("before", bank.knock());
+        step!(effect, on_unknown = OnUnknown::Retry, |op| bank.charge(op.id(), 7).await?);
+        step!("behind", bank.knock());
+        Ok(receipt)
+    }
+}
+
+#[tokio::test]
+async fn an_operation_of_a_derived_step_is_not_taken_for_another_one_of_its_name() {
+    let (place, bank) = (Place::new(), Bank::default());
+    bank.plan([Plan::Answers, Plan::Silent]);
+    let forever = place.builder(&bank).fiber::<one::order>().open().await.unwrap();
+    forever.spawn(one::order()).id(ID).await.unwrap();
+    soon(bank.called(3)).await;
+    drop(forever);
+    for _ in 0..3 {
+        let forever = place.builder(&bank).fiber::<another_before_it::order>().open().await.unwrap();
+        let error = soon(forever.handle::<another_before_it::order>(ID).wait()).await.unwrap_err();
+        let said = "which step began it cannot be told, `charge` stands for 2 steps now and for 1 before";
+        assert!(error.is_parked() && error.reason().contains(said), "{error}");
+        forever.close().await.unwrap();
+        let forever = place.builder(&bank).fiber::<moved_and_rewritten::order>().open().await.unwrap();
+        let error = soon(forever.handle::<moved_and_rewritten::order>(ID).wait()).await.unwrap_err();
+        let said = "which step began it cannot be told, `charge` has another body than before and stands elsewhere";
+        assert!(error.is_parked() && error.reason().contains(said), "{error}");
+        forever.close().await.unwrap();
+    }
+    assert_eq!(bank.charges().iter().map(|(_, cents)| *cents).collect::<Vec<_>>(), [1, 100]);
+    let forever = place.builder(&bank).fiber::<one::order>().open().await.unwrap();
+    soon(forever.handle::<one::order>(ID).wait()).await.unwrap();
+    assert_eq!(bank.charges().len(), 2, "asked again under the same id");
+}

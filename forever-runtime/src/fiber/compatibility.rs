@@ -186,7 +186,7 @@ fn compare_one(name: &str, stored: &LoadedFiber, registry: &Registry) -> Found {
     if let Err(why) = snapshot.put_back(&stored.rows) {
         return Found::parks(why);
     }
-    let under = LeftUnder::new(stored.callees.clone(), stored.branches.clone());
+    let under = LeftUnder::of(stored);
     let mut found = known.compare(stored.layout.as_ref(), &snapshot, &under);
     let mut level = snapshot.call.as_deref();
     while let Some(callee) = level.filter(|_| found.verdict == Verdict::Resumes) {

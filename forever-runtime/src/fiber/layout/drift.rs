@@ -171,6 +171,21 @@ impl Layout {
         Err(Drift(Box::new(Parts { problems: found.0, now: self.clone(), before: old.cloned() })))
     }
 
+    /// Whether a step of the old code can be told from the others in this one; `Err` says why not. A step that is gone can be.
+    pub(crate) fn tells(&self, old: &Layout, step: &str) -> Result<(), Problem> {
+        let mut found = Found::default();
+        let branch_of = parts_of_branch(step).find_map(|(steps, branch)| Some((old.step(steps)?, branch)));
+        let now = self.identify(Some(old), branch_of.map_or(step, |(steps, _)| &steps.name), &mut found);
+        if let (Some(now), Some((before, branch))) = (now, branch_of)
+            && let Some(branch) = before.branches.iter().find(|there| there.name == branch)
+        {
+            now.compare_branch(before, branch, &mut found);
+        }
+        let is_unclear =
+            |problem: &Problem| !matches!(problem, Problem::StepGone { .. } | Problem::KindChanged { .. } | Problem::BranchGone { .. });
+        found.0.into_iter().find(is_unclear).map_or(Ok(()), Err)
+    }
+
     /// What concerns the function as a whole.
     fn compare(&self, old: &Layout, found: &mut Found) {
         if self.fiber != old.fiber {

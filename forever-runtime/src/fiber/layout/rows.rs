@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::super::machine::Machine;
 use super::super::snapshot::Snapshot;
 use super::Layout;
-use crate::store::LayoutRow;
+use crate::store::{LayoutRow, LoadedFiber, OpKind, OpRecord, OpState};
 
 /// The rows of the functions that were called, each made once.
 #[derive(Debug, Default)]
@@ -36,6 +36,8 @@ pub(crate) struct LeftUnder {
     pub(crate) callees: Vec<LayoutRow>,
     /// Names of the branch results that are stored since the snapshot.
     pub(crate) branches: Vec<String>,
+    /// The effects and transactions that were begun since the snapshot.
+    pub(crate) unsettled: Vec<Unsettled>,
     /// The functions whose values could not be read when the fiber was entered before, by their depth of calls: their `migrate` functions are
     /// asked.
     pub(crate) unreadable: BTreeSet<u32>,
@@ -43,9 +45,27 @@ pub(crate) struct LeftUnder {
     migrated: AtomicBool,
 }
 
+/// An operation that an earlier run has begun.
+#[derive(Debug, Clone)]
+pub(crate) struct Unsettled {
+    pub(crate) id: String,
+    pub(crate) function: String,
+    pub(crate) step: String,
+}
+
 impl LeftUnder {
-    pub(crate) fn new(callees: Vec<LayoutRow>, branches: Vec<String>) -> Self {
-        LeftUnder { callees, branches, ..LeftUnder::default() }
+    /// What is stored of a fiber beside its snapshot.
+    pub(crate) fn of(stored: &LoadedFiber) -> Self {
+        let may_be_done = |op: &&OpRecord| {
+            matches!(op.kind, OpKind::Effect | OpKind::Transaction) && matches!(op.state, OpState::Started | OpState::Completed)
+        };
+        let unsettled = |op: &OpRecord| Unsettled { id: op.id.clone(), function: op.function.clone(), step: op.step.clone() };
+        LeftUnder {
+            callees: stored.callees.clone(),
+            branches: stored.branches.clone(),
+            unsettled: stored.ops.iter().filter(may_be_done).map(unsettled).collect(),
+            ..LeftUnder::default()
+        }
     }
 
     /// Whether the values of the function at this depth of calls could not be read.
@@ -72,6 +92,12 @@ impl LeftUnder {
     pub(crate) fn check(&self, code: &Layout, old: &Layout, snapshot: &Snapshot) -> Result<(), String> {
         // Only the innermost function can be in the middle of a `steps!`.
         let branches = if snapshot.call.is_none() { self.branches.as_slice() } else { &[] };
-        code.check_with(Some(old), snapshot, branches).map_err(|drift| drift.to_string())
+        code.check_with(Some(old), snapshot, branches).map_err(|drift| drift.to_string())?;
+        for Unsettled { id, step, .. } in self.unsettled.iter().filter(|op| op.function == code.fiber) {
+            code.tells(old, step).map_err(|problem| {
+                format!("operation `{id}` may have executed; verify before retrying: which step began it cannot be told, {problem}")
+            })?;
+        }
+        Ok(())
     }
 }

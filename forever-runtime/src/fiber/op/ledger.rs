@@ -108,7 +108,9 @@ pub(crate) struct Left {
 impl Left {
     /// Takes what a run needs to know out of what is stored.
     pub(crate) fn of(stored: &mut LoadedFiber, unreadable: &BTreeSet<u32>) -> Self {
-        let mut under = LeftUnder::new(std::mem::take(&mut stored.callees), std::mem::take(&mut stored.branches));
+        let mut under = LeftUnder::of(stored);
+        stored.callees.clear();
+        stored.branches.clear();
         under.unreadable.clone_from(unreadable);
         Left { checkpoints: stored.number, restarts: stored.restarts, ops: std::mem::take(&mut stored.ops), under }
     }
