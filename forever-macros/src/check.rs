@@ -13,7 +13,6 @@ use crate::tree::{Block, Body, Control, CutId, Stmt, StmtKind};
 pub(crate) fn check(body: &Body, table: &Table, plan: &Plan, report: &mut Report) {
     explicit_names(body, report);
     exclusive_borrows(body, table, plan, report);
-    taken_apart(table, report);
     references(body, table, plan, report);
     Blocks { table, plan, report }.block(&body.block);
 }
@@ -40,15 +39,6 @@ fn exclusive_borrows(body: &Body, table: &Table, plan: &Plan, report: &mut Repor
                 let ident = &table.var(var).ident;
                 report.at(ident.span(), say::exclusive(&ident.to_string(), &step_text(body, plan, *cut)));
             }
-        }
-    }
-}
-
-fn taken_apart(table: &Table, report: &mut Report) {
-    for (var, field, before) in &table.taken_apart {
-        // Once it has a whole new value it is as good as new.
-        if let Some(later) = table.uses.iter().skip(*before).find(|u| u.var == *var).filter(|later| !later.assigns) {
-            report.at(later.span, say::partly_moved(&table.var(*var).ident.to_string(), field));
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::plan::{self, Plan};
 use crate::report::Report;
 use crate::signature::{self, Signature};
 use crate::tree::Body;
-use crate::{attributes, check, emit, fallback, lower, names, scan};
+use crate::{attributes, check, emit, fallback, lower, names, remainder, scan};
 
 /// Expands `#[fiber(attr)] item`. Never panics; what is wrong with the item comes out as `compile_error!` beside it.
 pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
@@ -78,6 +78,7 @@ pub(crate) fn lowered(function: &ItemFn, signature: &Signature, private: &syn::P
     let mut body = lower::lower(block, private, report);
     let given = signature.given();
     let table = names::resolve(&mut body, &given, report);
+    let table = if report.is_empty() { remainder::keep_remainders(&mut body, table, &given, private) } else { table };
     let plan = plan::plan(&body, &table);
     check::check(&body, &table, &plan, report);
     Lowered { body, table, plan }

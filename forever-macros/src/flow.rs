@@ -52,6 +52,8 @@ pub(crate) enum Flow {
     Return,
     /// The snapshot is taken here; the variables are kept whether or not anything later uses them.
     Cut(CutId, Vec<VarId>),
+    /// A field of a variable is moved out or given a new value: a number in `Table::parts`.
+    Part(usize),
     Point(PointId),
 }
 
@@ -73,7 +75,7 @@ impl Flow {
             Flow::Either(items) => items.iter().any(Flow::completes),
             Flow::Loop(id, body) => body.breaks(*id),
             Flow::Labelled(id, body) => body.completes() || body.breaks(*id),
-            Flow::Nothing | Flow::Use(_) | Flow::Assign(_) | Flow::Unset(_) | Flow::Cut(..) | Flow::Point(_) => true,
+            Flow::Nothing | Flow::Use(_) | Flow::Assign(_) | Flow::Unset(_) | Flow::Cut(..) | Flow::Part(_) | Flow::Point(_) => true,
         }
     }
 
@@ -147,7 +149,7 @@ pub(crate) fn solve(flow: &Flow) -> Needed {
 impl Needed {
     fn walk(&mut self, flow: &Flow, mut live: Live) -> Live {
         match flow {
-            Flow::Nothing => live,
+            Flow::Nothing | Flow::Part(_) => live,
             Flow::Use(v) => {
                 live.insert(*v);
                 live
@@ -205,7 +207,7 @@ pub(crate) struct Assigned {
     /// At the start of a loop's rounds.
     pub(crate) at_continue: BTreeMap<JumpId, Live>,
     /// Behind a loop or labelled block, gathered from its `break`s.
-    at_break: BTreeMap<JumpId, Live>,
+    pub(crate) at_break: BTreeMap<JumpId, Live>,
     /// Brought back by `continue`, and by the end of a round.
     again: BTreeMap<JumpId, Live>,
 }
@@ -221,7 +223,7 @@ impl Assigned {
     fn walk(&mut self, flow: &Flow, now: Option<Live>) -> Option<Live> {
         let mut now = now?;
         match flow {
-            Flow::Nothing | Flow::Use(_) => Some(now),
+            Flow::Nothing | Flow::Use(_) | Flow::Part(_) => Some(now),
             Flow::Assign(v) => {
                 now.insert(*v);
                 Some(now)
@@ -291,7 +293,7 @@ struct Next {
 impl Next {
     fn walk(&mut self, flow: &Flow, next: BTreeSet<Option<CutId>>) -> BTreeSet<Option<CutId>> {
         match flow {
-            Flow::Nothing | Flow::Use(_) | Flow::Assign(_) | Flow::Unset(_) | Flow::Point(_) => next,
+            Flow::Nothing | Flow::Use(_) | Flow::Assign(_) | Flow::Unset(_) | Flow::Part(_) | Flow::Point(_) => next,
             Flow::Seq(items) => items.iter().rev().fold(next, |next, f| self.walk(f, next)),
             Flow::Either(items) => items.iter().flat_map(|f| self.walk(f, next.clone())).collect(),
             Flow::Loop(id, body) => {

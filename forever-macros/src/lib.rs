@@ -28,6 +28,7 @@ mod options;
 mod pattern;
 mod place;
 mod plan;
+mod remainder;
 mod report;
 mod scan;
 mod signature;
@@ -35,6 +36,7 @@ mod signature;
 mod tests;
 mod text;
 mod tree;
+mod values;
 
 use proc_macro::TokenStream;
 use quote::quote;

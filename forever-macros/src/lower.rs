@@ -298,6 +298,12 @@ impl Lower<'_> {
         let id = self.jump();
         // A position means nothing in another expression.
         let key = crate::text::compact(&e.expr).trim_start_matches('&').to_owned();
+        let mut joined = Vec::new();
+        place::joined(&e.expr, &mut joined);
+        for place in joined {
+            let private = at(&self.private, place.span());
+            out.push(plain(parse_quote_spanned!(place.span()=> #private::joined(&#place);)));
+        }
         self.evaluate_once(&mut e.expr, out);
         if crate::pattern::bindings(&e.pat).iter().any(|b| b.mutable) {
             // What can be changed is a variable of its own, and kept.
@@ -409,7 +415,7 @@ fn plain(syntax: SynStmt) -> Stmt {
     stmt(StmtKind::Plain(syntax))
 }
 
-fn stmt(kind: StmtKind) -> Stmt {
+pub(crate) fn stmt(kind: StmtKind) -> Stmt {
     Stmt {
         kind,
         declares: Vec::new(),
@@ -418,6 +424,7 @@ fn stmt(kind: StmtKind) -> Stmt {
         before: PointId::UNSET,
         after: PointId::UNSET,
         cuts: None,
+        remainders: Vec::new(),
     }
 }
 

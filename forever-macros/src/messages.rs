@@ -73,10 +73,21 @@ pub(crate) fn exclusive(name: &str, step: &str) -> String {
     )
 }
 
-pub(crate) fn partly_moved(name: &str, field: &str) -> String {
-    format!(
-        "`{name}` is used here after `{field}` was moved out of it by a `for` loop with a step in it: destructure it before the loop (`let TheType {{ a, b }} = {name};`) and use the parts"
-    )
+pub(crate) fn moved_before_step(name: &str, field: &str, step: &str) -> String {
+    format!("`{field}` is moved out of `{name}` before `{step}`, which keeps `{name}`")
+}
+
+pub(crate) fn moved_beside_step(name: &str, field: &str, step: &str) -> String {
+    format!("`{field}` is moved out of `{name}` in a block beside `{step}`, and `{name}` is needed behind that block")
+}
+
+/// The way out of a partial move: `let Plan { title, .. } = plan;`
+pub(crate) fn take_apart(name: &str, path: &[String]) -> String {
+    let field = path.first().map_or("", String::as_str);
+    if field.starts_with(|c: char| c.is_ascii_digit()) {
+        return format!("take `{name}` apart before, and use the parts: `let (a, b) = {name};`");
+    }
+    format!("take `{name}` apart before, and use the parts: `let TheType {{ {field}, other }} = {name};`")
 }
 
 pub(crate) fn reference(name: &str, step: &str) -> String {

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use proc_macro2::TokenStream;
 use syn::{Attribute, Expr, Ident, Pat, Type};
 
 use crate::flow::{Flow, JumpId, PointId};
@@ -13,12 +14,16 @@ use crate::messages as say;
 use crate::place;
 use crate::report::Report;
 use crate::tree::{Bind, Block, Body, Branch, Control, For, Head, Stmt, StmtKind};
+use crate::values::MadeBy;
 
 mod bindings;
 mod cut;
 mod expr;
 pub(crate) mod format;
 mod macros;
+mod parts;
+
+pub(crate) use parts::{Change, Evidence, Part};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct VarId(pub(crate) usize);
@@ -34,10 +39,18 @@ pub(crate) struct Var {
     pub(crate) texts: Texts,
     /// Its value is text that may borrow, as `String::from_utf8_lossy` gives it.
     pub(crate) borrowed_text: bool,
+    /// What its value looks like, for a message if it cannot be saved.
+    pub(crate) made_by: MadeBy,
     /// The stored name, if it is not the variable's own.
     pub(crate) key: Option<String>,
     /// The stored name that it had: `#[was = "old"]`.
     pub(crate) was: Option<String>,
+    /// The variable whose remaining fields it holds.
+    pub(crate) remainder_of: Option<VarId>,
+    /// The last point before it is declared.
+    pub(crate) at: PointId,
+    /// The place that it borrows from, up to the first index.
+    pub(crate) borrowed: Option<(VarId, Vec<syn::Member>)>,
 }
 
 /// The constant texts that a variable is given.
@@ -104,7 +117,6 @@ pub(crate) struct Again {
 }
 
 /// One use of a variable.
-#[derive(Debug)]
 pub(crate) struct Use {
     pub(crate) var: VarId,
     pub(crate) span: proc_macro2::Span,
@@ -112,6 +124,12 @@ pub(crate) struct Use {
     pub(crate) by: Rc<str>,
     /// Whether it is given a whole new value.
     pub(crate) assigns: bool,
+    /// The fields named behind it: `plan.meta.title`.
+    pub(crate) path: Vec<syn::Member>,
+    /// The last point before it.
+    pub(crate) at: PointId,
+    /// The variable through which it is used, if that is made from it.
+    pub(crate) through: Option<VarId>,
 }
 
 /// The variables of a function and where they are visible.
@@ -129,10 +147,12 @@ pub(crate) struct Table {
     pub(crate) forced: Vec<Vec<VarId>>,
     /// Every use, in the order of the walk.
     pub(crate) uses: Vec<Use>,
+    /// What is done to fields of variables, in the order of the walk.
+    pub(crate) parts: Vec<Part>,
+    /// The checks that fields are only copied, as items.
+    pub(crate) only_copied: TokenStream,
     /// How many uses come before each cut point.
     pub(crate) uses_before: Vec<usize>,
-    /// Fields that a loop takes out of a variable, with how many uses come before.
-    pub(crate) taken_apart: Vec<(VarId, String, usize)>,
     /// Variables declared without a value.
     pub(crate) unset: BTreeSet<VarId>,
     /// Statements (by their `after` point) with a `break` or `continue` among a macro's arguments.
@@ -142,6 +162,11 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) fn var(&self, id: VarId) -> &Var {
         &self.vars[id.0]
+    }
+
+    /// The variable whose remaining fields a variable holds, or itself.
+    pub(crate) fn origin(&self, id: VarId) -> VarId {
+        self.var(id).remainder_of.map_or(id, |of| self.origin(of))
     }
 
     /// Context and resources.
@@ -220,6 +245,10 @@ impl Names<'_> {
         self.hidden_jump = None;
         stmt.start = self.point();
         match &mut stmt.kind {
+            StmtKind::Plain(_) if !stmt.remainders.is_empty() => {
+                (stmt.flow, stmt.declares) = self.remainders(&stmt.remainders);
+                stmt.before = PointId::UNSET;
+            }
             StmtKind::Plain(syntax) => {
                 self.by = described(syntax).into();
                 let (flow, declares) = self.plain(syntax);
@@ -233,6 +262,9 @@ impl Names<'_> {
                 self.table.uses_before[*cut] = self.table.uses.len();
                 self.table.forced[*cut] = self.borrowed_loops.clone();
                 stmt.declares = self.bind(bind);
+                let (flow, declares) = self.remainders(&stmt.remainders);
+                stmt.flow.push(flow);
+                stmt.declares.extend(declares);
             }
             StmtKind::Control { bind, control } => {
                 self.scopes.push(Vec::new());
@@ -301,7 +333,7 @@ impl Names<'_> {
     }
 
     fn for_(&mut self, looped: &mut For, cuts: &mut Vec<crate::tree::Cut>) -> (Flow, PointId, Vec<VarId>) {
-        let flow = self.expr(&looped.items);
+        let flow = self.place(&looped.items);
         let before = self.point();
         let mut bases = BTreeSet::new();
         flow.mentioned(&mut bases);
@@ -314,7 +346,9 @@ impl Names<'_> {
         let values = looped.bases.iter().filter(|b| self.table.var(**b).kind == VarKind::Value);
         self.borrowed_loops.extend(values.copied().collect::<Vec<_>>());
         let kind = VarKind::Item(looped.bases.clone());
+        let borrowed = self.borrowed(&looped.items);
         looped.declares = self.pattern(&looped.pat, &kind);
+        looped.declares.iter().for_each(|id| self.table.vars[id.0].borrowed.clone_from(&borrowed));
         self.within(looped.label.as_ref(), looped.id, true, |names| names.block(&mut looped.body, cuts));
         self.borrowed_loops.truncate(outer);
         (flow, before, Vec::new())
@@ -334,7 +368,7 @@ impl Names<'_> {
                 (flow, before, Vec::new())
             }
             Head::Match { scrutinee, .. } => {
-                let flow = self.expr(scrutinee);
+                let flow = self.place(scrutinee);
                 let before = self.point();
                 for arm in &mut branch.arms {
                     self.scopes.push(Vec::new());
@@ -348,7 +382,8 @@ impl Names<'_> {
                 (flow, before, Vec::new())
             }
             Head::LetElse { pat, init, .. } => {
-                let flow = self.expr(init);
+                let mut flow = self.place(init);
+                flow.push(self.moved_by_pattern(pat, init));
                 let before = self.point();
                 for arm in &mut branch.arms {
                     self.block(&mut arm.block, cuts);
@@ -361,15 +396,17 @@ impl Names<'_> {
 
     /// Declares an arm's bindings and walks its guard.
     fn arm_pattern(&mut self, pat: &Pat, scrutinee: &Expr) -> Flow {
-        let guarded = if let Pat::Guard(guarded) = pat {
+        if let Pat::Guard(guarded) = pat {
+            let mut flow = self.moved_by_pattern(&guarded.pat, scrutinee);
             let declares = self.bindings_of(&guarded.pat, scrutinee);
-            let mut flow = assign_all(&declares);
+            flow.push(assign_all(&declares));
             flow.push(self.expr(&guarded.guard));
             return flow;
-        } else {
-            self.bindings_of(pat, scrutinee)
-        };
-        assign_all(&guarded)
+        }
+        let mut flow = self.moved_by_pattern(pat, scrutinee);
+        let declares = self.bindings_of(pat, scrutinee);
+        flow.push(assign_all(&declares));
+        flow
     }
 
     fn within(&mut self, label: Option<&syn::Label>, id: JumpId, is_loop: bool, walk: impl FnOnce(&mut Self)) {
@@ -392,7 +429,21 @@ impl Names<'_> {
         let id = VarId(self.table.vars.len());
         let name = ident.to_string();
         let ident = ident.clone();
-        self.table.vars.push(Var { ident, mutable, kind, ty: None, key: None, was: None, texts: Texts::None, borrowed_text: false });
+        let var = Var {
+            ident,
+            mutable,
+            kind,
+            ty: None,
+            key: None,
+            was: None,
+            texts: Texts::None,
+            borrowed_text: false,
+            remainder_of: None,
+            at: self.now(),
+            borrowed: None,
+            made_by: MadeBy::Other,
+        };
+        self.table.vars.push(var);
         self.top().push((name.trim_start_matches("r#").to_owned(), id));
         id
     }
@@ -409,14 +460,19 @@ impl Names<'_> {
     /// A use of a variable, and of what it is made from.
     fn use_of(&mut self, id: VarId, span: proc_macro2::Span) -> Flow {
         let mut flow = Flow::Use(id);
-        self.table.uses.push(Use { var: id, span, by: Rc::clone(&self.by), assigns: false });
+        let at = self.now();
+        self.table.uses.push(Use { var: id, span, by: Rc::clone(&self.by), assigns: false, path: Vec::new(), at, through: None });
         let bases: Vec<VarId> = match &self.table.var(id).kind {
             VarKind::Again(again) | VarKind::Fresh(again) => self.table.agains[again.0].bases.clone(),
             VarKind::Item(bases) => bases.clone(),
             _ => Vec::new(),
         };
         for base in bases {
+            let noted = self.table.uses.len();
             flow.push(self.use_of(base, span));
+            let path = self.table.var(id).borrowed.clone().filter(|(from, _)| *from == base).map(|(_, path)| path);
+            let noted = &mut self.table.uses[noted];
+            (noted.through, noted.path) = (Some(id), path.unwrap_or_default());
         }
         flow
     }
@@ -455,6 +511,11 @@ impl Names<'_> {
         let mut found: Vec<VarId> = names.filter_map(|name| self.lookup(&name.to_string())).collect();
         found.dedup();
         found
+    }
+
+    /// The last point that was passed.
+    fn now(&self) -> PointId {
+        PointId(self.next_point.saturating_sub(1))
     }
 
     fn point(&mut self) -> PointId {

@@ -1,6 +1,6 @@
 //! Places and plain borrows: expressions that can be evaluated again and mean the same.
 use syn::punctuated::Punctuated;
-use syn::{Expr, ExprLit, ExprReference, Lit};
+use syn::{Expr, ExprLit, ExprReference, Lit, Pat};
 
 /// `x`, `x.field`, `x[3]`, `x[i]`, `x[1..]`, `*x`: a place that can be named again without doing anything.
 pub(crate) fn is_place(expr: &Expr) -> bool {
@@ -131,6 +131,20 @@ fn is_text_macro(mac: &syn::Macro) -> bool {
     mac.path.segments.last().is_some_and(|s| TEXT_MACROS.iter().any(|name| s.ident == name))
 }
 
+/// The parts of a tuple that is written out and the patterns that they are matched against.
+pub(crate) fn tuple_parts<'a>(pat: &'a Pat, init: &'a Expr) -> Option<Vec<(&'a Pat, &'a Expr)>> {
+    match (pat, init) {
+        (Pat::Paren(p), _) => tuple_parts(&p.pat, init),
+        (_, Expr::Paren(e)) => tuple_parts(pat, &e.expr),
+        (_, Expr::Group(e)) => tuple_parts(pat, &e.expr),
+        (Pat::Tuple(p), Expr::Tuple(e)) => {
+            let whole = p.elems.len() == e.elems.len() && !p.elems.iter().any(|p| matches!(p, Pat::Rest(_)));
+            whole.then(|| p.elems.iter().zip(&e.elems).collect())
+        }
+        _ => None,
+    }
+}
+
 /// What an expression that makes a `Retry` or a `Backoff` consists of, if making it again gives an equal one.
 ///
 /// `Retry::times(n).backoff(..).when(|e| ..)`: literals, constants and variables, whose values come from elsewhere.
@@ -231,7 +245,7 @@ pub(crate) enum Items {
     WithClosure,
 }
 
-const BORROWING: &[&str] = &[
+pub(crate) const BORROWING: &[&str] = &[
     "iter",
     "chars",
     "char_indices",
@@ -377,6 +391,24 @@ pub(crate) fn parts(expr: &mut Expr, visit: &mut dyn FnMut(Part<'_>)) {
         }
         place if is_place(place) => indices(place, visit),
         other => visit(Part::Source(other)),
+    }
+}
+
+/// The places whose values an iteration by position joins to the one that it goes over: `b` in `a.iter().zip(b)`.
+pub(crate) fn joined<'e>(expr: &'e Expr, found: &mut Vec<&'e Expr>) {
+    match expr {
+        Expr::Paren(e) => joined(&e.expr, found),
+        Expr::Group(e) => joined(&e.expr, found),
+        Expr::MethodCall(call) => {
+            joined(&call.receiver, found);
+            if call.method == "zip" || call.method == "chain" {
+                for argument in &call.args {
+                    let is_named = is_place(argument) && root(argument).is_some_and(|name| !is_in_capitals(name));
+                    if is_named { found.push(argument) } else { joined(argument, found) }
+                }
+            }
+        }
+        _ => {}
     }
 }
 

@@ -147,9 +147,8 @@ fn aliased(table: &Table, needed: &Needed) -> BTreeSet<VarId> {
 
 pub(crate) fn plan(body: &Body, table: &Table) -> Plan {
     let flow = flow_of(&body.block, table);
-    let mut needed = solve(&flow);
     let assigned = assigned(&flow);
-    without_unset(&mut needed, &assigned, table);
+    let needed = needed(&flow, &assigned, table);
     let (mut after, first) = successors(&flow);
     let mut storage = Classify { needed: &needed, table, storage: BTreeMap::new() };
     storage.block(&body.block, &[]);
@@ -159,6 +158,13 @@ pub(crate) fn plan(body: &Body, table: &Table) -> Plan {
     let aliased = aliased(table, &needed);
     let Found { held, guards } = held(body, table, &needed, &assigned, &kept);
     Plan { needed, storage, aliased, kept, held, guards, names: step_names(body), next, first: first.into_iter().collect() }
+}
+
+/// Which variables are needed where.
+pub(crate) fn needed(flow: &Flow, assigned: &Assigned, table: &Table) -> Needed {
+    let mut needed = solve(flow);
+    without_unset(&mut needed, assigned, table);
+    needed
 }
 
 /// A variable that has no value yet is not needed, whatever comes: the compiler lets no path use it that has not set it, so
@@ -396,9 +402,11 @@ fn kept(body: &Body, table: &Table, needed: &Needed) -> Vec<Vec<Kept>> {
         let var = table.var(var);
         var.key.clone().unwrap_or_else(|| var.ident.to_string().trim_start_matches("r#").to_owned())
     };
+    // What is left of a variable takes the variable's place in the snapshot.
+    let origins: BTreeSet<VarId> = all.iter().map(|var| table.origin(*var)).collect();
     let mut keys = BTreeMap::new();
     let mut count: BTreeMap<String, usize> = BTreeMap::new();
-    for &var in &all {
+    for &var in &origins {
         let n = count.entry(base(var)).or_default();
         *n += 1;
         keys.insert(var, if *n == 1 { base(var) } else { format!("{}#{n}", base(var)) });
@@ -406,17 +414,19 @@ fn kept(body: &Body, table: &Table, needed: &Needed) -> Vec<Vec<Kept>> {
     let results = results(&body.block, body.cuts.len());
     (0..body.cuts.len())
         .map(|cut| {
-            let live = needed.at_cut.get(&cut).into_iter().flatten().filter(|v| is_kept(v));
-            live.map(|&var| Kept {
-                var,
-                key: keys[&var].clone(),
-                of: count[&base(var)],
-                was: table.var(var).was.clone(),
-                result: results[cut].contains(&var),
-                role: role(table, var),
-                why: why(table, var, cut),
-            })
-            .collect()
+            let mut live: Vec<VarId> = needed.at_cut.get(&cut).into_iter().flatten().copied().filter(is_kept).collect();
+            live.sort_by_key(|var| table.origin(*var));
+            live.into_iter()
+                .map(|var| Kept {
+                    var,
+                    key: keys[&table.origin(var)].clone(),
+                    of: count[&base(table.origin(var))],
+                    was: table.var(table.origin(var)).was.clone(),
+                    result: results[cut].contains(&var) && table.var(var).remainder_of.is_none(),
+                    role: role(table, table.origin(var)),
+                    why: why(table, var, cut),
+                })
+                .collect()
         })
         .collect()
 }
@@ -462,7 +472,7 @@ fn results(block: &Block, count: usize) -> Vec<BTreeSet<VarId>> {
 }
 
 /// Stored names of the cut points: a literal is taken as it is, and derived names are numbered around it.
-fn step_names(body: &Body) -> Vec<(String, usize)> {
+pub(crate) fn step_names(body: &Body) -> Vec<(String, usize)> {
     let mut taken: BTreeSet<String> = body.cuts.iter().filter(|c| c.explicit).map(|c| c.base.clone()).collect();
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     let of = |base: &str| body.cuts.iter().filter(|c| !c.explicit && c.base == base).count();

@@ -139,12 +139,30 @@ fn output(output: &ReturnType, name: &Ident, report: &mut Report) -> Type {
             if let Type::ImplTrait(ty) = &**ty {
                 report.over(ty, "a fiber's value is stored by its type: name it, `-> Result<Report, Error>`");
             }
-            (**ty).clone()
+            if let Some(value) = value_of(ty).filter(|value| holds_reference(value)) {
+                report.over(value, "a fiber's value is stored, so it holds no references: return owned values, `String` for `&str`");
+            }
+            match &**ty {
+                // `A + B` stands in `<.. as Trait>` in parentheses only.
+                ty @ Type::TraitObject(_) => syn::parse_quote!((#ty)),
+                ty => ty.clone(),
+            }
         }
         ReturnType::Default => {
             report.at(name.span(), "a fiber returns a `Result`: add `-> anyhow::Result<()>`, and `Ok(())` at the end");
             syn::parse_quote!(::core::result::Result<(), ::std::string::String>)
         }
+    }
+}
+
+/// `T` of `Result<T, E>`.
+fn value_of(ty: &Type) -> Option<&Type> {
+    let Type::Path(path) = ty else { return None };
+    let result = path.path.segments.last().filter(|s| s.ident == "Result")?;
+    let syn::PathArguments::AngleBracketed(arguments) = &result.arguments else { return None };
+    match arguments.args.first()? {
+        syn::GenericArgument::Type(value) => Some(value),
+        _ => None,
     }
 }
 

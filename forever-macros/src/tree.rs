@@ -96,6 +96,19 @@ pub(crate) struct Stmt {
     pub(crate) after: PointId,
     /// The cut points in it, if any.
     pub(crate) cuts: Option<RangeInclusive<CutId>>,
+    /// What it binds to the remaining fields of variables: behind the value of a cut point, or all that a plain statement does.
+    pub(crate) remainders: Vec<Remainder>,
+}
+
+/// A variable of the same name that holds the fields which are used after another field was moved out.
+#[derive(Clone)]
+pub(crate) struct Remainder {
+    pub(crate) ident: Ident,
+    pub(crate) mutable: bool,
+    /// The fields, as places of the variable that was moved out of.
+    pub(crate) fields: Vec<Expr>,
+    /// The `let`.
+    pub(crate) code: proc_macro2::TokenStream,
 }
 
 pub(crate) enum StmtKind {

@@ -27,6 +27,7 @@ pub use fiber::closure::{RunFiber, stash};
 pub use fiber::compatibility::{Compatibility, CompatibilityEntry, OnIncompatible, Verdict};
 pub use fiber::events::{Event, EventKind, Events, Told};
 pub use fiber::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus};
+pub use fiber::layout::layout;
 pub use fiber::log::Log;
 pub use fiber::managed::{Cursor, FiberFilter, Fibers, Page};
 pub use fiber::messages::SendMessage;
@@ -39,7 +40,7 @@ pub use fiber::owner::{EndedFiber, RecoveredFiber, Recovery};
 pub use fiber::retention::Retention;
 pub use fiber::spawn::Spawn;
 pub use fiber::step_error::StepError;
-pub use fiber::{Backoff, Drift, EagerIterator, Fiber, FiberContext, KeepsOrder, Layout, Op, Problem, Res, Retry, Snapshot, layout};
+pub use fiber::{Backoff, Drift, EagerIterator, Fiber, FiberContext, KeepsOrder, Layout, Op, Problem, Res, Retry, Snapshot};
 pub use forever::{Builder, Close, Forever};
 #[doc(inline)]
 pub use store::{Durability, FiberState, OpState, Tx};
@@ -55,6 +56,41 @@ pub mod rusqlite {
     };
 }
 
+/// Layouts as a whole program has them.
+pub mod layout {
+    #[doc(inline)]
+    pub use crate::__forever_layout_check as check;
+}
+
+/// Compares the layouts of all functions that a builder has registered with those in `forever.layouts.json`, in the folder of the crate's
+/// `Cargo.toml`, and panics with the difference: for a test, so that a change that concerns running fibers is seen in review.
+///
+/// The panic says of each function that has changed whether its fibers resume, and if not, where they would be parked and what to write.
+/// `FOREVER_LAYOUTS=accept cargo test` writes the file. A second argument is another path, from the crate's folder.
+///
+/// ```no_run
+/// # use forever_runtime as forever;
+/// # fn builder() -> forever::Builder { forever::Forever::builder() }
+/// # #[allow(clippy::test_attr_in_doctest)]
+/// #[test]
+/// fn running_fibers_survive_the_next_deploy() {
+///     forever::layout::check!(builder());
+/// }
+/// ```
+#[macro_export]
+#[doc(hidden)]
+macro_rules! __forever_layout_check {
+    ($builder:expr $(,)?) => {
+        $crate::layout::check!($builder, "forever.layouts.json")
+    };
+    ($builder:expr, $path:expr $(,)?) => {{
+        let path = ::std::path::Path::new(::core::env!("CARGO_MANIFEST_DIR")).join($path);
+        if let ::core::result::Result::Err(why) = $crate::Builder::__check_layouts($builder, &path) {
+            ::core::panic!("{why}");
+        }
+    }};
+}
+
 #[doc(hidden)]
 pub use ide::{
     __forever_ide_call, __forever_ide_given, __forever_ide_recv, __forever_ide_spawn, __forever_ide_wait, __forever_ide_wait_all,
@@ -67,10 +103,11 @@ pub mod __private {
     pub use crate::fiber::frame::{Frame, Locals, Save, Unreadable};
     pub use crate::fiber::held::{Data, Held, NoDestructor, held};
     pub use crate::fiber::iter::{Source, collected};
-    pub use crate::fiber::keeps_order::{in_order, in_order_value};
+    pub use crate::fiber::keeps_order::{in_order, in_order_value, joined};
     pub use crate::fiber::machine::{BranchSpec, COMPUTED_TOPIC, Cut, CutKind, END, Local, LocalRole, Machine};
     pub use crate::fiber::op::effect::{Effect, Gives, Key, Next, Stored, key};
     pub use crate::fiber::op::unknown::{Made, NotMade, OnUnknown, Probe};
+    pub use crate::fiber::position::{Position, Turn, Way};
     pub use crate::fiber::retry::policy;
     pub use crate::fiber::saved::{Saved, carried, none_like, text};
     pub use crate::fiber::select::{ArmNames, Either, Last, on_end, on_message, on_message_until, on_time};
@@ -80,7 +117,13 @@ pub mod __private {
     pub use crate::fiber::topics::{FixedTopic, FixedTopics, topics};
     pub use crate::fiber::waits::Deadline;
     pub use crate::fiber::{Awaitable, Fiber, FiberContext, IsResult, Needs, Never};
+    pub use serde;
     pub use std::marker::PhantomData;
+
+    /// What is left of a variable after fields of it were moved out.
+    pub mod remains {
+        pub use crate::fiber::remains::{Copied, Evidence, Fields, Moved, Nothing, Seen, Whole, evidence, seen};
+    }
 
     /// What the cut-point macros are to editors, which see the body as it was written.
     pub mod ide {

@@ -58,7 +58,7 @@ async fn a_part_that_is_not_json_parks() {
 
 #[tokio::test]
 async fn a_part_of_another_type_parks() {
-    let why = "local `text` saved at step `round` cannot be read as `alloc::string::String`";
+    let why = "local `text` saved at step `round` cannot be read as `String`";
     parks("UPDATE parts SET data = '7'", why, "UPDATE parts SET data = (SELECT data FROM parts_before)").await;
 }
 

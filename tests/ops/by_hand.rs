@@ -103,10 +103,7 @@ async fn closures_have_the_same_ledger() {
     let (receipt, same, wrong) = soon(handle.wait()).await.unwrap();
     assert_eq!((receipt, same, bank.calls()), (1000, 1000, 1));
     let id = forever.ops(ID).await.unwrap().remove(0).id;
-    assert!(
-        wrong.starts_with(&format!("the stored result of operation `charge` ({id}) cannot be read as `alloc::string::String`: ")),
-        "{wrong}"
-    );
+    assert!(wrong.starts_with(&format!("the stored result of operation `charge` ({id}) cannot be read as `String`: ")), "{wrong}");
 }
 
 #[tokio::test]

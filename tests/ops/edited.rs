@@ -11,7 +11,8 @@ const ID: &str = "order-1";
 /// Versions of one fiber, each in a module of its own.
 macro_rules! versions {
     ($($name:ident($bank:ident) { $($body:tt)* })*) => {
-        $(mod $name {
+        $(#[allow(dead_code, reason = "most of them only resume what another has left")]
+        mod $name {
             use super::*;
 
             #[fiber(name = "order")]

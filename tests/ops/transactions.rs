@@ -351,7 +351,7 @@ async fn is_called_otherwise(ctx: &FiberContext) -> anyhow::Result<i64> {
 #[tokio::test]
 async fn a_result_of_another_type_parks_the_fiber() {
     let place = killed_behind_its_commit(gives_a_number_by_key()).await;
-    parks::<gives_a_text_by_key>(&place, "the stored result of a transaction cannot be read as `alloc::string::String`").await;
+    parks::<gives_a_text_by_key>(&place, "the stored result of a transaction cannot be read as `String`").await;
     parks::<gives_a_text>(&place, "whether it is the one that the code comes to now cannot be told").await;
 }
 

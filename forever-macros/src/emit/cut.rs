@@ -33,17 +33,22 @@ impl Emit<'_> {
         let bound = match bind {
             Bind::Let { attrs, pat } => {
                 let attrs = attrs.iter().filter(|a| !is_ours(a));
-                let aliases = self.alias_declared(&stmt.declares);
-                let witness = self.witness_of(&stmt.declares);
-                let held = self.may_be_dropped(&stmt.declares);
+                let (own, _) = self.own_and_remainders(stmt);
+                let aliases = self.alias_declared(&own);
+                let witness = self.witness_of(&own);
+                let held = self.may_be_dropped(&own);
                 emit!(#(#attrs)* let #pat = #body; #aliases #witness #held)
             }
             Bind::Discard | Bind::Tail if body.is_empty() => TokenStream::new(),
             Bind::Discard | Bind::Tail => emit!(#body;),
         };
+        let (_, remainders) = self.own_and_remainders(stmt);
+        let left = stmt.remainders.iter().map(|r| &r.code);
+        let (left_aliases, left_witness) = (self.alias_declared(&remainders), self.witness_of(&remainders));
+        let left = emit!(#(#left)* #left_aliases #left_witness);
         let checkpoint = self.checkpoint(cut);
         let put_back = self.put_back_stretch(&live);
-        let run = emit!(#code #begin #bound #once_set #checkpoint #put_back);
+        let run = emit!(#code #begin #bound #once_set #left #checkpoint #put_back);
         if exports.is_empty() {
             let (fiber, cut) = (&self.fiber, number(cut));
             return Start { run, resume: emit!(#fiber.arrive(#cut);), pat: TokenStream::new() };
@@ -52,6 +57,11 @@ impl Emit<'_> {
         let resume = self.restore(&exports, Some(cut));
         self.witnessed = witnessed;
         Start { run: emit!(#run (#(#values,)*)), resume, pat: self.export_pattern(&exports, stmt.after) }
+    }
+
+    /// What a cut point's value is bound to, and what is left of variables that were moved out of before it ends.
+    fn own_and_remainders(&self, stmt: &Stmt) -> (Vec<VarId>, Vec<VarId>) {
+        stmt.declares.iter().partition(|var| self.cx.table.var(**var).remainder_of.is_none())
     }
 
     fn step_body(&mut self, plain: &[Stmt], stmt: &Stmt, cut: CutId, step: &Step) -> TokenStream {
@@ -173,11 +183,14 @@ impl Emit<'_> {
         let read = self.checked_read(var, key, carried);
         let elsewhere = self.cx.plan.kept.iter().enumerate().any(|(other, kept)| other != cut && kept.iter().any(|k| k.var == var));
         let otherwise = match (elsewhere, carried) {
+            (true, true) if !self.kept_here(var).is_empty() => self.read_where_kept(var, &read),
             (true, _) => read,
             (false, true) => emit!(::core::option::Option::None),
             (false, false) => emit!(::core::unreachable!()),
         };
+        let kept_here = self.kept_here(var);
         emit! {
+            #kept_here
             let own = #fiber.inside(#own..=#own);
             let restored = #fiber.restore(|saved| ::core::result::Result::Ok((if own { #at_own } else { #otherwise },))).await;
             #fiber.arrive(#own);

@@ -49,10 +49,24 @@ impl Emit<'_> {
         let position = &looped.position;
         let position_var = looped.position_var.expect("resolved before it is emitted");
         let key = self.cx.plan.kept.iter().flatten().find(|k| k.var == position_var).map(|k| k.key.clone()).unwrap_or_default();
-        before.extend(emit! {
-            let first: usize = if #fiber.running() { 0 } else { #fiber.restore(|saved| saved.get(#key)).await };
-        });
         let items = self.in_order(&looped.items);
+        // What is saved with the position cannot change; anything else may be another list when the fiber is resumed.
+        let is_saved = |base: &VarId| self.cx.table.var(*base).kind == VarKind::Value;
+        let outside = looped.bases.is_empty() || !looped.bases.iter().all(is_saved);
+        before.extend(if outside {
+            let private = self.cx.private;
+            emit! {
+                let stood: ::core::option::Option<#private::Position> = if #fiber.running() {
+                    ::core::option::Option::None
+                } else {
+                    ::core::option::Option::Some(#fiber.restore(|saved| saved.get(#key)).await)
+                };
+            }
+        } else {
+            emit! {
+                let first: usize = if #fiber.running() { 0 } else { #fiber.restore(|saved| saved.get(#key)).await };
+            }
+        });
         self.open.insert(position_var);
         for (index, var) in self.cx.table.vars.iter().enumerate() {
             if matches!(&var.kind, VarKind::Item(_)) {
@@ -62,9 +76,36 @@ impl Emit<'_> {
         let aliases = self.alias_declared(&looped.declares);
         let body = self.jump_target(looped.label.as_ref(), looped.id, true, |emit| emit.block(&looped.body, &[]));
         let (label, attrs, pat) = (&looped.label, &looped.attrs, &looped.pat);
-        let value = emit! {
-            #(#attrs)*
-            #label for (#position, #pat) in ::core::iter::Iterator::skip(::core::iter::Iterator::enumerate(::core::iter::IntoIterator::into_iter(#items)), first) { #aliases #body }
+        let value = if outside {
+            let (private, over) = (self.cx.private, key.strip_suffix(" at").unwrap_or(&key));
+            // In a `match`, so that the temporaries of the user's expression live as long as the loop.
+            emit! {
+                match ::core::iter::IntoIterator::into_iter(#items) {
+                    items => {
+                        let mut way = #private::Way::new(stood, &items);
+                        #(#attrs)*
+                        #label for (place, item) in ::core::iter::Iterator::enumerate(items) {
+                            let text = {
+                                #[allow(unused_imports)]
+                                use #private::{ByJson as _, ByPlace as _};
+                                (&&#private::Item(&item)).key()
+                            };
+                            let #position = match way.come_to(place, text) {
+                                #private::Turn::Take(position) => position,
+                                #private::Turn::Skip => continue,
+                                #private::Turn::Other => match #fiber.other_items(#over).await {},
+                            };
+                            let #pat = item;
+                            #aliases #body
+                        }
+                    }
+                }
+            }
+        } else {
+            emit! {
+                #(#attrs)*
+                #label for (#position, #pat) in ::core::iter::Iterator::skip(::core::iter::Iterator::enumerate(::core::iter::IntoIterator::into_iter(#items)), first) { #aliases #body }
+            }
         };
         let put_back = self.put_back(taken, &self.live(stmt.after));
         self.taken.truncate(taken);

@@ -16,10 +16,16 @@ use crate::messages as say;
 use crate::names::{VarId, VarKind};
 use crate::signature::Signature;
 use crate::tree::{CutId, REST, Stmt};
+use crate::values::MadeBy;
 
 const WAYS_OUT: &str = "derive `serde::Serialize` and `serde::Deserialize` for the type, make the value anew after a resume with `#[fresh] let`, or take it as a resource (`Res<T>`)";
 const RESULT: &str = "where the step gives a `Result`, put `?` behind what it does: `step!(fetch().await?)`; to go on with the error as a value, `step!(catch, fetch().await?)`";
 const OPERAND: &str = "what stands before a step in an expression is evaluated before it: bind the step first, `let value = step!(..);`, and use `value` in the expression";
+const OF_REFERENCES: &str =
+    "where the items are references, make a list of owned ones first, `.cloned().collect::<Vec<_>>()`, or loop over an index";
+const CLOSURE: &str = "a closure is kept where all that it captures is not `mut` and not named in a macro; any other is written behind the step, or as a function";
+const ITERATOR: &str = "an iterator is kept as its items: collect them into a `VecDeque` and take them with `pop_front()`";
+const ERROR: &str = "an error is kept as its text, `let error = error.to_string();`; that of a step with `catch` can be saved as it is";
 const REFERENCE: &str = "a value that holds a reference cannot be kept: clone it, or keep the index or key instead";
 
 const HELD: &str = "a local that nothing needs later is dropped at the step, and with it what it holds; where it need not be held at all, `let _ = ..` drops it at once";
@@ -43,6 +49,7 @@ impl Emit<'_> {
             }
         }
         tokens.extend(self.holds());
+        tokens.extend(self.cx.table.only_copied.clone());
         tokens
     }
 
@@ -169,9 +176,18 @@ impl Emit<'_> {
         {
             ways.push(RESULT);
         }
+        if self.ident(var).to_string().starts_with("__rest_") {
+            ways.push(OF_REFERENCES);
+        }
         if own.is_none() && self.ident(var).to_string().starts_with("__value_") {
             ways.push(OPERAND);
         }
+        ways.extend(match self.cx.table.var(var).made_by {
+            MadeBy::Closure => Some(CLOSURE),
+            MadeBy::Iterator => Some(ITERATOR),
+            MadeBy::Error => Some(ERROR),
+            MadeBy::Other => None,
+        });
         ways
     }
 
@@ -179,6 +195,7 @@ impl Emit<'_> {
         let info = self.cx.table.var(var);
         let name = info.ident.to_string();
         let what = match &info.key {
+            Some(key) if name.starts_with(REST) && key.starts_with("for ") => format!("what is left of the loop `{key}`"),
             Some(key) if name.starts_with(REST) => format!("what is left of the loop over `{key}`"),
             Some(key) if name.starts_with("__value_") => format!("the value of `{key}`"),
             Some(key) if name.starts_with("__items_") => format!("what `{}` goes over", key.trim_end_matches(" items")),
@@ -189,7 +206,9 @@ impl Emit<'_> {
         if self.cx.plan.guards.contains(&var) {
             return say::held(&name, &shown);
         }
-        format!("{what} is kept across `{shown}`, but its type `{{Self}}` cannot be saved")
+        let is_rest = what.starts_with("what is left");
+        let cannot = if is_rest { "its items cannot be saved" } else { "its type `{Self}` cannot be saved" };
+        format!("{what} is kept across `{shown}`, but {cannot}")
     }
 }
 
@@ -221,7 +240,7 @@ pub(super) fn check(name: &Ident, message: &str, ways_out: &[&str], span: Span, 
             pub(super) trait Savable: #private::Saved {}
             #[diagnostic::do_not_recommend]
             impl<T: #private::Saved> Savable for T {}
-            pub(super) fn kept<T: Savable>(value: &T) -> &dyn #private::Saved {
+            pub(super) fn kept<T: Savable + 'static>(value: &T) -> &dyn #private::Saved {
                 value
             }
             #[allow(dead_code)]

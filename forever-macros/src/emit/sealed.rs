@@ -37,6 +37,9 @@ impl Emit<'_> {
         let exclusive: BTreeSet<VarId> = mentioned.iter().flat_map(|v| self.exclusively_borrowed(*v)).copied().collect();
         let needed: Vec<VarId> = live.iter().copied().filter(|v| is_changeable(v) && here(v) && !exclusive.contains(v)).collect();
         let mut held: Vec<TokenStream> = needed.iter().map(|v| self.named_at_the_macro(*v, cut)).collect();
+        // Of one that is moved out of, the fields that are needed later.
+        let partly: BTreeSet<VarId> = stmt.declares.iter().filter_map(|v| self.cx.table.var(*v).remainder_of).collect();
+        held.extend(stmt.remainders.iter().flat_map(|r| &r.fields).map(ToTokens::to_token_stream));
         mentioned.retain(|v| self.cx.table.var(*v).kind == VarKind::Value && !needed.contains(v));
         let mut repeated = Mentions { bound: bound.to_vec(), ..Mentions::default() };
         let mut once = Mentions { bound: bound.to_vec(), ..Mentions::default() };
@@ -50,11 +53,13 @@ impl Emit<'_> {
             held.extend(places.iter().map(ToTokens::to_token_stream));
             // One that is mentioned by its fields alone may have been moved out of.
             let whole = once.of(ident).iter().any(|place| place.fields.is_empty());
-            if whole && places.is_empty() && is_changeable(&var) && !self.is_borrowed(cut, stmt, var) {
+            if whole && places.is_empty() && !partly.contains(&var) && is_changeable(&var) && !self.is_borrowed(cut, stmt, var) {
                 let ident = self.at_the_macro(var, cut);
                 anew.extend(quote_spanned!(span=> #[allow(unused_variables)] let #ident = #ident;));
             }
         }
+        let mut seen = BTreeSet::new();
+        held.retain(|place| seen.insert(place.to_string()));
         if held.is_empty() {
             return Seal { before: anew, after: TokenStream::new() };
         }

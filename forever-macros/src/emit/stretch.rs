@@ -284,13 +284,15 @@ impl Emit<'_> {
         });
         let (fresh, saved): (Vec<VarId>, Vec<VarId>) = exports.iter().copied().partition(|v| self.is_fresh(*v));
         let reads: Vec<_> = saved.iter().map(|v| self.read(*v)).collect();
+        let kept_here: TokenStream = saved.iter().map(|v| self.kept_here(*v)).collect();
         let restored = if saved.is_empty() {
             emit!(())
         } else if saved.iter().all(|v| self.never_saved(*v)) {
             let nones = saved.iter().map(|_| emit!(::core::option::Option::None));
             emit!((#(#nones,)*))
         } else {
-            emit!(#fiber.restore(|saved| ::core::result::Result::Ok((#(#reads,)*))).await)
+            let restored = emit!(#fiber.restore(|saved| ::core::result::Result::Ok((#(#reads,)*))).await);
+            if kept_here.is_empty() { restored } else { emit!({ #kept_here #restored }) }
         };
         if fresh.is_empty() {
             return match arrive {
@@ -329,7 +331,39 @@ impl Emit<'_> {
     /// One value out of the snapshot.
     fn read(&self, var: VarId) -> TokenStream {
         let Some(kept) = self.cx.plan.kept.iter().flatten().find(|k| k.var == var) else { return emit!(::core::option::Option::None) };
-        self.checked_read(var, &kept.key, self.storage(var) == Storage::Carried)
+        let read = self.checked_read(var, &kept.key, self.storage(var) == Storage::Carried);
+        match self.shares_key(var) {
+            true => self.read_where_kept(var, &read),
+            false => read,
+        }
+    }
+
+    /// Whether what is left of a variable is stored under the same name.
+    fn shares_key(&self, var: VarId) -> bool {
+        let origin = self.cx.table.origin(var);
+        let shares = |other: VarId| other != var && self.cx.table.origin(other) == origin;
+        self.storage(var) == Storage::Carried && self.cx.plan.kept.iter().flatten().any(|k| shares(k.var))
+    }
+
+    /// `let kept_here = ..;` for a variable whose stored name means something else at other cut points.
+    pub(super) fn kept_here(&self, var: VarId) -> TokenStream {
+        if !self.shares_key(var) {
+            return TokenStream::new();
+        }
+        let (name, fiber) = (self.kept_here_name(var), &self.fiber);
+        let cuts = self.cx.plan.kept.iter().enumerate().filter(|(_, kept)| kept.iter().any(|k| k.var == var));
+        let cuts: Vec<_> = cuts.map(|(cut, _)| super::number(cut)).collect();
+        emit!(let #name = false #(|| #fiber.inside(#cuts..=#cuts))*;)
+    }
+
+    /// Reads a value that the snapshot may hold under this name for another variable.
+    pub(super) fn read_where_kept(&self, var: VarId, read: &TokenStream) -> TokenStream {
+        let name = self.kept_here_name(var);
+        emit!(if #name { #read } else { ::core::option::Option::None })
+    }
+
+    fn kept_here_name(&self, var: VarId) -> proc_macro2::Ident {
+        quote::format_ident!("is_kept_{}", var.0, span = proc_macro2::Span::mixed_site())
     }
 
     /// Makes a `#[fresh]` variable anew, if the cut point being resumed into needs it.

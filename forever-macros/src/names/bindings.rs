@@ -9,23 +9,36 @@ use super::{Again, AgainId, Names, VarId, VarKind, assign_all, key_of};
 use crate::flow::Flow;
 use crate::pattern;
 use crate::place;
+use crate::values::{self, MadeBy};
+
+const FRESH_CLOSURE: &str = "`#[fresh]` cannot make this closure anew: it captures what may change, or names variables in a macro; \
+    write it behind the step, or as a function";
 
 impl Names<'_> {
     /// Declares the variables of a pattern matched against `init`: values, or borrows to be taken again. A binding that copies
     /// out of what is borrowed is a value, and so is one that can be changed.
     pub(super) fn bindings_of(&mut self, pat: &Pat, init: &Expr) -> Vec<VarId> {
+        // `match (&a, b)`: each part by itself, so that what borrows from `a` is taken again and what is copied out of `b` is not.
+        self.bindings_from(pat, init, place::is_place(init))
+    }
+
+    fn bindings_from(&mut self, pat: &Pat, init: &Expr, is_place: bool) -> Vec<VarId> {
+        if let Some(parts) = place::tuple_parts(pat, init) {
+            return parts.into_iter().flat_map(|(pat, init)| self.bindings_from(pat, init, false)).collect();
+        }
         let bindings = pattern::bindings(pat);
-        let (is_place, borrows) = (place::is_place(init), self.borrows_from(init));
+        let borrows = self.borrows_from(init);
         // An operand that is put aside is `mut` in case it is a receiver; a reference need not be.
         let aside = matches!(init, Expr::Path(_)) && bindings.iter().all(|b| b.ident.to_string().starts_with("__value_"));
         let again: Vec<bool> = bindings.iter().map(|b| b.by_ref && is_place || borrows && !b.copied && (aside || !b.mutable)).collect();
-        let bases = self.variables_in(init);
+        let (bases, borrowed) = (self.variables_in(init), self.borrowed(init));
         let declares = self.pattern(pat, &VarKind::Value);
         let makes: Vec<VarId> = declares.iter().zip(&again).filter(|(_, again)| **again).map(|(id, _)| *id).collect();
         if makes.is_empty() {
             return declares;
         }
         let mutable = place::plain_borrow(init).is_some_and(|r| r.mutability.is_some()) || bindings.iter().any(|b| b.by_ref_mut);
+        makes.iter().for_each(|id| self.table.vars[id.0].borrowed.clone_from(&borrowed));
         self.make_again(pat, init, mutable, bases, makes);
         declares
     }
@@ -45,10 +58,13 @@ impl Names<'_> {
         let fresh = local.attrs.iter().find(|a| a.path().is_ident("fresh")).cloned();
         let mut flow = Flow::Nothing;
         if let Some(init) = &local.init {
-            flow = self.expr(&init.expr);
-            if key.is_some() {
-                self.note_taken_apart(&init.expr);
-            }
+            flow = if crate::scan::simple_name(&local.pat).is_some() {
+                self.expr(&init.expr)
+            } else {
+                let mut flow = self.place(&init.expr);
+                flow.push(self.moved_by_pattern(&local.pat, &init.expr));
+                flow
+            };
             if let Some((_, otherwise)) = &init.diverge {
                 let mut otherwise = self.expr(otherwise);
                 otherwise.push(Flow::Return);
@@ -56,6 +72,13 @@ impl Names<'_> {
             }
         }
         let declares = match (&local.init, fresh) {
+            (Some(init), Some(_)) if values::closure(&init.expr).is_some() => {
+                let declares = self.local_bindings(local, &init.expr, &flow);
+                if declares.iter().any(|v| !matches!(self.table.var(*v).kind, VarKind::Again(_))) {
+                    self.report.over(&local.pat, FRESH_CLOSURE);
+                }
+                declares
+            }
             (Some(init), Some(_)) => {
                 let mut bases = BTreeSet::new();
                 flow.mentioned(&mut bases);
@@ -79,7 +102,7 @@ impl Names<'_> {
                 self.report.over(attr, "`#[fresh]` needs a value to make anew: `#[fresh] let client = connect();`");
                 self.pattern(&local.pat, &VarKind::Value)
             }
-            (Some(init), None) => self.local_bindings(local, &init.expr),
+            (Some(init), None) => self.local_bindings(local, &init.expr, &flow),
             (None, None) => {
                 let declares = self.pattern(&local.pat, &VarKind::Value);
                 self.table.unset.extend(&declares);
@@ -104,6 +127,9 @@ impl Names<'_> {
             if let Some(init) = &local.init {
                 var.texts.given(is_name.then_some(&init.expr));
             }
+            if let Some(init) = local.init.as_ref().filter(|_| is_name) {
+                var.made_by = values::made_by(&init.expr);
+            }
             var.borrowed_text = declares.len() == 1 && local.init.as_ref().is_some_and(|init| place::is_borrowed_text(&init.expr));
         }
         if local.init.is_some() {
@@ -112,28 +138,10 @@ impl Names<'_> {
         (flow, declares)
     }
 
-    /// A loop by value over a field of a variable leaves the rest of the variable behind.
-    pub(super) fn note_taken_apart(&mut self, source: &Expr) {
-        let Expr::Call(call) = (match source {
-            Expr::MethodCall(rest) => &*rest.receiver,
-            other => other,
-        }) else {
-            return;
-        };
-        let Some(items @ Expr::Field(_)) = call.args.first() else { return };
-        if !place::is_place(items) {
-            return;
-        }
-        let root = place::root(items).and_then(|r| self.lookup(&r.to_string()));
-        if let Some(root) = root.filter(|r| self.table.var(*r).kind == VarKind::Value) {
-            self.table.taken_apart.push((root, crate::text::compact(items), self.table.uses.len()));
-        }
-    }
-
-    fn local_bindings(&mut self, local: &syn::Local, init: &Expr) -> Vec<VarId> {
+    fn local_bindings(&mut self, local: &syn::Local, init: &Expr, flow: &Flow) -> Vec<VarId> {
         let policy = self.bases_of_policy(init);
         let is_policy = policy.is_some();
-        let bases = policy.or_else(|| place::is_constant(init).then(Vec::new));
+        let bases = policy.or_else(|| place::is_constant(init).then(Vec::new)).or_else(|| self.bases_of_closure(init, flow));
         let is_plain_name = crate::scan::simple_name(&local.pat).is_some() && pattern::bindings(&local.pat).iter().all(|b| !b.mutable);
         let Some(bases) = bases.filter(|_| is_plain_name) else { return self.bindings_of(&local.pat, init) };
         let declares = self.pattern(&local.pat, &VarKind::Value);
@@ -149,16 +157,38 @@ impl Names<'_> {
         let policy = place::Policy::of(init)?;
         let captures = policy.closures.iter().any(|closure| self.names_a_variable(closure.to_token_stream()));
         let bases: Vec<VarId> = policy.variables.iter().filter_map(|name| self.lookup(&name.to_string())).collect();
-        let is_fixed = |id: &VarId| {
-            let var = self.table.var(*id);
-            !var.mutable
-                && match var.kind {
-                    VarKind::Value | VarKind::Given => true,
-                    VarKind::Again(again) => !self.table.agains[again.0].mutable && !self.may_change(*id),
-                    VarKind::Fresh(_) | VarKind::Item(_) | VarKind::Position => false,
-                }
-        };
-        (!captures && bases.iter().all(is_fixed)).then_some(bases)
+        (!captures && bases.iter().all(|id| self.is_fixed(*id))).then_some(bases)
+    }
+
+    /// Whether a variable has one value for as long as it is in scope, also after a resume.
+    fn is_fixed(&self, id: VarId) -> bool {
+        let var = self.table.var(id);
+        !var.mutable
+            && match var.kind {
+                VarKind::Value | VarKind::Given => true,
+                VarKind::Again(again) => !self.table.agains[again.0].mutable && !self.may_change(id),
+                VarKind::Fresh(_) | VarKind::Item(_) | VarKind::Position => false,
+            }
+    }
+
+    /// The variables that a closure captures, if it can be made again: what it captures never changes, and can be reached
+    /// under an alias where another variable hides it, which what stands in the arguments of a macro cannot.
+    fn bases_of_closure(&self, init: &Expr, flow: &Flow) -> Option<Vec<VarId>> {
+        let closure = values::closure(init)?;
+        if !self.names_a_variable(closure.to_token_stream()) {
+            return Some(Vec::new());
+        }
+        let inside = values::Inside::of(closure);
+        let mut captured = BTreeSet::new();
+        flow.mentioned(&mut captured);
+        let bases: Vec<VarId> = captured.into_iter().filter(|id| self.is_in_scope(*id)).collect();
+        let is_bound_inside = |id: &VarId| inside.bound.contains(&self.table.var(*id).ident);
+        let in_a_macro = inside.macros.into_iter().any(|tokens| self.names_a_variable(tokens));
+        (!in_a_macro && bases.iter().all(|id| self.is_fixed(*id) && !is_bound_inside(id))).then_some(bases)
+    }
+
+    fn is_in_scope(&self, id: VarId) -> bool {
+        self.scopes.iter().flatten().any(|(_, known)| *known == id)
     }
 
     /// Whether tokens may name a variable of the function.
@@ -174,6 +204,12 @@ impl Names<'_> {
 
     /// Declares the variables of a pattern, in the order of [`pattern::bindings`].
     pub(super) fn pattern(&mut self, pat: &Pat, kind: &VarKind) -> Vec<VarId> {
-        pattern::bindings(pat).into_iter().map(|b| self.declare(&b.ident, b.mutable, kind.clone())).collect()
+        let declares: Vec<VarId> = pattern::bindings(pat).into_iter().map(|b| self.declare(&b.ident, b.mutable, kind.clone())).collect();
+        if let (Pat::TupleStruct(of), [error]) = (pat, &declares[..])
+            && of.path.segments.last().is_some_and(|s| s.ident == "Err")
+        {
+            self.table.vars[error.0].made_by = MadeBy::Error;
+        }
+        declares
     }
 }

@@ -7,8 +7,30 @@ use super::{Names, VarId, VarKind, assign_all};
 use crate::flow::{Flow, JumpId};
 
 impl Names<'_> {
+    /// An expression whose value is taken.
     pub(super) fn expr(&mut self, expr: &Expr) -> Flow {
         match expr {
+            Expr::Field(_) => {
+                let mut flow = self.place(expr);
+                flow.push(self.moved(expr, true));
+                flow
+            }
+            Expr::Index(_) => self.place(expr),
+            Expr::Unary(e) if matches!(e.op, syn::UnOp::Deref(_)) => self.place(expr),
+            Expr::RawAddr(e) => self.place(&e.expr),
+            Expr::MethodCall(e) => {
+                let mut flow = self.place(&e.receiver);
+                e.args.iter().for_each(|argument| flow.push(self.expr(argument)));
+                if super::parts::takes_self(&e.method) {
+                    flow.push(self.moved(&e.receiver, false));
+                }
+                flow
+            }
+            Expr::Call(e) => {
+                let mut flow = self.place(&e.func);
+                e.args.iter().for_each(|argument| flow.push(self.expr(argument)));
+                flow
+            }
             Expr::Path(path) => match path.path.get_ident().map(ToString::to_string).and_then(|name| self.lookup(&name)) {
                 Some(id) if path.qself.is_none() => self.use_of(id, path.path.segments[0].ident.span()),
                 _ => Flow::Nothing,
@@ -36,10 +58,18 @@ impl Names<'_> {
                     flow.push(Flow::Either(vec![Flow::Nothing, self.expr(&e.right)]));
                     flow
                 }
-                op => {
-                    if crate::place::is_assignment(op) {
-                        self.changed(&e.left);
-                    }
+                op if super::parts::compares(&op) => {
+                    let mut flow = self.place(&e.left);
+                    flow.push(self.place(&e.right));
+                    flow
+                }
+                op if crate::place::is_assignment(op) => {
+                    self.changed(&e.left);
+                    let mut flow = self.place(&e.left);
+                    flow.push(self.expr(&e.right));
+                    flow
+                }
+                _ => {
                     let mut flow = self.expr(&e.left);
                     flow.push(self.expr(&e.right));
                     flow
@@ -52,7 +82,7 @@ impl Names<'_> {
                         self.table.vars[id.0].texts = super::Texts::Other;
                     }
                 }
-                self.expr(&e.expr)
+                self.place(&e.expr)
             }
             Expr::Block(e) => {
                 let Some(label) = &e.label else { return self.stmts(&e.block.stmts) };
@@ -74,7 +104,7 @@ impl Names<'_> {
                 flow
             }
             Expr::Match(e) => {
-                let mut flow = self.expr(&e.expr);
+                let mut flow = self.place(&e.expr);
                 let scrutinee = (*e.expr).clone();
                 let mut arms = Vec::new();
                 for arm in &e.arms {
@@ -88,7 +118,8 @@ impl Names<'_> {
                 flow
             }
             Expr::Let(e) => {
-                let mut flow = self.expr(&e.expr);
+                let mut flow = self.place(&e.expr);
+                flow.push(self.moved_by_pattern(&e.pat, &e.expr));
                 let init = (*e.expr).clone();
                 let declares = self.bindings_of(&e.pat, &init);
                 flow.push(assign_all(&declares));
@@ -149,14 +180,22 @@ impl Names<'_> {
                     self.pattern(input, &VarKind::Value);
                 }
                 let jumps = std::mem::take(&mut self.jumps);
-                let body = self.expr(&e.body);
+                let first = self.table.uses.len();
+                let mut body = self.expr(&e.body);
+                if e.capture.is_some() {
+                    body.push(self.moved_by_capture(first));
+                }
                 self.jumps = jumps;
                 self.scopes.pop();
                 self.captures(&body)
             }
             Expr::Async(e) => {
                 let jumps = std::mem::take(&mut self.jumps);
-                let body = self.stmts(&e.block.stmts);
+                let first = self.table.uses.len();
+                let mut body = self.stmts(&e.block.stmts);
+                if e.capture.is_some() {
+                    body.push(self.moved_by_capture(first));
+                }
                 self.jumps = jumps;
                 self.captures(&body)
             }
@@ -242,7 +281,11 @@ impl Names<'_> {
                 }
                 flow
             }
-            other => self.expr(other),
+            other => {
+                let mut flow = self.place(other);
+                flow.push(self.filled(other));
+                flow
+            }
         }
     }
 
@@ -255,6 +298,7 @@ impl Names<'_> {
         for id in mentioned.intersection(&outer) {
             flow.push(Flow::Use(*id));
         }
+        self.moved_inside(body, &outer, &mut flow);
         flow
     }
 
@@ -291,15 +335,10 @@ fn parts(expr: &Expr) -> Vec<&Expr> {
     match expr {
         Expr::Array(e) => e.elems.iter().collect(),
         Expr::Await(e) => vec![&e.base],
-        Expr::Call(e) => std::iter::once(&*e.func).chain(e.args.iter()).collect(),
         Expr::Cast(e) => vec![&e.expr],
-        Expr::Field(e) => vec![&e.base],
         Expr::Group(e) => vec![&e.expr],
-        Expr::Index(e) => vec![&e.expr, &e.index],
-        Expr::MethodCall(e) => std::iter::once(&*e.receiver).chain(e.args.iter()).collect(),
         Expr::Paren(e) => vec![&e.expr],
         Expr::Range(e) => [e.start.as_deref(), e.end.as_deref()].into_iter().flatten().collect(),
-        Expr::RawAddr(e) => vec![&e.expr],
         Expr::Repeat(e) => vec![&e.expr, &e.len],
         Expr::Try(e) => vec![&e.expr],
         Expr::Tuple(e) => e.elems.iter().collect(),

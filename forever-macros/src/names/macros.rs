@@ -12,6 +12,9 @@ use crate::flow::Flow;
 /// Macros that leave the function. Of others only the compiler knows; for them less is known of what comes after.
 const DIVERGING: &[&str] = &["panic", "bail", "unreachable", "todo", "unimplemented"];
 
+/// A variable, where it is named, and the fields behind it.
+type Found = (VarId, Span, Vec<syn::Member>);
+
 impl Names<'_> {
     pub(super) fn macro_call(&mut self, mac: &Macro) -> Flow {
         if mac.path.is_ident("macro_rules") {
@@ -22,8 +25,11 @@ impl Names<'_> {
         let keys = mac.path.segments.last().is_some_and(|s| s.ident == "json" || s.ident == "json_internal");
         self.tokens(mac.tokens.clone(), keys, &mut found);
         let mut flow = Flow::Nothing;
-        for (id, span) in found {
-            flow.push(self.use_of(id, span));
+        for (id, span, path) in found {
+            flow.push(self.use_of_part(id, span, path));
+        }
+        if mac.path.is_ident("vec") {
+            flow.push(self.moved_into_list(mac));
         }
         if mac.path.segments.last().is_some_and(|s| DIVERGING.iter().any(|name| s.ident == name)) {
             flow.push(Flow::Return);
@@ -31,7 +37,7 @@ impl Names<'_> {
         flow
     }
 
-    fn tokens(&mut self, tokens: TokenStream, keys: bool, found: &mut Vec<(VarId, Span)>) {
+    fn tokens(&mut self, tokens: TokenStream, keys: bool, found: &mut Vec<Found>) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         for (place, token) in tokens.iter().enumerate() {
             match token {
@@ -41,7 +47,9 @@ impl Names<'_> {
                         self.hidden_jump.get_or_insert(ident.span());
                     }
                     if may_be_variable(&tokens, place, keys) {
-                        found.extend(self.lookup(&ident.to_string()).map(|id| (id, ident.span())));
+                        found.extend(
+                            self.lookup(&ident.to_string()).map(|id| (id, ident.span(), super::parts::path_behind(&tokens, place))),
+                        );
                     }
                 }
                 TokenTree::Literal(literal) => self.literal(literal, found),
@@ -50,10 +58,10 @@ impl Names<'_> {
         }
     }
 
-    fn literal(&self, literal: &Literal, found: &mut Vec<(VarId, Span)>) {
+    fn literal(&self, literal: &Literal, found: &mut Vec<Found>) {
         let text = literal.to_string();
         let names = super::format::captures(&text).into_iter().filter_map(|capture| self.lookup(&capture.name));
-        found.extend(names.map(|id| (id, literal.span())));
+        found.extend(names.map(|id| (id, literal.span(), Vec::new())));
     }
 }
 

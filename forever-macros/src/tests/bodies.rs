@@ -15,6 +15,18 @@ async fn research(io: Res<Io>, topic: String) -> anyhow::Result<String> {
 }"#,
     ),
     (
+        "partly_moved",
+        r#"
+async fn research(io: Res<Io>, topic: String) -> anyhow::Result<Report> {
+    let mut plan = step!(io.plan(&topic).await?);
+    let title = plan.title;
+    step!("send", io.send(plan.meta.author, plan.budget).await?);
+    plan.questions.push(title);
+    step!("store", io.store(&plan.questions, plan.meta.pages).await?);
+    Ok(Report { questions: plan.questions, author: plan.pair.1 })
+}"#,
+    ),
+    (
         "if_else",
         r#"
 async fn research(io: Res<Io>, topic: String, deep: bool) -> anyhow::Result<u32> {

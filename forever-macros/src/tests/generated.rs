@@ -84,7 +84,11 @@ fn no_exchange_of_pieces_between_functions_makes_the_macro_panic() {
 /// What was found.
 #[test]
 fn functions_that_once_gave_no_list_of_items() {
-    // What is made anew is needed at no cut point that can be resumed at.
-    let found = ["async fn f(io: Res<Io>) -> Result<u32, E> { #[fresh] let client = io.client(); return step!(a()); client }"];
+    let found = [
+        // What is made anew is needed at no cut point that can be resumed at.
+        "async fn f(io: Res<Io>) -> Result<u32, E> { #[fresh] let client = io.client(); return step!(a()); client }",
+        // A `+` behind the type.
+        "async fn f() -> Result<u32, E> + { Ok(step!(a())) }",
+    ];
     assert_eq!(outcomes(found.iter().map(|function| (TokenStream::new(), tokens(function)))), (found.len(), 0));
 }

@@ -1,5 +1,8 @@
 //! Text to values: a deserializer that undoes the escapes wherever they stand.
 //!
+//! What is read never borrows from the text, so the lifetime that serde asks for (`'de`) is a free one. Only a constant
+//! text, as which a `&'static str` comes back, is lent to the value: see [`read_constants`].
+//!
 //! `deserialize_any` knows every escape, so what serde buffers before it knows the type (untagged and internally tagged enums,
 //! flattened fields) is buffered as it was. The other methods are those where the type asked for changes what a text means.
 use std::borrow::Cow;
@@ -8,47 +11,60 @@ use std::sync::Arc;
 
 use serde::Deserializer;
 use serde::de::value::{CowStrDeserializer, MapDeserializer, SeqDeserializer};
-use serde::de::{DeserializeOwned, DeserializeSeed, EnumAccess, Error as _, SeqAccess, Unexpected, VariantAccess, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, EnumAccess, Error as _, SeqAccess, Unexpected, VariantAccess, Visitor};
 
+use super::constants;
 use super::error::Error;
 use super::escape::{self, NUMBER, RAW};
 use super::keys::{Entries, Key, unescaped};
 use super::logs::{self, LOG, StoredLogs};
 use super::read::{Reader, cause};
 
-/// The value that `text` holds, and nothing else.
-pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
+/// The value that `text` holds, and nothing else. Where it names lists, their items are in `logs`.
+pub(super) fn read<T: Deserialize<'static>>(text: &str, logs: Option<&StoredLogs>) -> Result<T, Error> {
+    whole(text, logs, false)
+}
+
+/// [`read`] for a type that may hold a `&'static str`, which no text but one that is there for ever can be.
+///
+/// Only a first attempt that fails shows that there is one: its visitor takes no other text. The second attempt makes
+/// constants of all texts that are asked for as `str`, each once in the life of the process ([`constants`]).
+pub(super) fn read_constants<T: Deserialize<'static>>(text: &str, logs: Option<&StoredLogs>) -> Result<T, Error> {
+    let mark = logs.map(StoredLogs::mark);
+    let owned = whole(text, logs, false);
+    owned.or_else(|error| {
+        if let (Some(logs), Some(mark)) = (logs, mark) {
+            logs.forget_since(mark);
+        }
+        whole(text, logs, true).map_err(|_| error)
+    })
+}
+
+fn whole<T: Deserialize<'static>>(text: &str, logs: Option<&StoredLogs>, lends: bool) -> Result<T, Error> {
     let mut reader = Reader::new(text);
+    reader.logs = logs;
+    reader.lends = lends;
     let value = T::deserialize(&mut reader)?;
     reader.end()?;
     Ok(value)
 }
 
-/// The same for a text that names lists, whose items are in `logs`.
-pub(super) fn read_with<T: DeserializeOwned>(text: &str, logs: &StoredLogs) -> Result<T, Error> {
-    let mut reader = Reader::new(text);
-    reader.logs = Some(logs);
-    let value = T::deserialize(&mut reader)?;
-    reader.end()?;
-    Ok(value)
-}
-
-impl<'de> Reader<'de> {
-    fn array<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
+impl<'t> Reader<'t> {
+    fn array<'de, V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
         self.open(b'[')?;
         let value = visitor.visit_seq(Items { reader: self, index: 0 })?;
         self.close(b']')?;
         Ok(value)
     }
 
-    fn object<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
+    fn object<'de, V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
         self.open(b'{')?;
         let value = visitor.visit_map(Entries::new(self))?;
         self.close(b'}')?;
         Ok(value)
     }
 
-    fn escaped<V: Visitor<'de>>(&mut self, name: &str, visitor: V) -> Result<V::Value, Error> {
+    fn escaped<'de, V: Visitor<'de>>(&mut self, name: &str, visitor: V) -> Result<V::Value, Error> {
         let text = match name {
             "map" => return self.object(visitor),
             "some" => return self.some(visitor),
@@ -72,7 +88,7 @@ impl<'de> Reader<'de> {
         }
     }
 
-    fn some<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
+    fn some<'de, V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
         self.open_escape()?;
         let value = visitor.visit_some(&mut *self)?;
         self.close(b'}')?;
@@ -80,16 +96,16 @@ impl<'de> Reader<'de> {
     }
 
     /// A list of which the text says only how long it is.
-    fn stored_log(&mut self) -> Result<StoredLog<'de>, Error> {
+    fn stored_log(&mut self) -> Result<StoredLog<'t>, Error> {
         let (number, len) = self.log()?;
         let Some(logs) = self.logs else {
             return Err(Error::new("a log cannot be read outside of its snapshot"));
         };
-        Ok(StoredLog { logs, number, items: logs.items(number, len)? })
+        Ok(StoredLog { logs, number, items: logs.items(number, len)?, lends: self.lends })
     }
 
     /// What a `RawValue` holds: the text at the cursor, whatever it is.
-    fn raw(&mut self) -> Result<Cow<'de, str>, Error> {
+    fn raw(&mut self) -> Result<Cow<'t, str>, Error> {
         if self.escape() != Some("raw") {
             let text = self.skip()?;
             if text.contains(logs::PLACEHOLDER) {
@@ -135,7 +151,7 @@ fn finite(token: &str) -> Result<f64, Error> {
     }
 }
 
-impl<'de> Deserializer<'de> for &mut Reader<'de> {
+impl<'de> Deserializer<'de> for &mut Reader<'_> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -156,7 +172,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
                 visitor.visit_bool(false)
             }
             Some(b'"') => match self.string()? {
-                Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
+                Cow::Borrowed(text) => visitor.visit_str(text),
                 Cow::Owned(text) => visitor.visit_string(text),
             },
             Some(b'[') => self.array(visitor),
@@ -166,6 +182,21 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
             },
             _ => Err(self.syntax("expected a value")),
         }
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if self.lends && self.peek() == Some(b'"') {
+            return visitor.visit_borrowed_str(constants::text(&self.string()?));
+        }
+        self.deserialize_any(visitor)
+    }
+
+    /// A `&[u8]` writes a sequence and reads bytes.
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if self.lends && (self.peek() == Some(b'[') || self.escape() == Some("bytes")) {
+            return visitor.visit_borrowed_bytes(constants::bytes(&Vec::<u8>::deserialize(self)?));
+        }
+        self.deserialize_any(visitor)
     }
 
     fn deserialize_i128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -296,17 +327,17 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     }
 
     serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 u8 u16 u32 u64 char str string bytes byte_buf unit unit_struct map identifier
+        bool i8 i16 i32 i64 u8 u16 u32 u64 char string byte_buf unit unit_struct map identifier
     }
 }
 
 /// The items of an array.
-struct Items<'a, 'de> {
-    reader: &'a mut Reader<'de>,
+struct Items<'a, 't> {
+    reader: &'a mut Reader<'t>,
     index: usize,
 }
 
-impl<'de> SeqAccess<'de> for Items<'_, 'de> {
+impl<'de> SeqAccess<'de> for Items<'_, '_> {
     type Error = Error;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
@@ -320,28 +351,28 @@ impl<'de> SeqAccess<'de> for Items<'_, 'de> {
 }
 
 /// A variant that holds something: `{"name": ..}`.
-struct Variant<'a, 'de> {
-    reader: &'a mut Reader<'de>,
-    name: Cow<'de, str>,
-    token: &'de str,
+struct Variant<'a, 't> {
+    reader: &'a mut Reader<'t>,
+    name: Cow<'t, str>,
+    token: &'t str,
 }
 
-impl<'a, 'de> EnumAccess<'de> for Variant<'a, 'de> {
+impl<'a, 't, 'de> EnumAccess<'de> for Variant<'a, 't> {
     type Error = Error;
-    type Variant = Payload<'a, 'de>;
+    type Variant = Payload<'a, 't>;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Payload<'a, 'de>), Error> {
-        let variant = seed.deserialize(Key::new(self.name, self.token))?;
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Payload<'a, 't>), Error> {
+        let variant = seed.deserialize(Key::new(self.name, self.token, false))?;
         Ok((variant, Payload { reader: self.reader, token: self.token }))
     }
 }
 
-struct Payload<'a, 'de> {
-    reader: &'a mut Reader<'de>,
-    token: &'de str,
+struct Payload<'a, 't> {
+    reader: &'a mut Reader<'t>,
+    token: &'t str,
 }
 
-impl<'de> VariantAccess<'de> for Payload<'_, 'de> {
+impl<'de> VariantAccess<'de> for Payload<'_, '_> {
     type Error = Error;
 
     fn unit_variant(self) -> Result<(), Error> {
@@ -365,20 +396,21 @@ impl<'de> VariantAccess<'de> for Payload<'_, 'de> {
 }
 
 /// A list whose items are texts of their own.
-struct StoredLog<'de> {
-    logs: &'de StoredLogs,
+struct StoredLog<'t> {
+    logs: &'t StoredLogs,
     number: u64,
-    items: &'de [Arc<str>],
+    items: &'t [Arc<str>],
+    lends: bool,
 }
 
-impl<'de> StoredLog<'de> {
+impl StoredLog<'_> {
     /// Gives the items as those of any sequence.
-    fn visit<V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_seq(StoredItems { items: self.items.iter(), index: 0 })
+    fn visit<'de, V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_seq(StoredItems { items: self.items.iter(), index: 0, lends: self.lends })
     }
 }
 
-impl<'de> Deserializer<'de> for StoredLog<'de> {
+impl<'de> Deserializer<'de> for StoredLog<'_> {
     type Error = Error;
 
     /// Gives the items to the list that they are of, which goes on with them.
@@ -398,17 +430,19 @@ impl<'de> Deserializer<'de> for StoredLog<'de> {
     }
 }
 
-struct StoredItems<'de> {
-    items: std::slice::Iter<'de, Arc<str>>,
+struct StoredItems<'t> {
+    items: std::slice::Iter<'t, Arc<str>>,
     index: usize,
+    lends: bool,
 }
 
-impl<'de> SeqAccess<'de> for StoredItems<'de> {
+impl<'de> SeqAccess<'de> for StoredItems<'_> {
     type Error = Error;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
         let Some(text) = self.items.next() else { return Ok(None) };
         let mut reader = Reader::new(text);
+        reader.lends = self.lends;
         let item = seed.deserialize(&mut reader).and_then(|item| reader.end().map(|()| item));
         let item = item.map_err(|error| error.in_item(self.index))?;
         self.index += 1;

@@ -6,26 +6,27 @@ use serde::Deserializer;
 use serde::de::value::{CowStrDeserializer, MapDeserializer};
 use serde::de::{DeserializeSeed, MapAccess, Visitor};
 
+use super::constants;
 use super::error::Error;
 use super::escape::{self, MAX_WRAPS, RAW};
 use super::read::Reader;
 
 /// The entries of an object: first those under names, then those of a `$map` list.
-pub(super) struct Entries<'a, 'de> {
-    reader: &'a mut Reader<'de>,
+pub(super) struct Entries<'a, 't> {
+    reader: &'a mut Reader<'t>,
     listed: bool,
     first: bool,
     /// The text of the key whose value comes next.
-    key: &'de str,
+    key: &'t str,
 }
 
-impl<'a, 'de> Entries<'a, 'de> {
-    pub(super) fn new(reader: &'a mut Reader<'de>) -> Self {
+impl<'a, 't> Entries<'a, 't> {
+    pub(super) fn new(reader: &'a mut Reader<'t>) -> Self {
         Entries { reader, listed: false, first: true, key: "" }
     }
 
     /// The next pair of the list; after the last, the list is closed.
-    fn listed_key<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+    fn listed_key<'de, K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
         let reader = &mut *self.reader;
         if !reader.more(self.first, b']')? {
             reader.close(b']')?;
@@ -55,7 +56,7 @@ pub(super) fn unescaped(key: Cow<'_, str>) -> Result<Cow<'_, str>, Error> {
     })
 }
 
-impl<'de> MapAccess<'de> for Entries<'_, 'de> {
+impl<'de> MapAccess<'de> for Entries<'_, '_> {
     type Error = Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
@@ -78,7 +79,7 @@ impl<'de> MapAccess<'de> for Entries<'_, 'de> {
         }
         self.first = false;
         self.key = token;
-        seed.deserialize(Key::new(unescaped(key)?, token)).map(Some)
+        seed.deserialize(Key::new(unescaped(key)?, token, reader.lends)).map(Some)
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
@@ -91,17 +92,19 @@ impl<'de> MapAccess<'de> for Entries<'_, 'de> {
 }
 
 /// A key that is a string in the text.
-pub(super) struct Key<'de> {
-    name: Cow<'de, str>,
+pub(super) struct Key<'t> {
+    name: Cow<'t, str>,
     /// As it stands in the text.
-    token: &'de str,
+    token: &'t str,
     /// Options and newtypes around it.
     wraps: usize,
+    /// See [`Reader::lends`].
+    lends: bool,
 }
 
-impl<'de> Key<'de> {
-    pub(super) fn new(name: Cow<'de, str>, token: &'de str) -> Self {
-        Key { name, token, wraps: 0 }
+impl<'t> Key<'t> {
+    pub(super) fn new(name: Cow<'t, str>, token: &'t str, lends: bool) -> Self {
+        Key { name, token, wraps: 0, lends }
     }
 
     fn wrapped(mut self) -> Result<Self, Error> {
@@ -125,14 +128,21 @@ macro_rules! spelled_out {
     )*};
 }
 
-impl<'de> Deserializer<'de> for Key<'de> {
+impl<'de> Deserializer<'de> for Key<'_> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.name {
-            Cow::Borrowed(name) => visitor.visit_borrowed_str(name),
+            Cow::Borrowed(name) => visitor.visit_str(name),
             Cow::Owned(name) => visitor.visit_string(name),
         }
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if self.lends {
+            return visitor.visit_borrowed_str(constants::text(&self.name));
+        }
+        self.deserialize_any(visitor)
     }
 
     spelled_out! {
@@ -176,6 +186,6 @@ impl<'de> Deserializer<'de> for Key<'de> {
     }
 
     serde::forward_to_deserialize_any! {
-        char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map struct identifier ignored_any
+        char string bytes byte_buf unit unit_struct seq tuple tuple_struct map struct identifier ignored_any
     }
 }

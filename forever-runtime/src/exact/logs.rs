@@ -142,6 +142,17 @@ impl StoredLogs {
         std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// How many lists were read so far, for [`StoredLogs::forget_since`].
+    pub(super) fn mark(&self) -> usize {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Forgets the lists of a reading that failed and begins again.
+    pub(super) fn forget_since(&self, mark: usize) {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).truncate(mark);
+        NOTE.take();
+    }
+
     /// Leaves a note for a list that has just been read: whose items it has.
     pub(super) fn leave(&self, number: u64, len: usize) {
         let instance = Instance::new();

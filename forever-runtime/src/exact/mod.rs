@@ -36,6 +36,7 @@
 //! What no text can tell: two variants of an untagged enum that write the same, such as a unit variant and one with a `None`,
 //! are read as the first of them. An impl that reads something else than it wrote shows when the value is written again.
 mod compound;
+mod constants;
 mod de;
 mod error;
 mod escape;
@@ -47,7 +48,7 @@ mod ser;
 #[cfg(test)]
 mod tests;
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
 pub(crate) use error::Error;
@@ -67,12 +68,12 @@ pub(crate) fn to_string_with<T: Serialize + ?Sized>(value: &T, logs: &mut logs::
 
 /// Reads what [`to_string`] wrote.
 pub(crate) fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
-    de::read(text)
+    de::read(text, None)
 }
 
-/// Reads what [`to_string_with`] wrote.
-pub(crate) fn from_str_with<T: DeserializeOwned>(text: &str, logs: &logs::StoredLogs) -> Result<T, Error> {
-    de::read_with(text, logs)
+/// Reads what [`to_string`] wrote, or with `logs` what [`to_string_with`] wrote: also a value that holds a `&'static str`.
+pub(crate) fn from_str_with<T: Deserialize<'static>>(text: &str, logs: Option<&logs::StoredLogs>) -> Result<T, Error> {
+    de::read_constants(text, logs)
 }
 
 /// Writes `value` with the entries of its structs and maps in the order of their keys: equal values have equal texts, whatever the order in

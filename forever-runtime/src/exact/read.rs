@@ -20,13 +20,15 @@ pub(crate) struct Reader<'de> {
     wraps: usize,
     /// The items of the lists that the text names.
     pub(super) logs: Option<&'de StoredLogs>,
+    /// Texts that are asked for as `str` are given as constants.
+    pub(super) lends: bool,
 }
 
 const SPACE: [char; 4] = [' ', '\n', '\r', '\t'];
 
 impl<'de> Reader<'de> {
     pub(crate) fn new(text: &'de str) -> Self {
-        Reader { text, at: 0, depth: 0, wraps: 0, logs: None }
+        Reader { text, at: 0, depth: 0, wraps: 0, logs: None, lends: false }
     }
 
     pub(super) fn syntax(&self, what: impl Display) -> Error {

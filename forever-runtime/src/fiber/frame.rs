@@ -451,6 +451,16 @@ impl Frame {
         Restore(None)
     }
 
+    /// Parks the fiber: the items that a loop has gone over are not what they were.
+    pub fn other_items(&self, over: &str) -> BoxFuture<'static, Infallible> {
+        self.run.stop(Stopped::Parked(format!(
+            "the `for` loop over `{over}` of `{}` stands in the middle of its items, and those that it has gone over have changed: let the list \
+             begin as it did, or raise `version` and `migrate` the snapshot",
+            self.machine.name
+        )));
+        Box::pin(std::future::pending())
+    }
+
     /// Why a function that has ended never came to the cut point that it was to resume at, if so.
     pub(crate) fn missed(&self) -> Option<String> {
         let target = self.target.as_ref()?;

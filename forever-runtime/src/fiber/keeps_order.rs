@@ -52,6 +52,22 @@ pub fn in_order_value<T: KeepsOrder>(value: T) -> T {
     value
 }
 
+/// What may be joined to a loop that goes on by position after a resume: it is looked at again then, so it must still be there.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`zip` and `chain` would move this `{Self}` into a loop that goes on by position after a resume",
+    label = "borrow it: `&..`",
+    note = "or take everything by value, also what the loop goes over: `a.into_iter().zip(b)`"
+)]
+pub trait Joined {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Copy> Joined for T {}
+
+/// Asks for [`Joined`].
+#[doc(hidden)]
+pub fn joined<T: Joined>(_: &T) {}
+
 impl<T> KeepsOrder for [T] {}
 impl<T, const N: usize> KeepsOrder for [T; N] {}
 impl<T> KeepsOrder for Vec<T> {}

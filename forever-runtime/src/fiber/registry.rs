@@ -8,11 +8,13 @@ use std::sync::{Arc, OnceLock};
 
 use super::compatibility::{Found, Verdict};
 use super::drive::{Ended, drive, drop_caught, panic_text};
-use super::frame::{Frame, Run, Stopped, load_arguments};
+use super::frame::{Frame, Run, Stopped, load_arguments, save_arguments};
 use super::layout::LeftUnder;
 use super::machine::Machine;
 use super::snapshot::Snapshot;
 use super::{Failure, Fiber, FiberContext, Layout, Needs, Value};
+use serde_json::value::RawValue;
+
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exact;
 use crate::future::BoxFuture;
@@ -50,6 +52,9 @@ pub(crate) trait Known: Send + Sync {
     fn needs(&self, needs: &mut Needs<'_>);
     /// The row of the table of layouts under which this code writes.
     fn row(&self) -> &Arc<LayoutRow>;
+    /// Whether stored arguments are these, where the code that stored them had fewer: an argument or a field that was added since counts as
+    /// its default.
+    fn same_arguments(&self, stored: &str, args: &str) -> bool;
     /// Whether code of this function can begin with stored arguments.
     fn compare_arguments(&self, args: &str) -> Found;
     /// Whether it can resume a snapshot that was left under a layout.
@@ -101,6 +106,12 @@ impl Registry {
 
     pub(crate) fn get(&self, name: &str) -> Option<Arc<dyn Known>> {
         self.functions.get(name).cloned()
+    }
+
+    /// The layouts of all functions that the program has registered.
+    pub(crate) fn layouts(&self) -> Vec<Layout> {
+        let of_the_program = self.functions.values().filter(|known| !self.is_ours(known.machine().name));
+        of_the_program.map(|known| Layout::of(known.machine())).collect()
     }
 
     /// Whether a registered function has the layout with this hash.
@@ -194,6 +205,13 @@ impl<F: Fiber> Known for Function<F> {
         self.row.get_or_init(|| Arc::new(Function::layout(self).row()))
     }
 
+    fn same_arguments(&self, stored: &str, args: &str) -> bool {
+        let Some(stored) = with_defaults(stored, args) else { return false };
+        // Read by the types of the code and written again, a field that was added has its default.
+        let written = guarded(|| load_arguments::<F>(&stored).and_then(|call| save_arguments(&call)));
+        written.is_ok_and(|written| exact::same(&written, args))
+    }
+
     fn compare_arguments(&self, args: &str) -> Found {
         match guarded(|| load_arguments::<F>(args).map(drop)) {
             Ok(()) => Found { verdict: Verdict::Resumes, wait_changed: false },
@@ -245,6 +263,20 @@ impl<F: Fiber> Known for Function<F> {
             }
         }
     }
+}
+
+/// Stored arguments with those that the code has beside them, if these are empty: null, false, zero, or nothing in them.
+fn with_defaults(stored: &str, args: &str) -> Option<String> {
+    type Arguments = BTreeMap<String, Box<RawValue>>;
+    let mut stored: Arguments = serde_json::from_str(stored).ok()?;
+    let args: Arguments = serde_json::from_str(args).ok()?;
+    for (name, value) in args {
+        let is_empty = matches!(value.get(), "null" | "false" | "0" | "0.0" | "\"\"" | "[]" | "{}");
+        if !stored.contains_key(&name) && is_empty {
+            stored.insert(name, value);
+        }
+    }
+    serde_json::to_string(&stored).ok()
 }
 
 fn found(fits: Result<(), String>, machine: &Machine, wait_changed: bool) -> Found {

@@ -1,5 +1,5 @@
 //! What can be kept across a cut point: anything that serde can write and read again.
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
 use crate::exact;
@@ -7,7 +7,8 @@ use crate::exact::logs::{self, Logs, StoredLogs};
 
 /// A value that a snapshot can hold.
 ///
-/// Implemented for everything that is `Serialize` and `DeserializeOwned`, and for nothing else.
+/// Implemented for everything that is `Serialize` and `Deserialize`, and for nothing else. A `&'static str` comes back as a
+/// constant of the same text; text that is borrowed from another local is refused by the macro's checks.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be saved",
     label = "cannot be saved",
@@ -39,7 +40,7 @@ pub trait Saved {
 }
 
 #[diagnostic::do_not_recommend]
-impl<T: Serialize + DeserializeOwned> Saved for T {
+impl<T: Serialize + Deserialize<'static>> Saved for T {
     fn save(&self) -> Result<String, String> {
         exact::to_string(self).map_err(|e| e.to_string())
     }
@@ -52,7 +53,7 @@ impl<T: Serialize + DeserializeOwned> Saved for T {
         // Where it names logs, whole, with all their items.
         let whole = if text.contains(logs::PLACEHOLDER) { Some(self.save()?) } else { None };
         let text = whole.as_deref().unwrap_or(text);
-        let again: T = exact::from_str(text).map_err(|e| format!("it was written but cannot be read back: {e}"))?;
+        let again: T = exact::from_str_with(text, None).map_err(|e| format!("it was written but cannot be read back: {e}"))?;
         let second = exact::to_string(&again).map_err(|e| format!("it was read back but cannot be written again: {e}"))?;
         if exact::same(text, &second) {
             return Ok(());
@@ -61,11 +62,11 @@ impl<T: Serialize + DeserializeOwned> Saved for T {
     }
 
     fn restore(text: &str) -> Result<Self, String> {
-        exact::from_str(text).map_err(|e| e.to_string())
+        exact::from_str_with(text, None).map_err(|e| e.to_string())
     }
 
     fn restore_with(text: &str, logs: &StoredLogs) -> Result<Self, String> {
-        exact::from_str_with(text, logs).map_err(|e| e.to_string())
+        exact::from_str_with(text, Some(logs)).map_err(|e| e.to_string())
     }
 }
 
@@ -99,7 +100,15 @@ pub(crate) fn result_as_json<T: Serialize + ?Sized>(result: &T) -> Result<serde_
 
 /// Why a text is no `T`; goes on after "the value".
 pub(crate) fn unreadable<T>(why: impl std::fmt::Display) -> String {
-    format!("cannot be read as `{}`: {why}", std::any::type_name::<T>())
+    format!("cannot be read as `{}`: {why}", short_name(std::any::type_name::<T>()))
+}
+
+/// A type's name as people write it, without the modules that it is in: `Option<String>`.
+fn short_name(full: &str) -> String {
+    let is_in_word = |c: char| c.is_alphanumeric() || c == '_';
+    // The last word before `::` is a module, and what is before it is not.
+    let before_module = |path: &str| path[..path.rfind(|c| !is_in_word(c)).map_or(0, |at| at + 1)].to_owned();
+    full.split_inclusive("::").map(|part| part.strip_suffix("::").map_or_else(|| part.to_owned(), before_module)).collect()
 }
 
 /// A variable in its place between two stretches of code, where the macro knows that it has a value.
@@ -126,5 +135,19 @@ fn clip(text: &str) -> String {
     match text.char_indices().nth(200) {
         Some((end, _)) => format!("{}..", &text[..end]),
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_named_as_people_write_them() {
+        let of = |full| short_name(full);
+        assert_eq!(of("alloc::string::String"), "String");
+        assert_eq!(of("core::option::Option<alloc::vec::Vec<app::plan::Plan>>"), "Option<Vec<Plan>>");
+        assert_eq!(of("(u32, &[app::Plan], [alloc::string::String; 3])"), "(u32, &[Plan], [String; 3])");
+        assert_eq!(of("u8"), "u8");
     }
 }

@@ -15,6 +15,7 @@ use super::frame::save_arguments;
 use super::handle::FiberHandle;
 use super::live::Alive;
 use super::owner::check_name;
+use super::registry::Known;
 use super::runner::{self, FiberTask};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exact;
@@ -124,7 +125,8 @@ pub(crate) async fn start<T>(
     let there = accept(core, new, move |claim, alive| run(claim, agent, alive)).await;
     let there = there.map_err(|e| refused(e.kind(), "it could not be stored".into()).with_source(e))?;
     let Some(there) = there else { return Ok(FiberHandle::new(link, id, name, true)) };
-    joins(&there, name, &args, asked_id.as_deref(), key.as_deref()).map_err(|why| refused(ErrorKind::Conflict, why))?;
+    let known = core.registry.get(name);
+    joins(&there, name, &args, known.as_deref(), asked_id.as_deref(), key.as_deref()).map_err(|why| refused(ErrorKind::Conflict, why))?;
     Ok(FiberHandle::new(link, there.id(), name, false))
 }
 
@@ -158,9 +160,11 @@ impl There {
         }
     }
 
-    fn has_arguments(&self, args: &str) -> bool {
+    /// Whether it was spawned with these arguments, as the code reads them now.
+    fn has_arguments(&self, args: &str, known: Option<&dyn Known>) -> bool {
         match self {
-            There::Stored(row) => exact::same(&row.args, args),
+            There::Stored(row) => exact::same(&row.args, args) || known.is_some_and(|known| known.same_arguments(&row.args, args)),
+            // Of a fiber that was deleted there is no more than a digest.
             There::Past(past) => past.args == exact::digest(args),
         }
     }
@@ -253,7 +257,7 @@ async fn adopt_once(core: &Arc<Core>, id: &str) -> Result<()> {
 }
 
 /// Whether a spawn that found `there` meant it; says why not.
-fn joins(there: &There, name: &str, args: &str, id: Option<&str>, key: Option<&str>) -> Result<(), String> {
+fn joins(there: &There, name: &str, args: &str, known: Option<&dyn Known>, id: Option<&str>, key: Option<&str>) -> Result<(), String> {
     let what = match (id, key) {
         (Some(id), _) if id == there.id() => format!("id `{id}`"),
         (_, Some(key)) => format!("key `{key}`"),
@@ -271,7 +275,7 @@ fn joins(there: &There, name: &str, args: &str, id: Option<&str>, key: Option<&s
             None => format!("{what} belongs to a fiber without a key, not `{key}`"),
         });
     }
-    if !there.has_arguments(args) {
+    if !there.has_arguments(args, known) {
         return Err(format!("{what} belongs to a fiber `{name}` with other arguments"));
     }
     Ok(())

@@ -16,7 +16,7 @@ use crate::fiber::events::Listeners;
 use crate::fiber::registry::Registry;
 use crate::fiber::retention::{self, Retention};
 use crate::fiber::timer::{self, Timer};
-use crate::fiber::{Fiber, Resources, dispatch, recovery};
+use crate::fiber::{Fiber, Resources, dispatch, layout, recovery};
 use crate::store::FiberStore;
 use crate::store::sqlite::SeenBy;
 use crate::store::sqlite::copied::Copied;
@@ -273,6 +273,13 @@ impl Builder {
     #[cfg(feature = "testing")]
     pub(crate) fn all_events(&self) -> Events {
         self.listeners.listen_to_all()
+    }
+
+    /// For [`layout::check!`](crate::layout::check): what is wrong with the file.
+    #[doc(hidden)]
+    pub fn __check_layouts(self, path: &Path) -> Result<(), String> {
+        let registry = self.registry.map_err(|error| error.to_string())?;
+        layout::file::check(registry.layouts(), path, layout::file::accepts())
     }
 
     /// Says what would become of the unfinished fibers of the database under the code of this program, and changes nothing: for a check

@@ -156,7 +156,7 @@ async fn corrupt_arguments_park_a_fiber_that_has_not_begun() {
     for (bad, why) in [
         ("{\"label\":", "the stored arguments are not a JSON object"),
         ("{}", "argument `label` is not stored"),
-        ("{\"label\":7}", "argument `label` cannot be read as `alloc::string::String`"),
+        ("{\"label\":7}", "argument `label` cannot be read as `String`"),
     ] {
         place.sql().execute("UPDATE fibers SET args = ?1 WHERE key = 'a'", [bad]).unwrap();
         parks(&place, &probe, why).await;

@@ -122,9 +122,9 @@ impl Body {
     /// No steps and no moves in it.
     fn guard(&mut self) -> Code {
         self.cover(C::Guard);
-        self.steps_allowed = false;
+        let allowed = std::mem::replace(&mut self.steps_allowed, false);
         let condition = self.value(Ty::Flag, 0);
-        self.steps_allowed = true;
+        self.steps_allowed = allowed;
         code![" if ", condition]
     }
 

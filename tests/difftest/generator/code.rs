@@ -22,18 +22,25 @@ pub(crate) enum Code {
     /// Several statements where one is expected.
     Lines(Vec<Code>),
     /// `step!`.
-    Step { name: Option<String>, effect: Option<Effect>, body: Box<Code> },
+    Step { name: Option<String>, catch: bool, retry: bool, effect: Option<Effect>, body: Box<Code> },
     /// `call!` of a fiber of `children`.
     Call { callee: &'static str, argument: Box<Code> },
     /// `sleep!` for some milliseconds.
     Sleep { time: Box<Code> },
-    /// `recv!` of a message that does not come, and what is taken instead.
-    Recv { otherwise: Box<Code> },
-    /// `steps!` of two values, and the place of the one that is taken.
-    Steps { branches: Box<[Code; 2]>, taken: usize },
+    /// `recv!` of a message that may not come, and what is taken instead.
+    Recv { topic: Option<&'static str>, otherwise: Box<Code> },
+    /// `select!`: topic, variable and code for each message, the time, and the code for when it is over.
+    Select { arms: Vec<(&'static str, String, Code)>, time: Box<Code>, late: Box<Code> },
+    /// `steps!` over items: name, pattern, items, options, and what is done with each.
+    Each { name: Option<String>, item: String, items: String, options: String, body: Box<Code> },
+    /// `steps!` of two values, the place of the one that is taken, and whether its error is a value.
+    Steps { branches: Box<[Code; 2]>, taken: usize, caught: bool },
     /// `#[fresh]` before a `let`.
     Fresh,
 }
+
+/// It never holds, as the plain rendering makes one attempt.
+const RETRY: &str = "retry = forever::Retry::times(2).when(|why: &String| why.is_empty()), ";
 
 /// The options of a step that is an effect.
 #[derive(Debug, Clone)]
@@ -57,7 +64,7 @@ impl Effect {
             write!(out, "on_unknown = forever::OnUnknown::{policy}, ").expect("a string takes everything");
         }
         if self.retry {
-            out.push_str("retry = forever::Retry::times(2).when(|why: &String| why.is_empty()), ");
+            out.push_str(RETRY);
         }
         if self.op {
             out.push_str("|op| { assert_eq!((op.id().len(), op.attempt()), (32, 1)); ");
@@ -87,10 +94,20 @@ impl Code {
                 new_line(depth, out);
                 out.push('}');
             }
-            Code::Step { name, effect, body } => {
-                out.push_str(if fiber { "step!(" } else { "(" });
+            Code::Step { name, catch, retry, effect, body } => {
+                out.push_str(match (fiber, catch) {
+                    (true, _) => "step!(",
+                    (false, true) => "(async { Ok::<_, String>(",
+                    (false, false) => "(",
+                });
                 if let (true, Some(name)) = (fiber, name) {
                     write!(out, "{name:?}, ").expect("a string takes everything");
+                }
+                if fiber && *catch {
+                    out.push_str("catch, ");
+                }
+                if fiber && *retry {
+                    out.push_str(RETRY);
                 }
                 let effect = effect.as_ref().filter(|_| fiber);
                 if let Some(effect) = effect {
@@ -98,6 +115,7 @@ impl Code {
                 }
                 body.write(flavour, depth, out);
                 out.push_str(if effect.is_some_and(|effect| effect.op) { " })" } else { ")" });
+                out.push_str(if !fiber && *catch { " }.await)" } else { "" });
             }
             Code::Call { callee, argument } => {
                 let (open, close) = if fiber { ("call!(children::", "))") } else { ("children::plain_", ").await") };
@@ -110,25 +128,71 @@ impl Code {
                 time.write(flavour, depth, out);
                 out.push_str(if fiber { ")))" } else { "))" });
             }
-            Code::Recv { otherwise } => {
-                let (open, close) = if fiber {
-                    ("(recv!(\"message\", timeout = std::time::Duration::from_millis(1)).unwrap_or(", "))")
-                } else {
-                    ("(None::<u32>.unwrap_or(", "))")
-                };
-                out.push_str(open);
+            Code::Recv { topic, otherwise } => {
+                match (fiber, topic.unwrap_or("message")) {
+                    (true, topic) => write!(out, "(recv!({topic:?}, timeout = std::time::Duration::from_millis(1))"),
+                    (false, topic) => write!(out, "(io.letter({topic:?})"),
+                }
+                .expect("a string takes everything");
+                out.push_str(".unwrap_or(");
                 otherwise.write(flavour, depth, out);
+                out.push_str("))");
+            }
+            Code::Select { arms, time, late } => write_select(arms, time, late, flavour, depth, out),
+            Code::Each { name, item, items, options, body } => {
+                let (open, close) = if fiber {
+                    let name = name.as_ref().map_or(String::new(), |name| format!("{name:?}, "));
+                    (format!("steps!({name}for {item} in {items}, {options}"), ")")
+                } else {
+                    (format!("{{ let mut all = Vec::new(); for {item} in {items} {{ all.push("), "); } all }")
+                };
+                out.push_str(&open);
+                body.write(flavour, depth, out);
                 out.push_str(close);
             }
-            Code::Steps { branches, taken } => {
+            Code::Steps { branches, taken, caught } => {
                 out.push_str(if fiber { "steps!(" } else { "(" });
                 branches[0].write(flavour, depth, out);
                 out.push_str(", ");
                 branches[1].write(flavour, depth, out);
-                write!(out, ").{taken}").expect("a string takes everything");
+                let otherwise = if *caught { ".unwrap_or_else(|why| why.to_string().len() as u32)" } else { "" };
+                write!(out, ").{taken}{otherwise}").expect("a string takes everything");
             }
             Code::Fresh => out.push_str(if fiber { "#[fresh] " } else { "" }),
         }
+    }
+}
+
+/// `select!`; in the plain flavour messages are there or never come.
+fn write_select(arms: &[(&'static str, String, Code)], time: &Code, late: &Code, flavour: Flavour, depth: usize, out: &mut String) {
+    let fiber = flavour == Flavour::Fiber;
+    let mut text = |text: &str| out.push_str(text);
+    if fiber {
+        text("select! { ");
+    } else {
+        text("{ let time = ");
+        time.write(flavour, depth, out);
+        out.push_str("; ");
+    }
+    for (topic, name, body) in arms {
+        if fiber {
+            write!(out, "{name}: u32 = recv!({topic:?}) => ").expect("a string takes everything");
+        } else {
+            write!(out, "if let Some({name}) = io.letter({topic:?}) ").expect("a string takes everything");
+        }
+        body.write(flavour, depth, out);
+        out.push_str(if fiber { ", " } else { " else " });
+    }
+    if fiber {
+        out.push_str("_ = sleep!(std::time::Duration::from_millis(u64::from(");
+        time.write(flavour, depth, out);
+        out.push_str("))) => ");
+        late.write(flavour, depth, out);
+        out.push_str(" }");
+    } else {
+        out.push_str("{ let _: u32 = time; ");
+        late.write(flavour, depth, out);
+        out.push_str(" } }");
     }
 }
 

@@ -19,13 +19,13 @@ impl Body {
         if self.scope.loops() > 0 {
             self.cover(C::NestedLoops);
         }
-        let code = match self.prng.below(12) {
+        let code = match self.prng.below(14) {
             0 => self.endless(),
             1 => self.endless_with_value(),
             2 => self.while_loop(),
             3 | 4 => self.while_let(),
             5 => self.for_range(),
-            6 | 7 => self.for_value(),
+            6 | 7 | 12 | 13 => self.for_value(),
             8 => self.for_rows(),
             _ => self.for_borrow(),
         };

@@ -16,6 +16,7 @@ mod file;
 mod for_loops;
 mod loops;
 mod ownership;
+mod partly;
 mod patterns;
 mod prng;
 mod rulings;
@@ -23,6 +24,7 @@ mod scope;
 mod statements;
 mod steps;
 mod types;
+mod waits;
 
 use std::collections::BTreeSet;
 

@@ -59,7 +59,7 @@ impl Body {
     fn movable_now(&mut self, wanted: impl Fn(&Body, VarId, &Var) -> bool) -> Option<VarId> {
         let found = self.scope.find(|scope, id, var| {
             let whole = var.hold == Hold::Owned && !var.ty.is_copy() && var.ty != Ty::Token;
-            whole && scope.readable(id) && !scope.is_borrowed(id) && wanted(self, id, var)
+            whole && id >= scope.moves_from && scope.readable(id) && !scope.is_borrowed(id) && wanted(self, id, var)
         });
         if found.is_empty() { None } else { Some(self.prng.pick(&found)) }
     }

@@ -227,14 +227,24 @@ impl Body {
         let otherwise = self.nested(Body::lines_and_failure);
         join.path(&mut self.scope, true);
         self.reserved.pop();
+        let unset = self.scope.find(|_, other, var| other != id && !var.set);
         let gone = join.meet(&mut self.scope);
+        // Nor that what was moved before it has a value again on the one path that goes on.
+        for moved in unset {
+            self.scope.set(moved, false);
+        }
         let declared = format!("let {name}: u32;").into();
         let code = code!["if ", condition, " ", Code::Block(set), " else ", Code::Block(otherwise)];
         Some((Code::Lines(vec![declared, code]), gone))
     }
 
+    /// Statements that move nothing from outside: that what is moved before a macro which leaves the function is not needed
+    /// behind it, only the compiler knows.
     fn lines_and_failure(&mut self) -> Vec<Code> {
+        let declared = self.scope.len();
+        let moves_from = std::mem::replace(&mut self.scope.moves_from, declared);
         let (mut lines, gone) = self.lines(2);
+        self.scope.moves_from = moves_from;
         if !gone {
             let why = self.captured();
             lines.push(code!["fail!(", why, ");"]);

@@ -57,6 +57,8 @@ pub(crate) struct Scope {
     pins: Vec<VarId>,
     /// Whether what borrows exclusively may not be read either.
     pub(crate) shared_only: bool,
+    /// Whether nothing may be moved that was declared before so many locals.
+    pub(crate) moves_from: VarId,
 }
 
 impl Scope {
@@ -115,7 +117,11 @@ impl Scope {
     }
 
     pub(crate) fn movable(&self, id: VarId) -> bool {
-        self.readable(id) && self.vars[id].hold == Hold::Owned && !self.borrowed(id) && self.vars[id].loops == self.loops
+        id >= self.moves_from
+            && self.readable(id)
+            && self.vars[id].hold == Hold::Owned
+            && !self.borrowed(id)
+            && self.vars[id].loops == self.loops
     }
 
     /// Whether it may be changed in place.

@@ -23,6 +23,7 @@ const SIMPLE: &[(usize, Writer)] = &[
     (2, Body::literal),
     (1, Body::fresh),
     (3, Body::field_moved),
+    (2, Body::guard_dropped),
     (4, Body::borrow),
     (6, Body::borrow_element),
     (2, Body::late_type),
@@ -39,7 +40,7 @@ const NESTED: &[(usize, Writer)] = &[
     (4, Body::match_statement),
     (3, Body::let_match),
     (4, Body::let_else),
-    (12, Body::any_loop),
+    (14, Body::any_loop),
     (2, Body::labelled_block),
     (2, Body::let_block),
     (3, Body::leave_if),
@@ -55,6 +56,12 @@ const NESTED: &[(usize, Writer)] = &[
     (3, Body::dropped_value),
     (3, Body::diverging_macro),
     (2, Body::literal_list),
+    (5, Body::partly_moved),
+    (2, Body::guarded_block),
+    (3, Body::select),
+    (2, Body::let_select),
+    (5, Body::caught),
+    (3, Body::side_by_side),
 ];
 
 impl Body {

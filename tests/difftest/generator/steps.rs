@@ -1,9 +1,9 @@
 //! Cut points: steps with bodies of every kind, and inline calls of the fixed fibers.
-use super::Body;
 use super::code::{Code, Effect, code};
 use super::coverage::Construct as C;
 use super::scope::Hold;
 use super::types::Ty;
+use super::{Body, Written};
 
 impl Body {
     /// Whether a step may be written here: not in a closure, a guard, a macro or a step, and within what a run may execute.
@@ -25,15 +25,81 @@ impl Body {
     fn two_checkpoints(&mut self) -> Code {
         self.fuel -= 2 * self.trips;
         if self.prng.chance(50) {
-            self.cover(C::Recv);
-            return Code::Recv { otherwise: Box::new(self.atom()) };
+            let topic = self.prng.chance(60).then(|| self.prng.pick(&super::waits::TOPICS));
+            self.cover(if topic.is_some() { C::RecvMessage } else { C::Recv });
+            return Code::Recv { topic, otherwise: Box::new(self.atom()) };
         }
         self.cover(C::Steps);
         // Branches run side by side, so what they share they only read.
-        self.scope.shared_only = true;
-        let branches = [code!["plus(", self.atom(), ", ", self.atom(), ")"], self.atom()];
-        self.scope.shared_only = false;
-        Code::Steps { branches: Box::new(branches), taken: self.prng.below(2) }
+        let shared_only = std::mem::replace(&mut self.scope.shared_only, true);
+        let branches = [self.branch(), self.branch()];
+        self.scope.shared_only = shared_only;
+        let taken = self.prng.below(2);
+        let caught = matches!(branches[taken], Code::Step { catch: true, .. });
+        Code::Steps { branches: Box::new(branches), taken, caught }
+    }
+
+    /// A branch of `steps!`, which calls nothing: the order of calls in two branches is not the plain function's.
+    fn branch(&mut self) -> Code {
+        let value = if self.prng.chance(50) { code!["plus(", self.atom(), ", ", self.atom(), ")"] } else { self.atom() };
+        if self.prng.chance(40) {
+            return value;
+        }
+        let (retry, catch) = (self.prng.chance(30), self.prng.chance(35));
+        let name = (catch || self.prng.chance(60)).then(|| {
+            self.cover(C::StepsNamed);
+            self.steps += 1;
+            format!("branch {}", self.steps)
+        });
+        let effect = (!retry && self.prng.chance(50)).then(|| {
+            self.cover(C::StepsEffect);
+            self.effect()
+        });
+        if retry {
+            self.cover(C::StepsRetry);
+        }
+        if !catch {
+            return Code::Step { name, catch, retry, effect, body: Box::new(value) };
+        }
+        self.cover(C::StepsCatch);
+        let condition = code!["(", self.atom(), " % 2 == 0)"];
+        let body = Box::new(code!["{ if ", condition, " { Err::<(), String>(\"side\".to_owned())?; } ", value, " }"]);
+        Code::Step { name, catch, retry, effect, body }
+    }
+
+    /// `let all = steps!(for n in .., ..);`
+    pub(crate) fn side_by_side(&mut self) -> Option<Written> {
+        if !self.can_step() || self.fuel < 2 * self.trips {
+            return None;
+        }
+        self.fuel -= 2 * self.trips;
+        self.cover(C::StepsEach);
+        let list = self.find_shared(Ty::List);
+        let name = list.map(|list| self.scope.var(list).name.clone());
+        let item = self.fresh_name(Ty::Number);
+        let (pattern, items, copy) = match (name, self.prng.below(3)) {
+            (Some(list), 0) => (item.clone(), format!("{list}.clone()"), item),
+            (Some(list), 1) => (item.clone(), format!("{list}.iter()"), format!("*{item}")),
+            (Some(list), _) => (format!("&{item}"), format!("{list}.iter()"), item),
+            (None, _) => (item.clone(), format!("0..{}u32", 1 + self.prng.below(3)), item),
+        };
+        let mut options = String::new();
+        if self.prng.chance(40) {
+            options.push_str("limit = 2, ");
+        }
+        if self.prng.chance(50) {
+            self.cover(C::StepsEachOptions);
+            options.push_str(self.prng.pick(&["", "retry = forever::Retry::times(2).when(|why: &String| why.is_empty()), ", "effect, "]));
+        }
+        let name = self.prng.chance(40).then(|| {
+            self.steps += 1;
+            format!("each {}", self.steps)
+        });
+        let shared_only = std::mem::replace(&mut self.scope.shared_only, true);
+        let body = Box::new(code!["plus(", copy, ", ", self.atom(), ")"]);
+        self.scope.shared_only = shared_only;
+        let value = Code::Each { name, item: pattern, items, options, body };
+        Some((self.let_of(Ty::List, value), false))
     }
 
     /// A step that gives a value.
@@ -42,15 +108,25 @@ impl Body {
             return self.two_checkpoints();
         }
         let body = |this: &mut Body| this.step_body(ty);
-        self.step_around(body)
+        self.step_of(body)
     }
 
     /// A step that gives the `Result` of a call.
     pub(crate) fn step_result(&mut self) -> Code {
-        self.step_around(|body| code!["io.pick(", body.call_arguments(), ").await"])
+        self.step_of(|body| code!["io.pick(", body.call_arguments(), ").await"])
     }
 
-    fn step_around(&mut self, make: impl FnOnce(&mut Body) -> Code) -> Code {
+    /// A step around a body.
+    pub(crate) fn step_of(&mut self, make: impl FnOnce(&mut Body) -> Code) -> Code {
+        self.step_around(false, make)
+    }
+
+    /// A step that gives its error as a value.
+    pub(crate) fn step_caught(&mut self, make: impl FnOnce(&mut Body) -> Code) -> Code {
+        self.step_around(true, make)
+    }
+
+    fn step_around(&mut self, catch: bool, make: impl FnOnce(&mut Body) -> Code) -> Code {
         assert!(self.can_step(), "the caller asks first");
         self.fuel -= self.trips;
         self.steps += 1;
@@ -60,6 +136,9 @@ impl Body {
         }
         self.steps_allowed = false;
         let effect = self.prng.chance(25).then(|| self.effect());
+        if catch && effect.is_some() {
+            self.cover(C::CatchEffect);
+        }
         self.in_effect = effect.is_some();
         let may_move = self.moves_allowed;
         // What may be tried again cannot move anything.
@@ -71,7 +150,7 @@ impl Body {
         self.in_effect = false;
         self.moves_allowed = may_move;
         self.steps_allowed = true;
-        Code::Step { name, effect, body: Box::new(body) }
+        Code::Step { name, catch, retry: false, effect, body: Box::new(body) }
     }
 
     /// The options of a step that is an effect.
@@ -102,7 +181,7 @@ impl Body {
 
     fn step_body(&mut self, ty: Ty) -> Code {
         let may_move = self.moves_allowed;
-        match self.prng.below(if ty == Ty::Number { 22 } else { 14 }) {
+        match self.prng.below(if ty == Ty::Number { 23 } else { 14 }) {
             0..=8 => self.call(ty),
             9 | 10 => {
                 self.cover(C::BodyBlock);
@@ -134,6 +213,11 @@ impl Body {
                 }
                 None => self.call(ty),
             },
+            19 => {
+                self.cover(C::BodyGuard);
+                let n = self.prng.below(90);
+                code![format!("{{ let held = io.guard({n}); held.number() ^ "), self.call(ty), " }"]
+            }
             15 => {
                 self.cover(C::BodyPure);
                 code!["plus(", self.atom(), ", ", self.atom(), ")"]
@@ -160,7 +244,7 @@ impl Body {
         }
     }
 
-    fn call(&mut self, ty: Ty) -> Code {
+    pub(crate) fn call(&mut self, ty: Ty) -> Code {
         if ty == Ty::Number
             && self.prng.chance(15)
             && let Some(text) = self.find_where(|scope, id, var| var.ty == Ty::Text && var.hold != Hold::Exclusive && scope.readable(id))
@@ -186,7 +270,7 @@ impl Body {
         Code::Seq(arguments)
     }
 
-    fn next_call(&mut self) -> u32 {
+    pub(crate) fn next_call(&mut self) -> u32 {
         self.calls += 1;
         self.calls
     }

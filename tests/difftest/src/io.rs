@@ -23,7 +23,12 @@ struct World {
     /// How often each call has finished.
     visits: BTreeMap<u32, u32>,
     log: Vec<String>,
+    /// Messages that nobody has received yet, for the plain functions.
+    letters: Vec<(&'static str, u32)>,
 }
+
+/// The topics of the messages of a world.
+const TOPICS: [&str; 2] = ["a", "b"];
 
 /// Declares calls that differ in their value alone.
 macro_rules! calls {
@@ -38,7 +43,26 @@ macro_rules! calls {
 impl Io {
     /// A world that nobody has called yet.
     pub fn new(seed: u64) -> Self {
-        Io(Arc::new(Mutex::new(World { seed, visits: BTreeMap::new(), log: Vec::new() })))
+        let mut draw = Draw(seed);
+        let letters = (0..draw.below(6)).map(|_| (draw.one_of(&TOPICS), draw.number())).collect();
+        Io(Arc::new(Mutex::new(World { seed, visits: BTreeMap::new(), log: Vec::new(), letters })))
+    }
+
+    /// The messages that are there from the beginning, the oldest first.
+    pub fn letters(&self) -> Vec<(&'static str, u32)> {
+        self.world().letters.clone()
+    }
+
+    /// Receives the oldest message of a topic, as a plain function does.
+    pub fn letter(&self, topic: &str) -> Option<u32> {
+        let letters = &mut self.world().letters;
+        let place = letters.iter().position(|(of, _)| *of == topic)?;
+        Some(letters.remove(place).1)
+    }
+
+    /// A value that cannot be saved, and whose end shows in the log.
+    pub fn guard(&self, number: u32) -> Guard {
+        Guard { io: self.clone(), number }
     }
 
     /// What has happened so far.
@@ -107,6 +131,26 @@ impl Io {
 
     fn world(&self) -> MutexGuard<'_, World> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A value with a destructor that does something.
+#[derive(Debug)]
+pub struct Guard {
+    io: Io,
+    number: u32,
+}
+
+impl Guard {
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.io.note(format!("dropped {}", self.number));
     }
 }
 

@@ -83,10 +83,10 @@ async fn an_argument_of_a_wider_type_resumes() {
 #[tokio::test]
 async fn an_argument_of_another_type_parks() {
     let fiber = stopped(one::work(1), "a").await;
-    fiber.parks_saying::<text::work>("argument `n` cannot be read as `alloc::string::String`: ").await;
+    fiber.parks_saying::<text::work>("argument `n` cannot be read as `String`: ").await;
     fiber.resumes::<one::work>(15, &["a", "b"]).await;
     let fiber = stopped(one::work(1), "b").await;
-    fiber.parks_saying::<text::work>("local `n` saved at step `a` cannot be read as `alloc::string::String`: ").await;
+    fiber.parks_saying::<text::work>("local `n` saved at step `a` cannot be read as `String`: ").await;
     fiber.resumes::<one::work>(15, &["b"]).await;
 }
 
@@ -130,4 +130,47 @@ async fn a_function_of_another_name_resumes_under_its_stored_name() {
     let fiber = stopped(one::work(1), "b").await;
     fiber.parks_unknown::<one::work, labour>().await;
     fiber.resumes::<under_its_old_name::labour>(15, &["b"]).await;
+}
+
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
+struct Options {
+    depth: u32,
+    #[serde(default)]
+    limit: u32,
+}
+
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
+struct OldOptions {
+    depth: u32,
+}
+
+versions! {
+    keyed(io, options: OldOptions) -> u32 {
+        let a = step!(io.did("a", options.depth).await?);
+        Ok(a)
+    }
+    keyed_with_more(io, options: Options, note: Option<String>) -> u32 {
+        let a = step!(io.did("a", options.depth + options.limit).await?);
+        step!(io.did(format!("{note:?}"), ()).await?);
+        Ok(a)
+    }
+}
+
+#[tokio::test]
+async fn a_key_survives_an_argument_and_a_field_that_are_added_with_defaults() {
+    let folder = tempfile::tempdir().unwrap();
+    let builder = || forever::Forever::builder().sqlite(folder.path().join("keys.db")).resource(crate::drift::World::without(None));
+    let forever = builder().fiber::<keyed::work>().open().await.unwrap();
+    assert_eq!(forever.spawn(keyed::work(OldOptions { depth: 3 })).key("order-1").await.unwrap().wait().await.unwrap(), 3);
+    forever.close().await.unwrap();
+    let forever = builder().fiber::<keyed_with_more::work>().open().await.unwrap();
+    let spawn = |depth, limit, note: Option<&str>| {
+        let call = keyed_with_more::work(Options { depth, limit }, note.map(str::to_owned));
+        forever.spawn(call).key("order-1")
+    };
+    assert_eq!(spawn(3, 0, None).await.unwrap().wait().await.unwrap(), 3, "the one that has ended");
+    for other in [spawn(4, 0, None), spawn(3, 1, None), spawn(3, 0, Some("new"))] {
+        let error = other.await.unwrap_err();
+        assert!(error.to_string().ends_with("key `order-1` belongs to a fiber `work` with other arguments"), "{error}");
+    }
 }

@@ -236,3 +236,61 @@ fn a_layout_says_why_it_cannot_resume_another() {
         "`work` cannot resume: argument `m` was not saved when the fiber was spawned: put it into a struct argument with `#[serde(default)]`, or spawn the new function under another name"
     );
 }
+
+/// The panic of a check of these layouts against a file, if it panics.
+fn checked(builder: forever::Builder, path: &std::path::Path) -> Option<String> {
+    let check = std::panic::AssertUnwindSafe(|| forever::layout::check!(builder, path));
+    let payload = std::panic::catch_unwind(check).err()?;
+    Some(*payload.downcast::<String>().expect("a text"))
+}
+
+#[test]
+fn the_layouts_of_a_program_are_kept_in_a_file_and_a_difference_is_told_with_its_verdict() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("forever.layouts.json");
+    let builder = || forever::Forever::builder().fiber::<research::work>();
+    let missing = checked(builder().fiber::<plain_named::work>(), &path).unwrap();
+    assert!(missing.starts_with("there is no file `") && missing.contains("`plain` is new."), "{missing}");
+    assert!(missing.ends_with("run the test with FOREVER_LAYOUTS=accept, and commit the file."), "{missing}");
+
+    // What `FOREVER_LAYOUTS=accept` writes.
+    let layouts = serde_json::json!({ "layouts": { "plain": layout::<plain_named::work>(), "work": layout::<research::work>() } });
+    let mut text = layouts.to_string();
+    while let Some(at) = text.find("\"why\":\"") {
+        let end = at + "\"why\":\"".len() + text[at + "\"why\":\"".len()..].find('"').unwrap();
+        text.replace_range(at..=end, "\"WHY\":\"\"");
+    }
+    std::fs::write(&path, text.replace("WHY", "why")).unwrap();
+    assert_eq!(checked(builder().fiber::<plain_named::work>(), &path), None);
+
+    let gone = checked(builder(), &path).unwrap();
+    assert!(gone.contains("`plain` is gone: its fibers will be parked."), "{gone}");
+    let safe = checked(builder().fiber::<plain_with_more_steps::work>(), &path).unwrap();
+    assert!(safe.contains("`plain` has changed; safe: its fibers resume\n"), "{safe}");
+    assert!(safe.lines().any(|line| line.starts_with("+ 3  c")), "{safe}");
+    let parks = checked(builder().fiber::<plain_without_b::work>(), &path).unwrap();
+    assert!(
+        parks.contains("fibers that stand there will be parked: \n  step `b` is gone: if it was renamed, write `was = \"b\"`"),
+        "{parks}"
+    );
+    std::fs::write(&path, "{").unwrap();
+    assert!(checked(builder(), &path).unwrap().contains("cannot be read: "));
+}
+
+versions! {
+    plain_named[name = "plain"](io, n: u32) -> u32 {
+        let a = step!(io.did("a", n).await?);
+        let b = step!(io.did("b", a).await?);
+        Ok(b)
+    }
+    plain_with_more_steps[name = "plain"](io, n: u32) -> u32 {
+        let a = step!(io.did("a", n).await?);
+        let b = step!(io.did("b", a).await?);
+        step!("c", io.did("c", ()).await?);
+        Ok(b)
+    }
+    plain_without_b[name = "plain"](io, n: u32) -> u32 {
+        let a = step!(io.did("a", n).await?);
+        Ok(a)
+    }
+}

@@ -158,7 +158,7 @@ async fn a_number_that_becomes_a_text_parks() {
         }
     }
     let fiber = stopped(old::work(3), "b").await;
-    fiber.parks_saying::<new::work>("local `a` saved at step `a` cannot be read as `alloc::string::String`: ").await;
+    fiber.parks_saying::<new::work>("local `a` saved at step `a` cannot be read as `String`: ").await;
     fiber.resumes::<old::work>(3, &["b"]).await;
 }
 

@@ -382,3 +382,84 @@ async fn a_borrowed_loop_without_items_left_does_not_lose_what_comes_after_it() 
     fiber.parks_naming::<new::work>("`list").await;
     fiber.resumes::<old::work>(0, &["say 3"]).await;
 }
+
+/// Lists that no snapshot has, one for each version.
+mod lists {
+    pub(super) const OLD: [&str; 3] = ["a", "b", "c"];
+    pub(super) const LONGER: [&str; 4] = ["a", "b", "c", "d"];
+    pub(super) const WITHOUT_THE_FIRST: [&str; 2] = ["b", "c"];
+    pub(super) const ONE_IN_FRONT: [&str; 4] = ["new", "a", "b", "c"];
+    pub(super) static EXCHANGED: [&str; 3] = ["b", "a", "c"];
+}
+
+#[tokio::test]
+async fn a_loop_over_a_constant_parks_when_what_it_has_done_has_changed() {
+    macro_rules! version {
+        ($($version:ident: $list:ident,)*) => {$(
+            #[allow(dead_code, reason = "a fiber that is only stopped or resumed is not spawned")]
+            mod $version {
+                const SOURCES: &[&str] = &super::lists::$list;
+                #[forever::fiber]
+                pub(super) async fn work(io: forever::Res<crate::drift::World>) -> anyhow::Result<String> {
+                    let mut out = String::new();
+                    for word in SOURCES.iter() {
+                        out += &step!("say", io.did(format!("say {word}"), (*word).to_owned()).await?);
+                    }
+                    Ok(out)
+                }
+            }
+        )*};
+    }
+    version! { old: OLD, longer: LONGER, without_the_first: WITHOUT_THE_FIRST, one_in_front: ONE_IN_FRONT, exchanged: EXCHANGED, }
+    let fiber = stopped(old::work(), "say c").await;
+    let why =
+        "the `for` loop over `SOURCES.iter()` of `work` stands in the middle of its items, and those that it has gone over have changed";
+    fiber.parks_saying::<without_the_first::work>(why).await;
+    fiber.parks_saying::<one_in_front::work>(why).await;
+    fiber.parks_saying::<exchanged::work>(why).await;
+    fiber.resumes::<longer::work>("abcd".to_owned(), &["say c", "say d"]).await;
+}
+
+#[tokio::test]
+async fn a_loop_over_a_literal_list_or_a_fresh_one_parks_when_what_it_has_done_has_changed() {
+    versions! {
+        old(io, n: u32) -> String {
+            let mut out = String::new();
+            for word in ["a", "b", "c"] {
+                out += &step!("say", io.did(format!("say {word}"), word.to_owned()).await?);
+            }
+            Ok(out)
+        }
+        longer(io, n: u32) -> String {
+            let mut out = String::new();
+            for word in ["a", "b", "x", "y"] {
+                out += &step!("say", io.did(format!("say {word}"), word.to_owned()).await?);
+            }
+            Ok(out)
+        }
+        fresh(io, n: u32) -> String {
+            #[fresh]
+            let words = vec![1, 2, 3];
+            let mut out = String::new();
+            for word in &words {
+                out += &step!("say", io.did(format!("say {word}"), word.to_string()).await?);
+            }
+            Ok(out)
+        }
+        fresh_turned_round(io, n: u32) -> String {
+            #[fresh]
+            let words = vec![3, 2, 1];
+            let mut out = String::new();
+            for word in &words {
+                out += &step!("say", io.did(format!("say {word}"), word.to_string()).await?);
+            }
+            Ok(out)
+        }
+    }
+    let fiber = stopped(old::work(3), "say c").await;
+    fiber.parks_naming::<longer::work>("[\"a\",\"b\"").await;
+    fiber.resumes::<old::work>("abc".to_owned(), &["say c"]).await;
+    let fiber = stopped(fresh::work(3), "say 3").await;
+    fiber.parks_saying::<fresh_turned_round::work>("the `for` loop over `words` of `work` stands in the middle of its items").await;
+    fiber.resumes::<fresh::work>("123".to_owned(), &["say 3"]).await;
+}

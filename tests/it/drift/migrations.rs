@@ -133,3 +133,37 @@ fn hits_to_text(mut old: Snapshot) -> anyhow::Result<Snapshot> {
     old.locals.insert("hits".to_owned(), serde_json::value::to_raw_value(&hits.to_string())?);
     Ok(old)
 }
+
+versions! {
+    a_number(io, n: u32) -> u32 {
+        let hits = step!("hits", io.did("hits", n).await?);
+        let b = step!("b", io.did("b", hits + 1).await?);
+        Ok(hits + b)
+    }
+    a_text[migrate = super::hits_to_text](io, n: u32) -> u32 {
+        let hits = step!("hits", io.did("hits", n.to_string()).await?);
+        let b = step!("b", io.did("b", hits.len() as u32).await?);
+        Ok(hits.len() as u32 + b)
+    }
+    a_text_without_migrate(io, n: u32) -> u32 {
+        let hits = step!("hits", io.did("hits", n.to_string()).await?);
+        let b = step!("b", io.did("b", hits.len() as u32).await?);
+        Ok(hits.len() as u32 + b)
+    }
+    calls_a_number(io, n: u32) -> u32 {
+        Ok(call!(a_number::work(n))?)
+    }
+    calls_a_text(io, n: u32) -> u32 {
+        Ok(call!(a_text::work(n))?)
+    }
+}
+
+#[tokio::test]
+async fn a_migrate_function_is_asked_where_layouts_are_equal_and_a_value_no_longer_reads() {
+    assert_eq!(forever::layout::<a_number::work>().hash(), forever::layout::<a_text::work>().hash());
+    let fiber = stopped(a_number::work(12345), "b").await;
+    fiber.parks_saying::<a_text_without_migrate::work>("local `hits` saved at step `hits` cannot be read as `String`").await;
+    fiber.resumes::<a_text::work>(10, &["b"]).await;
+    let fiber = stopped(calls_a_number::work(12345), "b").await;
+    fiber.resumes::<calls_a_text::work>(10, &["b"]).await;
+}

@@ -247,6 +247,6 @@ async fn a_childs_result_of_another_type_parks_its_parent() {
     }
     let fiber = Waiting::at_its_first_wait(old::work(3)).await;
     fiber.time_is_over();
-    fiber.parks_at_once::<new::work>("completed, but its result cannot be read as `alloc::string::String`").await;
+    fiber.parks_at_once::<new::work>("completed, but its result cannot be read as `String`").await;
     fiber.resumes::<old::work>(&[], 3).await;
 }

@@ -383,3 +383,47 @@ twin! {
 fn an_index_may_be_read_through_a_borrow() {
     same(|| index_through_a_borrow(vec!["a".into(), "b".into()]));
 }
+
+twin! {
+    async fn tuples_of_borrows(io, host: Option<String>, port: Option<u16>, names: Vec<String>) -> anyhow::Result<String> {
+        let mut port = port;
+        let text = match (&host, port, names.as_slice()) {
+            (Some(host), None, _) => {
+                let found = step!("scan", io.did(format!("scan {host}"), 80u16).await?);
+                port = Some(found);
+                format!("{host}:{found}")
+            }
+            (Some(host), Some(p), [first, ..]) if p > 9 => {
+                let first = first.clone();
+                step!("both", io.did(format!("{host} {p} {first}"), ()).await?);
+                port = None;
+                format!("{host} {p} {first}")
+            }
+            (host, Some(p), _) => {
+                step!("port", io.did(format!("{p}"), ()).await?);
+                format!("{host:?} {p}")
+            }
+            (None, None, _) => step!("none", io.did("none", "none".to_owned()).await?),
+        };
+        let mut count = 1;
+        if let ((Some(host), n), all) = ((&host, count), &names) {
+            count += 10;
+            step!("nested", io.did(format!("{host} {n} {}", all.len()), ()).await?);
+            for name in all.iter() {
+                count += step!("name", io.did(format!("{host} {name}"), n).await?);
+            }
+        }
+        let (before, all) = (count, &names);
+        count += 100;
+        step!("copied", io.did("copied", ()).await?);
+        Ok(format!("{text} {port:?} {count} {before} {}", all.len()))
+    }
+}
+
+#[test]
+fn what_is_matched_out_of_a_tuple_of_borrows_is_taken_again() {
+    let names = || vec!["a".to_owned(), "b".to_owned()];
+    for (host, port) in [(Some("h"), None), (Some("h"), Some(80)), (Some("h"), Some(1)), (None, Some(1)), (None, None)] {
+        same(|| tuples_of_borrows(host.map(str::to_owned), port, names()));
+    }
+}

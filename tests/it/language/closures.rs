@@ -74,3 +74,41 @@ twin! {
 fn a_closures_parameter_hides_a_kept_variable() {
     assert_eq!(same(|| parameter_hides(1)).outcome, "Completed(1227)");
 }
+
+twin! {
+    async fn kept(io, base: u32, words: Vec<String>) -> anyhow::Result<String> {
+        let double = |n: u32| n * 2;
+        let known = |word: &str| words.iter().any(|w| w.starts_with(word));
+        let limit = step!("limit", io.did("limit", double(base)).await?);
+        let over = |n: &u32| *n > limit && n % 2 == 0;
+        let note = |what: &str| io.log(what.to_uppercase());
+        let mut found = Vec::new();
+        for n in 0..limit + 5 {
+            if !over(&n) {
+                continue;
+            }
+            note("over");
+            let base = step!("base", io.did("base", base + n).await?);
+            let limit = double(base);
+            found.push(limit);
+            if step!("known", io.did("known", known("b")).await?) {
+                let words = vec![found.len()];
+                let longer = |v: &Vec<usize>| v.len() + words[0];
+                step!("inner", io.did("inner", ()).await?);
+                found.push(double(longer(&words) as u32));
+                found.push(u32::from(known("b")));
+            }
+            let rest: Vec<u32> = found.iter().copied().filter(over).collect();
+            step!("rest", io.did(format!("{rest:?}"), ()).await?);
+        }
+        note("end");
+        Ok(format!("{found:?} {}", known("zz")))
+    }
+}
+
+#[test]
+fn closures_over_what_does_not_change_are_kept() {
+    let seen = same(|| kept(2, vec!["ab".into(), "bc".into()]));
+    assert!(seen.outcome.contains("false"), "{}", seen.outcome);
+    same(|| kept(1, vec![]));
+}

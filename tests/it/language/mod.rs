@@ -21,6 +21,7 @@ mod loops;
 mod macros;
 mod moves;
 mod operands;
+mod partly_moved;
 mod patterns;
 mod select;
 mod shadowing;
@@ -30,4 +31,5 @@ mod snapshot;
 #[rustfmt::skip]
 mod spans;
 mod steps;
+mod texts;
 mod waits;

@@ -1,6 +1,7 @@
 //! What is written comes back as it was, or is an error; and the text does not drift.
 #![expect(clippy::option_option, clippy::zero_sized_map_values, reason = "what this is to be tried with")]
 
+mod constants;
 mod depth;
 mod hostile;
 mod model;

@@ -7,6 +7,7 @@
 mod drift;
 #[cfg(test)]
 mod edits;
+pub(crate) mod file;
 mod problem;
 mod rows;
 mod show;

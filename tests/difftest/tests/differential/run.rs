@@ -179,7 +179,9 @@ impl Differential<'_> {
 
     fn stage(&self) -> (Io, Stage) {
         let io = Io::new(self.world);
-        (io.clone(), Stage::new().resource(io))
+        let stage = Stage::new().resource(io.clone());
+        io.letters().iter().for_each(|(topic, number)| stage.send(topic, number));
+        (io, stage)
     }
 
     /// Two processes: the first is killed after its `k`-th checkpoint. How long the log was then.

@@ -2,13 +2,14 @@ use forever::prelude::*;
 
 #[fiber]
 async fn checkout(order: u32) -> anyhow::Result<String> {
-    let kind = kind_of(order);
+    let mut factor = 1;
+    factor += order;
+    #[fresh]
+    let scaled = |n: u32| n * factor;
+    #[fresh]
+    let shown = |n: u32| format!("{order}: {n}");
     let charge = step!(pay(order).await?);
-    Ok(format!("{kind} {charge}"))
-}
-
-fn kind_of(order: u32) -> &'static str {
-    if order > 10 { "large" } else { "small" }
+    Ok(shown(scaled(charge)))
 }
 
 async fn pay(order: u32) -> anyhow::Result<u32> {

@@ -1,0 +1,231 @@
+//! Fields of variables: which of them a use names, and which are moved out or filled again.
+//!
+//! Whether `plan.title` as a value moves or copies the field, only its type tells. So a move that is noted here is one that may
+//! be: the [`Evidence`] lets the compiler decide (`remainder.rs`).
+use std::collections::BTreeSet;
+
+use proc_macro2::{Ident, Span, TokenTree};
+use syn::punctuated::Punctuated;
+use syn::{BinOp, Expr, Macro, Member, Pat};
+
+use super::{Names, VarId, VarKind};
+use crate::flow::Flow;
+use crate::pattern;
+use crate::tree::Remainder;
+
+/// What is done to a field of a variable.
+pub(crate) struct Part {
+    pub(crate) var: VarId,
+    pub(crate) path: Vec<Member>,
+    pub(crate) change: Change,
+}
+
+pub(crate) enum Change {
+    /// Moved out, if a type is not `Copy`.
+    Moved {
+        evidence: Evidence,
+        /// Whether it is moved then in any case, as against a method that may take `self` by reference.
+        certain: bool,
+    },
+    /// Given a new value.
+    Filled,
+}
+
+/// Whose types tell whether a field was moved out.
+pub(crate) enum Evidence {
+    /// The place itself.
+    Place(Expr),
+    /// What a pattern binds by value.
+    Pattern(Box<Pat>, Expr),
+}
+
+impl Names<'_> {
+    /// An expression that names a place: nothing is taken out of it.
+    pub(super) fn place(&mut self, expr: &Expr) -> Flow {
+        match expr {
+            Expr::Paren(e) => self.place(&e.expr),
+            Expr::Group(e) => self.place(&e.expr),
+            Expr::Field(e) => match fields(expr).and_then(|(root, path)| Some((self.lookup(&root.to_string())?, root.span(), path))) {
+                Some((id, span, path)) => self.use_of_part(id, span, path),
+                None => self.place(&e.base),
+            },
+            Expr::Index(e) => {
+                let mut flow = self.place(&e.expr);
+                flow.push(self.expr(&e.index));
+                flow
+            }
+            Expr::Unary(e) if matches!(e.op, syn::UnOp::Deref(_)) => self.place(&e.expr),
+            other => self.expr(other),
+        }
+    }
+
+    /// A use of a field of a variable.
+    pub(super) fn use_of_part(&mut self, id: VarId, span: Span, path: Vec<Member>) -> Flow {
+        let own = self.table.uses.len();
+        let flow = self.use_of(id, span);
+        self.table.uses[own].path = path;
+        flow
+    }
+
+    /// The variable and the fields that a place names, if it is a field of a saved variable.
+    fn part(&self, expr: &Expr) -> Option<(VarId, Vec<Member>)> {
+        let (root, path) = fields(expr)?;
+        let id = self.lookup(&root.to_string()).filter(|id| self.table.var(*id).kind == VarKind::Value)?;
+        (!path.is_empty()).then_some((id, path))
+    }
+
+    /// The variable that a borrow or an iteration goes back to, and the fields up to the first index.
+    pub(super) fn borrowed(&self, expr: &Expr) -> Option<(VarId, Vec<Member>)> {
+        let below = match expr {
+            Expr::Reference(e) => &e.expr,
+            Expr::MethodCall(e) => &e.receiver,
+            Expr::Index(e) => &e.expr,
+            Expr::Unary(e) => &e.expr,
+            Expr::Paren(e) => &e.expr,
+            Expr::Group(e) => &e.expr,
+            Expr::Field(e) if fields(expr).is_none() => &e.base,
+            other => {
+                let (root, path) = fields(other)?;
+                return Some((self.lookup(&root.to_string())?, path));
+            }
+        };
+        self.borrowed(below)
+    }
+
+    fn note(&mut self, expr: &Expr, change: impl FnOnce() -> Change) -> Flow {
+        let Some((var, path)) = self.part(expr) else { return Flow::Nothing };
+        self.table.parts.push(Part { var, path, change: change() });
+        Flow::Part(self.table.parts.len() - 1)
+    }
+
+    /// A field that is used as a value.
+    pub(super) fn moved(&mut self, expr: &Expr, certain: bool) -> Flow {
+        self.note(expr, || Change::Moved { evidence: Evidence::Place(expr.clone()), certain })
+    }
+
+    /// A field that is given a new value.
+    pub(super) fn filled(&mut self, expr: &Expr) -> Flow {
+        self.note(expr, || Change::Filled)
+    }
+
+    /// A field that is matched by a pattern which binds by value.
+    pub(super) fn moved_by_pattern(&mut self, pat: &Pat, expr: &Expr) -> Flow {
+        if pattern::bindings(pat).iter().all(|b| b.by_ref) {
+            return Flow::Nothing;
+        }
+        self.note(expr, || Change::Moved { evidence: Evidence::Pattern(Box::new(pat.clone()), expr.clone()), certain: true })
+    }
+
+    /// The elements of a `vec![..]`.
+    pub(super) fn moved_into_list(&mut self, mac: &Macro) -> Flow {
+        let mut flow = Flow::Nothing;
+        if let Ok(elements) = mac.parse_body_with(Punctuated::<Expr, syn::Token![,]>::parse_terminated) {
+            for element in elements.iter().filter(|e| matches!(e, Expr::Field(_))) {
+                flow.push(self.moved(element, true));
+            }
+        }
+        flow
+    }
+
+    /// What a `move` closure mentions, from a use on.
+    pub(super) fn moved_by_capture(&mut self, first: usize) -> Flow {
+        let mut flow = Flow::Nothing;
+        for place in first..self.table.uses.len() {
+            let noted = &self.table.uses[place];
+            let var = self.table.var(noted.var);
+            if var.kind != VarKind::Value || noted.path.is_empty() {
+                continue;
+            }
+            let (ident, path) = (Ident::new(&var.ident.to_string(), noted.span), &noted.path);
+            let named: Expr = syn::parse_quote!(#ident #(.#path)*);
+            let part = Part {
+                var: noted.var,
+                path: noted.path.clone(),
+                change: Change::Moved { evidence: Evidence::Place(named), certain: false },
+            };
+            self.table.parts.push(part);
+            flow.push(Flow::Part(self.table.parts.len() - 1));
+        }
+        flow
+    }
+
+    /// What the body of a closure moves out of the variables around it.
+    pub(super) fn moved_inside(&self, body: &Flow, outer: &BTreeSet<VarId>, flow: &mut Flow) {
+        match body {
+            Flow::Part(part) => {
+                let part_of = &self.table.parts[*part];
+                if outer.contains(&part_of.var) && matches!(part_of.change, Change::Moved { .. }) {
+                    flow.push(Flow::Part(*part));
+                }
+            }
+            Flow::Seq(items) | Flow::Either(items) => items.iter().for_each(|f| self.moved_inside(f, outer, flow)),
+            Flow::Loop(_, body) | Flow::Labelled(_, body) => self.moved_inside(body, outer, flow),
+            _ => {}
+        }
+    }
+
+    /// Declares the variables that hold what is left of others.
+    pub(super) fn remainders(&mut self, remainders: &[Remainder]) -> (Flow, Vec<VarId>) {
+        let (mut flow, mut declares) = (Flow::Nothing, Vec::new());
+        for remainder in remainders {
+            let of = self.lookup(&remainder.ident.to_string());
+            let id = self.declare(&remainder.ident, remainder.mutable, VarKind::Value);
+            self.table.vars[id.0].remainder_of = of;
+            flow.push(of.map_or(Flow::Nothing, Flow::Use));
+            flow.push(Flow::Assign(id));
+            declares.push(id);
+        }
+        (flow, declares)
+    }
+}
+
+/// `plan.meta.title` as `plan` and `meta`, `title`.
+fn fields(expr: &Expr) -> Option<(&Ident, Vec<Member>)> {
+    match expr {
+        Expr::Path(path) if path.qself.is_none() => Some((path.path.get_ident()?, Vec::new())),
+        Expr::Field(e) => {
+            let (root, mut path) = fields(&e.base)?;
+            path.push(e.member.clone());
+            Some((root, path))
+        }
+        Expr::Paren(e) => fields(&e.expr),
+        Expr::Group(e) => fields(&e.expr),
+        _ => None,
+    }
+}
+
+/// The fields that are named behind an identifier among a macro's arguments.
+pub(super) fn path_behind(tokens: &[TokenTree], place: usize) -> Vec<Member> {
+    let punct = |at: usize, char: char| matches!(tokens.get(at), Some(TokenTree::Punct(p)) if p.as_char() == char);
+    let (mut path, mut at) = (Vec::new(), place + 1);
+    while punct(at, '.') && !punct(at + 1, '.') {
+        let is_call = matches!(tokens.get(at + 2), Some(TokenTree::Group(g)) if g.delimiter() == proc_macro2::Delimiter::Parenthesis);
+        match tokens.get(at + 1) {
+            Some(TokenTree::Ident(field)) if field != "await" && !is_call && !punct(at + 2, ':') => path.push(Member::Named(field.clone())),
+            // `pair.0.1` is one number to the compiler's lexer.
+            Some(TokenTree::Literal(numbers)) => {
+                for number in numbers.to_string().split('.') {
+                    let Ok(index) = number.parse() else { return path };
+                    path.push(Member::Unnamed(syn::Index { index, span: numbers.span() }));
+                }
+            }
+            _ => return path,
+        }
+        at += 2;
+    }
+    path
+}
+
+/// Methods that by their names take `self` by value.
+pub(super) fn takes_self(method: &Ident) -> bool {
+    let name = method.to_string();
+    name.starts_with("into_")
+        || name.starts_with("unwrap")
+        || ["expect", "ok_or", "ok_or_else", "ok", "err", "map", "map_err", "map_or", "map_or_else", "and_then", "or_else", "flatten"]
+            .contains(&&*name)
+}
+
+/// Operators that borrow what they compare.
+pub(super) fn compares(op: &BinOp) -> bool {
+    matches!(op, BinOp::Eq(_) | BinOp::Ne(_) | BinOp::Lt(_) | BinOp::Le(_) | BinOp::Gt(_) | BinOp::Ge(_))
+}

@@ -1,0 +1,75 @@
+//! What values look like that cannot be saved: closures that can be made again, and what has a way out of its own.
+use syn::Expr;
+use syn::visit::Visit;
+
+use crate::place::BORROWING;
+
+/// Values that cannot be saved and have a way out of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum MadeBy {
+    #[default]
+    Other,
+    Closure,
+    Iterator,
+    /// Bound by `Err(..)`.
+    Error,
+}
+
+/// What a value looks like that may have a way out of its own.
+pub(crate) fn made_by(expr: &Expr) -> MadeBy {
+    match expr {
+        Expr::Closure(_) => MadeBy::Closure,
+        Expr::MethodCall(e) if ITERATORS.iter().chain(BORROWING).any(|name| e.method == name) => MadeBy::Iterator,
+        Expr::Paren(e) => made_by(&e.expr),
+        Expr::Group(e) => made_by(&e.expr),
+        _ => MadeBy::Other,
+    }
+}
+
+/// Methods that give iterators, besides those in [`BORROWING`].
+const ITERATORS: &[&str] =
+    &["into_iter", "peekable", "map", "filter", "filter_map", "flat_map", "enumerate", "zip", "chain", "rev", "drain"];
+
+/// A closure that borrows what it captures.
+pub(crate) fn closure(expr: &Expr) -> Option<&syn::ExprClosure> {
+    match expr {
+        Expr::Closure(e) if e.capture.is_none() && e.asyncness.is_none() => Some(e),
+        Expr::Paren(e) => closure(&e.expr),
+        Expr::Group(e) => closure(&e.expr),
+        _ => None,
+    }
+}
+
+/// What is in a closure that code of ours cannot rename.
+#[derive(Default)]
+pub(crate) struct Inside {
+    /// The names that it binds itself, and those that stand for a field and a variable at once.
+    pub(crate) bound: Vec<syn::Ident>,
+    pub(crate) macros: Vec<proc_macro2::TokenStream>,
+}
+
+impl Inside {
+    pub(crate) fn of(closure: &syn::ExprClosure) -> Self {
+        let mut inside = Inside::default();
+        inside.visit_expr_closure(closure);
+        inside
+    }
+}
+
+impl<'ast> Visit<'ast> for Inside {
+    fn visit_pat_ident(&mut self, pat: &'ast syn::PatIdent) {
+        self.bound.push(pat.ident.clone());
+        syn::visit::visit_pat_ident(self, pat);
+    }
+
+    fn visit_field_value(&mut self, field: &'ast syn::FieldValue) {
+        if let (None, syn::Member::Named(name)) = (&field.colon_token, &field.member) {
+            self.bound.push(name.clone());
+        }
+        syn::visit::visit_field_value(self, field);
+    }
+
+    fn visit_macro(&mut self, mac: &'ast syn::Macro) {
+        self.macros.push(mac.tokens.clone());
+    }
+}

@@ -1,0 +1,78 @@
+//! A corpus of fiber bodies as people write agents: each is run as a plain function and as a fiber that is killed after and
+//! before each of its checkpoints, and must come to the same outcome and the same effects in the same order.
+//!
+//! One file a subject. The bodies are ordinary code: what is unusual about them is left as it came.
+#![allow(clippy::all, clippy::pedantic)]
+#![allow(dead_code, dropping_copy_types, unused_braces, unused_imports, unused_macros, unused_variables)]
+
+/// The harness of `tests/it`, under the path that its macros name.
+#[path = "../it/language"]
+mod language {
+    pub(crate) mod harness;
+}
+mod plain;
+mod run;
+
+/// What the bodies use.
+mod prelude {
+    pub(crate) use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+    pub(crate) use std::time::Duration;
+
+    pub(crate) use anyhow::{Context as _, anyhow, bail, ensure};
+    pub(crate) use forever::prelude::{Backoff, OnUnknown, Retry};
+    pub(crate) use serde::{Deserialize, Serialize};
+    pub(crate) use serde_json::{Value, json};
+
+    pub(crate) use crate::language::harness::{
+        Io, Letters, plain_call as call, plain_recv as recv, plain_select as select, plain_sleep as sleep, plain_sleep as sleep_until, twin,
+    };
+    pub(crate) use crate::plain::{
+        plain_spawn as spawn, plain_step as step, plain_steps as steps, plain_wait as wait, plain_wait_all as wait_all,
+    };
+    pub(crate) use crate::run::{completes, completes_hashed, completes_with, corpus, fails, fails_with, now};
+
+    pub(crate) const SHORT: Duration = Duration::from_millis(1);
+}
+
+mod assistants;
+mod chat;
+mod coding;
+mod documents;
+mod etl;
+mod finance;
+mod idioms;
+mod logistics;
+mod monitoring;
+mod orchestration;
+mod planning;
+mod research;
+mod review;
+mod scraping;
+mod support_desk;
+mod tools;
+
+#[test]
+fn the_corpus_has_at_least_150_bodies_with_names_of_their_own() {
+    let bodies = [
+        assistants::BODIES,
+        chat::BODIES,
+        coding::BODIES,
+        documents::BODIES,
+        etl::BODIES,
+        finance::BODIES,
+        idioms::BODIES,
+        logistics::BODIES,
+        monitoring::BODIES,
+        orchestration::BODIES,
+        planning::BODIES,
+        research::BODIES,
+        review::BODIES,
+        scraping::BODIES,
+        support_desk::BODIES,
+        tools::BODIES,
+    ]
+    .concat();
+    let names: std::collections::BTreeSet<_> = bodies.iter().collect();
+    assert_eq!(names.len(), bodies.len(), "two bodies of one name");
+    assert!(bodies.len() >= 150, "{}", bodies.len());
+}
