@@ -24,25 +24,22 @@ edits! {
     LoopMadeBorrow, DerivedStepAdded, AnyAdded, Two, TwoAdded,
 }
 
-/// Edits that can be made to a function that is called, and in pairs.
-const SMALL: [Edit; 14] = [
-    Edit::StepAdded,
-    Edit::LocalAdded,
-    Edit::NodeRemoved,
-    Edit::NodeMoved,
-    Edit::NeighboursExchanged,
-    Edit::StepRenamed,
-    Edit::StepRenamedWithWas,
-    Edit::DerivedNamed,
-    Edit::LocalRenamed,
-    Edit::LocalRenamedWithWas,
-    Edit::BodyChanged,
-    Edit::TypeChanged,
-    Edit::DerivedStepAdded,
-    Edit::Unwrapped,
-];
-
 impl Edit {
+    /// The shape that a program must have for it.
+    pub(super) fn needs(self) -> Option<&'static str> {
+        match self {
+            Edit::ListAppended | Edit::ListInsertedInFront | Edit::ListItemRemoved | Edit::ListReordered => Some("constant"),
+            Edit::BranchesExchanged | Edit::BranchRemoved | Edit::BranchAdded | Edit::BranchRenamed => Some("steps"),
+            Edit::TopicChanged => Some("recv"),
+            Edit::CalleeEdited | Edit::CalleeReplaced => Some("call"),
+            Edit::EffectMadePlain | Edit::EffectMoved | Edit::StepBeforeEffect => Some("effect"),
+            Edit::LoopReversed => Some("range"),
+            Edit::LoopMadeBorrow => Some("value"),
+            Edit::DerivedNamed => Some("derived"),
+            _ => None,
+        }
+    }
+
     /// What was done, and the program after it; none if there is nothing to do it to.
     pub(crate) fn apply(self, program: &Program, prng: &mut Prng) -> Option<(Vec<Edit>, Program)> {
         let mut edited = program.clone();
@@ -64,7 +61,10 @@ impl Edit {
             Edit::CalleeEdited => {
                 let called: Vec<usize> = called(&edited.work);
                 let at = some(prng, &called)?;
-                let inner = prng.pick(&SMALL);
+                let inner = prng.pick(&Edit::ALL[..Edit::Two as usize]);
+                if matches!(inner, Edit::CalleeEdited | Edit::CalleeReplaced | Edit::ArgumentAdded | Edit::ArgumentRemoved) {
+                    return None;
+                }
                 done.push(inner);
                 std::mem::swap(&mut edited.work, &mut edited.helpers[at]);
                 let ok = change(inner, &mut edited, prng);

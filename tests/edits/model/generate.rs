@@ -1,12 +1,12 @@
 //! Random programs.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::prng::Prng;
 use super::program::{Branch, Expr, Function, Id, Kind, Name, Node, Over, Policy, Program, Type};
 use super::repair::repair;
 
-/// A small program. Its number says which kinds of node it has at least, so that all are there in a few programs.
-pub(super) fn program(prng: &mut Prng, number: usize) -> Program {
+/// A small program. It has the shapes that are needed, and one that its number says, so that all are there in a few programs.
+pub(super) fn program(prng: &mut Prng, number: usize, needs: &BTreeSet<&str>) -> Program {
     let function = |name: &str| Function { name: name.to_owned(), args: Vec::new(), body: Vec::new(), result: expr_of(0, &[]) };
     let program = Program {
         work: function("work"),
@@ -16,7 +16,7 @@ pub(super) fn program(prng: &mut Prng, number: usize) -> Program {
         next: 0,
     };
     let mut make = Make { program, prng, known: Vec::new(), depth: 0 };
-    make.function(Some(number), 1);
+    make.function(Some((number, needs)), 1);
     let work = std::mem::replace(&mut make.program.work, function("work"));
     for at in 0..2 {
         make.function(None, 2);
@@ -54,9 +54,11 @@ const PLAIN: [&str; 9] = ["step", "derived", "unnamed", "text", "list", "local",
 const REST: [&str; 13] =
     ["effect", "value", "borrow", "constant", "call", "steps", "steps for", "recv", "sleep", "spawn", "derived steps", "checked", "note"];
 
+const IN_CALLEES: [&str; 8] = ["effect", "checked", "value", "constant", "steps", "steps for", "recv", "sleep"];
+
 impl Make<'_> {
     /// A body, in `work`.
-    fn function(&mut self, number: Option<usize>, least: usize) {
+    fn function(&mut self, shapes: Option<(usize, &BTreeSet<&str>)>, least: usize) {
         self.known.clear();
         let argument = self.program.new_var(Type::Int);
         self.known.push(argument);
@@ -64,15 +66,15 @@ impl Make<'_> {
         let start = self.expr();
         let mut body = vec![self.at(Kind::Local { bind: sum, to: start })];
         self.known.push(sum);
-        if let Some(number) = number {
-            for at in 0..2 {
-                body.extend(self.shape(REST[(number * 2 + at) % REST.len()]));
+        if let Some((number, needs)) = shapes {
+            for shape in needs.iter().chain([&REST[number % REST.len()]]) {
+                body.extend(self.shape(shape));
             }
         }
         for _ in 0..least + self.prng.below(3) {
-            let shape = self.any(number.is_some());
+            let shape = self.any(shapes.is_some());
             let at = 1 + self.prng.below(body.len());
-            if self.prng.chance(70) || number.is_none() {
+            if self.prng.chance(70) || shapes.is_none() {
                 body.extend(self.shape(shape));
             } else {
                 let nodes = self.shape(shape);
@@ -87,7 +89,11 @@ impl Make<'_> {
     }
 
     fn any(&mut self, rest: bool) -> &'static str {
-        if rest && self.prng.chance(50) { self.prng.pick(&REST) } else { self.prng.pick(&PLAIN) }
+        match self.prng.below(100) {
+            0..50 if rest => self.prng.pick(&REST),
+            0..25 => self.prng.pick(&IN_CALLEES),
+            _ => self.prng.pick(&PLAIN),
+        }
     }
 
     fn at(&mut self, kind: Kind) -> Node {

@@ -7,6 +7,8 @@ pub(crate) mod program;
 mod render;
 mod repair;
 
+use std::collections::BTreeSet;
+
 use edit::Edit;
 use prng::Prng;
 use program::Program;
@@ -29,11 +31,18 @@ pub(crate) fn cases(seed: u64, edits: usize) -> Vec<Case> {
 }
 
 fn case(seed: u64, number: usize, edits: usize) -> Case {
+    let wanted: Vec<Edit> = (0..edits).map(|at| Edit::ALL[(number * EDITS_OF_EACH + at) % Edit::ALL.len()]).collect();
+    let needs: BTreeSet<&str> = wanted.iter().filter_map(|edit| edit.needs()).collect();
     for attempt in 0.. {
         let mut prng = Prng::new(seed, number as u64, attempt);
-        let program = generate::program(&mut prng, number);
-        let wanted = (0..edits).map(|at| Edit::ALL[(number * EDITS_OF_EACH + at) % Edit::ALL.len()]);
-        let edited: Option<Vec<_>> = wanted.map(|edit| edit.apply(&program, &mut prng)).collect();
+        let program = generate::program(&mut prng, number, &needs);
+        let edited = |at: usize, edit: &Edit, prng: &mut Prng| {
+            // What one edit adds has other ids than what another adds.
+            let first = program.next + 1000 * u32::try_from(at + 1).expect("it is small");
+            let program = Program { next: first, ..program.clone() };
+            (0..20).find_map(|_| edit.apply(&program, prng))
+        };
+        let edited: Option<Vec<_>> = wanted.iter().enumerate().map(|(at, edit)| edited(at, edit, &mut prng)).collect();
         match edited {
             Some(edits) => return Case { program, edits },
             None => assert!(attempt < 3000, "no program allows the edits of case {number}"),
