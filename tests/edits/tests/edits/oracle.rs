@@ -386,7 +386,10 @@ impl Run<'_> {
 
     fn wait(&mut self, at: Id, bind: Id, handle: Id) -> Run1<()> {
         let Value::Handle(argument) = self.read(handle)? else { return Err("the handle is none") };
-        self.waiting(How::WaitsForChild);
+        // A child of an earlier run may have ended there.
+        if self.from.frames.is_empty() {
+            self.waiting(How::WaitsForChild);
+        }
         self.awaited = true;
         self.bound(at, bind, Value::Int(child_result(argument)))
     }
