@@ -100,8 +100,16 @@ pub(crate) fn result_as_json<T: Serialize + ?Sized>(result: &T) -> Result<serde_
 
 /// Why a text is no `T`; goes on after "the value".
 pub(crate) fn unreadable<T>(why: impl std::fmt::Display) -> String {
-    format!("cannot be read as `{}`: {why}", short_name(std::any::type_name::<T>()))
+    let name = std::any::type_name::<T>();
+    // A loop is saved in types of ours, which say nothing to the person who wrote the loop.
+    if name.starts_with(ITEMS) {
+        return format!("cannot be read as what is left of this `for` loop, which goes over something else now: {why}");
+    }
+    format!("cannot be read as `{}`: {why}", short_name(name))
 }
+
+/// The module of the types in which `for` loops by value are saved.
+const ITEMS: &str = "forever_runtime::fiber::iter::";
 
 /// A type's name as people write it, without the modules that it is in: `Option<String>`.
 fn short_name(full: &str) -> String {
@@ -149,5 +157,14 @@ mod tests {
         assert_eq!(of("core::option::Option<alloc::vec::Vec<app::plan::Plan>>"), "Option<Vec<Plan>>");
         assert_eq!(of("(u32, &[app::Plan], [alloc::string::String; 3])"), "(u32, &[Plan], [String; 3])");
         assert_eq!(of("u8"), "u8");
+    }
+
+    #[test]
+    fn a_loop_is_not_named_by_a_type_of_ours() {
+        use crate::fiber::iter::{Items, RangeRest};
+
+        let expected = "cannot be read as what is left of this `for` loop, which goes over something else now: why";
+        assert_eq!([unreadable::<RangeRest<u8>>("why"), unreadable::<Items<u8>>("why")], [expected, expected]);
+        assert_eq!(unreadable::<u8>("why"), "cannot be read as `u8`: why");
     }
 }

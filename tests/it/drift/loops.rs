@@ -184,7 +184,8 @@ async fn a_range_that_takes_in_its_end_is_another_loop() {
         }
     }
     let fiber = stopped(old::work(3), "add 1").await;
-    fiber.parks_saying::<new::work>("local `for i` saved at step `add` cannot be read as ").await;
+    let why = "local `for i` saved at step `add` cannot be read as what is left of this `for` loop, which goes over something else now: ";
+    fiber.parks_saying::<new::work>(why).await;
     fiber.resumes::<old::work>(3, &["add 1", "add 2"]).await;
 }
 

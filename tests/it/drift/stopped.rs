@@ -60,6 +60,19 @@ pub(super) async fn stopped_side_by_side<F: Fiber>(call: F, before: &str, result
 }
 
 impl Stopped {
+    /// Code `F` resumes the fiber up to the branch `before` of a `steps!`, where the process dies once more when so many results are stored.
+    pub(super) async fn resumes_side_by_side<F: Fiber<Output: Debug>>(&self, before: &str, results: u32) {
+        let world = World::without(Some(before));
+        let forever = self.builder(&world).fiber::<F>().open().await.unwrap();
+        world.reached().await;
+        let sql = rusqlite::Connection::open(self.path()).unwrap();
+        let stored = || sql.query_row("SELECT count(*) FROM branch_results", (), |row| row.get::<_, u32>(0)).unwrap();
+        while stored() < results {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        drop(forever);
+    }
+
     pub(super) fn path(&self) -> PathBuf {
         self.folder.path().join("fibers.db")
     }

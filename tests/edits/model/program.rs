@@ -1,0 +1,279 @@
+//! Fibers as data. Every node, variable, branch and list has an id that an edit leaves as it is.
+use std::collections::BTreeMap;
+
+pub(crate) type Id = u32;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Type {
+    Int,
+    Text,
+    List,
+    Handle,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Var {
+    pub(crate) name: String,
+    pub(crate) was: Option<String>,
+    pub(crate) of: Type,
+}
+
+/// A number made of a constant and variables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Expr {
+    pub(crate) constant: i64,
+    pub(crate) reads: Vec<Id>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Program {
+    pub(crate) work: Function,
+    pub(crate) helpers: Vec<Function>,
+    pub(crate) vars: BTreeMap<Id, Var>,
+    /// Lists that are constants of the program.
+    pub(crate) lists: BTreeMap<Id, Vec<i64>>,
+    pub(crate) next: Id,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Function {
+    /// The stored name.
+    pub(crate) name: String,
+    pub(crate) args: Vec<Id>,
+    pub(crate) body: Vec<Node>,
+    pub(crate) result: Expr,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub(crate) id: Id,
+    pub(crate) kind: Kind,
+}
+
+/// The name that is written at a cut point; without one it is derived from its `let` or its call.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Name {
+    pub(crate) literal: Option<String>,
+    pub(crate) was: Option<String>,
+}
+
+/// What an effect does when its outcome is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Policy {
+    Park,
+    Check,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// By value over a variable; a clone of it where it may not be moved.
+    Value {
+        list: Id,
+        cloned: bool,
+    },
+    Borrow(Id),
+    /// By borrow over a constant list.
+    Constant(Id),
+    Range(i64),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Branch {
+    pub(crate) id: Id,
+    pub(crate) name: Name,
+    pub(crate) bind: Id,
+    pub(crate) label: String,
+    pub(crate) input: Expr,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Kind {
+    Local {
+        bind: Id,
+        to: Expr,
+    },
+    Set {
+        var: Id,
+        to: Expr,
+    },
+    Step {
+        name: Name,
+        bind: Option<Id>,
+        label: String,
+        input: Expr,
+        effect: Option<Policy>,
+    },
+    If {
+        on: Expr,
+        then: Vec<Node>,
+        otherwise: Vec<Node>,
+    },
+    For {
+        over: Over,
+        reversed: bool,
+        item: Id,
+        body: Vec<Node>,
+    },
+    While {
+        counter: Id,
+        rounds: i64,
+        body: Vec<Node>,
+    },
+    Call {
+        name: Name,
+        bind: Id,
+        input: Expr,
+        helper: usize,
+    },
+    Steps {
+        name: Name,
+        branches: Vec<Branch>,
+    },
+    /// `steps!` over a constant list.
+    StepsFor {
+        name: Name,
+        bind: Id,
+        list: Id,
+        label: String,
+    },
+    Recv {
+        name: Name,
+        bind: Id,
+        topic: String,
+    },
+    Sleep {
+        name: Name,
+    },
+    Spawn {
+        name: Name,
+        bind: Id,
+        input: Expr,
+    },
+    Wait {
+        name: Name,
+        bind: Id,
+        handle: Id,
+    },
+    /// A call between two steps.
+    Note {
+        label: String,
+        input: Expr,
+    },
+}
+
+impl Kind {
+    /// The kinds, and what they are called.
+    pub(crate) const ALL: [&str; 15] = [
+        "local",
+        "set",
+        "step",
+        "if",
+        "for by value",
+        "for by borrow",
+        "for over a constant",
+        "for over a range",
+        "while",
+        "call",
+        "steps",
+        "steps for",
+        "recv",
+        "sleep",
+        "spawn",
+    ];
+
+    pub(crate) fn text(&self) -> &'static str {
+        match self {
+            Kind::Local { .. } => "local",
+            Kind::Set { .. } => "set",
+            Kind::Step { .. } => "step",
+            Kind::If { .. } => "if",
+            Kind::For { over: Over::Value { .. }, .. } => "for by value",
+            Kind::For { over: Over::Borrow(_), .. } => "for by borrow",
+            Kind::For { over: Over::Constant(_), .. } => "for over a constant",
+            Kind::For { over: Over::Range(_), .. } => "for over a range",
+            Kind::While { .. } => "while",
+            Kind::Call { .. } => "call",
+            Kind::Steps { .. } => "steps",
+            Kind::StepsFor { .. } => "steps for",
+            Kind::Recv { .. } => "recv",
+            Kind::Sleep { .. } => "sleep",
+            Kind::Spawn { .. } => "spawn",
+            Kind::Wait { .. } => "wait",
+            Kind::Note { .. } => "note",
+        }
+    }
+
+    /// The blocks in it.
+    pub(crate) fn blocks(&self) -> Vec<&Vec<Node>> {
+        match self {
+            Kind::If { then, otherwise, .. } => vec![then, otherwise],
+            Kind::For { body, .. } | Kind::While { body, .. } => vec![body],
+            _ => Vec::new(),
+        }
+    }
+
+    pub(crate) fn blocks_mut(&mut self) -> Vec<&mut Vec<Node>> {
+        match self {
+            Kind::If { then, otherwise, .. } => vec![then, otherwise],
+            Kind::For { body, .. } | Kind::While { body, .. } => vec![body],
+            _ => Vec::new(),
+        }
+    }
+
+    /// The variables that it declares, itself.
+    pub(crate) fn binds(&self) -> Vec<Id> {
+        match self {
+            Kind::Local { bind, .. }
+            | Kind::Call { bind, .. }
+            | Kind::StepsFor { bind, .. }
+            | Kind::Recv { bind, .. }
+            | Kind::Spawn { bind, .. }
+            | Kind::Wait { bind, .. }
+            | Kind::Step { bind: Some(bind), .. } => vec![*bind],
+            Kind::Steps { branches, .. } => branches.iter().map(|branch| branch.bind).collect(),
+            Kind::For { item, .. } => vec![*item],
+            Kind::While { counter, .. } => vec![*counter],
+            Kind::Set { .. } | Kind::Step { .. } | Kind::If { .. } | Kind::Sleep { .. } | Kind::Note { .. } => Vec::new(),
+        }
+    }
+}
+
+impl Node {
+    /// Whether it is the node of this id or has it inside.
+    pub(crate) fn has(&self, id: Id) -> bool {
+        self.id == id || self.kind.blocks().into_iter().flatten().any(|node| node.has(id))
+    }
+
+    /// All nodes, outer ones first.
+    pub(crate) fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Node)) {
+        visit(self);
+        for node in self.kind.blocks().into_iter().flatten() {
+            node.walk(visit);
+        }
+    }
+}
+
+impl Function {
+    pub(crate) fn nodes(&self) -> Vec<&Node> {
+        let mut all = Vec::new();
+        self.body.iter().for_each(|node| node.walk(&mut |node| all.push(node)));
+        all
+    }
+}
+
+impl Program {
+    pub(crate) fn functions(&self) -> impl Iterator<Item = &Function> {
+        std::iter::once(&self.work).chain(&self.helpers)
+    }
+
+    pub(crate) fn new_id(&mut self) -> Id {
+        self.next += 1;
+        self.next
+    }
+
+    pub(crate) fn new_var(&mut self, of: Type) -> Id {
+        let id = self.new_id();
+        self.vars.insert(id, Var { name: format!("v{id}"), was: None, of });
+        id
+    }
+}

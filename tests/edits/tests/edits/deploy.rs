@@ -1,0 +1,162 @@
+//! Runs of versions on real files.
+use std::fmt::Debug;
+use std::path::Path;
+use std::pin::Pin;
+use std::time::Duration;
+
+use forever::testing::VirtualClock;
+use forever::{Builder, Durability, Fiber, FiberError, FiberState, FiberStatus, Forever, Layout, Verdict};
+
+use crate::io::{Hangs, Io};
+use crate::oracle::{How, Stop, message};
+
+const ID: &str = "the-fiber";
+/// How often a fiber that neither ends nor waits is looked at, a millisecond apart.
+const LOOKS: u32 = 10_000;
+/// How many waits a fiber is helped out of before it counts as one that waits without end.
+const HELPED: u32 = 60;
+
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+type Spawn = Box<dyn for<'a> Fn(&'a Forever) -> Boxed<'a, ()>>;
+
+/// The compiled code of one program.
+pub(crate) struct Version {
+    register: fn(Builder) -> Builder,
+    spawn: Spawn,
+    wait: for<'a> fn(&'a Forever) -> Boxed<'a, Result<i64, FiberError>>,
+    status: for<'a> fn(&'a Forever) -> Boxed<'a, FiberStatus>,
+    layouts: fn() -> Vec<Layout>,
+}
+
+/// What came of a fiber.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum End {
+    Completed(i64),
+    Parked(String),
+    Failed(String),
+    WaitsWithoutEnd,
+}
+
+impl Version {
+    pub(crate) fn of<W, A, B>(call: impl Fn() -> W + 'static) -> Self
+    where
+        W: Fiber<Output = i64>,
+        A: Fiber,
+        B: Fiber,
+    {
+        let call = std::rc::Rc::new(call);
+        Version {
+            register: |builder| builder.fiber::<W>().fiber::<A>().fiber::<B>().fiber::<crate::versions::child>(),
+            spawn: Box::new(move |forever| {
+                let call = call();
+                Box::pin(async move { drop(forever.spawn(call).id(ID).await.unwrap()) })
+            }),
+            wait: |forever| Box::pin(async move { forever.handle::<W>(ID).wait().await }),
+            status: |forever| Box::pin(async move { forever.handle::<W>(ID).status().await.unwrap() }),
+            layouts: || vec![forever::layout::<W>(), forever::layout::<A>(), forever::layout::<B>()],
+        }
+    }
+
+    /// Whether this code says that it resumes everything of the other.
+    pub(crate) fn can_resume(&self, old: &Version) -> bool {
+        (self.layouts)().iter().zip((old.layouts)()).all(|(now, before)| now.can_resume(&before).is_ok())
+    }
+
+    fn builder(&self, path: &Path, io: &Io, clock: &VirtualClock) -> Builder {
+        let builder = Forever::builder().sqlite(path).durability(Durability::Process).clock(clock.clone()).resource(io.clone());
+        (self.register)(builder)
+    }
+
+    /// Runs a new fiber, or the one of the file, to a stop, and leaves a copy of the file as it is then.
+    pub(crate) async fn bring(&self, from: Option<&Path>, stop: &Stop, to: &Path, clock: &VirtualClock) -> Result<(), String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fibers.db");
+        if let Some(from) = from {
+            std::fs::copy(from, &path).unwrap();
+        }
+        let hangs = if let How::Hangs(hangs) = stop.how { hangs } else { Hangs::Never };
+        let io = Io::new(hangs, stop.how == How::WaitsForChild);
+        let forever = self.builder(&path, &io, clock).open().await.unwrap();
+        if from.is_none() {
+            (self.spawn)(&forever).await;
+        }
+        for topic in &stop.received {
+            _ = forever.send(ID, topic, &message(topic)).await;
+        }
+        let sql = rusqlite::Connection::open(&path).unwrap();
+        let stored = || sql.query_row("SELECT count(*) FROM branch_results", (), |row| row.get::<_, i64>(0)).unwrap();
+        let mut looks = 0;
+        loop {
+            let status = (self.status)(&forever).await;
+            let waits = status.state == FiberState::Waiting;
+            let there = match stop.how {
+                How::Hangs(_) => io.hangs() && usize::try_from(stored()) == Ok(stop.state.results.len()),
+                How::Waits | How::WaitsForChild => waits,
+            };
+            if there {
+                break;
+            }
+            if waits && stop.slept {
+                clock.advance(Duration::from_secs(3600));
+            }
+            looks += 1;
+            if looks > LOOKS
+                || !matches!(status.state, FiberState::Pending | FiberState::Running | FiberState::Waiting | FiberState::Interrupted)
+            {
+                return Err(format!("it did not come to {:?}: {status:?}, {:?}", stop.how, io.log()));
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        if io.log() != stop.log {
+            return Err(format!("until {:?}: {:?} in place of {:?}", stop.how, io.log(), stop.log));
+        }
+        drop(sql);
+        forever.backup(to).await.unwrap();
+        drop(forever);
+        Ok(())
+    }
+
+    /// Runs the fiber of a file to its end: what came of it, which calls were answered, and what was said before.
+    pub(crate) async fn finish(&self, path: &Path, topics: &[String], clock: &VirtualClock) -> (End, Vec<String>, Verdict) {
+        let io = Io::new(Hangs::Never, false);
+        let check = self.builder(path, &io, clock).check().await.unwrap();
+        let verdict = check.entries.iter().find(|entry| entry.function == "work").expect("the fiber is unfinished").verdict.clone();
+        let forever = self.builder(path, &io, clock).open().await.unwrap();
+        let end = tokio::select! {
+            biased;
+            end = (self.wait)(&forever) => match end {
+                Ok(result) => End::Completed(result),
+                Err(error) if error.is_parked() => End::Parked(error.reason().to_owned()),
+                Err(error) => End::Failed(error.to_string()),
+            },
+            () = self.help(&forever, topics, clock) => End::WaitsWithoutEnd,
+        };
+        forever.close().await.unwrap();
+        (end, io.log(), verdict)
+    }
+
+    /// Sends a fiber that waits what it may wait for, and lets time pass. Ready when that does not help.
+    async fn help(&self, forever: &Forever, topics: &[String], clock: &VirtualClock) {
+        let mut looks = 0;
+        let mut helped = 0;
+        while looks < LOOKS && helped < HELPED {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            looks += 1;
+            if (self.status)(forever).await.state == FiberState::Waiting {
+                helped += 1;
+                for topic in topics {
+                    _ = forever.send(ID, topic, &message(topic)).await;
+                }
+                clock.advance(Duration::from_secs(3600));
+            }
+        }
+    }
+}
+
+/// What the file has stored of the fiber, for people.
+pub(crate) fn snapshot(path: &Path) -> String {
+    let sql = rusqlite::Connection::open(path).unwrap();
+    let text =
+        sql.query_row("SELECT data FROM snapshots JOIN fibers ON fiber = seq WHERE id = ?1", [ID], |row| row.get::<_, Option<String>>(0));
+    text.map_or_else(|error| error.to_string(), |text| text.unwrap_or_else(|| "no checkpoint".to_owned()))
+}

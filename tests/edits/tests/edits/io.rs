@@ -1,0 +1,112 @@
+//! The outside world of generated fibers. It can be told to let certain calls begin and never answer.
+use std::sync::Arc;
+
+use forever_edits::{answer, list_of, text_of};
+use tokio::sync::watch;
+
+/// Clones are the same world.
+#[derive(Debug, Clone)]
+pub(crate) struct Io(Arc<watch::Sender<World>>);
+
+#[derive(Debug)]
+struct World {
+    hangs: Hangs,
+    /// Whether children never end.
+    children_hang: bool,
+    started: usize,
+    hanging: usize,
+    log: Vec<String>,
+}
+
+/// Which calls begin and never answer, by how many began before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hangs {
+    Never,
+    One(usize),
+    From(usize),
+}
+
+impl Io {
+    pub(crate) fn new(hangs: Hangs, children_hang: bool) -> Self {
+        Io(Arc::new(watch::Sender::new(World { hangs, children_hang, started: 0, hanging: 0, log: Vec::new() })))
+    }
+
+    async fn called(&self, label: &str, input: i64) -> i64 {
+        let mut hangs = false;
+        self.0.send_modify(|world| {
+            let at = world.started;
+            world.started += 1;
+            hangs = match world.hangs {
+                Hangs::Never => false,
+                Hangs::One(number) => at == number,
+                Hangs::From(number) => at >= number,
+            };
+            if hangs {
+                world.hanging += 1;
+            } else {
+                world.log.push(format!("{label}({input})"));
+            }
+        });
+        if hangs {
+            std::future::pending::<()>().await;
+        }
+        answer(label, input)
+    }
+
+    pub(crate) async fn num(&self, label: &str, input: i64) -> anyhow::Result<i64> {
+        Ok(self.called(label, input).await)
+    }
+
+    pub(crate) async fn text(&self, label: &str, input: i64) -> anyhow::Result<String> {
+        Ok(text_of(self.called(label, input).await))
+    }
+
+    pub(crate) async fn list(&self, label: &str, input: i64) -> anyhow::Result<Vec<i64>> {
+        Ok(list_of(self.called(label, input).await))
+    }
+
+    pub(crate) async fn note(&self, label: &str, input: i64) {
+        self.called(label, input).await;
+    }
+
+    fn found(&self, label: &str, input: i64) -> i64 {
+        self.0.send_modify(|world| world.log.push(format!("?{label}({input})")));
+        answer(label, input)
+    }
+
+    pub(crate) fn found_num(&self, label: &str, input: i64) -> anyhow::Result<Option<i64>> {
+        Ok(Some(self.found(label, input)))
+    }
+
+    pub(crate) fn found_text(&self, label: &str, input: i64) -> anyhow::Result<Option<String>> {
+        Ok(Some(text_of(self.found(label, input))))
+    }
+
+    pub(crate) fn found_list(&self, label: &str, input: i64) -> anyhow::Result<Option<Vec<i64>>> {
+        Ok(Some(list_of(self.found(label, input))))
+    }
+
+    /// Never ready in a world in which children never end.
+    pub(crate) async fn child(&self) {
+        let hangs = self.0.borrow().children_hang;
+        if hangs {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Whether a call hangs.
+    pub(crate) fn hangs(&self) -> bool {
+        self.0.borrow().hanging > 0
+    }
+
+    /// The calls that were answered, those of branches that ran side by side in an order of their own.
+    pub(crate) fn log(&self) -> Vec<String> {
+        sorted(self.0.borrow().log.clone())
+    }
+}
+
+/// Sorts neighbouring lines that begin with `~`.
+pub(crate) fn sorted(mut log: Vec<String>) -> Vec<String> {
+    log.chunk_by_mut(|a, b| a.starts_with('~') && b.starts_with('~')).for_each(<[_]>::sort);
+    log
+}

@@ -1,0 +1,220 @@
+//! Whether new code has to go on: names and values tell it everything that the interpreter knows by ids.
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::model::program::{Function, Id, Kind, Name, Node, Over, Program};
+use crate::oracle::{Frame, Phase, State};
+
+/// Whether everything that the new program needs of the state has a name that can mean one thing only. The interpreter must
+/// have found that the state determines how it goes on.
+pub(crate) fn must_resume(old: &Program, new: &Program, state: &State) -> bool {
+    if state.frames.is_empty() {
+        let args = |program: &Program| program.work.args.iter().map(|arg| program.vars[arg].name.clone()).collect::<Vec<_>>();
+        return args(old) == args(new) && doubt_is_known(old, new, state);
+    }
+    doubt_is_known(old, new, state) && state.frames.iter().all(|frame| frame_is_known(old, new, frame, state))
+}
+
+fn function<'a>(program: &'a Program, name: &str) -> Option<&'a Function> {
+    program.functions().find(|function| function.name == name)
+}
+
+fn node(function: &Function, id: Id) -> Option<&Node> {
+    function.nodes().into_iter().find(|node| node.id == id)
+}
+
+fn name(kind: &Kind) -> Option<&Name> {
+    match kind {
+        Kind::Step { name, .. }
+        | Kind::Call { name, .. }
+        | Kind::Steps { name, .. }
+        | Kind::StepsFor { name, .. }
+        | Kind::Recv { name, .. }
+        | Kind::Sleep { name }
+        | Kind::Spawn { name, .. }
+        | Kind::Wait { name, .. } => Some(name),
+        _ => None,
+    }
+}
+
+/// Whether a written name is that of the old code, or says by `was` that it is.
+fn is_same(old: &Name, new: &Name) -> bool {
+    match (&old.literal, &new.literal) {
+        (Some(then), Some(now)) if then == now => true,
+        (Some(then), Some(_)) => old.was.is_none() && new.was.as_ref() == Some(then),
+        _ => false,
+    }
+}
+
+/// All cut points whose names are derived, with all that their names and bodies are made of.
+fn derived(program: &Program, function: &Function) -> Vec<String> {
+    let mut all = Vec::new();
+    for node in function.nodes() {
+        let Some(name) = name(&node.kind) else { continue };
+        let names: Vec<_> = node.kind.binds().iter().map(|var| &program.vars[var]).collect();
+        if name.literal.is_none() {
+            all.push(format!("{:?} {names:?}", node));
+        } else if name.literal.as_ref().is_some_and(|literal| program.vars.values().any(|var| var.name == *literal)) {
+            all.push(format!("{name:?}"));
+        }
+    }
+    all
+}
+
+fn doubt_is_known(old: &Program, new: &Program, state: &State) -> bool {
+    let Some(id) = state.in_doubt else { return true };
+    let found = |program: &Program| {
+        let function = program.functions().find(|function| node(function, id).is_some())?;
+        Some((derived(program, function), name(&node(function, id)?.kind)?.clone()))
+    };
+    let (Some((derived_then, then)), Some((derived_now, now))) = (found(old), found(new)) else { return false };
+    is_same(&then, &now) || then == now && derived_then == derived_now
+}
+
+fn frame_is_known(old: &Program, new: &Program, frame: &Frame, state: &State) -> bool {
+    let (Some(before), Some(after)) = (function(old, &frame.function), function(new, &frame.function)) else { return false };
+    let (Some(then), Some(now)) = (node(before, frame.at), node(after, frame.at)) else { return false };
+    let (Some(name_then), Some(name_now)) = (name(&then.kind), name(&now.kind)) else { return false };
+    let untouched = name_then == name_now && derived(old, before) == derived(new, after);
+    if !(is_same(name_then, name_now) || untouched) {
+        return false;
+    }
+    if frame.phase == Phase::Pending && !wait_is_known(&then.kind, &now.kind, state) {
+        return false;
+    }
+    // A change of value and kind: an effect that was a step leaves the same.
+    let loops = |program: &Program, function: &Function| {
+        let mut all: Vec<String> = Vec::new();
+        for node in function.nodes().into_iter().filter(|node| node.has(frame.at) && node.id != frame.at) {
+            if let Kind::For { over, reversed, item, .. } = &node.kind {
+                all.push(format!("{} {over:?} {reversed} {:?} {:?}", node.id, program.vars[item], source(program, over)));
+            }
+        }
+        all
+    };
+    if loops(old, before) != loops(new, after) || sources(old, before) != sources(new, after) {
+        return false;
+    }
+    let needed = |function: &Function| {
+        let mut at = BTreeMap::new();
+        flow(&function.body, function.result.reads.iter().copied().collect(), &mut at);
+        let (before, after) = at.remove(&frame.at).expect("the cut point is in the function");
+        let binds = node(function, frame.at).expect("it is there").kind.binds();
+        match frame.phase {
+            Phase::Done => after,
+            Phase::Pending => before,
+            Phase::Inside => after.into_iter().filter(|var| !binds.contains(var)).collect(),
+        }
+    };
+    let kept: BTreeSet<Id> = needed(before);
+    needed(after).iter().all(|var| {
+        let (then, now) = (&old.vars.get(var), &new.vars[var]);
+        let Some(then) = then else { return false };
+        let same = then.name == now.name || then.was.is_none() && now.was.as_ref() == Some(&then.name);
+        kept.contains(var) && then.of == now.of && same
+    })
+}
+
+fn source(program: &Program, over: &Over) -> String {
+    match over {
+        Over::Value { list, .. } | Over::Borrow(list) => program.vars[list].name.clone(),
+        Over::Constant(list) => format!("{:?}", program.lists[list]),
+        Over::Range(end) => end.to_string(),
+    }
+}
+
+/// What the loops over variables go over: their places have names that are derived from it.
+fn sources(program: &Program, function: &Function) -> Vec<String> {
+    let mut all = Vec::new();
+    for node in function.nodes().into_iter().filter(|node| has_cut(node)) {
+        if let Kind::For { over: over @ (Over::Value { .. } | Over::Borrow(_) | Over::Constant(_)), .. } = &node.kind {
+            all.push(format!("{over:?} {}", source(program, over)));
+        }
+    }
+    all.sort();
+    all
+}
+
+fn has_cut(node: &Node) -> bool {
+    let mut found = false;
+    node.walk(&mut |node| found |= name(&node.kind).is_some());
+    found
+}
+
+fn wait_is_known(then: &Kind, now: &Kind, state: &State) -> bool {
+    match (then, now) {
+        (Kind::Steps { branches: then, .. }, Kind::Steps { branches: now, .. }) => {
+            let bodies = |of: &[crate::model::program::Branch]| format!("{of:?}");
+            bodies(then) == bodies(now)
+                || then
+                    .iter()
+                    .filter(|branch| state.results.contains_key(&i64::from(branch.id)))
+                    .all(|branch| now.iter().any(|other| other.id == branch.id && is_same(&branch.name, &other.name)))
+        }
+        _ => true,
+    }
+}
+
+type Vars = BTreeSet<Id>;
+
+/// What is needed before nodes of which `after` is needed behind; and before and behind each cut point.
+fn flow(nodes: &[Node], after: Vars, at: &mut BTreeMap<Id, (Vars, Vars)>) -> Vars {
+    nodes.iter().rev().fold(after, |after, node| {
+        let before = flow_node(node, &after, at);
+        at.insert(node.id, (before.clone(), after));
+        before
+    })
+}
+
+fn flow_node(node: &Node, after: &Vars, at: &mut BTreeMap<Id, (Vars, Vars)>) -> Vars {
+    let mut before = after.clone();
+    match &node.kind {
+        Kind::Local { to: input, .. }
+        | Kind::Step { input, .. }
+        | Kind::Call { input, .. }
+        | Kind::Spawn { input, .. }
+        | Kind::Note { input, .. } => {
+            node.kind.binds().iter().for_each(|bind| _ = before.remove(bind));
+            before.extend(&input.reads);
+        }
+        Kind::Set { var, to } => {
+            before.remove(var);
+            before.extend(&to.reads);
+        }
+        Kind::Steps { branches, .. } => {
+            branches.iter().for_each(|branch| _ = before.remove(&branch.bind));
+            branches.iter().for_each(|branch| before.extend(&branch.input.reads));
+        }
+        Kind::StepsFor { bind, .. } | Kind::Recv { bind, .. } => _ = before.remove(bind),
+        Kind::Wait { bind, handle, .. } => {
+            before.remove(bind);
+            before.insert(*handle);
+        }
+        Kind::Sleep { .. } => {}
+        Kind::If { on, then, otherwise } => {
+            before = flow(then, after.clone(), at);
+            before.extend(flow(otherwise, after.clone(), at));
+            before.extend(&on.reads);
+        }
+        Kind::For { over, item, body, .. } => {
+            let list = if let Over::Borrow(list) = over { Some(*list) } else { None };
+            for _ in 0..2 {
+                before.extend(list);
+                let mut inside = flow(body, before.clone(), at);
+                inside.remove(item);
+                before.extend(inside);
+            }
+            if let Over::Value { list, .. } = over {
+                before.insert(*list);
+            }
+        }
+        Kind::While { counter, body, .. } => {
+            before.insert(*counter);
+            for _ in 0..2 {
+                let inside = flow(body, before.clone(), at);
+                before.extend(inside);
+            }
+            before.remove(counter);
+        }
+    }
+    before
+}

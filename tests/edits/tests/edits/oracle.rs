@@ -1,0 +1,523 @@
+//! What a program does from a state that another program left: an interpreter that knows everything by ids and nothing by names.
+use std::collections::BTreeMap;
+
+use forever_edits::{Number as _, answer, list_of, mix, text_of};
+
+use crate::io::{Hangs, sorted};
+use crate::model::program::{Expr, Function, Id, Kind, Node, Over, Policy, Program, Type};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    Int(i64),
+    Text(String),
+    List(Vec<i64>),
+    /// A child, with the argument that it was given.
+    Handle(i64),
+}
+
+/// A loop that is under way: all its items, and which of them it is at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Loop {
+    pub(crate) over: Over,
+    pub(crate) items: Vec<i64>,
+    pub(crate) at: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Done,
+    /// At a wait that has begun.
+    Pending,
+    /// In a call.
+    Inside,
+}
+
+/// One function of a stored call stack.
+#[derive(Debug, Clone)]
+pub(crate) struct Frame {
+    pub(crate) function: String,
+    pub(crate) at: Id,
+    pub(crate) phase: Phase,
+    pub(crate) values: BTreeMap<Id, Value>,
+    pub(crate) loops: BTreeMap<Id, Loop>,
+    topic: Option<String>,
+}
+
+/// What is stored of a fiber.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct State {
+    /// Outermost first; none before the first checkpoint.
+    pub(crate) frames: Vec<Frame>,
+    /// The effect whose outcome is not known.
+    pub(crate) in_doubt: Option<Id>,
+    /// Results of branches, by id or item.
+    pub(crate) results: BTreeMap<i64, i64>,
+    /// The arguments that were given.
+    pub(crate) args: BTreeMap<Id, Value>,
+}
+
+/// How a run is brought to a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    Hangs(Hangs),
+    /// It waits, for a message or for time.
+    Waits,
+    /// It waits for a child.
+    WaitsForChild,
+}
+
+/// A place at which a run can be stopped.
+#[derive(Debug, Clone)]
+pub(crate) struct Stop {
+    pub(crate) how: How,
+    /// The topics of the messages that it has received until there.
+    pub(crate) received: Vec<String>,
+    /// Whether it has slept.
+    pub(crate) slept: bool,
+    /// The calls that are answered until there.
+    pub(crate) log: Vec<String>,
+    pub(crate) state: State,
+}
+
+/// What comes of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    /// The result and the calls that are answered, or why the state does not say how it goes on.
+    pub(crate) end: Result<(i64, Vec<String>), &'static str>,
+    pub(crate) stops: Vec<Stop>,
+}
+
+/// Why a loop by position does not go on.
+pub(crate) const OTHER_ITEMS: &str = "the items before it are others";
+
+/// The argument of an id.
+pub(crate) fn argument(id: Id) -> i64 {
+    i64::from(id) * 7 + 5
+}
+
+/// Runs a program from a state.
+pub(crate) fn run(program: &Program, from: &State) -> Outcome {
+    let mut run = Run {
+        program,
+        from,
+        frames: Vec::new(),
+        state: from.clone(),
+        seeking: !from.frames.is_empty(),
+        log: Vec::new(),
+        started: 0,
+        received: Vec::new(),
+        slept: sleeps(program, from),
+        awaited: false,
+        stops: Vec::new(),
+    };
+    let args = program.work.args.iter().map(|arg| (*arg, Value::Int(argument(*arg)))).collect::<BTreeMap<_, _>>();
+    if from.frames.is_empty() && !from.args.is_empty() && args.keys().any(|arg| !from.args.contains_key(arg)) {
+        return Outcome { end: Err("an argument was not given"), stops: Vec::new() };
+    }
+    if run.state.args.is_empty() {
+        run.state.args.clone_from(&args);
+    }
+    let end = run.function(&program.work, args).map(|result| (result, sorted(std::mem::take(&mut run.log))));
+    let end = if end.is_ok() && run.state.in_doubt.is_some() { Err("an effect is in doubt") } else { end };
+    Outcome { end, stops: run.stops }
+}
+
+/// Whether it stands at a sleep, whose time may not have passed.
+fn sleeps(program: &Program, from: &State) -> bool {
+    let at = from.frames.last().map(|frame| frame.at);
+    program.functions().flat_map(Function::nodes).any(|node| Some(node.id) == at && matches!(node.kind, Kind::Sleep { .. }))
+}
+
+type Run1<T> = Result<T, &'static str>;
+
+struct Run<'a> {
+    program: &'a Program,
+    from: &'a State,
+    frames: Vec<Frame>,
+    /// What is stored.
+    state: State,
+    /// Whether the way back is still being gone.
+    seeking: bool,
+    log: Vec<String>,
+    started: usize,
+    received: Vec<String>,
+    slept: bool,
+    awaited: bool,
+    stops: Vec<Stop>,
+}
+
+impl Run<'_> {
+    fn function(&mut self, function: &Function, args: BTreeMap<Id, Value>) -> Run1<i64> {
+        let depth = self.frames.len();
+        if self.seeking {
+            let frame = &self.from.frames[depth];
+            if frame.function != function.name {
+                return Err("another function is called");
+            }
+            let Some(top) = function.body.iter().find(|node| node.has(frame.at)) else { return Err("the cut point is gone") };
+            for (id, left) in &frame.loops {
+                let mut around = false;
+                top.walk(&mut |node| around |= node.id == *id && node.has(frame.at) && matches!(node.kind, Kind::For { .. }));
+                if !around && left.at + 1 < left.items.len() {
+                    return Err("a loop with items left is gone");
+                }
+            }
+            self.frames.push(Frame { loops: BTreeMap::new(), ..frame.clone() });
+        } else {
+            let name = function.name.clone();
+            self.frames.push(Frame { function: name, at: 0, phase: Phase::Done, values: args, loops: BTreeMap::new(), topic: None });
+        }
+        self.block(&function.body)?;
+        let result = self.eval(&function.result)?;
+        self.call("end", result, None)?;
+        self.frames.pop();
+        Ok(result)
+    }
+
+    fn frame(&mut self) -> &mut Frame {
+        self.frames.last_mut().expect("a function is under way")
+    }
+
+    fn block(&mut self, nodes: &[Node]) -> Run1<()> {
+        for node in nodes {
+            if self.seeking {
+                if node.has(self.from.frames[self.frames.len() - 1].at) {
+                    self.enter(node)?;
+                }
+            } else {
+                self.node(node)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on in or behind a node.
+    fn enter(&mut self, node: &Node) -> Run1<()> {
+        let depth = self.frames.len() - 1;
+        let stored = self.from.frames[depth].clone();
+        if node.id == stored.at {
+            if let (Kind::Call { helper, bind, .. }, Phase::Inside) = (&node.kind, stored.phase) {
+                let result = self.function(&self.program.helpers[*helper], BTreeMap::new())?;
+                return self.bound(node.id, *bind, Value::Int(result));
+            }
+            self.seeking = false;
+            return match (&node.kind, stored.phase) {
+                (_, Phase::Done) => Ok(()),
+                (Kind::Recv { bind, topic, .. }, Phase::Pending) => {
+                    if stored.topic.as_ref() != Some(topic) {
+                        return Err("it waits on another topic");
+                    }
+                    self.receive(node.id, *bind, topic)
+                }
+                (Kind::Wait { bind, handle, .. }, Phase::Pending) => self.wait(node.id, *bind, *handle),
+                (Kind::Steps { .. } | Kind::StepsFor { .. }, Phase::Pending) => {
+                    let results = self.from.results.clone();
+                    self.side(node, results)
+                }
+                _ => Err("the cut point is another kind"),
+            };
+        }
+        match &node.kind {
+            Kind::If { then, otherwise, .. } => self.block(if then.iter().any(|node| node.has(stored.at)) { then } else { otherwise }),
+            Kind::While { counter, rounds, body } => {
+                self.block(body)?;
+                self.rounds(*counter, *rounds, body)
+            }
+            Kind::For { over, reversed, item, body } => {
+                let Some(left) = stored.loops.get(&node.id) else { return Err("a loop is new") };
+                let mut left = left.clone();
+                if matches!(over, Over::Borrow(_) | Over::Constant(_)) {
+                    let items = self.items(over, *reversed)?;
+                    if items.get(..=left.at) != Some(&left.items[..=left.at]) {
+                        return Err(OTHER_ITEMS);
+                    }
+                    left.items = items;
+                    let value = left.items[left.at];
+                    self.frame().values.insert(*item, Value::Int(value));
+                }
+                left.over = over.clone();
+                let (items, at) = (left.items.clone(), left.at);
+                self.frame().loops.insert(node.id, left);
+                self.block(body)?;
+                self.turns(node.id, *item, body, &items, at + 1)
+            }
+            _ => Err("the cut point is in no block"),
+        }
+    }
+
+    fn rounds(&mut self, counter: Id, rounds: i64, body: &[Node]) -> Run1<()> {
+        loop {
+            let Value::Int(count) = self.read(counter)? else { return Err("the counter is no number") };
+            if count >= rounds {
+                return Ok(());
+            }
+            self.forget(body);
+            self.frame().values.insert(counter, Value::Int(count + 1));
+            self.block(body)?;
+        }
+    }
+
+    fn turns(&mut self, id: Id, item: Id, body: &[Node], items: &[i64], from: usize) -> Run1<()> {
+        for (at, value) in items.iter().enumerate().skip(from) {
+            self.forget(body);
+            let frame = self.frame();
+            frame.values.insert(item, Value::Int(*value));
+            frame.loops.get_mut(&id).expect("it is under way").at = at;
+            self.block(body)?;
+        }
+        self.frame().loops.remove(&id);
+        self.frame().values.remove(&item);
+        Ok(())
+    }
+
+    /// What the round before has declared is not there in the next.
+    fn forget(&mut self, body: &[Node]) {
+        let values = &mut self.frame().values;
+        body.iter().for_each(|node| node.walk(&mut |node| node.kind.binds().iter().for_each(|var| drop(values.remove(var)))));
+    }
+
+    fn items(&mut self, over: &Over, reversed: bool) -> Run1<Vec<i64>> {
+        let mut items = match over {
+            Over::Value { list, .. } | Over::Borrow(list) => match self.read(*list)? {
+                Value::List(items) => items,
+                _ => return Err("the list is none"),
+            },
+            Over::Constant(list) => self.program.lists[list].clone(),
+            Over::Range(end) => (0..*end).collect(),
+        };
+        if reversed {
+            items.reverse();
+        }
+        Ok(items)
+    }
+
+    /// A variable's value, which must be of the type that it has now.
+    fn read(&mut self, var: Id) -> Run1<Value> {
+        let of = self.program.vars[&var].of;
+        let Some(value) = self.frame().values.get(&var).cloned() else { return Err("a value is missing") };
+        let same = matches!(
+            (&value, of),
+            (Value::Int(_), Type::Int) | (Value::Text(_), Type::Text) | (Value::List(_), Type::List) | (Value::Handle(_), Type::Handle)
+        );
+        if same { Ok(value) } else { Err("a value is of another type") }
+    }
+
+    fn eval(&mut self, expr: &Expr) -> Run1<i64> {
+        let mut numbers = Vec::new();
+        for var in &expr.reads {
+            numbers.push(match self.read(*var)? {
+                Value::Int(value) => value.number(),
+                Value::Text(value) => value.number(),
+                Value::List(value) => value.number(),
+                Value::Handle(_) => return Err("a handle is read"),
+            });
+        }
+        Ok(mix(expr.constant, &numbers))
+    }
+
+    fn made(&self, var: Id, number: i64) -> Value {
+        match self.program.vars[&var].of {
+            Type::Text => Value::Text(text_of(number)),
+            Type::List => Value::List(list_of(number)),
+            Type::Int | Type::Handle => Value::Int(number),
+        }
+    }
+
+    fn checkpoint(&mut self, at: Id, phase: Phase, topic: Option<&str>) -> Run1<()> {
+        if self.state.in_doubt.is_some() {
+            return Err("a checkpoint comes before the effect that is in doubt");
+        }
+        let frame = self.frame();
+        (frame.at, frame.phase, frame.topic) = (at, phase, topic.map(str::to_owned));
+        self.state.frames.clone_from(&self.frames);
+        self.state.results.clear();
+        Ok(())
+    }
+
+    /// Sets a variable and makes a checkpoint.
+    fn bound(&mut self, at: Id, bind: Id, value: Value) -> Run1<()> {
+        self.frame().values.insert(bind, value);
+        self.checkpoint(at, Phase::Done, None)
+    }
+
+    fn stop(&mut self, how: How, state: State) {
+        let (received, log) = (self.received.clone(), sorted(self.log.clone()));
+        self.stops.push(Stop { how, received, slept: self.slept, log, state });
+    }
+
+    /// A call between steps, or in one, which may be an effect.
+    fn call(&mut self, label: &str, input: i64, step: Option<(Id, Option<Policy>)>) -> Run1<i64> {
+        if let (Some(doubt), Some((id, policy))) = (self.state.in_doubt, step) {
+            if doubt != id {
+                return Err("a body comes before the effect that is in doubt");
+            }
+            return match policy {
+                Some(Policy::Check) => {
+                    self.log.push(format!("?{label}({input})"));
+                    self.state.in_doubt = None;
+                    Ok(answer(label, input))
+                }
+                Some(Policy::Park) => Err("an effect is in doubt and parks"),
+                None => Err("an effect in doubt is none any more"),
+            };
+        }
+        let mut state = self.state.clone();
+        if let Some((id, Some(_))) = step {
+            state.in_doubt = Some(id);
+        }
+        self.stop(How::Hangs(Hangs::From(self.started)), state);
+        self.started += 1;
+        self.log.push(format!("{label}({input})"));
+        Ok(answer(label, input))
+    }
+
+    fn waiting(&mut self, how: How) {
+        // Of several waits in a row the harness cannot tell which it sees.
+        if !self.slept && !self.awaited {
+            self.stop(how, self.state.clone());
+        }
+    }
+
+    fn receive(&mut self, at: Id, bind: Id, topic: &str) -> Run1<()> {
+        self.waiting(How::Waits);
+        self.received.push(topic.to_owned());
+        self.bound(at, bind, Value::Int(message(topic)))
+    }
+
+    fn wait(&mut self, at: Id, bind: Id, handle: Id) -> Run1<()> {
+        let Value::Handle(argument) = self.read(handle)? else { return Err("the handle is none") };
+        // A child of an earlier run may have ended there.
+        if self.from.frames.is_empty() {
+            self.waiting(How::WaitsForChild);
+        }
+        self.awaited = true;
+        self.bound(at, bind, Value::Int(child_result(argument)))
+    }
+
+    /// `steps!` with the results that are stored.
+    fn side(&mut self, node: &Node, stored: BTreeMap<i64, i64>) -> Run1<()> {
+        let calls: Vec<(i64, &str, i64)> = match &node.kind {
+            Kind::Steps { branches, .. } => {
+                let mut calls = Vec::new();
+                for branch in branches {
+                    calls.push((i64::from(branch.id), &*branch.label, self.eval(&branch.input)?));
+                }
+                calls
+            }
+            Kind::StepsFor { list, label, .. } => self.program.lists[list].iter().map(|item| (*item, &**label, mix(0, &[*item]))).collect(),
+            _ => return Err("it is no steps!"),
+        };
+        if stored.keys().any(|key| !calls.iter().any(|(id, ..)| id == key)) {
+            return Err("a branch with a result is gone");
+        }
+        let open: Vec<_> = calls.iter().filter(|(id, ..)| !stored.contains_key(id)).collect();
+        self.state.results.clone_from(&stored);
+        if !open.is_empty() {
+            self.stop(How::Hangs(Hangs::From(self.started)), self.state.clone());
+        }
+        for (at, (hanging, ..)) in open.iter().enumerate().filter(|_| open.len() > 1) {
+            let mut state = self.state.clone();
+            state.results.extend(calls.iter().filter(|(id, ..)| id != hanging).map(|(id, label, input)| (*id, answer(label, *input))));
+            self.stop(How::Hangs(Hangs::One(self.started + at)), state);
+            let done = open.iter().filter(|(id, ..)| id != hanging).map(|(_, label, input)| format!("{label}({input})"));
+            let stop = self.stops.last_mut().expect("it was just put there");
+            stop.log = sorted(stop.log.iter().cloned().chain(done).collect());
+        }
+        self.started += open.len();
+        self.log.extend(open.iter().map(|(_, label, input)| format!("{label}({input})")));
+        let result = |(id, label, input): &(i64, &str, i64)| stored.get(id).copied().unwrap_or_else(|| answer(label, *input));
+        let results: Vec<i64> = calls.iter().map(result).collect();
+        match &node.kind {
+            Kind::Steps { branches, .. } => {
+                for (branch, result) in branches.iter().zip(results) {
+                    self.frame().values.insert(branch.bind, Value::Int(result));
+                }
+                self.checkpoint(node.id, Phase::Done, None)
+            }
+            Kind::StepsFor { bind, .. } => self.bound(node.id, *bind, Value::List(results)),
+            _ => Err("it is no steps!"),
+        }
+    }
+
+    fn node(&mut self, node: &Node) -> Run1<()> {
+        match &node.kind {
+            Kind::Local { bind, to } => {
+                let value = self.eval(to)?;
+                let value = self.made(*bind, value);
+                self.frame().values.insert(*bind, value);
+            }
+            Kind::Set { var, to } => {
+                let value = self.eval(to)?;
+                self.frame().values.insert(*var, Value::Int(value));
+            }
+            Kind::Step { bind, label, input, effect, .. } => {
+                let input = self.eval(input)?;
+                let value = self.call(label, input, Some((node.id, *effect)))?;
+                if let Some(bind) = bind {
+                    let value = self.made(*bind, value);
+                    self.frame().values.insert(*bind, value);
+                }
+                self.checkpoint(node.id, Phase::Done, None)?;
+            }
+            Kind::If { on, then, otherwise } => {
+                let on = self.eval(on)?;
+                self.block(if on % 2 == 0 { then } else { otherwise })?;
+            }
+            Kind::For { over, reversed, item, body } => {
+                let items = self.items(over, *reversed)?;
+                let begun = Loop { over: over.clone(), items: items.clone(), at: 0 };
+                self.frame().loops.insert(node.id, begun);
+                self.turns(node.id, *item, body, &items, 0)?;
+            }
+            Kind::While { counter, rounds, body } => {
+                self.frame().values.insert(*counter, Value::Int(0));
+                self.rounds(*counter, *rounds, body)?;
+            }
+            Kind::Call { bind, input, helper, .. } => {
+                let input = self.eval(input)?;
+                let helper = &self.program.helpers[*helper];
+                let args = helper.args.iter().map(|arg| (*arg, Value::Int(input))).collect();
+                let frame = self.frame();
+                (frame.at, frame.phase, frame.topic) = (node.id, Phase::Inside, None);
+                let result = self.function(helper, args)?;
+                self.bound(node.id, *bind, Value::Int(result))?;
+            }
+            Kind::Steps { .. } | Kind::StepsFor { .. } => {
+                self.checkpoint(node.id, Phase::Pending, None)?;
+                self.side(node, BTreeMap::new())?;
+            }
+            Kind::Recv { bind, topic, .. } => {
+                self.checkpoint(node.id, Phase::Pending, Some(topic))?;
+                self.receive(node.id, *bind, topic)?;
+            }
+            Kind::Sleep { .. } => {
+                self.checkpoint(node.id, Phase::Done, None)?;
+                self.waiting(How::Waits);
+                self.slept = true;
+            }
+            Kind::Spawn { bind, input, .. } => {
+                let input = self.eval(input)?;
+                self.bound(node.id, *bind, Value::Handle(input))?;
+            }
+            Kind::Wait { bind, handle, .. } => {
+                self.checkpoint(node.id, Phase::Pending, None)?;
+                self.wait(node.id, *bind, *handle)?;
+            }
+            Kind::Note { label, input } => {
+                let input = self.eval(input)?;
+                self.call(label, input, None)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is sent on a topic.
+pub(crate) fn message(topic: &str) -> i64 {
+    topic.to_owned().number()
+}
+
+/// What a child gives.
+pub(crate) fn child_result(argument: i64) -> i64 {
+    mix(77, &[argument])
+}

@@ -1,0 +1,16 @@
+//! The generated versions, with what their text expects to find in scope.
+use forever::{OnUnknown, Res, call, fiber, recv, sleep, spawn, step, steps, wait};
+use forever_edits::*;
+
+use crate::deploy::Version;
+use crate::io::Io;
+use crate::oracle::argument;
+
+/// What is spawned.
+#[fiber]
+pub(crate) async fn child(io: Res<Io>, number: i64) -> anyhow::Result<i64> {
+    io.child().await;
+    Ok(mix(77, &[number]))
+}
+
+include!(concat!(env!("OUT_DIR"), "/versions.rs"));
