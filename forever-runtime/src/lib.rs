@@ -107,7 +107,7 @@ pub mod __private {
     pub use crate::fiber::machine::{BranchSpec, COMPUTED_TOPIC, Cut, CutKind, END, Local, LocalRole, Machine};
     pub use crate::fiber::op::effect::{Effect, Gives, Key, Next, Stored, key};
     pub use crate::fiber::op::unknown::{Made, NotMade, OnUnknown, Probe};
-    pub use crate::fiber::position::{Position, Turn, Way};
+    pub use crate::fiber::position::{LoopCursor, LoopItem, LoopPosition};
     pub use crate::fiber::retry::policy;
     pub use crate::fiber::saved::{Saved, carried, none_like, text};
     pub use crate::fiber::select::{ArmNames, Either, Last, on_end, on_message, on_message_until, on_time};

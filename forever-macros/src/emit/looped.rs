@@ -56,7 +56,7 @@ impl Emit<'_> {
         before.extend(if outside {
             let private = self.cx.private;
             emit! {
-                let stood: ::core::option::Option<#private::Position> = if #fiber.running() {
+                let stood: ::core::option::Option<#private::LoopPosition> = if #fiber.running() {
                     ::core::option::Option::None
                 } else {
                     ::core::option::Option::Some(#fiber.restore(|saved| saved.get(#key)).await)
@@ -82,7 +82,7 @@ impl Emit<'_> {
             emit! {
                 match ::core::iter::IntoIterator::into_iter(#items) {
                     items => {
-                        let mut way = #private::Way::new(stood, &items);
+                        let mut cursor = #private::LoopCursor::new(stood, &items);
                         #(#attrs)*
                         #label for (place, item) in ::core::iter::Iterator::enumerate(items) {
                             let text = {
@@ -90,10 +90,10 @@ impl Emit<'_> {
                                 use #private::{ByJson as _, ByPlace as _};
                                 (&&#private::Item(&item)).key()
                             };
-                            let #position = match way.come_to(place, text) {
-                                #private::Turn::Take(position) => position,
-                                #private::Turn::Skip => continue,
-                                #private::Turn::Other => match #fiber.other_items(#over).await {},
+                            let #position = match cursor.come_to(place, text) {
+                                #private::LoopItem::Current(position) => position,
+                                #private::LoopItem::Done => continue,
+                                #private::LoopItem::Changed => match #fiber.other_items(#over).await {},
                             };
                             let #pat = item;
                             #aliases #body
