@@ -6,7 +6,7 @@ use std::{env, fs};
 #[allow(dead_code, reason = "the test uses the rest")]
 mod model;
 
-/// Twice each kind of edit.
+/// Each kind of edit at least once.
 const EDITS: u64 = 40;
 
 fn main() -> Result<(), Box<dyn Error>> {

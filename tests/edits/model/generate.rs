@@ -102,7 +102,7 @@ impl Make<'_> {
 
     fn expr(&mut self) -> Expr {
         let reads: Vec<Id> =
-            if self.known.is_empty() { Vec::new() } else { (0..1 + self.prng.below(2)).map(|_| self.prng.pick(&self.known)).collect() };
+            if self.known.is_empty() { Vec::new() } else { (0..=self.prng.below(2)).map(|_| self.prng.pick(&self.known)).collect() };
         expr_of(i64::try_from(self.prng.below(100)).expect("it is below 100"), &reads)
     }
 
@@ -110,7 +110,7 @@ impl Make<'_> {
         self.depth += 1;
         let known = self.known.clone();
         let mut nodes = Vec::new();
-        for _ in 0..1 + self.prng.below(2) {
+        for _ in 0..=self.prng.below(2) {
             let shape = if self.depth > 1 { self.prng.pick(&["step", "derived", "local", "effect"]) } else { self.prng.pick(&PLAIN) };
             nodes.extend(self.shape(shape));
         }

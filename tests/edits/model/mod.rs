@@ -8,6 +8,7 @@ mod render;
 mod repair;
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use edit::Edit;
 use prng::Prng;
@@ -60,10 +61,10 @@ pub(crate) fn source(seed: u64, edits: usize) -> String {
         for (version, program) in std::iter::once(&case.program).chain(case.edits.iter().map(|(_, program)| program)).enumerate() {
             let name = format!("case_{number}_{version}");
             if version > 0 {
-                out += &format!("// {:?}\n", case.edits[version - 1].0);
+                _ = writeln!(out, "// {:?}", case.edits[version - 1].0);
             }
             out += &render::module(&name, program);
-            table += &format!("            {},\n", render::entry(&name, program));
+            _ = writeln!(table, "            {},", render::entry(&name, program));
         }
         table += "        ],\n";
     }

@@ -163,7 +163,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// The kinds, and what they are called.
-    pub(crate) const ALL: [&str; 15] = [
+    pub(crate) const ALL: [&str; 17] = [
         "local",
         "set",
         "step",
@@ -179,6 +179,8 @@ impl Kind {
         "recv",
         "sleep",
         "spawn",
+        "wait",
+        "note",
     ];
 
     pub(crate) fn text(&self) -> &'static str {

@@ -22,9 +22,9 @@ pub(super) fn entry(name: &str, program: &Program) -> String {
 }
 
 fn function(ident: &str, function: &Function, program: &Program) -> String {
-    let args: String = function.args.iter().map(|arg| format!(", {}: i64", program.vars[arg].name)).collect();
+    let args: Vec<_> = function.args.iter().map(|arg| format!("{}: i64", program.vars[arg].name)).collect();
     let mut out = Out { text: format!("    #[fiber(name = {:?})]\n", function.name), program, depth: 2 };
-    out.text += &format!("    pub(crate) async fn {ident}(io: Res<Io>{args}) -> anyhow::Result<i64> {{\n");
+    _ = writeln!(out.text, "    pub(crate) async fn {ident}(io: Res<Io>, {}) -> anyhow::Result<i64> {{", args.join(", "));
     out.block(&function.body);
     let result = out.expr(&function.result);
     out.line(&format!("io.note(\"end\", {result}).await;"));
@@ -44,7 +44,9 @@ impl Out<'_> {
     }
 
     fn block(&mut self, nodes: &[Node]) {
-        nodes.iter().for_each(|node| self.node(node));
+        for node in nodes {
+            self.node(node);
+        }
     }
 
     fn inner(&mut self, nodes: &[Node]) {

@@ -8,7 +8,8 @@ use forever::testing::VirtualClock;
 use forever::{Builder, Durability, Fiber, FiberError, FiberState, FiberStatus, Forever, Layout, Verdict};
 
 use crate::io::{Hangs, Io};
-use crate::oracle::{How, Stop, message};
+use crate::oracle::message;
+use crate::state::{How, Stop};
 
 const ID: &str = "the-fiber";
 /// How often a fiber that neither ends nor waits is looked at, a millisecond apart.
@@ -34,7 +35,7 @@ pub(crate) enum End {
     Completed(i64),
     Parked(String),
     Failed(String),
-    WaitsWithoutEnd,
+    Waits,
 }
 
 impl Version {
@@ -129,7 +130,7 @@ impl Version {
                 Err(error) if error.is_parked() => End::Parked(error.reason().to_owned()),
                 Err(error) => End::Failed(error.to_string()),
             },
-            () = self.help(&forever, topics, clock) => End::WaitsWithoutEnd,
+            () = self.help(&forever, topics, clock) => End::Waits,
         };
         forever.close().await.unwrap();
         (end, io.log(), verdict)

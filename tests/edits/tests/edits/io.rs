@@ -26,6 +26,8 @@ pub(crate) enum Hangs {
     From(usize),
 }
 
+#[allow(dead_code, reason = "not every seed calls all of them")]
+#[allow(clippy::unnecessary_wraps, reason = "`OnUnknown::check` takes a result")]
 impl Io {
     pub(crate) fn new(hangs: Hangs, children_hang: bool) -> Self {
         Io(Arc::new(watch::Sender::new(World { hangs, children_hang, started: 0, hanging: 0, log: Vec::new() })))

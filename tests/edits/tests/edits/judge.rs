@@ -10,7 +10,8 @@ use crate::known::must_resume;
 use crate::model::edit::Edit;
 use crate::model::prng::Prng;
 use crate::model::program::{Function, Kind, Program};
-use crate::oracle::{Outcome, Phase, State, Stop, run};
+use crate::oracle::run;
+use crate::state::{Outcome, Phase, State, Stop};
 use crate::{model, versions};
 
 #[derive(Default)]
@@ -190,7 +191,7 @@ impl Judge {
                 Some(format!("it is parked ({reason}) after {log:?}"))
             }
             (End::Parked(_), _) => None,
-            (End::Failed(_) | End::WaitsWithoutEnd, _) => Some(format!("{end:?} after {log:?} in place of {expected:?}")),
+            (End::Failed(_) | End::Waits, _) => Some(format!("{end:?} after {log:?} in place of {expected:?}")),
         };
         match (wrong, left.has_open_fault(&end)) {
             (Some(_), true) => self.counts.open += 1,

@@ -2,7 +2,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::program::{Function, Id, Kind, Name, Node, Over, Program};
-use crate::oracle::{Frame, Phase, State};
+use crate::state::{Frame, Phase, State};
 
 /// Whether everything that the new program needs of the state has a name that can mean one thing only. The interpreter must
 /// have found that the state determines how it goes on.
@@ -52,7 +52,7 @@ fn derived(program: &Program, function: &Function) -> Vec<String> {
         let Some(name) = name(&node.kind) else { continue };
         let names: Vec<_> = node.kind.binds().iter().map(|var| &program.vars[var]).collect();
         if name.literal.is_none() {
-            all.push(format!("{:?} {names:?}", node));
+            all.push(format!("{node:?} {names:?}"));
         } else if name.literal.as_ref().is_some_and(|literal| program.vars.values().any(|var| var.name == *literal)) {
             all.push(format!("{name:?}"));
         }
@@ -181,8 +181,12 @@ fn flow_node(node: &Node, after: &Vars, at: &mut BTreeMap<Id, (Vars, Vars)>) -> 
             before.extend(&to.reads);
         }
         Kind::Steps { branches, .. } => {
-            branches.iter().for_each(|branch| _ = before.remove(&branch.bind));
-            branches.iter().for_each(|branch| before.extend(&branch.input.reads));
+            for branch in branches {
+                before.remove(&branch.bind);
+            }
+            for branch in branches {
+                before.extend(&branch.input.reads);
+            }
         }
         Kind::StepsFor { bind, .. } | Kind::Recv { bind, .. } => _ = before.remove(bind),
         Kind::Wait { bind, handle, .. } => {

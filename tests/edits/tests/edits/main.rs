@@ -21,5 +21,6 @@ mod io;
 mod judge;
 mod known;
 mod oracle;
+mod state;
 #[allow(warnings, clippy::all, clippy::pedantic)]
 mod versions;

@@ -5,87 +5,7 @@ use forever_edits::{Number as _, answer, list_of, mix, text_of};
 
 use crate::io::{Hangs, sorted};
 use crate::model::program::{Expr, Function, Id, Kind, Node, Over, Policy, Program, Type};
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Value {
-    Int(i64),
-    Text(String),
-    List(Vec<i64>),
-    /// A child, with the argument that it was given.
-    Handle(i64),
-}
-
-/// A loop that is under way: all its items, and which of them it is at.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Loop {
-    pub(crate) over: Over,
-    pub(crate) items: Vec<i64>,
-    pub(crate) at: usize,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
-    Done,
-    /// At a wait that has begun.
-    Pending,
-    /// In a call.
-    Inside,
-}
-
-/// One function of a stored call stack.
-#[derive(Debug, Clone)]
-pub(crate) struct Frame {
-    pub(crate) function: String,
-    pub(crate) at: Id,
-    pub(crate) phase: Phase,
-    pub(crate) values: BTreeMap<Id, Value>,
-    pub(crate) loops: BTreeMap<Id, Loop>,
-    topic: Option<String>,
-}
-
-/// What is stored of a fiber.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct State {
-    /// Outermost first; none before the first checkpoint.
-    pub(crate) frames: Vec<Frame>,
-    /// The effect whose outcome is not known.
-    pub(crate) in_doubt: Option<Id>,
-    /// Results of branches, by id or item.
-    pub(crate) results: BTreeMap<i64, i64>,
-    /// The arguments that were given.
-    pub(crate) args: BTreeMap<Id, Value>,
-}
-
-/// How a run is brought to a state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
-    Hangs(Hangs),
-    /// It waits, for a message or for time.
-    Waits,
-    /// It waits for a child.
-    WaitsForChild,
-}
-
-/// A place at which a run can be stopped.
-#[derive(Debug, Clone)]
-pub(crate) struct Stop {
-    pub(crate) how: How,
-    /// The topics of the messages that it has received until there.
-    pub(crate) received: Vec<String>,
-    /// Whether it has slept.
-    pub(crate) slept: bool,
-    /// The calls that are answered until there.
-    pub(crate) log: Vec<String>,
-    pub(crate) state: State,
-}
-
-/// What comes of a run.
-#[derive(Debug, Clone)]
-pub(crate) struct Outcome {
-    /// The result and the calls that are answered, or why the state does not say how it goes on.
-    pub(crate) end: Result<(i64, Vec<String>), &'static str>,
-    pub(crate) stops: Vec<Stop>,
-}
+use crate::state::{Frame, How, Loop, Outcome, Phase, State, Stop, Value};
 
 /// Why a loop by position does not go on.
 pub(crate) const OTHER_ITEMS: &str = "the items before it are others";
@@ -212,7 +132,7 @@ impl Run<'_> {
                 (Kind::Wait { bind, handle, .. }, Phase::Pending) => self.wait(node.id, *bind, *handle),
                 (Kind::Steps { .. } | Kind::StepsFor { .. }, Phase::Pending) => {
                     let results = self.from.results.clone();
-                    self.side(node, results)
+                    self.side(node, &results)
                 }
                 _ => Err("the cut point is another kind"),
             };
@@ -272,8 +192,11 @@ impl Run<'_> {
 
     /// What the round before has declared is not there in the next.
     fn forget(&mut self, body: &[Node]) {
-        let values = &mut self.frame().values;
-        body.iter().for_each(|node| node.walk(&mut |node| node.kind.binds().iter().for_each(|var| drop(values.remove(var)))));
+        let mut declared = Vec::new();
+        for node in body {
+            node.walk(&mut |node| declared.extend(node.kind.binds()));
+        }
+        self.frame().values.retain(|var, _| !declared.contains(var));
     }
 
     fn items(&mut self, over: &Over, reversed: bool) -> Run1<Vec<i64>> {
@@ -395,7 +318,7 @@ impl Run<'_> {
     }
 
     /// `steps!` with the results that are stored.
-    fn side(&mut self, node: &Node, stored: BTreeMap<i64, i64>) -> Run1<()> {
+    fn side(&mut self, node: &Node, stored: &BTreeMap<i64, i64>) -> Run1<()> {
         let calls: Vec<(i64, &str, i64)> = match &node.kind {
             Kind::Steps { branches, .. } => {
                 let mut calls = Vec::new();
@@ -411,7 +334,7 @@ impl Run<'_> {
             return Err("a branch with a result is gone");
         }
         let open: Vec<_> = calls.iter().filter(|(id, ..)| !stored.contains_key(id)).collect();
-        self.state.results.clone_from(&stored);
+        self.state.results.clone_from(stored);
         if !open.is_empty() {
             self.stop(How::Hangs(Hangs::From(self.started)), self.state.clone());
         }
@@ -484,7 +407,7 @@ impl Run<'_> {
             }
             Kind::Steps { .. } | Kind::StepsFor { .. } => {
                 self.checkpoint(node.id, Phase::Pending, None)?;
-                self.side(node, BTreeMap::new())?;
+                self.side(node, &BTreeMap::new())?;
             }
             Kind::Recv { bind, topic, .. } => {
                 self.checkpoint(node.id, Phase::Pending, Some(topic))?;

@@ -1,0 +1,87 @@
+//! What is stored of a fiber, in ids, and what comes of a run.
+use std::collections::BTreeMap;
+
+use crate::io::Hangs;
+use crate::model::program::{Id, Over};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    Int(i64),
+    Text(String),
+    List(Vec<i64>),
+    /// A child, with the argument that it was given.
+    Handle(i64),
+}
+
+/// A loop that is under way: all its items, and which of them it is at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Loop {
+    pub(crate) over: Over,
+    pub(crate) items: Vec<i64>,
+    pub(crate) at: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Done,
+    /// At a wait that has begun.
+    Pending,
+    /// In a call.
+    Inside,
+}
+
+/// One function of a stored call stack.
+#[derive(Debug, Clone)]
+pub(crate) struct Frame {
+    pub(crate) function: String,
+    pub(crate) at: Id,
+    pub(crate) phase: Phase,
+    pub(crate) values: BTreeMap<Id, Value>,
+    pub(crate) loops: BTreeMap<Id, Loop>,
+    /// The topic that it waits on.
+    pub(crate) topic: Option<String>,
+}
+
+/// What is stored of a fiber.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct State {
+    /// Outermost first; none before the first checkpoint.
+    pub(crate) frames: Vec<Frame>,
+    /// The effect whose outcome is not known.
+    pub(crate) in_doubt: Option<Id>,
+    /// Results of branches, by id or item.
+    pub(crate) results: BTreeMap<i64, i64>,
+    /// The arguments that were given.
+    pub(crate) args: BTreeMap<Id, Value>,
+}
+
+/// How a run is brought to a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    Hangs(Hangs),
+    /// It waits, for a message or for time.
+    Waits,
+    /// It waits for a child.
+    WaitsForChild,
+}
+
+/// A place at which a run can be stopped.
+#[derive(Debug, Clone)]
+pub(crate) struct Stop {
+    pub(crate) how: How,
+    /// The topics of the messages that it has received until there.
+    pub(crate) received: Vec<String>,
+    /// Whether it has slept.
+    pub(crate) slept: bool,
+    /// The calls that are answered until there.
+    pub(crate) log: Vec<String>,
+    pub(crate) state: State,
+}
+
+/// What comes of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    /// The result and the calls that are answered, or why the state does not say how it goes on.
+    pub(crate) end: Result<(i64, Vec<String>), &'static str>,
+    pub(crate) stops: Vec<Stop>,
+}
