@@ -138,7 +138,7 @@ fn stored_pages(dir: &Path) -> anyhow::Result<BTreeSet<String>> {
         Ok(rows.collect::<Result<_, _>>()?)
     };
     let mut pages = BTreeSet::new();
-    for page in rows("SELECT data FROM arrived")? {
+    for page in rows("SELECT data FROM branch_results")? {
         pages.insert(serde_json::from_str(&page)?);
     }
     let done = "SELECT json_extract(args, '$.topic') FROM fibers WHERE name = 'chapter' AND state = 'completed'";
