@@ -17,7 +17,7 @@ pub(crate) fn into_copy(dir: &Path) -> anyhow::Result<Vec<String>> {
     }
     let sql = Connection::open(copy.path().join(DATABASE))?;
     check(&sql)?;
-    let tables: u32 = sql.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'arrived'", (), |row| row.get(0))?;
+    let tables: u32 = sql.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'branch_results'", (), |row| row.get(0))?;
     if tables == 0 {
         return Ok(Vec::new()); // It died before there was anything.
     }
@@ -27,7 +27,7 @@ pub(crate) fn into_copy(dir: &Path) -> anyhow::Result<Vec<String>> {
         let (id, number) = row?;
         lines.push(format!("stored {id} {number}"));
     }
-    for data in sql.prepare("SELECT data FROM arrived")?.query_map((), |row| row.get::<_, String>(0))? {
+    for data in sql.prepare("SELECT data FROM branch_results")?.query_map((), |row| row.get::<_, String>(0))? {
         let branch: String = serde_json::from_str(&data?)?;
         let (fiber, place) = branch.split_once('/').context("a branch without a place")?;
         lines.push(format!("arrived {fiber} {place}"));
