@@ -145,6 +145,8 @@ pub(crate) async fn compare(store: &dyn Store, registry: &Registry) -> Result<Co
             count(Verdict::Resumes, group.fibers);
             continue;
         }
+        // What waits for a function of another program goes on waiting: that program may be the next one.
+        let is_ours = group.waiting && registry.get(&group.name).is_some();
         let mut after = Seq::MIN;
         loop {
             let page = store.unfinished_of(group.clone(), after, PAGE).await?;
@@ -157,7 +159,7 @@ pub(crate) async fn compare(store: &dyn Store, registry: &Registry) -> Result<Co
                     // What is wrong with one row keeps nobody from comparing the others.
                     Err(error) => Found::parks(chain(&error)),
                 };
-                if group.waiting && (found.wait_changed || found.verdict != Verdict::Resumes) {
+                if is_ours && (found.wait_changed || found.verdict != Verdict::Resumes) {
                     to_wake.push(seq);
                 }
                 count(found.verdict, 1);
