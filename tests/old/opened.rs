@@ -146,6 +146,11 @@ async fn a_database_of_version_5_is_opened_and_finished() {
     finish(&Copy::of(5)).await;
 }
 
+#[tokio::test]
+async fn a_database_of_version_6_is_opened_and_finished() {
+    finish(&Copy::of(6)).await;
+}
+
 /// What SQLite writes before and in front of each page in the log.
 const LOG_HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
@@ -176,7 +181,13 @@ async fn killed_while_it_is_opened(version: u32) {
         (before - 1..commits[1]).flat_map(|n| [log[n].0, usize::midpoint(log[n].0, log[n + 1].0)]).chain([log[commits[1]].0]).collect();
     let copies: Vec<Copy> = cuts.iter().map(|at| whole.cut(*at)).collect();
     drop(forever);
-    assert!(version == VERSION || commits[0] > before + 5, "bringing it up to date is a transaction of many pages");
+    // Version 6 has changed little of what version 5 has.
+    let pages = match version {
+        VERSION => 0,
+        5 => 2,
+        _ => 5,
+    };
+    assert!(commits[0] > before + pages || version == VERSION, "bringing it up to date is a transaction of several pages");
     for (copy, at) in copies.iter().zip(&cuts) {
         let stored = copy.cut(*at).number("PRAGMA user_version");
         assert!(stored == i64::from(if *at < log[commits[0]].0 { version } else { VERSION }), "all or nothing, at {at}: {stored}");
@@ -205,6 +216,11 @@ async fn a_process_that_dies_while_it_brings_version_4_up_to_date_has_changed_no
 }
 
 #[tokio::test]
-async fn a_process_that_dies_while_it_opens_version_5_has_changed_nothing() {
+async fn a_process_that_dies_while_it_brings_version_5_up_to_date_has_changed_nothing() {
     killed_while_it_is_opened(5).await;
+}
+
+#[tokio::test]
+async fn a_process_that_dies_while_it_opens_version_6_has_changed_nothing() {
+    killed_while_it_is_opened(6).await;
 }

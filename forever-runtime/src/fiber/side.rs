@@ -47,7 +47,7 @@ impl std::fmt::Debug for Side {
 }
 
 /// How the results of an earlier version of this library name a branch: by its place.
-const BY_PLACE: char = '#';
+pub(crate) const BY_PLACE: char = '#';
 
 /// The stored name of a branch: `both[fetch]`.
 fn branch_name(steps: &str, branch: &str) -> String {

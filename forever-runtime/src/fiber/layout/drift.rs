@@ -13,7 +13,7 @@ use std::fmt;
 
 use super::super::iter::is_over;
 use super::super::machine::{CutKind, LocalRole};
-use super::super::side::parts_of_branch;
+use super::super::side::{BY_PLACE, parts_of_branch};
 use super::super::snapshot::Snapshot;
 use super::{Branch, Kept, Layout, Problem, Step, base};
 
@@ -300,6 +300,10 @@ impl Layout {
         }
         if before.topics.iter().any(|topic| !now.topics.contains(topic)) {
             found.add(Problem::TopicsChanged { step: now.name.clone(), now: now.topics.clone(), before: before.topics.clone() });
+        }
+        // Earlier versions of this library knew branches by their places, and said nothing of them in layouts.
+        if stored.is_some_and(|stored| !stored.is_empty() && stored.iter().all(|name| name.starts_with(BY_PLACE))) {
+            return;
         }
         if now.branches.is_empty() != before.branches.is_empty() && stored.is_none_or(|stored| !stored.is_empty()) {
             return found.add(Problem::BranchesChanged { step: now.name.clone() });

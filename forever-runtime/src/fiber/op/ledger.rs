@@ -335,14 +335,17 @@ impl Ops {
     /// The record of a transaction: that of an earlier run, if it was carried out then. `Err` when one is committed in the step that may be
     /// this one, and nobody can tell.
     pub(super) fn of_transaction(&self, place: TransactionPlace, number: u64) -> Result<OpRecord, String> {
-        let TransactionPlace { function, step, was, steps, key, which } = place;
-        let id = |step: &str| {
-            let mut hash = parts(&[OpKind::Transaction.as_str(), &self.fiber, &function, step, &which]);
+        let TransactionPlace { function, step, was, steps, key, which, before } = place;
+        let id_of = |step: &str, which: &str| {
+            let mut hash = parts(&[OpKind::Transaction.as_str(), &self.fiber, &function, step, which]);
             hash.update(number.to_be_bytes());
             hex(&hash.finalize()[..16])
         };
+        let id = |step: &str| id_of(step, &which);
         let mut known = self.known();
-        let there = was.iter().map(|was| id(was)).chain([id(&step)]).find(|id| known.open.contains_key(id));
+        let names = || was.iter().chain([&step]);
+        let ids = names().map(|step| id(step)).chain(before.iter().flat_map(|before| names().map(|step| id_of(step, before))));
+        let there = ids.into_iter().find(|id| known.open.contains_key(id));
         if let Some(record) = there.and_then(|id| known.open.get(&id).cloned()) {
             known.unmet.remove(&record.id);
             return Ok(record);

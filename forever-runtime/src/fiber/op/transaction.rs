@@ -318,6 +318,8 @@ pub(super) struct TransactionPlace {
     pub(super) key: Option<String>,
     /// What tells it from the others of the step.
     pub(super) which: String,
+    /// What told it in earlier versions of this library, where it is in no branch.
+    pub(super) before: Option<String>,
 }
 
 impl Whereabouts {
@@ -362,14 +364,15 @@ impl Whereabouts {
     fn place(&self, name: &str, key: Option<String>, stands: &str) -> TransactionPlace {
         let mut stand = self.stand();
         let (entered, branch) = (stand.entered, stand.branch.clone());
-        let which = if let Some(key) = &key {
+        let (which, before) = if let Some(key) = &key {
             // It says by itself which one is meant, also when the step is entered anew.
-            format!("key {key}")
+            (format!("key {key}"), format!("key  {key}"))
         } else {
             let made = stand.made.entry(branch.as_ref().map(|branch| branch.name.clone())).or_default();
             *made += 1;
-            format!("number {entered} {made} at {stands}")
+            (format!("number {entered} {made} at {stands}"), format!("number {entered}  {made}"))
         };
+        let before = branch.is_none().then_some(before);
         let cut = stand.step.map(|(_, cut)| cut);
         let (step, was) = match (&branch, cut) {
             (Some(branch), _) => (branch.name.clone(), branch.was.clone()),
@@ -377,7 +380,7 @@ impl Whereabouts {
             (None, None) => (String::new(), Vec::new()),
         };
         let function = stand.step.map_or(name, |(function, _)| function).to_owned();
-        TransactionPlace { function, step, was, steps: branch.and(cut).map(|cut| cut.name), key, which }
+        TransactionPlace { function, step, was, steps: branch.and(cut).map(|cut| cut.name), key, which, before }
     }
 
     /// Nothing under this lock can panic half way, so a poisoned one is as good as any.
