@@ -511,7 +511,8 @@ pub(crate) fn damage(cell: &Cell, damage: &Damage) -> Found {
     // Where a fiber stands is written by us, and so is that an operation is unknown again whose outcome cannot be read.
     let rewritten = match cell.column.table.as_str() {
         "fibers" => ["state", "reason", "changed_ms"].contains(&cell.column.name.as_str()),
-        "ops" => true,
+        // The table has another name since version 6.
+        "ops" | "arrived" => true,
         _ => false,
     };
     let sql = world.sql();

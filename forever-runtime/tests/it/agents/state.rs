@@ -154,7 +154,10 @@ async fn a_damaged_state_is_an_error_and_can_be_replaced() {
     let agent = forever.agent::<Clerk>("a");
     let error = agent.state().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Value);
-    assert!(error.to_string().starts_with("the state of agent `clerk/a` cannot be read as `alloc::vec::Vec<alloc::string::String>`"), "{error}");
+    assert!(
+        error.to_string().starts_with("the state of agent `clerk/a` cannot be read as `alloc::vec::Vec<alloc::string::String>`"),
+        "{error}"
+    );
     assert_eq!(forever.agent::<Clerk>("b").state().await.unwrap(), ["two"]);
     agent.set_state(&lines(&["new"])).await.unwrap();
     assert_eq!(agent.state().await.unwrap(), ["new"]);
