@@ -100,10 +100,11 @@ pub use ide::{
 #[doc(hidden)]
 pub mod __private {
     pub use crate::fiber::borrows::SharedBorrows;
-    pub use crate::fiber::frame::{Frame, Locals, Save, Unreadable};
+    pub use crate::fiber::frame::Frame;
     pub use crate::fiber::held::{Data, Held, NoDestructor, held};
     pub use crate::fiber::iter::{Source, collected};
     pub use crate::fiber::keeps_order::{in_order, in_order_value, joined};
+    pub use crate::fiber::locals::{Locals, Save, Unreadable};
     pub use crate::fiber::machine::{BranchSpec, COMPUTED_TOPIC, Cut, CutKind, END, Local, LocalRole, Machine};
     pub use crate::fiber::op::effect::{Effect, Gives, Key, Next, Stored, key};
     pub use crate::fiber::op::unknown::{Made, NotMade, OnUnknown, Probe};

@@ -11,12 +11,12 @@ use tracing::{info, warn};
 
 use super::core::Core;
 use super::layout::LeftUnder;
-use super::registry::Registry;
+use super::registry::{Known, Registry};
 use super::snapshot::Snapshot;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::store::{LoadedFiber, Seq, Store, UnfinishedGroup};
 
-/// What becomes of a database's unfinished fibers under the code of this program; see [`Builder::check`](crate::Builder::check).
+/// Verdict on the unfinished fibers of a database under the code of this program; see [`Builder::check`](crate::Builder::check).
 ///
 /// `Display` is a summary and a line for each entry that is not [`Verdict::Resumes`]; serde gives everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -36,12 +36,12 @@ pub struct CompatibilityEntry {
     pub at: Option<String>,
     /// How many fibers.
     pub fibers: u64,
-    /// What becomes of them.
+    /// Their verdict.
     #[serde(flatten)]
     pub verdict: Verdict,
 }
 
-/// What becomes of a fiber under the code of this program.
+/// Verdict on a fiber under the code of this program.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -141,12 +141,16 @@ pub(crate) async fn compare(store: &dyn Store, registry: &Registry) -> Result<Co
         let mut count = |verdict: Verdict, fibers: u64| {
             *counts.entry((group.name.clone(), group.at.clone(), verdict)).or_default() += fibers;
         };
-        if is_the_same(&group, registry) {
+        let Some(known) = registry.get(&group.name) else {
+            // One that waits is left to wait: the program that has the function may be the next one.
+            let reason = format!("fiber `{}` is not registered", group.name);
+            count(Verdict::Parks { reason }, group.fibers);
+            continue;
+        };
+        if is_the_same(&group, &*known, registry) {
             count(Verdict::Resumes, group.fibers);
             continue;
         }
-        // What waits for a function of another program goes on waiting: that program may be the next one.
-        let is_ours = group.waiting && registry.get(&group.name).is_some();
         let mut after = Seq::MIN;
         loop {
             let page = store.unfinished_of(group.clone(), after, PAGE).await?;
@@ -154,12 +158,12 @@ pub(crate) async fn compare(store: &dyn Store, registry: &Registry) -> Result<Co
             after = last;
             for seq in page {
                 let found = match store.load(seq).await {
-                    Ok(stored) => compare_one(&group.name, &stored, registry),
+                    Ok(stored) => compare_one(&*known, &stored, registry),
                     Err(error) if error.is_closed() => return Err(error),
-                    // What is wrong with one row keeps nobody from comparing the others.
+                    // What is wrong with one row must not keep the others from being compared.
                     Err(error) => Found::parks(chain(&error)),
                 };
-                if is_ours && (found.wait_changed || found.verdict != Verdict::Resumes) {
+                if group.waiting && (found.wait_changed || found.verdict != Verdict::Resumes) {
                     to_wake.push(seq);
                 }
                 count(found.verdict, 1);
@@ -171,15 +175,13 @@ pub(crate) async fn compare(store: &dyn Store, registry: &Registry) -> Result<Co
 }
 
 /// Whether a group was left by code of the same layouts, so that nothing has to be compared.
-fn is_the_same(group: &UnfinishedGroup, registry: &Registry) -> bool {
-    let Some(known) = registry.get(&group.name) else { return false };
+fn is_the_same(group: &UnfinishedGroup, known: &dyn Known, registry: &Registry) -> bool {
     let mut callees = group.callees.iter().flat_map(|hashes| hashes.split_whitespace());
     // Before the first checkpoint its arguments decide.
     group.layout.as_deref() == Some(&known.row().hash) && callees.all(|hash| registry.has_layout(hash))
 }
 
-fn compare_one(name: &str, stored: &LoadedFiber, registry: &Registry) -> Found {
-    let Some(known) = registry.get(name) else { return Found::parks(format!("fiber `{name}` is not registered")) };
+fn compare_one(known: &dyn Known, stored: &LoadedFiber, registry: &Registry) -> Found {
     let Some(text) = &stored.snapshot else { return known.compare_arguments(&stored.args) };
     let mut snapshot: Snapshot = match serde_json::from_str(text) {
         Ok(snapshot) => snapshot,

@@ -153,14 +153,12 @@ impl Machine {
     pub(crate) fn fit(&self, snapshot: Snapshot, layout: &str, left: &LeftUnder, depth: u32) -> Result<Snapshot, String> {
         self.is_called(&snapshot)?;
         let fits = self.fits(&snapshot, layout, left);
-        match (fits, self.migrate) {
-            (Ok(()), _) if !left.is_unreadable(depth) => Ok(snapshot),
-            (Ok(()), None) => Ok(snapshot),
-            (Err(why), None) => Err(why),
-            (_, Some(migrate)) => {
+        match self.migrate {
+            Some(migrate) if fits.is_err() || left.is_unreadable(depth) => {
                 left.migrate();
                 migrate(snapshot).map_err(|e| format!("the snapshot of `{}` could not be migrated: {e}", self.name))
             }
+            _ => fits.map(|()| snapshot),
         }
     }
 

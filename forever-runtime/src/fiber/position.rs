@@ -73,9 +73,11 @@ impl LoopCursor {
         }
         // What ends an item, so that no two lists run together.
         self.pass(&[0xff]);
+        if self.resumes.as_ref().is_some_and(|there| at < there.at) {
+            return LoopItem::Done;
+        }
         let now = LoopPosition { at, fingerprint: format!("{:016x}", self.hash) };
         match &self.resumes {
-            Some(there) if at < there.at => LoopItem::Done,
             Some(there) if at == there.at && !there.fingerprint.is_empty() && *there != now => LoopItem::Changed,
             _ => LoopItem::Current(now),
         }

@@ -6,6 +6,8 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
+use serde_json::value::RawValue;
+
 use super::compatibility::{Found, Verdict};
 use super::drive::{Ended, drive, drop_caught, panic_text};
 use super::frame::{Frame, Run, Stopped, load_arguments, save_arguments};
@@ -13,8 +15,6 @@ use super::layout::LeftUnder;
 use super::machine::Machine;
 use super::snapshot::Snapshot;
 use super::{Failure, Fiber, FiberContext, Layout, Needs, Value};
-use serde_json::value::RawValue;
-
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exact;
 use crate::future::BoxFuture;
@@ -159,13 +159,17 @@ impl<F: Fiber> Function<F> {
 
     /// Whether a snapshot left by the code of `old` fits; says why not.
     fn check(&self, old: Option<&LayoutRow>, snapshot: &Snapshot, left: &LeftUnder) -> Result<(), String> {
-        let old = match old {
+        match old {
             // The same shape: only what the snapshot itself lacks can be wrong, and the frame looks for that.
-            Some(old) if old.hash == self.row().hash => return Ok(()),
-            Some(old) => old.read()?,
-            None => return self.layout().check(None, snapshot).map_err(|drift| drift.to_string()),
-        };
-        left.check(self.layout(), &old, snapshot)
+            Some(old) if old.hash == self.row().hash => Ok(()),
+            Some(old) => left.check(self.layout(), &old.read()?, snapshot),
+            None => self.layout().check(None, snapshot).map_err(|drift| drift.to_string()),
+        }
+    }
+
+    /// The verdict on a snapshot that was left under another layout.
+    fn compare_with(&self, old: &Layout, snapshot: &Snapshot, left: &LeftUnder) -> Found {
+        found::<F>(left.check(self.layout(), old, snapshot), self.layout().waits_otherwise(old, snapshot))
     }
 }
 
@@ -220,14 +224,17 @@ impl<F: Fiber> Known for Function<F> {
     }
 
     fn compare(&self, old: Option<&LayoutRow>, snapshot: &Snapshot, left: &LeftUnder) -> Found {
-        let wait_changed = old.is_some_and(|old| old.read().is_ok_and(|old| self.layout().waits_otherwise(&old, snapshot)));
-        found(self.check(old, snapshot, left), F::MACHINE, wait_changed)
+        match old.filter(|old| old.hash != self.row().hash).map(LayoutRow::read) {
+            Some(Ok(old)) => self.compare_with(&old, snapshot, left),
+            _ => found::<F>(self.check(old, snapshot, left), false),
+        }
     }
 
     fn compare_callee(&self, snapshot: &Snapshot, left: &LeftUnder) -> Found {
-        let old = snapshot.layout.as_deref().and_then(|hash| left.layout(hash).ok());
-        let wait_changed = old.is_some_and(|old| self.layout().waits_otherwise(&old, snapshot));
-        found(F::MACHINE.fits(snapshot, &self.row().hash, left), F::MACHINE, wait_changed)
+        match snapshot.layout.as_deref().filter(|hash| *hash != self.row().hash).map(|hash| left.layout(hash)) {
+            Some(Ok(old)) => self.compare_with(&old, snapshot, left),
+            _ => found::<F>(F::MACHINE.fits(snapshot, &self.row().hash, left), false),
+        }
     }
 
     fn prepare(&self, begin: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Outcome>, String> {
@@ -279,8 +286,8 @@ fn with_defaults(stored: &str, args: &str) -> Option<String> {
     serde_json::to_string(&stored).ok()
 }
 
-fn found(fits: Result<(), String>, machine: &Machine, wait_changed: bool) -> Found {
-    match (fits, machine.migrate) {
+fn found<F: Fiber>(fits: Result<(), String>, wait_changed: bool) -> Found {
+    match (fits, F::MACHINE.migrate) {
         (Ok(()), _) => Found { verdict: Verdict::Resumes, wait_changed },
         (Err(_), Some(_)) => Found { verdict: Verdict::Migrates, wait_changed: true },
         (Err(why), None) => Found::parks(why),

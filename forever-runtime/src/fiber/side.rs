@@ -123,14 +123,14 @@ impl Side {
 
     /// Gives each branch the result that is stored for it, and parks the fiber for what belongs to none: a result, or an operation in
     /// doubt, that no branch would come to.
-    async fn begun(&self, branches: Vec<StoredBranch>) -> Vec<Begun> {
+    async fn begun(&mut self, branches: Vec<StoredBranch>) -> Vec<Begun> {
         // Earlier versions of this library stored the transactions of branches under the name of the `steps!`.
         let is_committed = |op: &OpRecord| op.kind == OpKind::Transaction && op.function == self.function && self.cut.has(&op.step);
         let is_ours = |op: &OpRecord| is_committed(op) || branches.iter().any(|branch| branch.is_of(self.function, op));
         if let Some(why) = self.run.ops.comes_first(self.cut.name, is_ours) {
             self.run.halt::<()>(Stopped::Parked(why)).await;
         }
-        let mut left = self.stored.clone();
+        let mut left = std::mem::take(&mut self.stored);
         let mut begun = Vec::with_capacity(branches.len());
         for (place, branch) in branches.into_iter().enumerate() {
             let name = std::iter::once(&branch.name).chain(&branch.was).find(|name| left.contains_key(*name));
@@ -198,10 +198,11 @@ macro_rules! all {
             /// `steps!(a, b, ..)`: all at once, as a tuple; the first error ends the others.
             #[allow(non_snake_case, clippy::too_many_arguments)]
             pub async fn $all<E: Send, $($value: Saved + Send, $future: Future<Output = Result<$value, E>> + Send),+>(
-                self,
+                mut self,
                 $($future: $future,)+
             ) -> Result<($($value,)+), E> {
-                let mut begun = self.begun(self.named_branches()).await.into_iter();
+                let branches = self.named_branches();
+                let mut begun = self.begun(branches).await.into_iter();
                 $(let (mut $future, mut $value) = (pin!(self.branch(begun.next().expect("as many as futures"), $future)), None);)+
                 poll_fn(|cx| {
                     $(
@@ -256,7 +257,7 @@ impl<T: Saved + Send, E: Send, F: Future<Output = Result<T, E>> + Send> Each<F> 
 
     /// Runs them; the first error ends the others.
     pub async fn run(self) -> Result<Vec<T>, E> {
-        let Each { side, limit, branches } = self;
+        let Each { mut side, limit, branches } = self;
         let (items, bodies): (Vec<_>, Vec<_>) = branches.into_iter().unzip();
         let begun = side.begun(items.iter().map(|item| StoredBranch::new(side.cut, item, None)).collect()).await;
         let mut values: Vec<Option<T>> = items.iter().map(|_| None).collect();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{
     AcceptResult, Claim, ClaimResult, CommandResult, DeleteResult, Deletion, End, FiberQuery, FiberRef, FiberRow, FiberState, LayoutRow,
     LogItem, NewFiber, NewMessage, NewSnapshot, OpsDelta, ReadySender, Restart, RestartResult, Runnable, Seq, SnapshotDelta, SnapshotRows,
-    Store, Suspension, Wait, WaitResult, WorkerId,
+    Store, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
 };
 #[cfg(test)]
 use super::{Durability, Sqlite};
@@ -62,6 +62,7 @@ async fn run_all<S: Store + 'static>(make: impl AsyncFn() -> S) {
     ops::run(&make).await;
     claims::run(&make).await;
     wakes_what_is_due_and_nothing_else(&make().await).await;
+    groups_unfinished_fibers_and_wakes_those_that_wait(&make().await).await;
     keeps_messages_until_they_are_received(&make().await).await;
     wakes_a_parent_when_all_its_children_have_ended(&make().await).await;
     wakes_a_fiber_at_the_first_of_several_things(&make().await).await;
@@ -410,6 +411,45 @@ pub(in crate::store) fn message(to: &str, topic: &str, data: &str) -> NewMessage
 async fn sent(store: &impl Store, told: &mut Told, to: &str, topic: &str, data: &str) -> Vec<String> {
     assert!(matches!(store.send(message(to, topic, data)).await.unwrap(), CommandResult::Done(())));
     told.ids()
+}
+
+async fn groups_unfinished_fibers_and_wakes_those_that_wait(store: &impl Store) {
+    let layout = |hash: &str| LayoutRow { hash: hash.into(), fiber: "work".into(), layout: "{}".into() }.into();
+    let claims = [accept(store, "a").await, accept(store, "b").await, accept(store, "c").await];
+    let [a, b, c] = claims.map(|claim| claim.fiber);
+    for claim in &claims[..2] {
+        let layouts = Some(vec![layout("h1"), layout("h2"), layout("h3")]);
+        store.checkpoint(*claim, NewSnapshot { layouts, ..snapshot(1) }).await.unwrap();
+    }
+    store.wait(claims[1], Wait { topics: vec!["yes".into()], ..Wait::default() }, 10).await.unwrap();
+    let ended = accept(store, "ended").await;
+    store.end(ended, End::Completed("1".into()), Vec::new(), 20).await.unwrap();
+    let closure = NewFiber { closure: true, ..new("closure", None) };
+    store.accept(closure).await.unwrap();
+
+    let group = |waiting, stands: bool| UnfinishedGroup {
+        name: "work".into(),
+        waiting,
+        at: stands.then(|| "step".into()),
+        layout: stands.then(|| "h1".into()),
+        callees: stands.then(|| "h2 h3".into()),
+        fibers: 1,
+    };
+    let groups = store.unfinished_groups().await.unwrap();
+    let all = [group(false, false), group(false, true), group(true, true)];
+    assert_eq!(groups.len(), all.len(), "{groups:?}");
+    for (group, fiber) in all.into_iter().zip([c, a, b]) {
+        assert!(groups.contains(&group), "{group:?} in {groups:?}");
+        assert_eq!(store.unfinished_of(group.clone(), Seq::MIN, 9).await.unwrap(), [fiber]);
+        assert!(store.unfinished_of(group.clone(), fiber, 9).await.unwrap().is_empty());
+        assert!(store.unfinished_of(group, Seq::MIN, 0).await.unwrap().is_empty());
+    }
+
+    let mut told = Told::by(store);
+    store.wake(vec![a, b, c, 99], 30).await.unwrap();
+    assert_eq!(told.ids(), ["b"]);
+    assert_eq!((row(store, "a").await.state, row(store, "b").await.state), (FiberState::Running, FiberState::Pending));
+    assert_eq!(sent(store, &mut told, "b", "yes", "1").await, [""; 0], "it waits no longer");
 }
 
 async fn keeps_messages_until_they_are_received(store: &impl Store) {

@@ -2,6 +2,7 @@
 pub(crate) mod edit;
 mod generate;
 mod places;
+#[path = "../../difftest/generator/prng.rs"]
 pub(crate) mod prng;
 pub(crate) mod program;
 mod render;

@@ -1,4 +1,4 @@
-//! What becomes of what version 6 has brought: a call that is under way.
+//! The end of what version 6 has brought: a call that is under way.
 use forever::Forever;
 
 use super::soon;

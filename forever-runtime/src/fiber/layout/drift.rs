@@ -7,7 +7,7 @@
 //!
 //! A derived name that stands once may still have come to another step: one was dropped, and another of the same name written elsewhere.
 //! So the body of a derived name has a fingerprint. While it is the same, so is the step, wherever it stands. When it has changed, the step
-//! is the same if it stands where it stood, before or behind the same steps; otherwise nobody can tell.
+//! is the same if it stands where it stood, before or behind the same steps; otherwise it cannot be told.
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -253,9 +253,7 @@ impl Layout {
         if now != was.of || !same_literal || exchanged {
             return Some(Problem::StepAmbiguous { step: name.to_owned(), now, before: was.of });
         }
-        // What is called says enough of a call.
-        let body = |step: &Step| step.body.split('-').next().unwrap_or_default().to_owned();
-        let rewritten = |old: &Step, new: &Step| !old.body.is_empty() && !new.body.is_empty() && body(old) != body(new);
+        let rewritten = |old: &Step, new: &Step| !old.body.is_empty() && !new.body.is_empty() && old.place_body() != new.place_body();
         if step.explicit || renamed || !rewritten(was, step) {
             return None;
         }
@@ -268,9 +266,7 @@ impl Layout {
 
     /// Whether a step comes behind the same steps as an old one did, or before the same.
     fn stands_where(&self, step: &Step, old: &Layout, was: &Step) -> bool {
-        let same = |now: BTreeSet<Option<&str>>, before: BTreeSet<Option<&str>>| now == before;
-        let before = same(self.before(&step.name, Some(old)), old.before(&was.name, None));
-        before || same(self.behind(step, Some(old)), old.behind(was, None))
+        self.before(&step.name, Some(old)) == old.before(&was.name, None) || self.behind(step, Some(old)) == old.behind(was, None)
     }
 
     /// The steps that come right before a step, by their names in `old`; none stands for the beginning.
@@ -326,6 +322,11 @@ fn old_name<'a>(step: &'a Step, old: Option<&Layout>) -> &'a str {
 }
 
 impl Step {
+    /// What tells the body from others at its place: of a call, what is called says enough.
+    fn place_body(&self) -> &str {
+        self.body.split('-').next().unwrap_or_default()
+    }
+
     /// What the old step kept of `for` loops that are not around this one. A loop that goes over something else is told as a new one.
     fn loops_gone<'a>(&self, was: &'a Step) -> impl Iterator<Item = &'a Kept> {
         let lacks = |step: &Step, kept: &Kept| kept.role != LocalRole::Value && step.kept(&kept.name).is_none();

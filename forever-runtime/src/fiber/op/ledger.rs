@@ -109,8 +109,6 @@ impl Left {
     /// Takes what a run needs to know out of what is stored.
     pub(crate) fn of(stored: &mut LoadedFiber, unreadable: &BTreeSet<u32>) -> Self {
         let mut under = LeftUnder::of(stored);
-        stored.callees.clear();
-        stored.branches.clear();
         under.unreadable.clone_from(unreadable);
         Left { checkpoints: stored.number, restarts: stored.restarts, ops: std::mem::take(&mut stored.ops), under }
     }
@@ -333,7 +331,7 @@ impl Ops {
     }
 
     /// The record of a transaction: that of an earlier run, if it was carried out then. `Err` when one is committed in the step that may be
-    /// this one, and nobody can tell.
+    /// this one.
     pub(super) fn of_transaction(&self, place: TransactionPlace, number: u64) -> Result<OpRecord, String> {
         let TransactionPlace { function, step, was, steps, key, which, before } = place;
         let id_of = |step: &str, which: &str| {

@@ -71,7 +71,7 @@ impl FiberContext {
     /// itself. Where the order is chance, as in a `join!` of futures that wait for something else first, give each a
     /// [`key`](TransactionCall::key). A key also identifies the transaction across a change of the code: when a process died between a
     /// commit and the next checkpoint, and new code comes to a transaction without a key that is not at the same line and column, the
-    /// fiber is parked, as nobody can tell whether it is the one that is committed.
+    /// fiber is parked, as it may or may not be the one that is committed.
     ///
     /// The closure runs on the thread that writes the database, and everything that is stored waits for it: what takes long, and everything
     /// outside the database, belongs before it. It may run more than once until one of its runs is committed, and what an earlier one
@@ -145,7 +145,7 @@ impl<F, T, E> fmt::Debug for TransactionCall<F, T, E> {
 enum Begun {
     /// The record under which a transaction is stored, if it is to have one.
     Record(Option<OpRecord>),
-    /// It may be one that is committed, and nobody can tell.
+    /// It may be one that is committed, which cannot be told.
     Unclear(String),
 }
 

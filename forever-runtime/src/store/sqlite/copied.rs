@@ -1,4 +1,4 @@
-//! A copy of a database file to look at, whoever owns the file.
+//! A copy of a database file to look at, also while a process owns the file.
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};

@@ -1,4 +1,6 @@
 //! The statements behind the store's operations, and the rows they give.
+use std::collections::BTreeMap;
+
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
 
@@ -213,34 +215,25 @@ pub(super) fn unfinished(conn: &Connection, after: Seq, limit: u32) -> rusqlite:
     conn.prepare_cached(&sql)?.query_map(params![after, limit], runnable_row)?.collect()
 }
 
-/// The unfinished fibers by what decides whether code can resume them.
+/// The unfinished fibers by what decides whether code can resume them. Counted here: SQLite would sort all of them to group them.
 pub(super) fn unfinished_groups(conn: &Connection) -> rusqlite::Result<Vec<UnfinishedGroup>> {
     let of = |state: FiberState| {
         format!(
-            "SELECT f.name AS name, f.state = 'waiting' AS waiting, s.at AS at, s.layout AS layout, s.callees AS callees, f.seq AS seq
-             FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq
+            "SELECT f.name, f.state = 'waiting', s.at, s.layout, s.callees FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq
              WHERE f.state <> 'completed' AND f.state = '{state}' AND f.kind = 'function'"
         )
     };
-    let sql = format!(
-        "SELECT name, waiting, at, layout, callees, count(*) FROM ({}) GROUP BY 1, 2, 3, 4, 5",
-        UNFINISHED.map(of).join(" UNION ALL ")
-    );
-    conn.prepare_cached(&sql)?
-        .query_map((), |row| {
-            // A row that somebody has damaged must not keep the others from being compared.
-            let text =
-                |column| row.get_ref(column).map(|value| value.as_bytes().ok().map(|text| String::from_utf8_lossy(text).into_owned()));
-            Ok(UnfinishedGroup {
-                name: text(0)?.unwrap_or_default(),
-                waiting: row.get(1)?,
-                at: text(2)?,
-                layout: text(3)?,
-                callees: text(4)?,
-                fibers: row.get::<_, i64>(5)?.unsigned_abs(),
-            })
-        })?
-        .collect()
+    let mut statement = conn.prepare_cached(&UNFINISHED.map(of).join(" UNION ALL "))?;
+    let mut rows = statement.query(())?;
+    let mut groups: BTreeMap<_, u64> = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        // A damaged row must not keep the others from being compared.
+        let text = |column| row.get_ref(column).map(|value| value.as_bytes().ok().map(|text| String::from_utf8_lossy(text).into_owned()));
+        let stands = (text(0)?.unwrap_or_default(), row.get::<_, bool>(1)?, text(2)?, text(3)?, text(4)?);
+        *groups.entry(stands).or_default() += 1;
+    }
+    let group = |((name, waiting, at, layout, callees), fibers)| UnfinishedGroup { name, waiting, at, layout, callees, fibers };
+    Ok(groups.into_iter().map(group).collect())
 }
 
 /// The states of fibers that have not ended.

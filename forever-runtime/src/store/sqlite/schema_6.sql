@@ -9,7 +9,7 @@ CREATE TABLE branch_results (
     data   TEXT NOT NULL,
     PRIMARY KEY (fiber, number, branch)
 ) STRICT, WITHOUT ROWID;
--- A row that somebody has damaged, so that it belongs to no fiber, must not keep the others from being taken over.
+-- A damaged row that belongs to no fiber must not keep the others from being taken over.
 INSERT INTO branch_results (fiber, number, branch, data)
 SELECT fiber, number, '#' || n, data FROM arrived WHERE fiber IN (SELECT seq FROM fibers);
 DROP TABLE arrived;

@@ -1,4 +1,4 @@
-//! The comparison of what becomes of fibers with what the interpreter says.
+//! The comparison of how fibers end with what the interpreter says.
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
