@@ -26,7 +26,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use fiber::closure::{RunFiber, stash};
 pub use fiber::compatibility::{Compatibility, CompatibilityEntry, OnIncompatible, Verdict};
 pub use fiber::events::{Event, EventKind, Events, Told};
-pub use fiber::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus};
+pub use fiber::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus, RetryStatus};
 pub use fiber::layout::layout;
 pub use fiber::log::Log;
 pub use fiber::managed::{Cursor, FiberFilter, Fibers, Page};

@@ -4,6 +4,7 @@
 //! of the same stored name, opens the file. Either it comes to the right end with only the steps that were left (`resumes`), or
 //! the fiber is parked for the right reason with its snapshot as it was (`parks`), and code that fits brings it to its end.
 mod arguments;
+mod begun;
 mod branches;
 mod calls;
 mod layouts;
@@ -13,7 +14,6 @@ mod migrations;
 mod opening;
 mod side;
 mod steps;
-
 mod stopped;
 mod versions;
 mod waits;

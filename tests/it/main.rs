@@ -8,6 +8,7 @@ mod language;
 mod own_store;
 mod ownership;
 mod panicking;
+mod retrying;
 mod select;
 mod support;
 mod ui;

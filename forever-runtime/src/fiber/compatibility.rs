@@ -178,11 +178,29 @@ pub(crate) async fn compare(store: &dyn Store, registry: &Registry) -> Result<Co
 fn is_the_same(group: &UnfinishedGroup, known: &dyn Known, registry: &Registry) -> bool {
     let mut callees = group.callees.iter().flat_map(|hashes| hashes.split_whitespace());
     // Before the first checkpoint its arguments decide.
-    group.layout.as_deref() == Some(&known.row().hash) && callees.all(|hash| registry.has_layout(hash))
+    !group.mixed && group.layout.as_deref() == Some(&known.row().hash) && callees.all(|hash| registry.has_layout(hash))
 }
 
 fn compare_one(known: &dyn Known, stored: &LoadedFiber, registry: &Registry) -> Found {
-    let Some(text) = &stored.snapshot else { return known.compare_arguments(&stored.args) };
+    let under = LeftUnder::of(stored);
+    let found = compare_snapshot(known, stored, &under, registry);
+    if !found.verdict.is_resumable() {
+        return found;
+    }
+    // Of the functions on the call stack this was asked, with their snapshots.
+    let asked: Vec<&str> = std::iter::once(known.machine().name).chain(stored.callees.iter().map(|layout| layout.fiber.as_str())).collect();
+    let others = under.functions().into_iter().filter(|name| !asked.contains(name)).filter_map(|name| registry.get(name));
+    let unclear = others.map(|known| under.check_begun(known.machine(), None)).find_map(Result::err);
+    unclear.map_or(found, Found::parks)
+}
+
+fn compare_snapshot(known: &dyn Known, stored: &LoadedFiber, under: &LeftUnder, registry: &Registry) -> Found {
+    let Some(text) = &stored.snapshot else {
+        return match under.check_begun(known.machine(), None) {
+            Ok(()) => known.compare_arguments(&stored.args),
+            Err(why) => Found::parks(why),
+        };
+    };
     let mut snapshot: Snapshot = match serde_json::from_str(text) {
         Ok(snapshot) => snapshot,
         Err(why) => return Found::parks(format!("the stored snapshot cannot be read: {why}")),
@@ -190,13 +208,12 @@ fn compare_one(known: &dyn Known, stored: &LoadedFiber, registry: &Registry) -> 
     if let Err(why) = snapshot.put_back(&stored.rows) {
         return Found::parks(why);
     }
-    let under = LeftUnder::of(stored);
-    let mut found = known.compare(stored.layout.as_ref(), &snapshot, &under);
+    let mut found = known.compare(stored.layout.as_ref(), &snapshot, under);
     let mut level = snapshot.call.as_deref();
     while let Some(callee) = level.filter(|_| found.verdict == Verdict::Resumes) {
         // A function that is only called may not be registered: then it is compared when the call is entered.
         if let Some(known) = callee.fiber.as_deref().and_then(|name| registry.get(name)) {
-            found = known.compare_callee(callee, &under);
+            found = known.compare_callee(callee, under);
         }
         level = callee.call.as_deref();
     }

@@ -15,7 +15,6 @@ use super::compatibility::Compatibility;
 use super::events::{Event, EventKind, Listeners};
 use super::frame::CHECK_TIMEOUT;
 use super::kinds::Kinds;
-use super::layout::LayoutRows;
 use super::live::Live;
 use super::owner::Owners;
 use super::registry::Registry;
@@ -45,8 +44,6 @@ pub(crate) struct Core {
     pub(crate) registry: Registry,
     /// What the comparison of the stored fibers with the code came to when the runtime was opened.
     pub(crate) compatibility: Compatibility,
-    /// The layouts of the functions that were called.
-    pub(crate) layouts: LayoutRows,
     pub(crate) resources: Resources,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) live: Arc<Live>,
@@ -120,7 +117,6 @@ impl Core {
             worker,
             registry,
             compatibility,
-            layouts: LayoutRows::default(),
             resources,
             clock,
             timer,

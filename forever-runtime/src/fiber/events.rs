@@ -53,6 +53,8 @@ pub enum EventKind {
         step: &'static str,
         /// How many attempts have failed.
         failed: u32,
+        /// The text of the error, with its causes.
+        error: Arc<str>,
     },
     /// User code kept something by hand.
     Stashed,

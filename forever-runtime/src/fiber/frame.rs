@@ -19,7 +19,7 @@ use super::events::EventKind;
 use super::fence::Fence;
 use super::handle::FiberErrorKind;
 use super::kinds::Check;
-use super::layout::{Layout, LeftUnder};
+use super::layout::{LeftUnder, row_of};
 use super::locals::{Apart, Locals, Save, Unreadable};
 use super::machine::{CutKind, Machine};
 use super::op::ledger::{Ledger, Left, Ops, is_branch_of};
@@ -32,7 +32,7 @@ use super::{Fiber, FiberContext};
 use crate::error::{Error, ErrorKind};
 use crate::future::BoxFuture;
 use crate::store::SnapshotDelta;
-use crate::store::{LayoutRow, NewFiber, OpKind, OpRecord, OpsDelta, PendingMessage, Wait};
+use crate::store::{BranchResult, LayoutRow, NewFiber, OpKind, OpRecord, OpsDelta, PendingMessage, Wait};
 
 /// Where checkpoints go.
 pub(crate) trait Sink: Send + Sync {
@@ -96,14 +96,8 @@ pub(crate) trait Sink: Send + Sync {
     }
 
     /// Stores what one of several steps side by side has given.
-    fn save_branch(&self, number: u64, branch: String, data: String) -> BoxFuture<'_, Result<(), Error>> {
-        let _ = (number, branch, data);
-        no_steps()
-    }
-
-    /// What [`Sink::save_branch`] stored since checkpoint `number`, by branch.
-    fn branch_results(&self, number: u64) -> BoxFuture<'_, Result<Vec<(String, String)>, Error>> {
-        let _ = number;
+    fn save_branch(&self, number: u64, result: BranchResult) -> BoxFuture<'_, Result<(), Error>> {
+        let _ = (number, result);
         no_steps()
     }
 
@@ -118,11 +112,6 @@ pub(crate) trait Sink: Send + Sync {
     /// What [`Sink::stash`] stored last.
     fn stashed(&self) -> Option<String> {
         None
-    }
-
-    /// The layout of a function, as it is stored.
-    fn layout(&self, machine: &'static Machine) -> Arc<LayoutRow> {
-        Arc::new(Layout::of(machine).row())
     }
 
     /// Where the operations of the fiber are kept.
@@ -503,7 +492,7 @@ impl Frame {
     pub fn reach(&self, cut: u32) {
         let cut = &self.machine.cuts[cut as usize];
         self.run.step.begin(cut.name);
-        self.run.whereabouts.begin(self.machine.name, cut);
+        self.run.whereabouts.begin(self.machine, cut);
     }
 
     /// Replaces the snapshot: the fiber stands at `cut` and keeps what `save` puts down.
@@ -560,8 +549,10 @@ impl Frame {
         }
         let mut open = open.map_err(Stopped::Failed)?;
         open.text.truncate(open.text.len() - self.suffix.len());
-        let layout = self.run.sink.layout(F::MACHINE);
+        let layout = row_of(F::MACHINE);
         let nested = nested.map(|snapshot| F::MACHINE.fit(*snapshot, &layout.hash, &self.run.left, self.depth + 1)).transpose();
+        let nested = nested
+            .and_then(|nested| if nested.is_none() { self.run.left.check_begun(F::MACHINE, None).map(|()| None) } else { Ok(nested) });
         let nested = nested.map_err(Stopped::Parked)?;
         let mut callee = Frame::start(F::MACHINE, Arc::clone(&self.run));
         callee.prefix = format!("{}{{{}", open.text, F::MACHINE.heading(&layout.hash));

@@ -17,7 +17,7 @@ use super::{managed, within};
 use crate::clock::from_ms;
 use crate::error::{Error, chain};
 use crate::exact;
-use crate::store::{FiberRef, FiberRow, FiberState, FiberTombstone};
+use crate::store::{FiberRef, FiberRetry, FiberRow, FiberState, FiberTombstone, OpRetry};
 
 /// A fiber, wherever it runs or ended, that gives a `T`.
 ///
@@ -241,10 +241,33 @@ pub struct FiberStatus {
     pub checkpoints: u64,
     /// How often the process died with it since its last checkpoint.
     pub deaths: u32,
+    /// The step under way that has failed and is retried; of several side by side, the one whose next attempt is due last.
+    pub retry: Option<RetryStatus>,
     /// When it was accepted, UTC.
     pub created: SystemTime,
     /// When it ended, UTC.
     pub finished: Option<SystemTime>,
+}
+
+/// A step that has failed and is retried; see [`FiberStatus::retry`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RetryStatus {
+    /// The stored name of the step.
+    pub step: String,
+    /// How many attempts have failed.
+    pub failed: u32,
+    /// The text of the last error with its causes, of at most 4 KiB.
+    pub error: String,
+    /// When the next attempt is due, UTC. It is under way when that has passed.
+    pub next_attempt: SystemTime,
+}
+
+impl RetryStatus {
+    fn of(row: FiberRetry) -> Self {
+        let FiberRetry { step, failed, last: OpRetry { error, next_ms } } = row;
+        RetryStatus { step, failed, error, next_attempt: from_ms(next_ms) }
+    }
 }
 
 impl FiberStatus {
@@ -262,6 +285,7 @@ impl FiberStatus {
             at: row.at,
             checkpoints: row.checkpoints,
             deaths: row.deaths,
+            retry: row.retry.map(RetryStatus::of),
             created: from_ms(row.created_ms),
             finished: row.finished_ms.map(from_ms),
         }

@@ -150,8 +150,9 @@ impl Machine {
 
     /// A callee's snapshot as this function, whose layout has the hash `layout`, can resume it, migrated if need be; `Err` says why it
     /// cannot.
-    pub(crate) fn fit(&self, snapshot: Snapshot, layout: &str, left: &LeftUnder, depth: u32) -> Result<Snapshot, String> {
+    pub(crate) fn fit(&'static self, snapshot: Snapshot, layout: &str, left: &LeftUnder, depth: u32) -> Result<Snapshot, String> {
         self.is_called(&snapshot)?;
+        left.check_begun(self, snapshot.layout.as_deref())?;
         let fits = self.fits(&snapshot, layout, left);
         match self.migrate {
             Some(migrate) if fits.is_err() || left.is_unreadable(depth) => {

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::compatibility::{Found, Verdict};
 use super::drive::{Ended, drive, drop_caught, panic_text};
 use super::frame::{Frame, Run, Stopped, load_arguments, save_arguments};
-use super::layout::LeftUnder;
+use super::layout::{LeftUnder, row_of};
 use super::machine::Machine;
 use super::snapshot::Snapshot;
 use super::{Failure, Fiber, FiberContext, Layout, Needs, Value};
@@ -206,7 +206,7 @@ impl<F: Fiber> Known for Function<F> {
     }
 
     fn row(&self) -> &Arc<LayoutRow> {
-        self.row.get_or_init(|| Arc::new(Function::layout(self).row()))
+        self.row.get_or_init(|| row_of(F::MACHINE))
     }
 
     fn same_arguments(&self, stored: &str, args: &str) -> bool {
@@ -224,6 +224,9 @@ impl<F: Fiber> Known for Function<F> {
     }
 
     fn compare(&self, old: Option<&LayoutRow>, snapshot: &Snapshot, left: &LeftUnder) -> Found {
+        if let Err(why) = left.check_begun(F::MACHINE, old.map(|old| old.hash.as_str())) {
+            return Found::parks(why);
+        }
         match old.filter(|old| old.hash != self.row().hash).map(LayoutRow::read) {
             Some(Ok(old)) => self.compare_with(&old, snapshot, left),
             _ => found::<F>(self.check(old, snapshot, left), false),
@@ -231,6 +234,9 @@ impl<F: Fiber> Known for Function<F> {
     }
 
     fn compare_callee(&self, snapshot: &Snapshot, left: &LeftUnder) -> Found {
+        if let Err(why) = left.check_begun(F::MACHINE, snapshot.layout.as_deref()) {
+            return Found::parks(why);
+        }
         match snapshot.layout.as_deref().filter(|hash| *hash != self.row().hash).map(|hash| left.layout(hash)) {
             Some(Ok(old)) => self.compare_with(&old, snapshot, left),
             _ => found::<F>(F::MACHINE.fits(snapshot, &self.row().hash, left), false),
@@ -245,6 +251,7 @@ impl<F: Fiber> Known for Function<F> {
             }
             Begin::Stored(stored) => stored,
         };
+        run.left().check_begun(F::MACHINE, stored.layout.as_ref().map(|layout| layout.hash.as_str()))?;
         let Some(text) = stored.snapshot else {
             return Ok(Box::pin(async move {
                 match guarded(|| load_arguments::<F>(&stored.args)) {
@@ -319,7 +326,7 @@ pub(crate) fn settle<T: Value, E: Failure>(ended: Ended<T, E>) -> Outcome {
 }
 
 /// The text of an error that the function has returned.
-fn text_of_failure(error: impl Failure) -> String {
+pub(super) fn text_of_failure(error: impl Failure) -> String {
     guarded_text(|| {
         let error = error.into();
         let text = chain(&*error);

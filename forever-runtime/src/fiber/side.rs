@@ -17,7 +17,8 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::frame::{Frame, Run, Stopped};
-use super::machine::Cut;
+use super::layout::row_of;
+use super::machine::{Cut, Machine};
 use super::op::Op;
 use super::op::effect::Effect;
 use super::op::ledger::Place;
@@ -26,13 +27,13 @@ use super::saved::{Saved, checked, unreadable};
 use super::step::Attempts;
 use super::step_error::Make;
 use crate::exact::{hex, to_canonical};
-use crate::store::{OpKind, OpRecord};
+use crate::store::{BranchResult, OpKind, OpRecord};
 
 /// The branches of one `steps!`, with what earlier runs left of them.
 #[doc(hidden)]
 pub struct Side {
     run: Arc<Run>,
-    function: &'static str,
+    machine: &'static Machine,
     cut: &'static Cut,
     /// How many checkpoints the fiber had made when they began.
     number: u64,
@@ -89,18 +90,12 @@ impl StoredBranch {
 impl Frame {
     /// Begins a `steps!`, or goes on with it.
     pub fn side(&self, cut: u32) -> impl Future<Output = Side> + Send + use<> {
-        let (run, function, cut) = (Arc::clone(&self.run), self.machine.name, &self.machine.cuts[cut as usize]);
+        let (run, machine, cut) = (Arc::clone(&self.run), self.machine, &self.machine.cuts[cut as usize]);
         async move {
             let number = run.checkpoints.load(Ordering::Relaxed);
-            let mut stored = BTreeMap::new();
-            if run.ops.may_be_left(number) {
-                match run.sink.branch_results(number).await {
-                    Ok(there) => stored.extend(there),
-                    Err(error) => run.halt(Stopped::Interrupted(error)).await,
-                }
-            }
+            let stored = if run.ops.may_be_left(number) { run.left().take_results() } else { BTreeMap::new() };
             run.outbox().joined = true;
-            Side { run, function, cut, number, stored }
+            Side { run, machine, cut, number, stored }
         }
     }
 }
@@ -108,8 +103,8 @@ impl Frame {
 impl Side {
     /// The operations that the branches are.
     pub fn operations(&self) -> Branches {
-        let Side { run, function, cut, number, .. } = self;
-        Branches { run: Arc::clone(run), function, cut, number: *number }
+        let Side { run, machine, cut, number, .. } = self;
+        Branches { run: Arc::clone(run), machine, cut, number: *number }
     }
 
     /// `steps!(for x in items, limit = 8, body)`: a list to be filled, `limit` of them at a time.
@@ -125,8 +120,8 @@ impl Side {
     /// doubt, that no branch would come to.
     async fn begun(&mut self, branches: Vec<StoredBranch>) -> Vec<Begun> {
         // Earlier versions of this library stored the transactions of branches under the name of the `steps!`.
-        let is_committed = |op: &OpRecord| op.kind == OpKind::Transaction && op.function == self.function && self.cut.has(&op.step);
-        let is_ours = |op: &OpRecord| is_committed(op) || branches.iter().any(|branch| branch.is_of(self.function, op));
+        let is_committed = |op: &OpRecord| op.kind == OpKind::Transaction && op.function == self.machine.name && self.cut.has(&op.step);
+        let is_ours = |op: &OpRecord| is_committed(op) || branches.iter().any(|branch| branch.is_of(self.machine.name, op));
         if let Some(why) = self.run.ops.comes_first(self.cut.name, is_ours) {
             self.run.halt::<()>(Stopped::Parked(why)).await;
         }
@@ -157,7 +152,7 @@ impl Side {
     /// One branch: its result of an earlier run, or that of its body, stored.
     async fn branch<T: Saved, E>(&self, begun: Begun, body: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         let Begun { branch, result } = begun;
-        let is_of = |op: &OpRecord| branch.is_of(self.function, op);
+        let is_of = |op: &OpRecord| branch.is_of(self.machine.name, op);
         if let Some(text) = result {
             self.run.ops.come_to(is_of);
             return match T::restore(&text) {
@@ -177,7 +172,8 @@ impl Side {
             Ok(text) => text,
             Err(why) => self.run.halt(Stopped::Failed(format!("the result of `{}` cannot be saved: {why}", branch.name))).await,
         };
-        match self.run.sink.save_branch(self.number, branch.name.clone(), text).await {
+        let result = BranchResult { branch: branch.name.clone(), data: text, layout: Some(row_of(self.machine)) };
+        match self.run.sink.save_branch(self.number, result).await {
             Ok(()) => Ok(value),
             Err(error) => self.run.halt(Stopped::Interrupted(error)).await,
         }
@@ -262,7 +258,7 @@ impl<T: Saved + Send, E: Send, F: Future<Output = Result<T, E>> + Send> Each<F> 
         let begun = side.begun(items.iter().map(|item| StoredBranch::new(side.cut, item, None)).collect()).await;
         let mut values: Vec<Option<T>> = items.iter().map(|_| None).collect();
         // Those that the others wait for come first: there may be no room for more.
-        let is_in_doubt = |(_, (begun, _)): &(usize, (Begun, F))| side.run.ops.is_in_doubt(|op| begun.branch.is_of(side.function, op));
+        let is_in_doubt = |(_, (begun, _)): &(usize, (Begun, F))| side.run.ops.is_in_doubt(|op| begun.branch.is_of(side.machine.name, op));
         let (first, later): (Vec<_>, Vec<_>) = begun.into_iter().zip(bodies).enumerate().partition(is_in_doubt);
         let mut waiting = first.into_iter().chain(later);
         let mut running: FuturesUnordered<Numbered<'_, Result<T, E>>> = FuturesUnordered::new();
@@ -360,7 +356,7 @@ pub fn item<T>(place: &mut ItemPlace<T>) -> T {
 #[derive(Debug)]
 pub struct Branches {
     run: Arc<Run>,
-    function: &'static str,
+    machine: &'static Machine,
     cut: &'static Cut,
     /// How many checkpoints the fiber had made when they began.
     number: u64,
@@ -394,7 +390,7 @@ impl Branch<'_> {
         let Branch { of, stored, .. } = self;
         Place {
             kind,
-            function: of.function,
+            machine: of.machine,
             step: Cow::Owned(stored.name.clone()),
             was: stored.was.iter().cloned().map(Cow::Owned).collect(),
             steps: Some(of.cut),

@@ -15,14 +15,13 @@ use super::frame::{Checkpoint, FiberEnd, Sink};
 use super::handle::FiberErrorKind;
 use super::kinds::Check;
 use super::live::{Alive, Control};
-use super::machine::Machine;
 use super::op::ledger::{Ledger, StoredLedger};
 use super::registry::Known;
 use super::runner::FiberTask;
 use super::spawn;
 use crate::error::{Error, ErrorKind, Result};
 use crate::future::BoxFuture;
-use crate::store::{AgentId, Claim, FiberRef, FiberState, LayoutRow, NewFiber, NewSnapshot, PendingMessage};
+use crate::store::{AgentId, BranchResult, Claim, FiberRef, FiberState, LayoutRow, NewFiber, NewSnapshot, PendingMessage};
 
 /// How long others wait for a suspect that neither makes a checkpoint nor ends.
 const SUSPECT_TIME: Duration = Duration::from_secs(1);
@@ -270,20 +269,12 @@ impl Sink for StoreSink {
         })
     }
 
-    fn save_branch(&self, number: u64, branch: String, data: String) -> BoxFuture<'_, Result<(), Error>> {
+    fn save_branch(&self, number: u64, result: BranchResult) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
-            self.ledger.fence().guard(self.core.store.save_branch(self.claim(), number, branch, data)).await?;
+            self.ledger.fence().guard(self.core.store.save_branch(self.claim(), number, result)).await?;
             self.progressed();
             if self.is_told_to_stop() { Err(Error::closed()) } else { Ok(()) }
         })
-    }
-
-    fn branch_results(&self, number: u64) -> BoxFuture<'_, Result<Vec<(String, String)>, Error>> {
-        self.core.store.branch_results(self.claim().fiber, number)
-    }
-
-    fn layout(&self, machine: &'static Machine) -> Arc<LayoutRow> {
-        self.core.layouts.of(machine)
     }
 
     fn ledger(&self) -> &dyn Ledger {

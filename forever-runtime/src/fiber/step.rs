@@ -6,14 +6,18 @@
 use std::future::Future;
 use std::time::Duration;
 
+use tracing::warn;
+
 use super::Failure;
 use super::core::race;
 use super::events::EventKind;
 use super::frame::Frame;
 use super::op::Op;
+use super::registry::text_of_failure;
 use super::retry::Retry;
 use super::step_error::{Make, StepError, Trouble};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, chain};
+use crate::store::OpRetry;
 
 /// The attempts of one step.
 #[doc(hidden)]
@@ -59,7 +63,10 @@ impl<E> Attempts<E> {
     }
 
     /// Makes an attempt, without a limit to its time.
-    pub async fn run<T>(&mut self, body: impl Future<Output = Result<T, E>>) -> Attempt<T, E> {
+    pub async fn run<T>(&mut self, body: impl Future<Output = Result<T, E>>) -> Attempt<T, E>
+    where
+        E: Failure,
+    {
         self.op.begin_attempt();
         match body.await {
             Ok(value) => Attempt::Done(value),
@@ -70,7 +77,7 @@ impl<E> Attempts<E> {
     /// Makes an attempt; one that takes longer than the timeout is dropped and has failed.
     pub async fn run_within<T>(&mut self, body: impl Future<Output = Result<T, E>>) -> Attempt<T, E>
     where
-        E: From<Error>,
+        E: From<Error> + Failure,
     {
         let Some(limit) = self.timeout else { return self.run(body).await };
         let (late, over) = (self.late(limit), self.op.sink().sleep(limit));
@@ -104,8 +111,11 @@ impl<E> Attempts<E> {
             // How many have failed stays stored until the checkpoint: a crash before it makes the last attempt again, not all.
             None => Attempt::Failed(trouble.caught(attempts)),
             Some(wait) => {
-                drop(trouble);
-                self.wait(wait).await;
+                let error = match trouble {
+                    Trouble::Body(error) => text_of_failure(error),
+                    Trouble::Library(error) => chain(&error),
+                };
+                self.wait(wait, error).await;
                 Attempt::Again
             }
         }
@@ -117,19 +127,24 @@ impl<E> Attempts<E> {
 
     /// Waits for the next attempt, or gives the error back if there is to be none. Whoever runs this step again, because the fiber was
     /// resumed after a fix, has all attempts.
-    async fn failed(&mut self, error: E) -> Option<E> {
+    async fn failed(&mut self, error: E) -> Option<E>
+    where
+        E: Failure,
+    {
         let error = self.failed_attempt(error).await?;
         if self.op.failed() > 0 {
-            self.op.record_failed(0).await;
+            self.op.record_failed(0, None).await;
         }
         Some(error)
     }
 
     /// Waits for the next attempt, or gives the error back if there is to be none.
-    async fn failed_attempt(&mut self, error: E) -> Option<E> {
+    async fn failed_attempt(&mut self, error: E) -> Option<E>
+    where
+        E: Failure,
+    {
         let Some(wait) = self.wait_after(Some(&error)) else { return Some(error) };
-        drop(error);
-        self.wait(wait).await;
+        self.wait(wait, text_of_failure(error)).await;
         None
     }
 
@@ -139,13 +154,28 @@ impl<E> Attempts<E> {
         self.retry.as_ref()?.wait(failed, error, self.op.chance(failed))
     }
 
-    /// Waits for the next attempt.
-    pub(crate) async fn wait(&mut self, wait: Duration) {
-        let failed = self.op.failed().saturating_add(1);
-        self.op.record_failed(failed).await;
-        self.op.sink().tell(EventKind::StepRetried { step: self.op.step(), failed });
-        self.op.sink().sleep(wait).await;
+    /// Waits for the next attempt after one that ended in this error.
+    pub(crate) async fn wait(&mut self, wait: Duration, error: String) {
+        let (failed, step, sink) = (self.op.failed().saturating_add(1), self.op.step(), self.op.sink());
+        let error = shortened(error);
+        warn!(step, failed, error, wait_ms = wait.as_millis(), "step failed and is retried");
+        let next_ms = sink.now_ms().saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX));
+        self.op.record_failed(failed, Some(OpRetry { error: error.clone(), next_ms })).await;
+        sink.tell(EventKind::StepRetried { step, failed, error: error.into() });
+        sink.sleep(wait).await;
     }
+}
+
+/// The longest text that is kept of the error of a failed attempt, in bytes.
+const LONGEST_ERROR: usize = 4096;
+
+fn shortened(mut error: String) -> String {
+    if error.len() > LONGEST_ERROR {
+        let end = (0..=LONGEST_ERROR).rev().find(|&end| error.is_char_boundary(end));
+        error.truncate(end.unwrap_or(0));
+        error.push('…');
+    }
+    error
 }
 
 #[cfg(test)]
@@ -164,6 +194,14 @@ mod tests {
         Code(u16),
         Library(String),
     }
+
+    impl std::fmt::Display for Trouble {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "{self:?}")
+        }
+    }
+
+    impl std::error::Error for Trouble {}
 
     impl From<Error> for Trouble {
         fn from(error: Error) -> Self {

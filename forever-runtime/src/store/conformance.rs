@@ -7,9 +7,9 @@ pub(in crate::store) mod ops;
 use std::sync::Arc;
 
 use super::{
-    AcceptResult, Claim, ClaimResult, CommandResult, DeleteResult, Deletion, End, FiberQuery, FiberRef, FiberRow, FiberState, LayoutRow,
-    LogItem, NewFiber, NewMessage, NewSnapshot, OpsDelta, ReadySender, Restart, RestartResult, Runnable, Seq, SnapshotDelta, SnapshotRows,
-    Store, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
+    AcceptResult, BranchResult, Claim, ClaimResult, CommandResult, DeleteResult, Deletion, End, FiberQuery, FiberRef, FiberRow, FiberState,
+    LayoutRow, LogItem, NewFiber, NewMessage, NewSnapshot, OpKind, OpRecord, OpsDelta, ReadySender, Restart, RestartResult, Runnable, Seq,
+    SnapshotDelta, SnapshotRows, Store, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
 };
 #[cfg(test)]
 use super::{Durability, Sqlite};
@@ -71,6 +71,7 @@ async fn run_all<S: Store + 'static>(make: impl AsyncFn() -> S) {
     lets_a_stopped_fiber_run_again(&make().await).await;
     resolves_only_what_has_stopped(&make().await).await;
     keeps_branch_results_until_the_next_checkpoint(&make().await).await;
+    keeps_the_layouts_that_operations_and_branch_results_began_under(&make().await).await;
     keeps_the_last_stash(&make().await).await;
     lists_by_page_and_deletes_what_has_ended(&make().await).await;
     agents::keeps_the_last_state(&make().await).await;
@@ -414,7 +415,6 @@ async fn sent(store: &impl Store, told: &mut Told, to: &str, topic: &str, data: 
 }
 
 async fn groups_unfinished_fibers_and_wakes_those_that_wait(store: &impl Store) {
-    let layout = |hash: &str| LayoutRow { hash: hash.into(), fiber: "work".into(), layout: "{}".into() }.into();
     let claims = [accept(store, "a").await, accept(store, "b").await, accept(store, "c").await];
     let [a, b, c] = claims.map(|claim| claim.fiber);
     for claim in &claims[..2] {
@@ -433,6 +433,7 @@ async fn groups_unfinished_fibers_and_wakes_those_that_wait(store: &impl Store) 
         at: stands.then(|| "step".into()),
         layout: stands.then(|| "h1".into()),
         callees: stands.then(|| "h2 h3".into()),
+        mixed: false,
         fibers: 1,
     };
     let groups = store.unfinished_groups().await.unwrap();
@@ -632,21 +633,50 @@ async fn keeps_branch_results_until_the_next_checkpoint(store: &impl Store) {
     store.checkpoint(claim, snapshot(1)).await.unwrap();
     store.take_over(SECOND, 5).await.unwrap();
     let claim = claimed(store, claim.fiber, SECOND).await;
-    store.save_branch(claim, 1, "both[c]".into(), "3".into()).await.unwrap();
+    let stored = async || store.load(claim.fiber).await.unwrap().branches;
+    let c = branch_result("both[c]", None);
+    store.save_branch(claim, 1, c.clone()).await.unwrap();
     assert_eq!(row(store, "a").await.deaths, 0);
-    store.save_branch(claim, 1, "both[a]".into(), "1".into()).await.unwrap();
-    assert_eq!(
-        store.branch_results(claim.fiber, 1).await.unwrap(),
-        [("both[a]".to_owned(), "1".to_owned()), ("both[c]".to_owned(), "3".to_owned())]
-    );
-    assert_eq!(store.load(claim.fiber).await.unwrap().branches, ["both[a]", "both[c]"]);
-    assert_eq!(store.branch_results(claim.fiber, 0).await.unwrap(), []);
+    let a = branch_result("both[a]", Some(layout("l1")));
+    store.save_branch(claim, 1, a.clone()).await.unwrap();
+    assert_eq!(stored().await, [a, c]);
     store.end(claim, End::Failed("one of them".into()), Vec::new(), 10).await.unwrap();
     assert!(matches!(store.restart("a".into(), Restart::FromSnapshot, 20).await.unwrap(), CommandResult::Done(_)));
     let claim = claimed(store, claim.fiber, SECOND).await;
-    assert_eq!(store.branch_results(claim.fiber, 1).await.unwrap().len(), 2);
+    assert_eq!(stored().await.len(), 2);
     store.checkpoint(claim, NewSnapshot { joined: true, ..snapshot(2) }).await.unwrap();
-    assert_eq!(store.branch_results(claim.fiber, 1).await.unwrap(), []);
+    assert_eq!(stored().await, []);
+}
+
+async fn keeps_the_layouts_that_operations_and_branch_results_began_under(store: &impl Store) {
+    let claim = accept(store, "a").await;
+    let mixed = async || store.unfinished_groups().await.unwrap().iter().map(|group| group.mixed).collect::<Vec<_>>();
+    store.checkpoint(claim, NewSnapshot { layouts: Some(vec![layout("l1"), layout("l2")]), ..snapshot(1) }).await.unwrap();
+    let begun = |id: &str, of| OpRecord { layout: of, ..OpRecord::begun(id.to_owned(), OpKind::Effect, "work", "charge", None, Some(1)) };
+    store.save_op(claim, begun("x", Some(layout("l1"))), 1).await.unwrap();
+    store.save_op(claim, begun("y", Some(layout("l2"))), 1).await.unwrap();
+    store.save_branch(claim, 1, branch_result("both[a]", Some(layout("l2")))).await.unwrap();
+    assert_eq!(mixed().await, [false], "those of the snapshot and of the calls under way");
+    store.save_branch(claim, 1, branch_result("both[b]", Some(layout("l3")))).await.unwrap();
+    assert_eq!(mixed().await, [true]);
+    let group = store.unfinished_groups().await.unwrap().remove(0);
+    assert_eq!(store.unfinished_of(group.clone(), Seq::MIN, 9).await.unwrap(), [claim.fiber]);
+    assert_eq!(store.unfinished_of(UnfinishedGroup { mixed: false, ..group }, Seq::MIN, 9).await.unwrap(), [] as [Seq; 0]);
+    store.checkpoint(claim, NewSnapshot { joined: true, ..snapshot(2) }).await.unwrap();
+    assert_eq!(mixed().await, [false], "what is behind an earlier checkpoint does not count");
+    let later = OpRecord { number: Some(2), ..begun("z", Some(layout("l4"))) };
+    store.save_op(claim, later.clone(), 1).await.unwrap();
+    assert_eq!(mixed().await, [true]);
+    let loaded = store.load(claim.fiber).await.unwrap();
+    assert_eq!(loaded.ops, [later]);
+}
+
+fn branch_result(branch: &str, layout: Option<Arc<LayoutRow>>) -> BranchResult {
+    BranchResult { branch: branch.to_owned(), data: "1".to_owned(), layout }
+}
+
+fn layout(hash: &str) -> Arc<LayoutRow> {
+    Arc::new(LayoutRow { hash: hash.to_owned(), fiber: "work".to_owned(), layout: format!("{{\"of\":\"{hash}\"}}") })
 }
 
 async fn keeps_the_last_stash(store: &impl Store) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AgentId, CommandResult, FiberTombstone, OpOutcome, OpRecord, OpsDelta, RestartResult, SnapshotDelta, SnapshotRows};
+use super::{AgentId, CommandResult, FiberTombstone, OpOutcome, OpRecord, OpRetry, OpsDelta, RestartResult, SnapshotDelta, SnapshotRows};
 use crate::error::Result;
 use crate::future::BoxFuture;
 
@@ -185,10 +185,24 @@ pub struct FiberRow {
     pub at: Option<String>,
     /// Deaths of its workers since its last progress.
     pub deaths: u32,
+    /// Step under way that has failed and is retried. Of several side by side, the one whose next
+    /// attempt is due last.
+    pub retry: Option<FiberRetry>,
     /// Time of its acceptance.
     pub created_ms: i64,
     /// Time of its end.
     pub finished_ms: Option<i64>,
+}
+
+/// Retried step of a fiber.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FiberRetry {
+    /// Stored name of the step.
+    pub step: String,
+    /// Number of failed attempts.
+    pub failed: u32,
+    /// The last of them.
+    pub last: OpRetry,
 }
 
 /// Fiber that has not ended, as the dispatcher and recovery see it.
@@ -229,12 +243,24 @@ pub struct LoadedFiber {
     pub epoch: Epoch,
     /// Operations that began since checkpoint `number`, whatever their state. Not those by hand.
     pub ops: Vec<OpRecord>,
-    /// Names of the branch results stored since checkpoint `number`.
-    pub branches: Vec<String>,
+    /// Branch results stored since checkpoint `number`.
+    pub branches: Vec<BranchResult>,
     /// Layout that the snapshot was written under.
     pub layout: Option<LayoutRow>,
     /// Layouts of the functions that were being called, as far as they are stored.
     pub callees: Vec<LayoutRow>,
+}
+
+/// Result of a branch of a `steps!`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BranchResult {
+    /// Stored name of the branch: `both[fetch]`.
+    pub branch: String,
+    /// Value, JSON.
+    pub data: String,
+    /// Layout of the function that has the `steps!`, when the branch ended. `None` where an earlier
+    /// version of this library stored it.
+    pub layout: Option<Arc<LayoutRow>>,
 }
 
 /// Layout of a function's cut points and locals, stored once for all fibers that share it.
@@ -262,6 +288,8 @@ pub struct UnfinishedGroup {
     /// Hashes of the layouts of the functions that were being called, outermost first, with a space
     /// between them.
     pub callees: Option<String>,
+    /// Whether operations or branch results of theirs were stored under other layouts than these.
+    pub mixed: bool,
     /// How many there are.
     pub fibers: u64,
 }
@@ -464,10 +492,7 @@ pub trait FiberStore {
     /// Stores the result of a branch of a `steps!` that began after checkpoint `number`.
     ///
     /// It is progress, so the deaths are set to 0.
-    fn save_branch(&self, claim: Claim, number: u64, branch: String, data: String) -> BoxFuture<'_, Result<()>>;
-
-    /// Gives the stored branch results of a `steps!`, by the names of the branches.
-    fn branch_results(&self, seq: Seq, number: u64) -> BoxFuture<'_, Result<Vec<(String, String)>>>;
+    fn save_branch(&self, claim: Claim, number: u64, result: BranchResult) -> BoxFuture<'_, Result<()>>;
 
     /// Lets a fiber wait, unless the condition is met already.
     ///

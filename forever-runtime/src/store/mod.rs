@@ -86,10 +86,10 @@ pub use chat::{
     TurnFilter, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnStart, TurnState, TurnWrite,
 };
 pub use fibers::{
-    AcceptResult, Claim, ClaimResult, End, Epoch, FiberRow, FiberState, FiberStore, LayoutRow, LoadedFiber, NewFiber, NewMessage,
-    NewSnapshot, PendingMessage, ReadySender, Runnable, Seq, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
+    AcceptResult, BranchResult, Claim, ClaimResult, End, Epoch, FiberRetry, FiberRow, FiberState, FiberStore, LayoutRow, LoadedFiber,
+    NewFiber, NewMessage, NewSnapshot, PendingMessage, ReadySender, Runnable, Seq, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
 };
-pub use ops::{OpKind, OpOutcome, OpRecord, OpResolution, OpRow, OpState, OpStore, OpsDelta, ResolveOpResult};
+pub use ops::{OpKind, OpOutcome, OpRecord, OpResolution, OpRetry, OpRow, OpState, OpStore, OpsDelta, ResolveOpResult};
 pub use snapshot::{LogItem, SnapshotDelta, SnapshotRows};
 pub use sqlite::user::Tx;
 pub use sqlite::{Durability, Sqlite};

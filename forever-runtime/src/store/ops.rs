@@ -1,10 +1,11 @@
 //! The ledger of operations: data types and [`OpStore`].
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Claim, CommandResult, Seq};
+use super::{Claim, CommandResult, LayoutRow, Seq};
 use crate::error::Result;
 use crate::future::BoxFuture;
 
@@ -115,8 +116,12 @@ pub struct OpRecord {
     pub resolved: bool,
     /// Number of failed attempts.
     pub failed: u32,
+    /// What is known of the last failed attempt, while another one is to come or under way.
+    pub retry: Option<OpRetry>,
     /// Last stash of its body, JSON.
     pub stash: Option<String>,
+    /// Layout of `function` that it began under. `None` by hand, in a closure fiber, and in lists.
+    pub layout: Option<Arc<LayoutRow>>,
 }
 
 impl OpRecord {
@@ -133,9 +138,20 @@ impl OpRecord {
             outcome: None,
             resolved: false,
             failed: 0,
+            retry: None,
             stash: None,
+            layout: None,
         }
     }
+}
+
+/// Failed attempt of a step that is retried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpRetry {
+    /// Text of its error.
+    pub error: String,
+    /// Time at which the next attempt is due. In the past while that is under way.
+    pub next_ms: i64,
 }
 
 /// Outcome of an operation, stored with the next checkpoint or the end of its fiber.

@@ -10,12 +10,13 @@ use serde::Serialize;
 
 use crate::fiber::drive::{Ended, drive};
 use crate::fiber::frame::{Checkpoint, Frame, Run, Sink, Stopped};
+use crate::fiber::layout::LeftUnder;
 use crate::fiber::op::ledger::{Ledger, Left};
 use crate::fiber::op::memory::MemoryLedger;
 use crate::fiber::{Fiber, FiberContext, Needs, Resources, Snapshot};
 use crate::future::BoxFuture;
-use crate::store::PendingMessage;
 use crate::store::SnapshotRows;
+use crate::store::{BranchResult, PendingMessage};
 use crate::{Error, ErrorKind, exact};
 
 /// Where a fiber is played: its resources.
@@ -156,7 +157,11 @@ impl Stage {
         } else {
             let checkpoints = made.as_ref().map_or(0, |made| made.number);
             let ops = tape.ledger.since(checkpoints);
-            Run::again("test", tape.clone(), Left { checkpoints, ops, ..Left::default() })
+            let kept = locked(&self.kept);
+            let since = kept.branch_results.iter().filter(|((at, _), _)| *at == checkpoints);
+            let under = LeftUnder::with_results(since.map(|((_, branch), data)| (branch.clone(), data.clone())).collect());
+            drop(kept);
+            Run::again("test", tape.clone(), Left { checkpoints, ops, under, ..Left::default() })
         };
         run.kept().part_from(PART);
         let ctx = FiberContext::new("test".to_owned(), self.resources.clone(), &run);
@@ -226,16 +231,9 @@ impl Sink for Tape {
         if matches!(self.kill, Kill::After(k) if made + 1 >= k) { killed() } else { Box::pin(async { Ok(()) }) }
     }
 
-    fn save_branch(&self, number: u64, branch: String, data: String) -> BoxFuture<'_, Result<(), Error>> {
-        locked(&self.kept).branch_results.insert((number, branch), data);
+    fn save_branch(&self, number: u64, result: BranchResult) -> BoxFuture<'_, Result<(), Error>> {
+        locked(&self.kept).branch_results.insert((number, result.branch), result.data);
         Box::pin(async { Ok(()) })
-    }
-
-    fn branch_results(&self, number: u64) -> BoxFuture<'_, Result<Vec<(String, String)>, Error>> {
-        let kept = locked(&self.kept);
-        let since = kept.branch_results.iter().filter(|((at, _), _)| *at == number);
-        let results = since.map(|((_, branch), data)| (branch.clone(), data.clone())).collect();
-        Box::pin(async move { Ok(results) })
     }
 
     fn message<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<Option<PendingMessage>, Error>> {

@@ -34,9 +34,7 @@ mod fiber {
     pub(crate) mod sync;
     pub(crate) mod timer;
 
-    pub(crate) use stubs::{
-        FiberContext, Resources, compatibility, drive, events, frame, kinds, layout, op, owner, registry, retention, sink,
-    };
+    pub(crate) use stubs::{FiberContext, Resources, compatibility, drive, events, frame, kinds, op, owner, registry, retention, sink};
 }
 
 #[allow(dead_code, reason = "the runtime uses all of it")]

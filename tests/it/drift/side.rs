@@ -141,23 +141,3 @@ async fn equal_items_and_long_ones_and_those_without_json_have_names_of_their_ow
     fiber.parks_naming::<plain_and_longer::work>("the result of `all[1 of 3]` is stored").await;
     fiber.resumes::<plain::work>(vec![1, 2, 3], &["3"]).await;
 }
-
-#[tokio::test]
-#[ignore = "open: a branch result is read under the layout of the snapshot, not under that of the code that stored it"]
-async fn results_of_branches_are_known_by_the_code_that_stored_them() {
-    versions! {
-        old(io, n: u32) -> (u32, u32, u32) {
-            let all = steps!(io.did("one", n).await?, io.did("one", n * 10).await?, io.did("one", n * 100).await?);
-            Ok(all)
-        }
-        shorter(io, n: u32) -> (u32, u32) {
-            let all = steps!(io.did("two", n * 10).await?, io.did("three", n * 100).await?);
-            Ok(all)
-        }
-    }
-    // The wait begins under the old code, which stores no result; one is stored by the shorter code, and then the old code is back.
-    let fiber = stopped_side_by_side(old::work(3), "one", 0).await;
-    fiber.resumes_side_by_side::<shorter::work>("two", 1).await;
-    fiber.parks_naming::<old::work>("`did` stands for other branches of `all` than before").await;
-    fiber.resumes::<shorter::work>((30, 300), &["two"]).await;
-}

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use forever::store::{
-    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentStore, BoxFuture, ChatStore, ChunkBatch, Claim, ClaimResult,
-    CommandResult, DeleteResult, Deletion, End, Epoch, FarSchedules, FiberQuery, FiberRef, FiberRow, FiberStore, FiberTombstone,
-    IncidentRow, KeepAliveRow, LoadedFiber, MessageRow, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord,
-    OpResolution, OpRow, OpStore, PendingMessage, ReadySender, ResolveOpResult, Restart, RestartResult, RunResult, Runnable, ScheduleRow,
-    Seq, Sqlite, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, Wait,
-    WaitResult, WorkerId,
+    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentStore, BoxFuture, BranchResult, ChatStore, ChunkBatch, Claim,
+    ClaimResult, CommandResult, DeleteResult, Deletion, End, Epoch, FarSchedules, FiberQuery, FiberRef, FiberRow, FiberStore,
+    FiberTombstone, IncidentRow, KeepAliveRow, LoadedFiber, MessageRow, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow,
+    OpOutcome, OpRecord, OpResolution, OpRow, OpStore, PendingMessage, ReadySender, ResolveOpResult, Restart, RestartResult, RunResult,
+    Runnable, ScheduleRow, Seq, Sqlite, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite,
+    UnfinishedGroup, Wait, WaitResult, WorkerId,
 };
 use forever::{Error, ErrorKind, Result};
 
@@ -95,8 +95,7 @@ impl FiberStore for Counting {
         fn claim(&self, seen: Claim, worker: WorkerId, now_ms: i64) -> ClaimResult;
         fn checkpoint(&self, claim: Claim, snapshot: NewSnapshot) -> Vec<Claim>;
         fn stash(&self, claim: Claim, data: String, now_ms: i64) -> ();
-        fn save_branch(&self, claim: Claim, number: u64, branch: String, data: String) -> ();
-        fn branch_results(&self, seq: Seq, number: u64) -> Vec<(String, String)>;
+        fn save_branch(&self, claim: Claim, number: u64, result: BranchResult) -> ();
         fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> WaitResult;
         fn unfinished_groups(&self) -> Vec<UnfinishedGroup>;
         fn unfinished_of(&self, group: UnfinishedGroup, after: Seq, limit: u32) -> Vec<Seq>;

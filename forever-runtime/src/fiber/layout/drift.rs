@@ -115,7 +115,7 @@ impl Layout {
     }
 
     /// [`Layout::check`] of a snapshot with the names of the branch results that are stored since.
-    pub(crate) fn check_with(&self, old: Option<&Layout>, snapshot: &Snapshot, branches: &[String]) -> Result<(), Drift> {
+    pub(crate) fn check_with(&self, old: Option<&Layout>, snapshot: &Snapshot, branches: &[&str]) -> Result<(), Drift> {
         let mut found = Found::default();
         if let Some(old) = old {
             self.compare(old, &mut found);
@@ -154,6 +154,23 @@ impl Layout {
             }
         }
         self.verdict(found, old)
+    }
+
+    /// Whether code of another layout that is in the middle of a `steps!` has stored a branch result that is one of this code's.
+    pub(crate) fn check_branch(&self, old: &Layout, branch: &str) -> Result<(), Drift> {
+        let mut found = Found::default();
+        self.compare(old, &mut found);
+        let steps = parts_of_branch(branch).find_map(|(steps, branch)| Some((old.step(steps)?, branch)));
+        if let Some((was, branch)) = steps
+            && let Some(now) = self.identify(Some(old), &was.name, &mut found)
+        {
+            if now.branches.is_empty() != was.branches.is_empty() {
+                found.add(Problem::BranchesChanged { step: now.name.clone() });
+            } else if let Some(branch) = was.branches.iter().find(|there| there.name == branch) {
+                now.compare_branch(was, branch, &mut found);
+            }
+        }
+        self.verdict(found, Some(old))
     }
 
     /// Whether a fiber that stands at a wait would wait on other topics under this code.
@@ -289,7 +306,7 @@ impl Layout {
 
     /// What a fiber waits for that stands at `was`, and what it has of a `steps!` so far: the names of the branch results that are
     /// stored, or `None` for all that there can be.
-    fn compare_waits(&self, step: &Step, old: &Layout, was: &Step, stored: Option<&[String]>, found: &mut Found) {
+    fn compare_waits(&self, step: &Step, old: &Layout, was: &Step, stored: Option<&[&str]>, found: &mut Found) {
         let (Some(now), Some(before)) = (self.wait_of(step), old.wait_of(was)) else { return };
         if now.kind != before.kind {
             return found.kind(&before.name, now.kind, before.kind);

@@ -515,10 +515,16 @@ fn what_is_said_of_a_layout_is_what_is_said_of_its_snapshots() {
         of_layout.retain(|problem| !problem.starts_with("argument"));
         let mut of_snapshots = Vec::new();
         // Of a `steps!` everything is stored.
-        let branches: Vec<String> =
-            machine(before).cuts.iter().flat_map(|cut| cut.branches).map(|branch| branch.stored.to_owned()).collect();
+        let branches: Vec<&str> = machine(before).cuts.iter().flat_map(|cut| cut.branches).map(|branch| branch.stored).collect();
+        let of_branch = |problem: &&Problem| matches!(problem, Problem::BranchAmbiguous { .. } | Problem::BranchGone { .. });
         for snapshot in snapshots(machine(before)) {
             let drift = new.check_with(Some(&old), &snapshot, &branches).err();
+            let said: Vec<Problem> = drift.iter().flat_map(|drift| drift.problems()).filter(of_branch).cloned().collect();
+            for problem in said {
+                // The same of a result that was stored behind a snapshot of other code.
+                let drifts = branches.iter().filter_map(|branch| new.check_branch(&old, branch).err());
+                assert!(drifts.flat_map(|drift| drift.problems().to_vec()).any(|found| found == problem), "{what}: {problem}");
+            }
             of_snapshots.extend(drift.iter().flat_map(|drift| found(drift.problems())));
         }
         of_layout.sort();

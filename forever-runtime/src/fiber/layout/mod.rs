@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 
 pub use drift::Drift;
 pub use problem::Problem;
-pub(crate) use rows::{LayoutRows, LeftUnder};
+pub(crate) use rows::{LeftUnder, row_of};
 
 use super::Fiber;
 use super::machine::{BranchSpec, Cut, CutKind, Local, LocalRole, Machine};

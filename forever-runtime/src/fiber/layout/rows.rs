@@ -1,25 +1,25 @@
 //! Layouts as they are stored, and what is known of the code that left a snapshot.
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::super::machine::Machine;
 use super::super::snapshot::Snapshot;
-use super::Layout;
+use super::{Layout, Problem};
 use crate::store::{LayoutRow, LoadedFiber, OpKind, OpRecord, OpState};
 
-/// The rows of the functions that were called, each made once.
-#[derive(Debug, Default)]
-pub(crate) struct LayoutRows(Mutex<BTreeMap<usize, Arc<LayoutRow>>>);
+/// The rows of the functions of this program, each made once. They are made of constants alone, so one for all runtimes is enough.
+static ROWS: RwLock<BTreeMap<usize, Arc<LayoutRow>>> = RwLock::new(BTreeMap::new());
 
-impl LayoutRows {
-    /// The row of a function, registered or not.
-    pub(crate) fn of(&self, machine: &'static Machine) -> Arc<LayoutRow> {
-        let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A machine is static: its address is its own for as long as the program runs.
-        let place = std::ptr::from_ref(machine) as usize;
-        Arc::clone(rows.entry(place).or_insert_with(|| Arc::new(Layout::of(machine).row())))
+/// The stored form of a function's layout.
+pub(crate) fn row_of(machine: &'static Machine) -> Arc<LayoutRow> {
+    // A machine is static: its address is its own for as long as the program runs.
+    let place = std::ptr::from_ref(machine) as usize;
+    if let Some(row) = ROWS.read().unwrap_or_else(PoisonError::into_inner).get(&place) {
+        return Arc::clone(row);
     }
+    let row = Arc::new(Layout::of(machine).row());
+    Arc::clone(ROWS.write().unwrap_or_else(PoisonError::into_inner).entry(place).or_insert(row))
 }
 
 impl LayoutRow {
@@ -34,10 +34,12 @@ impl LayoutRow {
 pub(crate) struct LeftUnder {
     /// The layouts of the functions that were being called.
     pub(crate) callees: Vec<LayoutRow>,
-    /// Names of the branch results that are stored since the snapshot.
-    pub(crate) branches: Vec<String>,
-    /// The effects and transactions that were begun since the snapshot.
-    pub(crate) unsettled: Vec<Unsettled>,
+    /// The branches whose results are stored since the snapshot.
+    branches: Vec<BranchUnder>,
+    /// Their values, until the `steps!` begins.
+    results: Mutex<BTreeMap<String, String>>,
+    /// The operations that were begun since the snapshot, and that the code has to tell.
+    unsettled: Vec<Unsettled>,
     /// The functions whose values could not be read when the fiber was entered before, by their depth of calls: their `migrate` functions are
     /// asked.
     pub(crate) unreadable: BTreeSet<u32>,
@@ -46,24 +48,45 @@ pub(crate) struct LeftUnder {
 }
 
 /// An operation that an earlier run has begun.
-#[derive(Debug, Clone)]
-pub(crate) struct Unsettled {
-    pub(crate) id: String,
-    pub(crate) function: String,
-    pub(crate) step: String,
+#[derive(Debug)]
+struct Unsettled {
+    id: String,
+    kind: OpKind,
+    function: String,
+    step: String,
+    /// The layout that it began under; `None` for that of the snapshot.
+    layout: Option<Arc<LayoutRow>>,
+}
+
+/// A branch whose result an earlier run has stored.
+#[derive(Debug)]
+struct BranchUnder {
+    name: String,
+    /// The layout that it was stored under; `None` for that of the snapshot.
+    layout: Option<Arc<LayoutRow>>,
 }
 
 impl LeftUnder {
     /// What is stored of a fiber beside its snapshot.
     pub(crate) fn of(stored: &LoadedFiber) -> Self {
-        let may_be_done = |op: &&OpRecord| {
-            matches!(op.kind, OpKind::Effect | OpKind::Transaction) && matches!(op.state, OpState::Started | OpState::Completed)
+        let counts = |op: &&OpRecord| match op.kind {
+            OpKind::Effect | OpKind::Transaction => matches!(op.state, OpState::Started | OpState::Completed),
+            // Failed attempts alone are not worth a person's time: another step would be given fewer of them.
+            OpKind::Step => op.stash.is_some() || op.failed == 0,
+            OpKind::ByHand => false,
         };
-        let unsettled = |op: &OpRecord| Unsettled { id: op.id.clone(), function: op.function.clone(), step: op.step.clone() };
+        let unsettled = |op: &OpRecord| Unsettled {
+            id: op.id.clone(),
+            kind: op.kind,
+            function: op.function.clone(),
+            step: op.step.clone(),
+            layout: op.layout.clone(),
+        };
         LeftUnder {
             callees: stored.callees.clone(),
-            branches: stored.branches.clone(),
-            unsettled: stored.ops.iter().filter(may_be_done).map(unsettled).collect(),
+            branches: stored.branches.iter().map(|b| BranchUnder { name: b.branch.clone(), layout: b.layout.clone() }).collect(),
+            results: Mutex::new(stored.branches.iter().map(|b| (b.branch.clone(), b.data.clone())).collect()),
+            unsettled: stored.ops.iter().filter(counts).map(unsettled).collect(),
             ..LeftUnder::default()
         }
     }
@@ -88,16 +111,65 @@ impl LeftUnder {
         row.ok_or_else(|| format!("the layout `{hash}` it was left under is not stored"))?.read()
     }
 
-    /// Whether code can resume a snapshot that was left under `old`; `Err` says why not.
-    pub(crate) fn check(&self, code: &Layout, old: &Layout, snapshot: &Snapshot) -> Result<(), String> {
-        // Only the innermost function can be in the middle of a `steps!`.
-        let branches = if snapshot.call.is_none() { self.branches.as_slice() } else { &[] };
-        code.check_with(Some(old), snapshot, branches).map_err(|drift| drift.to_string())?;
-        for Unsettled { id, step, .. } in self.unsettled.iter().filter(|op| op.function == code.fiber) {
-            code.tells(old, step).map_err(|problem| {
-                format!("operation `{id}` may have executed; verify before retrying: which step began it cannot be told, {problem}")
-            })?;
+    /// What branches have given that is stored since the snapshot.
+    pub(crate) fn with_results(results: BTreeMap<String, String>) -> Self {
+        LeftUnder { results: Mutex::new(results), ..LeftUnder::default() }
+    }
+
+    /// The functions that have begun something that the code has to tell.
+    pub(crate) fn functions(&self) -> BTreeSet<&str> {
+        let of_branches = self.branches.iter().filter_map(|branch| branch.layout.as_ref()).map(|layout| layout.fiber.as_str());
+        self.unsettled.iter().map(|op| op.function.as_str()).chain(of_branches).collect()
+    }
+
+    /// The results of branches that earlier runs have stored, for the `steps!` that begins.
+    pub(crate) fn take_results(&self) -> BTreeMap<String, String> {
+        std::mem::take(&mut *self.results.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether a function can tell what it has begun under other layouts than its own and that of its snapshot, which has this hash;
+    /// `Err` says why not.
+    ///
+    /// An activation under changed code may store results of branches and begin operations before its first checkpoint. They are in the
+    /// names of that code, and the snapshot before them is in those of the code before it.
+    pub(crate) fn check_begun(&self, machine: &'static Machine, snapshot: Option<&str>) -> Result<(), String> {
+        let is_others = |layout: &&Arc<LayoutRow>| {
+            layout.fiber == machine.name && Some(layout.hash.as_str()) != snapshot && layout.hash != row_of(machine).hash
+        };
+        let branches = self.branches.iter().filter_map(|branch| Some((branch, branch.layout.as_ref().filter(is_others)?)));
+        for (branch, layout) in branches {
+            let (code, old) = (Layout::of(machine), layout.read()?);
+            code.check_branch(&old, &branch.name).map_err(|drift| drift.to_string())?;
+        }
+        let unsettled = self.unsettled.iter().filter_map(|op| Some((op, op.layout.as_ref().filter(is_others)?)));
+        for (op, layout) in unsettled {
+            Layout::of(machine).tells(&layout.read()?, &op.step).map_err(|problem| op.cannot_be_told(&problem))?;
         }
         Ok(())
+    }
+
+    /// Whether code can resume a snapshot that was left under `old`; `Err` says why not.
+    pub(crate) fn check(&self, code: &Layout, old: &Layout, snapshot: &Snapshot) -> Result<(), String> {
+        let hash = old.hash();
+        // Only the innermost function can be in the middle of a `steps!`.
+        let of_snapshot = |layout: &Option<Arc<LayoutRow>>| layout.as_ref().is_none_or(|layout| layout.hash == hash);
+        let branches = self.branches.iter().filter(|branch| of_snapshot(&branch.layout) && snapshot.call.is_none());
+        let branches: Vec<&str> = branches.map(|branch| branch.name.as_str()).collect();
+        code.check_with(Some(old), snapshot, &branches).map_err(|drift| drift.to_string())?;
+        for op in self.unsettled.iter().filter(|op| of_snapshot(&op.layout) && op.function == code.fiber) {
+            code.tells(old, &op.step).map_err(|problem| op.cannot_be_told(&problem))?;
+        }
+        Ok(())
+    }
+}
+
+impl Unsettled {
+    /// Why nothing can go on before it is known which step began it.
+    fn cannot_be_told(&self, problem: &Problem) -> String {
+        let Unsettled { id, kind, step, .. } = self;
+        if *kind == OpKind::Step {
+            return format!("step `{step}` has stored a stash or a log, and which step that is now cannot be told, {problem}");
+        }
+        format!("operation `{id}` may have executed; verify before retrying: which step began it cannot be told, {problem}")
     }
 }

@@ -123,12 +123,12 @@ impl Frame {
         retry: Option<Retry<E>>,
         make: Option<Make<E>>,
     ) -> Effect<E> {
-        let (run, function) = (&self.run, self.machine.name);
-        let cut = &self.machine.cuts[cut as usize];
+        let (run, machine) = (&self.run, self.machine);
+        let cut = &machine.cuts[cut as usize];
         let number = run.checkpoints.load(Ordering::Relaxed);
         let place = |key| Place {
             kind: OpKind::Effect,
-            function,
+            machine,
             step: cut.name.into(),
             was: cut.was.into_iter().map(Into::into).collect(),
             steps: None,
@@ -154,7 +154,7 @@ impl<E> Effect<E> {
             Err(why) => run.halt(Stopped::Failed(format!("key of step `{step}` cannot be saved: {why}"))).await,
         };
         let place = place(key);
-        let function = place.function;
+        let function = place.machine.name;
         let (record, doubtful) = match run.ops.of_effect(place) {
             Ok(found) => found,
             Err(why) => run.halt(Stopped::Parked(why)).await,
@@ -410,8 +410,7 @@ impl<E> Effect<E> {
             self.settle(OpState::Failed, format!("{trouble:#}")).await;
             return Some(trouble);
         };
-        drop(trouble);
-        self.attempts.wait(wait).await;
+        self.attempts.wait(wait, format!("{trouble:#}")).await;
         None
     }
 
@@ -480,9 +479,12 @@ impl<E> Effect<E> {
     async fn settle(&self, state: OpState, outcome: String) {
         let op = self.op();
         if self.in_branch {
-            return op.shared.write(|op| (op.state, op.outcome, op.failed, op.stash) = (state, Some(outcome), 0, None)).await;
+            return op
+                .shared
+                .write(|op| (op.state, op.outcome, op.failed, op.retry, op.stash) = (state, Some(outcome), 0, None, None))
+                .await;
         }
-        let record = OpRecord { state, outcome: Some(outcome), failed: 0, stash: None, ..op.record() };
+        let record = OpRecord { state, outcome: Some(outcome), failed: 0, retry: None, stash: None, ..op.record() };
         op.shared.run.ops.settle(&record);
     }
 

@@ -11,9 +11,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::exact::hex;
 use crate::fiber::core::Core;
 use crate::fiber::fence::Fence;
-use crate::fiber::layout::LeftUnder;
+use crate::fiber::layout::{LeftUnder, row_of};
 use crate::fiber::live::Control;
-use crate::fiber::machine::Cut;
+use crate::fiber::machine::{Cut, Machine};
 use crate::fiber::side::parts_of_branch;
 use crate::future::BoxFuture;
 use crate::store::sqlite::user::{TransactionFn, TransactionResult};
@@ -176,7 +176,7 @@ fn is_or_may_be_done(op: &OpRecord) -> bool {
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) kind: OpKind,
-    pub(crate) function: &'static str,
+    pub(crate) machine: &'static Machine,
     pub(crate) step: Cow<'static, str>,
     /// What the step was called before.
     pub(crate) was: Vec<Cow<'static, str>>,
@@ -191,18 +191,18 @@ pub(crate) struct Place {
 impl Place {
     /// Whether an operation is of this step, whatever its key.
     fn is_of(&self, op: &OpRecord) -> bool {
-        op.function == self.function && (op.step == self.step || self.was.iter().any(|was| op.step == *was))
+        op.function == self.machine.name && (op.step == self.step || self.was.iter().any(|was| op.step == *was))
     }
 
     /// Whether both are branches of one `steps!`, each of which waits until it is decided about the others.
     fn is_beside(&self, op: &OpRecord) -> bool {
-        op.function == self.function && self.steps.is_some_and(|steps| is_branch_of(steps, &op.step))
+        op.function == self.machine.name && self.steps.is_some_and(|steps| is_branch_of(steps, &op.step))
     }
 
     /// The record of an operation that begins here.
     fn record(self, id: String) -> OpRecord {
-        let Place { kind, function, step, was: _, steps: _, key, number } = self;
-        OpRecord::begun(id, kind, function, &step, key, Some(number))
+        let Place { kind, machine, step, was: _, steps: _, key, number } = self;
+        OpRecord { layout: Some(row_of(machine)), ..OpRecord::begun(id, kind, machine.name, &step, key, Some(number)) }
     }
 }
 
@@ -286,7 +286,7 @@ impl Ops {
 
     /// The id of what stands at a place: under the step's name before, if it was begun so.
     fn id_at(&self, place: &Place) -> String {
-        let id = |step: &str| stable_id(place.kind, &self.fiber, place.function, step, place.number, place.key.as_deref());
+        let id = |step: &str| stable_id(place.kind, &self.fiber, place.machine.name, step, place.number, place.key.as_deref());
         let before = place.was.iter().map(|was| id(was)).find(|id| self.known().open.contains_key(id));
         before.unwrap_or_else(|| id(&place.step))
     }
@@ -333,7 +333,7 @@ impl Ops {
     /// The record of a transaction: that of an earlier run, if it was carried out then. `Err` when one is committed in the step that may be
     /// this one.
     pub(super) fn of_transaction(&self, place: TransactionPlace, number: u64) -> Result<OpRecord, String> {
-        let TransactionPlace { function, step, was, steps, key, which, before } = place;
+        let TransactionPlace { function, layout, step, was, steps, key, which, before } = place;
         let id_of = |step: &str, which: &str| {
             let mut hash = parts(&[OpKind::Transaction.as_str(), &self.fiber, &function, step, which]);
             hash.update(number.to_be_bytes());
@@ -361,7 +361,7 @@ impl Ops {
                 committed.id
             ));
         }
-        Ok(OpRecord::begun(id(&step), OpKind::Transaction, &function, &step, key, Some(number)))
+        Ok(OpRecord { layout, ..OpRecord::begun(id(&step), OpKind::Transaction, &function, &step, key, Some(number)) })
     }
 
     /// A record is not stored after all.

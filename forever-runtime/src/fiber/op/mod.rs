@@ -28,7 +28,7 @@ use super::frame::{Frame, Run, Sink, Stopped};
 use super::saved::{text_to_keep, unreadable};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
-use crate::store::{OpKind, OpRecord, OpState};
+use crate::store::{OpKind, OpRecord, OpRetry, OpState};
 
 /// A step under way, given to its body by `step!(|op| ..)`.
 ///
@@ -177,9 +177,9 @@ impl Op {
         self.shared.record().clone()
     }
 
-    /// Stores how many attempts have failed; never ready if that cannot be stored.
-    pub(crate) async fn record_failed(&self, failed: u32) {
-        self.shared.write(|op| op.failed = failed).await;
+    /// Stores how many attempts have failed, and what is known of the last one if it is to be retried; never ready if that cannot be stored.
+    pub(crate) async fn record_failed(&self, failed: u32, retry: Option<OpRetry>) {
+        self.shared.write(|op| (op.failed, op.retry) = (failed, retry)).await;
     }
 
     pub(crate) fn sink(&self) -> &dyn Sink {
@@ -259,7 +259,7 @@ impl Frame {
         let number = run.checkpoints.load(Ordering::Relaxed);
         let place = Place {
             kind: OpKind::Step,
-            function: machine.name,
+            machine,
             step: cut.name.into(),
             was: cut.was.into_iter().map(Into::into).collect(),
             steps: None,
@@ -291,6 +291,7 @@ pub(crate) mod tests {
     use super::memory::MemoryLedger;
     use super::*;
     use crate::future::BoxFuture;
+    use crate::store::BranchResult;
 
     const fn cut(name: &'static str) -> Cut {
         Cut {
@@ -345,12 +346,8 @@ pub(crate) mod tests {
     }
 
     impl Sink for Store {
-        fn save_branch(&self, _: u64, _: String, _: String) -> BoxFuture<'_, Result<(), Error>> {
+        fn save_branch(&self, _: u64, _: BranchResult) -> BoxFuture<'_, Result<(), Error>> {
             self.answer("arrive".to_owned(), ())
-        }
-
-        fn branch_results(&self, _: u64) -> BoxFuture<'_, Result<Vec<(String, String)>, Error>> {
-            self.answer("arrived".to_owned(), Vec::new())
         }
 
         fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>> {

@@ -21,13 +21,14 @@ use super::interrupt;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::core::Core;
 use crate::fiber::frame::{Run, Stopped};
-use crate::fiber::machine::Cut;
+use crate::fiber::layout::row_of;
+use crate::fiber::machine::{Cut, Machine};
 use crate::fiber::registry::guarded;
 use crate::fiber::saved::{Saved, checked, unreadable};
 use crate::fiber::side::StoredBranch;
 use crate::fiber::{FiberContext, Value};
 use crate::store::sqlite::user::{TransactionFn, TransactionResult};
-use crate::store::{OpRecord, OpState, Tx};
+use crate::store::{LayoutRow, OpRecord, OpState, Tx};
 
 /// A transaction about to be carried out; made by [`FiberContext::transaction`]. `.await` carries it out, or gives what it gave before.
 #[must_use = "a transaction is carried out when this is awaited"]
@@ -297,7 +298,7 @@ struct Stand {
     /// How many steps have begun, and calls have ended in an error, since the last checkpoint.
     entered: u32,
     /// The step under way, with its function.
-    step: Option<(&'static str, &'static Cut)>,
+    step: Option<(&'static Machine, &'static Cut)>,
     /// The branch of a `steps!` that is polled.
     branch: Option<Arc<StoredBranch>>,
     /// How many transactions have no key, in the attempt under way, by branch.
@@ -308,6 +309,8 @@ struct Stand {
 #[derive(Debug)]
 pub(super) struct TransactionPlace {
     pub(super) function: String,
+    /// Its layout; none between steps.
+    pub(super) layout: Option<Arc<LayoutRow>>,
     /// The step, or the branch of a `steps!`; empty between steps.
     pub(super) step: String,
     /// What it was called before.
@@ -324,9 +327,9 @@ pub(super) struct TransactionPlace {
 
 impl Whereabouts {
     /// A step begins.
-    pub(crate) fn begin(&self, function: &'static str, cut: &'static Cut) {
+    pub(crate) fn begin(&self, machine: &'static Machine, cut: &'static Cut) {
         let mut stand = self.stand();
-        *stand = Stand { entered: stand.entered.saturating_add(1), step: Some((function, cut)), ..Stand::default() };
+        *stand = Stand { entered: stand.entered.saturating_add(1), step: Some((machine, cut)), ..Stand::default() };
     }
 
     /// An attempt of a step begins: it comes to the same transactions as the one before.
@@ -379,8 +382,9 @@ impl Whereabouts {
             (None, Some(cut)) => (cut.name.to_owned(), cut.was.map(str::to_owned).into_iter().collect()),
             (None, None) => (String::new(), Vec::new()),
         };
-        let function = stand.step.map_or(name, |(function, _)| function).to_owned();
-        TransactionPlace { function, step, was, steps: branch.and(cut).map(|cut| cut.name), key, which, before }
+        let machine = stand.step.map(|(machine, _)| machine);
+        let (function, layout) = (machine.map_or(name, |machine| machine.name).to_owned(), machine.map(row_of));
+        TransactionPlace { function, layout, step, was, steps: branch.and(cut).map(|cut| cut.name), key, which, before }
     }
 
     /// Nothing under this lock can panic half way, so a poisoned one is as good as any.

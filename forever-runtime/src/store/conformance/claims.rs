@@ -1,7 +1,7 @@
 //! Claims: two workers over one store.
 use std::sync::Arc;
 
-use super::{FIRST, SECOND, Told, accept, claimed, message, new, row, snapshot};
+use super::{FIRST, SECOND, Told, accept, branch_result, claimed, message, new, row, snapshot};
 use crate::error::{ErrorKind, Result};
 use crate::store::{
     AcceptResult, Claim, ClaimResult, CommandResult, End, FiberState, NewFiber, NewMessage, NewSnapshot, OpKind, OpRecord, OpResolution,
@@ -89,7 +89,7 @@ async fn refuses_every_write_of_a_lost_claim(store: &impl Store) {
     let child = NewFiber { parent: Some(lost.fiber), ..new("child", None) };
     assert!(is_lost(store.checkpoint(lost, NewSnapshot { children: vec![child], ..snapshot(1) }).await));
     assert!(is_lost(store.stash(lost, "1".into(), 3).await));
-    assert!(is_lost(store.save_branch(lost, 0, "a".into(), "1".into()).await));
+    assert!(is_lost(store.save_branch(lost, 0, branch_result("a", None)).await));
     assert!(is_lost(store.wait(lost, Wait { due_ms: Some(99), ..Wait::default() }, 3).await));
     assert!(is_lost(store.wait(lost, Wait { due_ms: Some(1), ..Wait::default() }, 3).await), "also where it would not have waited");
     assert!(is_lost(store.end(lost, End::Completed("1".into()), Vec::new(), 3).await));
@@ -122,7 +122,7 @@ async fn refuses_what_is_left_of_an_activation_that_has_stopped(store: &impl Sto
         assert!(is_lost(store.save_op(claim, op.clone(), 2).await), "{stops}");
         assert!(is_lost(store.append_op_log(claim, op, vec!["1".into()], 2).await), "{stops}");
         assert!(is_lost(store.stash(claim, "1".into(), 2).await), "{stops}");
-        assert!(is_lost(store.save_branch(claim, 0, "a".into(), "1".into()).await), "{stops}");
+        assert!(is_lost(store.save_branch(claim, 0, branch_result("a", None)).await), "{stops}");
         assert!(store.ops(claim.fiber).await.unwrap().is_empty(), "{stops}");
     }
 }

@@ -7,6 +7,7 @@ mod claims;
 pub(crate) mod copied;
 mod file_guard;
 mod job;
+mod layouts;
 #[cfg(test)]
 mod loading;
 mod lock;
@@ -45,9 +46,9 @@ pub(crate) use worker::Witness;
 use worker::{Held, Opened, Worker};
 
 use super::{
-    AcceptResult, AdminStore, Claim, ClaimResult, CommandResult, DeleteResult, Deletion, End, Epoch, FiberQuery, FiberRef, FiberRow,
-    FiberStore, FiberTombstone, LoadedFiber, NewFiber, NewMessage, NewSnapshot, OpOutcome, OpsDelta, PendingMessage, ReadySender, Restart,
-    RestartResult, Runnable, Seq, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
+    AcceptResult, AdminStore, BranchResult, Claim, ClaimResult, CommandResult, DeleteResult, Deletion, End, Epoch, FiberQuery, FiberRef,
+    FiberRow, FiberStore, FiberTombstone, LoadedFiber, NewFiber, NewMessage, NewSnapshot, OpOutcome, OpsDelta, PendingMessage, ReadySender,
+    Restart, RestartResult, Runnable, Seq, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
 };
 use crate::error::{Error, Result};
 use crate::future::BoxFuture;
@@ -322,25 +323,8 @@ impl FiberStore for Sqlite {
         }))
     }
 
-    fn save_branch(&self, claim: Claim, number: u64, branch: String, data: String) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write("store what a step has given", Scope::Many, move |c| {
-            claims::check_running(c, claim)?;
-            c.prepare_cached("INSERT INTO branch_results (fiber, number, branch, data) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
-                claim.fiber,
-                number.cast_signed(),
-                branch,
-                data
-            ])?;
-            rows::forget_deaths(c, claim.fiber)
-        }))
-    }
-
-    fn branch_results(&self, seq: Seq, number: u64) -> BoxFuture<'_, Result<Vec<(String, String)>>> {
-        Box::pin(self.read("load what steps have given", move |c| {
-            c.prepare_cached("SELECT branch, data FROM branch_results WHERE fiber = ?1 AND number = ?2")?
-                .query_map(params![seq, number.cast_signed()], |r| Ok((r.get(0)?, r.get(1)?)))?
-                .collect()
-        }))
+    fn save_branch(&self, claim: Claim, number: u64, result: BranchResult) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write("store what a step has given", Scope::Many, move |c| rows::save_branch(c, claim, number, &result)))
     }
 
     fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<WaitResult>> {

@@ -1,15 +1,18 @@
 //! The ledger of operations.
+use std::sync::Arc;
+
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::Sqlite;
 use super::claims;
 use super::job::Scope;
+use super::layouts;
 use super::rows::{self, forget_deaths};
 use crate::error::Result;
 use crate::future::BoxFuture;
 use crate::store::{
-    Claim, CommandResult, FiberRef, FiberState, OpKind, OpOutcome, OpRecord, OpResolution, OpRow, OpState, OpStore, OpsDelta,
+    Claim, CommandResult, FiberRef, FiberState, OpKind, OpOutcome, OpRecord, OpResolution, OpRetry, OpRow, OpState, OpStore, OpsDelta,
     ResolveOpResult, Runnable, Seq,
 };
 
@@ -85,7 +88,8 @@ impl OpStore for Sqlite {
     }
 }
 
-const COLUMNS: &str = "o.id, o.kind, o.function, o.step, o.key, o.number, o.state, o.outcome, o.resolved, o.failed, o.stash";
+const COLUMNS: &str =
+    "o.id, o.kind, o.function, o.step, o.key, o.number, o.state, o.outcome, o.resolved, o.failed, o.stash, o.error, o.next_ms";
 
 fn record(row: &Row<'_>) -> rusqlite::Result<OpRecord> {
     let unknown = |what: String| rusqlite::Error::FromSqlConversionFailure(0, Type::Text, what.into());
@@ -103,7 +107,9 @@ fn record(row: &Row<'_>) -> rusqlite::Result<OpRecord> {
         outcome: row.get("outcome")?,
         resolved: row.get("resolved")?,
         failed: row.get("failed")?,
+        retry: Option::zip(row.get("error")?, row.get("next_ms")?).map(|(error, next_ms)| OpRetry { error, next_ms }),
         stash: row.get("stash")?,
+        layout: None,
     })
 }
 
@@ -117,16 +123,23 @@ pub(super) fn at(number: Option<u64>) -> i64 {
 
 /// What a fiber began since checkpoint `number`.
 pub(super) fn since(conn: &Connection, seq: Seq, number: u64) -> rusqlite::Result<Vec<OpRecord>> {
-    conn.prepare_cached(&format!("SELECT {COLUMNS} FROM ops o WHERE o.fiber = ?1 AND o.number = ?2"))?
-        .query_map(params![seq, at(Some(number))], record)?
+    let sql = format!(
+        "SELECT {COLUMNS}, {} FROM ops o LEFT JOIN layouts l ON l.hash = o.layout WHERE o.fiber = ?1 AND o.number = ?2",
+        layouts::COLUMNS
+    );
+    conn.prepare_cached(&sql)?
+        .query_map(params![seq, at(Some(number))], |row| Ok(OpRecord { layout: layouts::of(row)?.map(Arc::new), ..record(row)? }))?
         .collect()
 }
 
 pub(super) fn save(conn: &Connection, seq: Seq, op: &OpRecord, now_ms: i64) -> rusqlite::Result<()> {
+    layouts::save(conn, op.layout.as_deref())?;
     conn.prepare_cached(
-        "INSERT INTO ops (fiber, number, id, kind, function, step, key, state, outcome, resolved, failed, stash, started_ms, changed_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?13)
-         ON CONFLICT DO UPDATE SET state = ?8, outcome = ?9, resolved = ?10, failed = ?11, stash = ?12, changed_ms = ?13",
+        "INSERT INTO ops (fiber, number, id, kind, function, step, key, state, outcome, resolved, failed, stash, started_ms, changed_ms,
+                          layout, error, next_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?13, ?14, ?15, ?16)
+         ON CONFLICT DO UPDATE SET state = ?8, outcome = ?9, resolved = ?10, failed = ?11, stash = ?12, changed_ms = ?13,
+                                    error = ?15, next_ms = ?16",
     )?
     .execute(params![
         seq,
@@ -141,7 +154,10 @@ pub(super) fn save(conn: &Connection, seq: Seq, op: &OpRecord, now_ms: i64) -> r
         op.resolved,
         op.failed,
         op.stash,
-        now_ms
+        now_ms,
+        op.layout.as_ref().map(|layout| &layout.hash),
+        op.retry.as_ref().map(|retry| &retry.error),
+        op.retry.as_ref().map(|retry| retry.next_ms)
     ])?;
     if op.state == OpState::Started { Ok(()) } else { forget_log(conn, seq, op.number, &op.id) }
 }
@@ -161,7 +177,7 @@ pub(super) fn pass(conn: &Connection, seq: Seq, number: u64, ops: &OpsDelta, now
 pub(super) fn settle(conn: &Connection, seq: Seq, settled: &[OpOutcome], now_ms: i64) -> rusqlite::Result<()> {
     for op in settled {
         conn.prepare_cached(
-            "UPDATE ops SET state = ?4, outcome = ?5, failed = 0, stash = NULL, changed_ms = ?6
+            "UPDATE ops SET state = ?4, outcome = ?5, failed = 0, error = NULL, next_ms = NULL, stash = NULL, changed_ms = ?6
              WHERE fiber = ?1 AND number = ?2 AND id = ?3",
         )?
         .execute(params![seq, at(op.number), op.id, op.state.as_str(), op.outcome, now_ms])?;

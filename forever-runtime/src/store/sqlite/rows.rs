@@ -1,15 +1,17 @@
 //! The statements behind the store's operations, and the rows they give.
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
 
-use super::{claims, ops, past, snapshot_rows};
+use super::{claims, layouts, ops, past, snapshot_rows};
 use crate::store::AgentId;
 use crate::store::SnapshotRows;
 use crate::store::{
-    AcceptResult, Claim, CommandResult, End, FiberQuery, FiberRef, FiberRow, FiberState, LayoutRow, LoadedFiber, NewFiber, NewMessage,
-    NewSnapshot, OpOutcome, PendingMessage, Restart, RestartResult, Runnable, Seq, Suspension, UnfinishedGroup, Wait, WaitResult,
+    AcceptResult, BranchResult, Claim, CommandResult, End, FiberQuery, FiberRef, FiberRetry, FiberRow, FiberState, LoadedFiber, NewFiber,
+    NewMessage, NewSnapshot, OpOutcome, OpRetry, PendingMessage, Restart, RestartResult, Runnable, Seq, Suspension, UnfinishedGroup, Wait,
+    WaitResult,
 };
 
 pub(super) fn accept(conn: &Connection, new: &NewFiber) -> rusqlite::Result<AcceptResult> {
@@ -66,7 +68,9 @@ pub(super) fn insert(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Opti
 }
 
 const ROW: &str = "SELECT f.seq, f.id, f.name, f.key, f.state, f.kind, f.class, f.agent, p.id AS parent, f.reason, f.args, f.metadata,
-                          f.result, f.created_ms, f.finished_ms, s.number, s.at, s.deaths
+                          f.result, f.created_ms, f.finished_ms, s.number, s.at, s.deaths,
+                          (SELECT json_array(o.step, o.failed, o.error, max(o.next_ms)) FROM ops o
+                            WHERE o.fiber = f.seq AND o.number = s.number AND o.state = 'started' AND o.error IS NOT NULL) AS retry
                    FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq LEFT JOIN fibers p ON p.seq = f.parent";
 
 /// A fiber by something of which there is one.
@@ -125,6 +129,7 @@ fn listed(row: &Row<'_>) -> Option<FiberRow> {
         checkpoints: count(row).unwrap_or(0),
         at: text("at"),
         deaths: deaths(row),
+        retry: retry(row),
         created_ms: number("created_ms").unwrap_or(0),
         finished_ms: number("finished_ms"),
     })
@@ -183,9 +188,17 @@ fn fiber_row(row: &Row<'_>) -> rusqlite::Result<FiberRow> {
         checkpoints: count(row)?,
         at: row.get("at")?,
         deaths: deaths(row),
+        retry: retry(row),
         created_ms: row.get("created_ms")?,
         finished_ms: row.get("finished_ms")?,
     })
+}
+
+/// The step that is retried. It only informs, so what is damaged is left out.
+fn retry(row: &Row<'_>) -> Option<FiberRetry> {
+    let text: String = row.get("retry").ok()?;
+    let (step, failed, error, next_ms) = serde_json::from_str(&text).ok()?;
+    Some(FiberRetry { step, failed, last: OpRetry { error, next_ms } })
 }
 
 pub(super) fn state(row: &Row<'_>) -> rusqlite::Result<FiberState> {
@@ -219,8 +232,9 @@ pub(super) fn unfinished(conn: &Connection, after: Seq, limit: u32) -> rusqlite:
 pub(super) fn unfinished_groups(conn: &Connection) -> rusqlite::Result<Vec<UnfinishedGroup>> {
     let of = |state: FiberState| {
         format!(
-            "SELECT f.name, f.state = 'waiting', s.at, s.layout, s.callees FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq
-             WHERE f.state <> 'completed' AND f.state = '{state}' AND f.kind = 'function'"
+            "SELECT f.name, f.state = 'waiting', s.at, s.layout, s.callees, {} FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq
+             WHERE f.state <> 'completed' AND f.state = '{state}' AND f.kind = 'function'",
+            mixed(state)
         )
     };
     let mut statement = conn.prepare_cached(&UNFINISHED.map(of).join(" UNION ALL "))?;
@@ -229,11 +243,27 @@ pub(super) fn unfinished_groups(conn: &Connection) -> rusqlite::Result<Vec<Unfin
     while let Some(row) = rows.next()? {
         // A damaged row must not keep the others from being compared.
         let text = |column| row.get_ref(column).map(|value| value.as_bytes().ok().map(|text| String::from_utf8_lossy(text).into_owned()));
-        let stands = (text(0)?.unwrap_or_default(), row.get::<_, bool>(1)?, text(2)?, text(3)?, text(4)?);
+        let stands = (text(0)?.unwrap_or_default(), row.get::<_, bool>(1)?, text(2)?, text(3)?, text(4)?, row.get::<_, bool>(5)?);
         *groups.entry(stands).or_default() += 1;
     }
-    let group = |((name, waiting, at, layout, callees), fibers)| UnfinishedGroup { name, waiting, at, layout, callees, fibers };
+    let group =
+        |((name, waiting, at, layout, callees, mixed), fibers)| UnfinishedGroup { name, waiting, at, layout, callees, mixed, fibers };
     Ok(groups.into_iter().map(group).collect())
+}
+
+/// Whether something behind a snapshot `s` was stored under a layout that is none of the snapshot's. A fiber waits behind a checkpoint of
+/// its own, so there is nothing behind that.
+fn mixed(state: FiberState) -> String {
+    if state == FiberState::Waiting {
+        return "0".to_owned();
+    }
+    let any = |table: &str| {
+        format!(
+            "EXISTS (SELECT 1 FROM {table} b WHERE b.fiber = f.seq AND b.number = s.number AND b.layout IS NOT NULL
+                                               AND b.layout IS NOT s.layout AND instr(coalesce(s.callees, ''), b.layout) = 0)"
+        )
+    };
+    format!("({} OR {})", any("branch_results"), any("ops"))
 }
 
 /// The states of fibers that have not ended.
@@ -246,13 +276,14 @@ pub(super) fn unfinished_of(conn: &Connection, group: &UnfinishedGroup, after: S
         format!(
             "SELECT f.seq FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq
              WHERE f.state <> 'completed' AND f.state = '{state}' AND f.seq > ?1 AND f.kind = 'function'
-                   AND f.name = ?3 AND s.at IS ?4 AND s.layout IS ?5 AND s.callees IS ?6"
+                   AND f.name = ?3 AND s.at IS ?4 AND s.layout IS ?5 AND s.callees IS ?6 AND {} = ?7",
+            mixed(state)
         )
     };
     let states: Vec<String> = UNFINISHED.into_iter().filter(|state| (*state == FiberState::Waiting) == group.waiting).map(of).collect();
     let sql = format!("{} ORDER BY 1 LIMIT ?2", states.join(" UNION ALL "));
     conn.prepare_cached(&sql)?
-        .query_map(params![after, limit, group.name, group.at, group.layout, group.callees], |row| row.get(0))?
+        .query_map(params![after, limit, group.name, group.at, group.layout, group.callees, group.mixed], |row| row.get(0))?
         .collect()
 }
 
@@ -307,29 +338,32 @@ pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber>
     loaded.and_then(|stored| released.map(|_| stored))
 }
 
-/// The names of the branch results that are stored since a checkpoint.
-fn branches(conn: &Connection, seq: Seq, number: u64) -> rusqlite::Result<Vec<String>> {
-    conn.prepare_cached("SELECT branch FROM branch_results WHERE fiber = ?1 AND number = ?2")?
-        .query_map(params![seq, number.cast_signed()], |row| row.get(0))?
-        .collect()
+/// The branch results that are stored since a checkpoint.
+fn branches(conn: &Connection, seq: Seq, number: u64) -> rusqlite::Result<Vec<BranchResult>> {
+    let sql = format!(
+        "SELECT b.branch, b.data, {} FROM branch_results b LEFT JOIN layouts l ON l.hash = b.layout WHERE b.fiber = ?1 AND b.number = ?2",
+        layouts::COLUMNS
+    );
+    let result = |row: &Row<'_>| Ok(BranchResult { branch: row.get(0)?, data: row.get(1)?, layout: layouts::of(row)?.map(Arc::new) });
+    conn.prepare_cached(&sql)?.query_map(params![seq, number.cast_signed()], result)?.collect()
 }
 
-/// The layouts that are stored under some hashes, with a space between them.
-fn layouts(conn: &Connection, hashes: &str) -> rusqlite::Result<Vec<LayoutRow>> {
-    let mut statement = conn.prepare_cached("SELECT fiber, layout FROM layouts WHERE hash = ?1")?;
-    let stored = |hash: &str| {
-        let row = |row: &rusqlite::Row<'_>| Ok(LayoutRow { hash: hash.to_owned(), fiber: row.get(0)?, layout: row.get(1)? });
-        statement.query_row([hash], row).optional().transpose()
-    };
-    hashes.split_whitespace().filter_map(stored).collect()
+pub(super) fn save_branch(conn: &Connection, claim: Claim, number: u64, result: &BranchResult) -> rusqlite::Result<()> {
+    claims::check_running(conn, claim)?;
+    let BranchResult { branch, data, layout } = result;
+    layouts::save(conn, layout.as_deref())?;
+    conn.prepare_cached("INSERT INTO branch_results (fiber, number, branch, data, layout) VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .execute(params![claim.fiber, number.cast_signed(), branch, data, layout.as_ref().map(|layout| &layout.hash)])?;
+    forget_deaths(conn, claim.fiber)
 }
 
 fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
-    conn.prepare_cached(
+    conn.prepare_cached(&format!(
         "SELECT f.args, f.restarts, f.state = 'completed' OR s.fiber IS NOT NULL AS there, s.at, s.data, s.number, s.deaths, s.epoch,
-                l.hash, l.fiber, l.layout, s.callees
+                s.callees, {}
          FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq LEFT JOIN layouts l ON l.hash = s.layout WHERE f.seq = ?1",
-    )?
+        layouts::COLUMNS
+    ))?
     .query_row([seq], |row| {
         // Without these a fiber has not begun, and would do again what it has done.
         let missing = |what: &str| Err(rusqlite::Error::FromSqlConversionFailure(0, Type::Null, what.into()));
@@ -339,10 +373,6 @@ fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
         if row.get_ref("data")? == ValueRef::Null && row.get_ref("at")? != ValueRef::Null {
             return missing("its snapshot is missing");
         }
-        let layout = match row.get("hash")? {
-            Some(hash) => Some(LayoutRow { hash, fiber: row.get("fiber")?, layout: row.get("layout")? }),
-            None => None,
-        };
         Ok(LoadedFiber {
             args: row.get("args")?,
             snapshot: row.get("data")?,
@@ -353,8 +383,8 @@ fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
             epoch: row.get::<_, Option<i64>>("epoch")?.unwrap_or(0),
             ops: Vec::new(),
             branches: Vec::new(),
-            layout,
-            callees: row.get::<_, Option<String>>("callees")?.map_or_else(|| Ok(Vec::new()), |hashes| layouts(conn, &hashes))?,
+            layout: layouts::of(row)?,
+            callees: layouts::with_hashes(conn, &row.get::<_, Option<String>>("callees")?.unwrap_or_default())?,
         })
     })
 }
@@ -362,10 +392,7 @@ fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
 pub(super) fn checkpoint(conn: &Connection, claim: Claim, new: &NewSnapshot) -> rusqlite::Result<Vec<Claim>> {
     let seq = claim.fiber;
     if let Some(layouts) = &new.layouts {
-        let mut insert = conn.prepare_cached("INSERT INTO layouts (hash, fiber, layout) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?;
-        for layout in layouts {
-            insert.execute(params![layout.hash, layout.fiber, layout.layout])?;
-        }
+        layouts::save(conn, layouts.iter().map(|layout| &**layout))?;
         let callees = layouts.iter().skip(1).map(|layout| layout.hash.as_str()).collect::<Vec<_>>().join(" ");
         let callees = (!callees.is_empty()).then_some(callees);
         conn.prepare_cached("UPDATE snapshots SET layout = ?2, callees = ?3 WHERE fiber = ?1")?.execute(params![

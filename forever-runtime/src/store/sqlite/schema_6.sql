@@ -1,4 +1,4 @@
--- Version 6: results of branches by their names, and the layouts of called functions.
+-- Version 6: results of branches by their names, and the layouts of called functions and of what began behind a snapshot.
 
 -- What the branches of a `steps!` have given so far, until all of them have. A result of an earlier version of this library has the place of
 -- its branch for a name: `#0`.
@@ -7,6 +7,8 @@ CREATE TABLE branch_results (
     number INTEGER NOT NULL,
     branch TEXT NOT NULL,
     data   TEXT NOT NULL,
+    -- That of the code that stored it. None where an earlier version did: then it is that of the snapshot.
+    layout TEXT REFERENCES layouts (hash),
     PRIMARY KEY (fiber, number, branch)
 ) STRICT, WITHOUT ROWID;
 -- A damaged row that belongs to no fiber must not keep the others from being taken over.
@@ -17,3 +19,10 @@ DROP TABLE arrived;
 -- The layouts of the functions that are being called, outermost first: their hashes, with a space between them. None without a call
 -- under way.
 ALTER TABLE snapshots ADD COLUMN callees TEXT;
+
+-- The layout of the code that began an operation. None by hand, and where an earlier version began it: then it is that of the snapshot.
+ALTER TABLE ops ADD COLUMN layout TEXT REFERENCES layouts (hash);
+
+-- Of a step that is retried: the text of the last error, and when the next attempt is due.
+ALTER TABLE ops ADD COLUMN error TEXT;
+ALTER TABLE ops ADD COLUMN next_ms INTEGER;
