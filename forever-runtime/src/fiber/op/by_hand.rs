@@ -116,7 +116,7 @@ where
             }
             Some(record) if record.state == OpState::Started => match decide(&run, record, on_unknown).await? {
                 Decided::Value(value) => return Ok(value),
-                Decided::Run(record) => record,
+                Decided::Run(record) => *record,
             },
             Some(record) => OpRecord { state: OpState::Started, outcome: None, resolved: false, ..record },
         };
@@ -148,7 +148,7 @@ where
 
 enum Decided<T> {
     Value(T),
-    Run(OpRecord),
+    Run(Box<OpRecord>),
 }
 
 /// What becomes of an operation that an earlier run began.
@@ -158,7 +158,7 @@ async fn decide<T: Value, E: Failure + From<Error>>(
     policy: OnUnknown<'_, T, E>,
 ) -> Result<Decided<T>, E> {
     let why = match policy.0 {
-        Policy::Retry => return Ok(Decided::Run(record)),
+        Policy::Retry => return Ok(Decided::Run(Box::new(record))),
         Policy::Fail(make) => return Err(make(unknown(&record, "was interrupted"))),
         Policy::Park => "was interrupted".to_owned(),
         Policy::Check(mut check) => match ask(&mut check, Op::of(Arc::clone(run), "", record.clone()), run).await {
@@ -166,7 +166,7 @@ async fn decide<T: Value, E: Failure + From<Error>>(
                 save(run, completed(record, &value)?).await?;
                 return Ok(Decided::Value(value));
             }
-            Ok(None) => return Ok(Decided::Run(record)),
+            Ok(None) => return Ok(Decided::Run(Box::new(record))),
             Err(trouble) => format!("was interrupted, {trouble}"),
         },
     };
