@@ -1,5 +1,6 @@
-//! Several calls in one answer of the model: made one after the other in their order, each once, wherever the process ends.
+//! Several calls in one answer of the model: made side by side, or one after the other in their order; each once, wherever the process ends.
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use forever::Forever;
@@ -8,8 +9,9 @@ use forever::chat::model::{FinishReason, ModelEvent, ModelRequest};
 use forever::chat::{AgentLoop, Tool, UnknownCall};
 use forever::testing::{World, crash_everywhere};
 use serde_json::json;
+use tokio::sync::Barrier;
 
-use crate::looped::{Script, answered, builder, ends, outline, text};
+use crate::looped::{Script, answered, builder, ends, outline, plain, text};
 
 const TOOLS: [&str; 3] = ["first", "second", "third"];
 
@@ -29,7 +31,7 @@ fn model(world: &World) -> Script {
 }
 
 #[tokio::test]
-async fn calls_of_one_answer_are_made_in_their_order_and_each_once_wherever_the_process_ends() {
+async fn calls_of_one_answer_are_made_in_their_order_if_told_so_and_each_once_wherever_the_process_ends() {
     let survived = crash_everywhere(
         |world: &World| {
             // An office that takes an id once, and gives out numbers.
@@ -47,7 +49,8 @@ async fn calls_of_one_answer_are_made_in_their_order_and_each_once_wherever_the_
                 };
                 Tool::new(name, run).on_unknown(UnknownCall::Retry)
             };
-            builder(world, TOOLS.into_iter().fold(AgentLoop::new(model(world)), |looped, name| looped.tool(tool(name))))
+            let looped = AgentLoop::new(model(world)).parallel_tools(1);
+            builder(world, TOOLS.into_iter().fold(looped, |looped, name| looped.tool(tool(name))))
         },
         async |forever: Forever| {
             let mut outline = outline(&answered(&forever).await.1);
@@ -105,4 +108,40 @@ async fn of_calls_that_take_no_notice_of_ids_none_is_made_twice_and_those_behind
     .await
     .unwrap();
     assert_eq!(survived.outcome, "Done.");
+}
+
+/// Tools that end when so many of them run at once; how many ran at once at most.
+async fn at_once(parallel: Option<usize>, meet: usize) -> usize {
+    let world = World::default();
+    let (now, most, met) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(meet)));
+    let tool = |name: &'static str| {
+        let (now, most, met) = (Arc::clone(&now), Arc::clone(&most), Arc::clone(&met));
+        Tool::new(name, move |_, _| {
+            let (now, most, met) = (Arc::clone(&now), Arc::clone(&most), Arc::clone(&met));
+            async move {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                met.wait().await;
+                now.fetch_sub(1, Ordering::SeqCst);
+                Ok(json!(name))
+            }
+        })
+    };
+    let looped = TOOLS.into_iter().fold(AgentLoop::new(model(&world)), |looped, name| looped.tool(tool(name)));
+    let looped = match parallel {
+        Some(limit) => looped.parallel_tools(limit),
+        None => looped,
+    };
+    let forever = plain(looped).open().await.unwrap();
+    let mut outline = outline(&answered(&forever).await.1);
+    outline.retain(|part| part != "-");
+    let given = |tool: &str| format!("tool-{tool} \"output-available\" \"{tool}\"");
+    assert_eq!(outline, [given("first"), given("second"), given("third"), "Done.".to_owned()], "in the order of the calls");
+    most.load(Ordering::SeqCst)
+}
+
+#[tokio::test]
+async fn calls_of_one_answer_run_side_by_side_up_to_the_limit() {
+    assert_eq!(at_once(None, 3).await, 3);
+    assert_eq!(at_once(Some(1), 1).await, 1);
+    assert!(at_once(Some(2), 1).await <= 2);
 }

@@ -46,6 +46,7 @@ pub struct AgentLoop {
     system: Option<String>,
     tools: Tools,
     max_steps: u32,
+    parallel_tools: usize,
     retries: u32,
     max_input_tokens: Option<u64>,
     max_compactions: u32,
@@ -64,6 +65,7 @@ impl AgentLoop {
             system: None,
             tools: Tools::default(),
             max_steps: 50,
+            parallel_tools: 8,
             retries: 5,
             max_input_tokens: None,
             max_compactions: 1,
@@ -87,6 +89,13 @@ impl AgentLoop {
     /// How often the model is asked in one turn at most; 50 unless this is called. Then the turn ends in an error.
     pub fn max_steps(mut self, steps: u32) -> Self {
         self.max_steps = steps;
+        self
+    }
+
+    /// How many tools of one answer run side by side at most; 8 unless this is called. With 1 they run one after the other, in the order of the
+    /// calls.
+    pub fn parallel_tools(mut self, limit: usize) -> Self {
+        self.parallel_tools = limit;
         self
     }
 
@@ -180,10 +189,16 @@ pub(crate) async fn ask_and_call(ctx: &FiberContext, looped: Res<AgentLoop>, tur
     let mut steps = 0;
     let mut calls = step!("answers of people", looped.approved(ctx, &turn).await?);
     loop {
-        for call in calls {
-            step!("tool", effect, key = &call.id, on_unknown = looped.unknown(ctx, &turn, &call), |op| {
-                looped.call(ctx, &turn, &call, op).await?
-            });
+        if !calls.is_empty() {
+            steps!(
+                "tools",
+                for call in &calls,
+                limit = looped.parallel_tools,
+                effect,
+                key = &call.id,
+                on_unknown = looped.unknown(ctx, &turn, call),
+                |op| looped.call(ctx, &turn, call, op).await?
+            );
         }
         if looped.waits_for_a_person(ctx, &turn, steps).await? {
             return Ok(steps);

@@ -14,7 +14,7 @@ use super::super::frame::{Frame, Run};
 use super::super::machine::{BranchSpec, Cut, CutKind, END, Local, LocalRole, Machine};
 use super::super::op::tests::Store;
 use super::super::snapshot::Snapshot;
-use super::{Layout, Problem, base};
+use super::{Drift, Layout, Problem, base};
 
 fn leak(text: &str) -> &'static str {
     String::from(text).leak()
@@ -519,7 +519,7 @@ fn what_is_said_of_a_layout_is_what_is_said_of_its_snapshots() {
         let of_branch = |problem: &&Problem| matches!(problem, Problem::BranchAmbiguous { .. } | Problem::BranchGone { .. });
         for snapshot in snapshots(machine(before)) {
             let drift = new.check_with(Some(&old), &snapshot, &branches).err();
-            let said: Vec<Problem> = drift.iter().flat_map(|drift| drift.problems()).filter(of_branch).cloned().collect();
+            let said: Vec<Problem> = drift.iter().flat_map(Drift::problems).filter(of_branch).cloned().collect();
             for problem in said {
                 // The same of a result that was stored behind a snapshot of other code.
                 let drifts = branches.iter().filter_map(|branch| new.check_branch(&old, branch).err());
