@@ -45,6 +45,10 @@ pub use forever::{Builder, Close, Forever};
 #[doc(inline)]
 pub use store::{Durability, FiberState, OpState, Tx};
 
+/// What derives the JSON schema of a tool's input, for [`Tool::typed`](chat::Tool::typed).
+#[cfg(feature = "schemars")]
+pub use schemars;
+
 /// What of `rusqlite` a closure with a [`Tx`] needs: use it in place of a dependency of your own, so that the two are one version. A new
 /// version of it is a breaking change of this library.
 // Not all of it: its `fallible_iterator` has an `Iterator` and an `Option`, and with them in sight the compiler spells out those of `std` in

@@ -16,3 +16,4 @@ mod reported;
 mod resuming;
 mod scripted;
 mod turns;
+mod typed;

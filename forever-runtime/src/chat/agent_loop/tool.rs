@@ -48,6 +48,50 @@ impl Tool {
         Tool { spec, on_unknown: UnknownCall::default(), run: Arc::new(move |input, op| Box::pin(run(input, op))), approval: None }
     }
 
+    /// A tool whose input is a type of the program. The model is told its JSON schema, and the description of the type is that of the tool.
+    ///
+    /// An input that is not of that type is an error that the model is told, so that it can call the tool again; the closure is not called.
+    /// The call ends with what the closure gives, as JSON.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// # use forever_runtime::schemars;
+    /// use forever::BoxError;
+    /// use forever::chat::Tool;
+    /// use schemars::JsonSchema;
+    /// use serde::Deserialize;
+    ///
+    /// /// Looks up the weather of a city.
+    /// #[derive(Deserialize, JsonSchema)]
+    /// struct Weather {
+    ///     /// Name of the city, in English.
+    ///     city: String,
+    /// }
+    ///
+    /// let tool = Tool::typed::<Weather, _, _>("weather", |input, _| async move {
+    ///     Ok::<_, BoxError>(format!("{}: 21 degrees", input.city))
+    /// });
+    /// # let _ = tool;
+    /// ```
+    #[cfg(feature = "schemars")]
+    pub fn typed<I, O, B>(name: impl Into<String>, run: impl Fn(I, Op) -> B + Send + Sync + 'static) -> Self
+    where
+        I: serde::de::DeserializeOwned + schemars::JsonSchema + 'static,
+        O: serde::Serialize,
+        B: Future<Output = Result<O, BoxError>> + Send + 'static,
+    {
+        let schema = schemars::schema_for!(I).to_value();
+        let description = schema.get("description").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let of_values = move |input: Value, op| {
+            let begun = serde_json::from_value(input).map(|input| run(input, op));
+            async move {
+                let done = begun.map_err(|why| format!("the input of the tool does not fit its schema: {why}"))?;
+                Ok(serde_json::to_value(done.await?)?)
+            }
+        };
+        Tool::new(name, of_values).description(description).parameters(schema)
+    }
+
     /// What it does, for the model.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.spec.description = text.into();
