@@ -2,7 +2,7 @@
 use super::generate::{expr_of, node};
 use super::places;
 use super::prng::Prng;
-use super::program::{Branch, Function, Id, Kind, Name, Node, Over, Policy, Program, Type};
+use super::program::{Branch, Function, Id, Kind, Name, Node, Options, Over, Policy, Program, Type};
 use super::repair::repair;
 
 macro_rules! edits {
@@ -21,7 +21,7 @@ edits! {
     LocalRenamedWithWas, BodyChanged, TypeChanged, WrappedInIf, WrappedInFor, WrappedInWhile, Unwrapped, LoopReversed, ListAppended,
     ListInsertedInFront, ListItemRemoved, ListReordered, BranchesExchanged, BranchRemoved, BranchAdded, BranchRenamed, TopicChanged,
     CalleeEdited, CalleeReplaced, EffectMadePlain, PlainMadeEffect, EffectMoved, StepBeforeEffect, ArgumentAdded, ArgumentRemoved,
-    LoopMadeBorrow, DerivedStepAdded, AnyAdded, Two, TwoAdded,
+    LoopMadeBorrow, DerivedStepAdded, OptionsChanged, AnyAdded, Two, TwoAdded,
 }
 
 impl Edit {
@@ -324,6 +324,12 @@ fn change(edit: Edit, program: &mut Program, prng: &mut Prng) -> Option<()> {
             let id = some(prng, &movable(program, if edit == Edit::EffectMadePlain { is_effect } else { is_plain_step }))?;
             let Kind::Step { effect, .. } = &mut places::node(&mut program.work, id).kind else { return None };
             *effect = if effect.is_some() { None } else { Some(prng.pick(&[Policy::Park, Policy::Check])) };
+        }
+        Edit::OptionsChanged => {
+            let id = some(prng, &movable(program, |kind| matches!(kind, Kind::Step { .. })))?;
+            let Kind::Step { options, .. } = &mut places::node(&mut program.work, id).kind else { return None };
+            let both = [Options { retry: true, timeout: false }, Options { retry: false, timeout: true }];
+            *options = if *options == Options::default() { prng.pick(&both) } else { Options::default() };
         }
         Edit::StepBeforeEffect => {
             let id = some(prng, &movable(program, is_effect))?;

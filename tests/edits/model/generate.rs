@@ -2,7 +2,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::prng::Prng;
-use super::program::{Branch, Expr, Function, Id, Kind, Name, Node, Over, Policy, Program, Type};
+use super::program::{Branch, Expr, Function, Id, Kind, Name, Node, Options, Over, Policy, Program, Type};
 use super::repair::repair;
 
 /// A small program. It has the shapes that are needed, and one that its number says, so that all are there in a few programs.
@@ -127,7 +127,7 @@ impl Make<'_> {
         let name = if literal { Name { literal: Some(format!("s{id}")), was: None } } else { Name::default() };
         // Bodies of one text are found in steps that are copied.
         let label = if self.prng.chance(20) { "same".to_owned() } else { format!("l{id}") };
-        let mut nodes = vec![Node { id, kind: Kind::Step { name, bind, label, input, effect } }];
+        let mut nodes = vec![Node { id, kind: Kind::Step { name, bind, label, input, effect, options: Options::default() } }];
         self.known.extend(bind);
         if self.prng.chance(40) {
             nodes.extend(self.set());

@@ -86,6 +86,13 @@ pub(crate) struct Branch {
     pub(crate) input: Expr,
 }
 
+/// Options of a step that say how often and how long, and nothing of what.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) retry: bool,
+    pub(crate) timeout: bool,
+}
+
 #[derive(Debug, Clone)]
 pub(crate) enum Kind {
     Local {
@@ -102,6 +109,7 @@ pub(crate) enum Kind {
         label: String,
         input: Expr,
         effect: Option<Policy>,
+        options: Options,
     },
     If {
         on: Expr,

@@ -1,7 +1,7 @@
 //! Programs as Rust source.
 use std::fmt::Write as _;
 
-use super::program::{Expr, Function, Kind, Name, Node, Over, Policy, Program, Type};
+use super::program::{Expr, Function, Kind, Name, Node, Options, Over, Policy, Program, Type};
 
 /// The functions of a program, in a module.
 pub(super) fn module(name: &str, program: &Program) -> String {
@@ -94,7 +94,7 @@ impl Out<'_> {
                 let (name, value) = (self.name(*var).to_owned(), self.expr(to));
                 self.line(&format!("{name} = {value};"));
             }
-            Kind::Step { name, bind, label, input, effect } => {
+            Kind::Step { name, bind, label, input, effect, options: Options { retry, timeout } } => {
                 let call = match bind.map_or(Type::Int, |bind| self.program.vars[&bind].of) {
                     Type::Text => "text",
                     Type::List => "list",
@@ -106,7 +106,9 @@ impl Out<'_> {
                     Some(Policy::Park) => "effect, ",
                     Some(Policy::Check) => "effect, on_unknown = check, ",
                 };
-                let step = format!("step!({}{options}io.{call}({label:?}, {input}).await?)", written(name));
+                let retry = if *retry { "retry = Retry::times(2), " } else { "" };
+                let timeout = if *timeout { "timeout = HOUR, " } else { "" };
+                let step = format!("step!({}{options}{retry}{timeout}io.{call}({label:?}, {input}).await?)", written(name));
                 if *effect == Some(Policy::Check) {
                     self.line(&format!("let input = {input};"));
                     self.line(&format!("let check = OnUnknown::check(async |_| io.found_{call}({label:?}, input));"));

@@ -1,10 +1,13 @@
 //! The generated versions, with what their text expects to find in scope.
-use forever::{OnUnknown, Res, call, fiber, recv, sleep, spawn, step, steps, wait};
+use forever::{OnUnknown, Res, Retry, call, fiber, recv, sleep, spawn, step, steps, wait};
 use forever_edits::*;
 
 use crate::deploy::Version;
 use crate::io::Io;
 use crate::oracle::argument;
+
+/// Longer than anything takes.
+const HOUR: std::time::Duration = std::time::Duration::from_secs(60 * 60);
 
 /// What is spawned.
 #[fiber]
