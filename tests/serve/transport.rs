@@ -534,14 +534,14 @@ async fn whoever_is_not_authorized_neither_asks_nor_resumes_nor_cancels() {
         assert_eq!(Response::of(up.address, method, path, &evil, &ask).await.status, 403, "{method}");
     }
     assert_eq!(turns(&up).await, 0);
-    let known = format!("{JSON}Authorization: x\r\nOrigin: https://app.example\r\n");
-    let mut answer = Response::of(up.address, "POST", ADA, &known, &ask).await;
+    let authorized = format!("{JSON}Authorization: x\r\nOrigin: https://app.example\r\n");
+    let mut answer = Response::of(up.address, "POST", ADA, &authorized, &ask).await;
     answer.until("w0 ").await;
     assert!(answer.head.contains("access-control-allow-origin: https://app.example"), "{}", answer.head);
     assert_eq!(Response::of(up.address, "DELETE", &paths[2].1, "", "").await.status, 401);
     let under_way = async || up.agent("ada").turns(&[forever::chat::TurnState::Running]).await.unwrap().len();
     assert_eq!(under_way().await, 1);
-    assert_eq!(Response::of(up.address, "DELETE", &paths[2].1, &known, "").await.status, 204);
+    assert_eq!(Response::of(up.address, "DELETE", &paths[2].1, &authorized, "").await.status, 204);
     answer.done().await;
     up.down().await;
 }

@@ -1,13 +1,15 @@
 // The React page of the example, built, in Chromium: what a person sees.
 //
 //   (cd ../../examples/chat/web && npm ci && npm run build) && npm ci && node page.mjs [part of a case's name]
-//   node page.mjs --pictures FOLDER     how it looks; FOLDER/chat.png is the README's picture, docs/chat.png
+//   node page.mjs --pictures FOLDER     how it looks
+//   node page.mjs --recording FILE      the README's recording, docs/kill.png: `scripts/recording` makes it
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Browser } from "./support/browser.mjs";
 import { inTime, run } from "./support/cases.mjs";
 import { Line } from "./support/line.mjs";
 import { conversation, take } from "./support/pictures.mjs";
+import { record } from "./support/recording.mjs";
 import { Server } from "./support/server.mjs";
 import { dice, lines, text, until, words } from "./support/until.mjs";
 
@@ -300,4 +302,5 @@ const cases = {
 };
 
 if (process.argv[2] === "--pictures") await take(process.argv[3]);
+else if (process.argv[2] === "--recording") await record(process.argv[3]);
 else await run(cases);

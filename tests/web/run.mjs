@@ -16,6 +16,7 @@ const files = [
   ["seven.mjs http.mjs", 180],
   ["plain.mjs", 120],
   ["page.mjs", 300],
+  ["seven.mjs page.mjs", 300],
 ];
 
 function perform(file, seconds) {

@@ -20,7 +20,6 @@ export async function take(folder) {
   mkdirSync(folder, { recursive: true });
   for (const [look, options] of Object.entries(looks)) await tour(folder, look, options);
   await many(folder);
-  await readme(folder);
   process.exit(0);
 }
 
@@ -103,19 +102,6 @@ async function many(folder) {
   await page.getByText("w39").waitFor();
   console.log(`40 words of 20 ms after ${Date.now() - asked} ms`);
   await page.screenshot({ path: join(folder, "many-more.png") });
-  await browser.end();
-  await server.end();
-}
-
-/** The picture of the README: the server was gone in the middle of an answer, which goes on. */
-async function readme(folder) {
-  const server = await Server.start("showcase");
-  const browser = await Browser.start({ viewport: { width: 560, height: 520 }, deviceScaleFactor: 2 });
-  const page = await browser.open(`http://${server.host}/?delay=40`);
-  await page.getByRole("button", { name: "What happens if" }).click();
-  await killed(server, page, "a kill could take");
-  await page.getByText("reads it and goes on").waitFor();
-  await page.screenshot({ path: join(folder, "chat.png") });
   await browser.end();
   await server.end();
 }
