@@ -347,6 +347,28 @@ async fn what_a_tool_of_the_page_gave_continues_the_message() {
     up.down().await;
 }
 
+/// Chunks are kept for a while only. An answer without them would be taken for one that is whole, and its
+/// calls be sent again and again.
+#[tokio::test]
+async fn a_continuation_whose_chunks_are_gone_is_not_an_empty_answer() {
+    let place = Place::new();
+    let up = place.up().await;
+    let mut message = with_open_call(&up, "tool").await;
+    call_of(&mut message)["state"] = json!("output-available");
+    call_of(&mut message)["output"] = json!(1);
+    place.gates.open("half");
+    let answered = asks(&[user("u1", "hi"), message], &json!({}));
+    assert_eq!(text(&post(&up, &answered).await.done().await), "w1 w2 ");
+    up.down().await;
+    let builder = place.builder().replay_retention(std::time::Duration::ZERO);
+    let up = place.up_of(builder).await;
+    until("the chunks are gone", async || post(&up, &answered).await.status == 409).await;
+    // The question itself has its whole message.
+    let whole = post(&up, &asks(&[user("u1", "hi")], &json!({}))).await.done().await;
+    assert_eq!((text(&whole), turns(&up).await), ("w0 w1 w2 ".to_owned(), 2));
+    up.down().await;
+}
+
 #[tokio::test]
 async fn an_approval_and_a_refusal_continue_the_message() {
     for approved in [true, false] {
@@ -500,6 +522,7 @@ async fn hostile_bodies_are_refused_with_a_reason_and_store_nothing() {
         with(&|body| body["trigger"] = json!({})),
         with(&|body| body["messageId"] = json!(5)),
         with(&|body| body["clientTools"] = json!([{ "name": 5 }])),
+        with(&|body| body["messages"] = (0..101).map(|n| user(&format!("u{n}"), "hi")).collect()),
     ];
     for body in bodies {
         let answered = refused(&up, JSON, &body).await;

@@ -37,7 +37,10 @@ pub(super) async fn post(State(served): State<Arc<Served>>, at: At, request: Req
     let post = read(&served, request).await?;
     let agent = at.agent(&served.core());
     Ok(match request::carry_out(&agent, post).await? {
-        Some(turn) => sse::response(sse::Events::answer(&agent, &turn).await?, place),
+        Some(turn) => {
+            let events = sse::Events::answer(&agent, &turn).await?;
+            sse::response(events.ok_or_else(|| request::conflict(request::NOTHING_OPEN))?, place)
+        }
         None => sse::response(sse::Events::nothing(), place),
     })
 }

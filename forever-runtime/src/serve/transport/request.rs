@@ -3,6 +3,8 @@
 //! The body holds the conversation as the page has it. Of that, two things are taken: the user
 //! messages at its end, and the answers to tool calls that are open in the stored conversation.
 //! Everything else, above all what a page sends as the assistant's, is ignored.
+use std::collections::{HashMap, HashSet};
+
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -19,6 +21,12 @@ use crate::error::{Error, ErrorKind, Result as StoreResult, chain};
 use crate::fiber::owner::check_name;
 
 type Agent = AgentHandle<Erased>;
+
+/// Why a POST with answers has no response.
+pub(super) const NOTHING_OPEN: &str = "no tool call of the message waits for an answer";
+
+/// The most user messages at the end of a body.
+const MAX_QUESTIONS: usize = 100;
 
 /// The body of a POST, as `DefaultChatTransport` sends it.
 #[derive(Debug, Deserialize)]
@@ -60,7 +68,7 @@ fn bad(why: &str) -> Failed {
     Failed(StatusCode::BAD_REQUEST, why.to_owned())
 }
 
-fn conflict(why: &str) -> Failed {
+pub(super) fn conflict(why: &str) -> Failed {
     Failed(StatusCode::CONFLICT, why.to_owned())
 }
 
@@ -85,6 +93,9 @@ pub(super) async fn carry_out(agent: &Agent, post: Post) -> Result<Option<TurnHa
 async fn ask(agent: &Agent, mut post: Post, stored: &[UiMessage]) -> Result<TurnHandle, Failed> {
     let from = post.messages.iter().rposition(|message| message.role != Role::User).map_or(0, |at| at + 1);
     let mut questions: Vec<UiMessage> = post.messages.split_off(from).iter().map(user_message).collect();
+    if questions.len() > MAX_QUESTIONS {
+        return Err(bad("there are more than 100 user messages behind the last answer"));
+    }
     if questions.iter().any(|question| check_name(&question.id).is_err()) {
         return Err(bad("the id of a message has 1 to 256 bytes"));
     }
@@ -93,7 +104,8 @@ async fn ask(agent: &Agent, mut post: Post, stored: &[UiMessage]) -> Result<Turn
     let there = at.and_then(|at| stored.get(at));
     let answer = at.and_then(|at| stored.get(at + 1)).map_or("", |answer| answer.id.as_str());
     // Stored messages stay as they are; other messages that failed to arrive before are new.
-    questions.retain(|question| !stored.iter().any(|message| message.id == question.id));
+    let known: HashSet<&str> = stored.iter().map(|message| message.id.as_str()).collect();
+    questions.retain(|question| !known.contains(question.id.as_str()));
     let new = match there {
         Some(there) if there.role != Role::User => return Err(conflict("the id of the message is that of another message")),
         _ if last.parts.is_empty() => return Err(bad("a user message has text, a file or data")),
@@ -164,7 +176,7 @@ async fn answer(
             return Ok(agent.turn(turn.id()).await?);
         }
     }
-    Err(conflict("no tool call of the message waits for an answer"))
+    Err(conflict(NOTHING_OPEN))
 }
 
 /// The newest turn in one of these states, or in any, that answers a message.
@@ -179,15 +191,26 @@ async fn turn_of(agent: &Agent, message: &str, states: &[TurnState]) -> StoreRes
 
 /// The answers in the messages of a page to calls that are open in the stored conversation.
 fn answers(sent: &[UiMessage], stored: &[UiMessage]) -> Vec<(String, ToolAnswer)> {
+    // Where an id was given twice, the newest message has it.
+    let mut calls = HashMap::new();
+    for message in stored {
+        for part in &message.parts {
+            if let Some(call) = part.tool_call_id() {
+                calls.insert(call, (message, part));
+            }
+        }
+    }
     let mut answers = Vec::new();
     for message in sent.iter().filter(|message| message.role == Role::Assistant) {
         for part in &message.parts {
-            let Some(call) = part.tool_call_id() else { continue };
-            // Where an id was given twice, the newest call has it.
-            let of_call = |message: &&UiMessage| message.parts.iter().any(|part| part.tool_call_id() == Some(call));
-            let there = stored.iter().rev().find(of_call).filter(|there| there.id == message.id && there.role == Role::Assistant);
-            let open = there.and_then(|there| there.parts.iter().find(|part| part.tool_call_id() == Some(call)));
-            if let Some(answer) = open.and_then(|open| answer_to(open, part)) {
+            if let Some(call) = part.tool_call_id()
+                && let Some((there, open)) = calls.get(call)
+                && there.id == message.id
+                && there.role == Role::Assistant
+                && let Some(answer) = answer_to(open, part)
+            {
+                // The first answer in a body counts, as the first of all does.
+                calls.remove(call);
                 answers.push((call.to_owned(), answer));
             }
         }

@@ -74,14 +74,26 @@ impl Events {
     }
 
     /// The turn that a POST has asked for, from its first chunk; a continuation adds to the page's message.
-    pub(super) async fn answer(agent: &AgentHandle<Erased>, turn: &TurnHandle) -> Result<Self> {
+    /// None if what a continuation has added is not kept any more.
+    pub(super) async fn answer(agent: &AgentHandle<Erased>, turn: &TurnHandle) -> Result<Option<Self>> {
         let status = turn.status().await?;
         if status.state().is_settled() && !status.is_continuation() {
-            return Self::settled(agent, turn).await;
+            return Self::settled(agent, turn).await.map(Some);
         }
         let mut events = Self::log(turn, 0).await?;
         events.expect_step(status.is_continuation());
-        Ok(events)
+        if status.state().is_settled() && !events.has_chunk().await? {
+            return Ok(None);
+        }
+        Ok(Some(events))
+    }
+
+    /// Whether the log has a chunk now; it is made ready.
+    async fn has_chunk(&mut self) -> Result<bool> {
+        let Some(log) = &mut self.log else { return Ok(false) };
+        let Some(Entry::Chunk(number, chunk)) = log.follow.try_next().await? else { return Ok(false) };
+        self.ready.extend(log.events(number, &chunk));
+        Ok(true)
     }
 
     /// The turn under way, for a page that may have nothing of its message.
