@@ -300,6 +300,20 @@ async fn questions_that_failed_to_arrive_come_with_the_next_one() {
     up.down().await;
 }
 
+#[tokio::test]
+async fn a_question_cannot_take_the_id_of_an_answer_that_is_being_given() {
+    let place = Place::new();
+    let up = place.up().await;
+    let script = json!({ "script": [{ "say": "w0 " }, { "wait": "half" }] });
+    let mut answer = post(&up, &asks(&[user("u1", "hi")], &script)).await;
+    let id = answer.until("w0 ").await[0]["messageId"].as_str().unwrap().to_owned();
+    assert_eq!(post(&up, &asks(&[user(&id, "mine"), user("u2", "more")], &script)).await.status, 409);
+    place.gates.open("half");
+    answer.done().await;
+    assert_eq!(texts(&up).await, ["user hi", "assistant w0 "]);
+    up.down().await;
+}
+
 /// A conversation with one open call, and its message as the page has it.
 async fn with_open_call(up: &Up, kind: &str) -> Value {
     let script =

@@ -16,7 +16,7 @@ use super::super::http::Failed;
 use crate::agent::AgentHandle;
 use crate::chat::message::{Part, Role, ToolState, UiMessage};
 use crate::chat::model::ToolSpec;
-use crate::chat::{NewTurn, ToolAnswer, TurnHandle, TurnState};
+use crate::chat::{NewTurn, ToolAnswer, ToolAnswered, TurnHandle, TurnState};
 use crate::error::{Error, ErrorKind, Result as StoreResult, chain};
 use crate::fiber::owner::check_name;
 
@@ -24,6 +24,9 @@ type Agent = AgentHandle<Erased>;
 
 /// Why a POST with answers has no response.
 pub(super) const NOTHING_OPEN: &str = "no tool call of the message waits for an answer";
+
+/// Why a question is refused that has the id of an answer.
+const TAKEN: &str = "the id of the message is that of another message";
 
 /// The most user messages at the end of a body.
 const MAX_QUESTIONS: usize = 100;
@@ -74,12 +77,17 @@ pub(super) fn conflict(why: &str) -> Failed {
 
 /// The turn that responds to the POST; none if a call of the message still waits for an answer.
 pub(super) async fn carry_out(agent: &Agent, post: Post) -> Result<Option<TurnHandle>, Failed> {
+    // First the turns: one that ends in between has its message among those that are stored.
+    let open = agent.turns(&[TurnState::Queued, TurnState::Running]).await?;
     let stored = agent.messages().await?;
+    if post.messages.iter().any(|sent| sent.role == Role::User && open.iter().any(|turn| turn.message_id() == sent.id)) {
+        return Err(conflict(TAKEN));
+    }
     let answers = answers(&post.messages, &stored);
     match post.messages.last().map(|last| last.role) {
         Some(Role::User) => {
             for (call, answer) in answers {
-                agent.answer_tool(&call, answer, false).await?;
+                apply(agent, &call, answer, false).await?;
             }
             ask(agent, post, &stored).await.map(Some)
         }
@@ -107,7 +115,7 @@ async fn ask(agent: &Agent, mut post: Post, stored: &[UiMessage]) -> Result<Turn
     let known: HashSet<&str> = stored.iter().map(|message| message.id.as_str()).collect();
     questions.retain(|question| !known.contains(question.id.as_str()));
     let new = match there {
-        Some(there) if there.role != Role::User => return Err(conflict("the id of the message is that of another message")),
+        Some(there) if there.role != Role::User => return Err(conflict(TAKEN)),
         _ if last.parts.is_empty() => return Err(bad("a user message has text, a file or data")),
         None => new_turn(agent, post, questions).id(turn_id(&["question", &last.id])),
         Some(_) if post.trigger == Trigger::Regenerate => {
@@ -155,7 +163,7 @@ async fn answer(
 ) -> Result<Option<TurnHandle>, Failed> {
     let mut applied = false;
     for (call, answer) in answers {
-        let answered = agent.answer_tool(&call, answer, true).await?;
+        let answered = apply(agent, &call, answer, true).await?;
         applied |= answered.applied;
         if answered.continued.is_some() {
             return Ok(answered.continued);
@@ -177,6 +185,17 @@ async fn answer(
         }
     }
     Err(conflict(NOTHING_OPEN))
+}
+
+/// Answers a call; one that is not open, or not for the page to answer, stays as it is.
+async fn apply(agent: &Agent, call: &str, answer: ToolAnswer, auto_continue: bool) -> StoreResult<ToolAnswered> {
+    match agent.answer_tool(call, answer, auto_continue).await {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Value | ErrorKind::Conflict) => {
+            debug!(error = %chain(&error), "an answer to a tool call was refused");
+            Ok(ToolAnswered { applied: false, continued: None })
+        }
+        answered => answered,
+    }
 }
 
 /// The newest turn in one of these states, or in any, that answers a message.
