@@ -23,6 +23,8 @@ struct Response {
     head: String,
     /// The id of the last event that had one.
     last_id: Option<String>,
+    /// Whether the response has come to its own end.
+    whole: bool,
 }
 
 impl Response {
@@ -37,7 +39,7 @@ impl Response {
         }
         let head = String::from_utf8(std::mem::take(&mut received)).unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Response { socket, received, given: 0, status, head: head.to_lowercase(), last_id: None }
+        Response { socket, received, given: 0, status, head: head.to_lowercase(), last_id: None, whole: false }
     }
 
     /// The data of the next event; none at the end of the response.
@@ -52,6 +54,7 @@ impl Response {
                     self.last_id = field("id: ").or(self.last_id.take());
                     return field("data: ");
                 }
+                self.whole = over;
                 if over || self.socket.read_buf(&mut self.received).await.unwrap_or(0) == 0 {
                     return None;
                 }
@@ -81,6 +84,7 @@ impl Response {
             }
         }
         assert_eq!(self.next().await, None);
+        assert!(self.whole);
         chunks
     }
 }
@@ -203,6 +207,7 @@ async fn a_page_resumes_the_turn_under_way_from_its_first_chunk() {
     place.gates.reached("half").await;
     up.down().await;
     assert_eq!(third.next().await, None);
+    assert!(!third.whole, "a response that ends as it should is an answer that is whole");
     up = place.up().await;
     let mut fourth = resume(&up, None).await;
     let mut fifth = resume(&up, Some(&last)).await;
