@@ -319,6 +319,20 @@ async fn a_question_cannot_take_the_id_of_an_answer_that_is_being_given() {
     up.down().await;
 }
 
+#[tokio::test]
+async fn a_stored_question_keeps_its_content_when_the_next_one_comes() {
+    let place = Place::new();
+    let up = place.up().await;
+    let mut first = post(&up, &asks(&[user("u1", "hi")], &json!({ "script": [{ "say": "w0 " }, { "wait": "half" }] }))).await;
+    first.until("w0 ").await;
+    let mut second = post(&up, &asks(&[user("u1", "forged"), user("u2", "more")], &says(&["w1 "]))).await;
+    place.gates.open("half");
+    first.done().await;
+    assert_eq!(text(&second.done().await), "w1 ");
+    assert_eq!(texts(&up).await, ["user hi", "assistant w0 ", "user more", "assistant w1 "]);
+    up.down().await;
+}
+
 /// A conversation with one open call, and its message as the page has it.
 async fn with_open_call(up: &Up, kind: &str) -> Value {
     let script =
