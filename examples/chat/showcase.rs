@@ -63,7 +63,7 @@ as you like.";
 
 const PAID: &str = "\n\nDone, and only once: the approval, the payment and this sentence are stored in that order.";
 
-const REFUSED: &str = "\n\nThen nothing was paid. The refusal is stored, so nobody will ask you again.";
+const REFUSED: &str = "\n\nThen nothing was paid. The refusal is stored, so you will not be asked again.";
 
 const OTHER: &str = "\
 I follow a script, so that this example runs without a key and without a network. Set `ANTHROPIC_MODEL` or \
@@ -74,7 +74,7 @@ Until then I have three good answers:
 
 - what happens when my server is **killed** in the middle of an answer,
 - the **code** of a durable agent,
-- how I **pay** somebody, for which I ask you first.";
+- how I **pay** for something, for which I ask you first.";
 
 impl Agent for Showcase {
     const CLASS: &'static str = "ChatAgent";

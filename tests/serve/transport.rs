@@ -215,7 +215,7 @@ async fn a_page_resumes_the_turn_under_way_from_its_first_chunk() {
     let whole = fourth.done().await;
     assert_eq!((text(&whole), &whole[0]), ("w0 w1 ".to_owned(), &begun[0]));
     assert_eq!(text(&fifth.done().await), "w1 ");
-    // Whoever has an id has the rest of an ended turn as well.
+    // A client that has an id gets the rest of an ended turn as well.
     assert_eq!(text(&resume(&up, Some(&last)).await.done().await), "w1 ");
     assert_eq!(resume(&up, None).await.status, 204);
     for (last, status) in [("one", 400), (":", 400), ("x:18446744073709551615", 400), ("x:-1", 400), ("x:1", 404), ("\u{e9}:1", 404)] {
@@ -574,7 +574,7 @@ async fn hostile_bodies_are_refused_with_a_reason_and_store_nothing() {
 }
 
 #[tokio::test]
-async fn whoever_is_not_authorized_neither_asks_nor_resumes_nor_cancels() {
+async fn a_client_without_authorization_neither_asks_nor_resumes_nor_cancels() {
     let place = Place::new();
     let knows = |server: Server| {
         server.allow_origins(["https://app.example"]).authorize(async |asking| {

@@ -228,7 +228,7 @@ const cases = {
     assert((await last(page)).replace(/server killed, resumed (at once|\d+ s later)/, "").startsWith(before));
     assert.equal(await page.locator(".message ol li").count(), 3);
     await page.getByText(`kill -9 ${server.child.pid}`).waitFor();
-    // And for whoever opens the page later.
+    // It is there after a reload as well.
     await page.reload();
     await mark.waitFor();
     browser.quiet({ away: true });
@@ -293,7 +293,7 @@ const cases = {
     assert.equal(await end.locator("p").first().evaluate((node) => getComputedStyle(node).direction), "rtl");
     assert.equal(await end.locator("li").evaluate((node) => getComputedStyle(node).direction), "rtl");
     assert.equal(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true, "nothing is wider than the window");
-    // Whoever reads further up is left there.
+    // A person who reads further up is left there.
     await page.evaluate(() => scrollTo(0, 500));
     await page.getByLabel("Message").fill("hello");
     assert.equal(await page.evaluate(() => scrollY), 500);
