@@ -1,16 +1,15 @@
-//! A chat that is served: to the React page in `examples/chat/web`, or, without npm, to a plain page.
+//! A chat that is served: to the React page in `examples/chat/web`, and to a page without packages at `/plain`.
 //!
 //! ```text
 //! cargo run --example chat
 //! cargo run --example chat -- --port 8787 --database chat.db
 //! ```
 //!
-//! Open the address that it prints. Kill the program in the middle of an answer and start it again: the same message grows on. With npm,
-//! `npm ci && npm run build` in `examples/chat/web` makes the React page.
+//! Open the address that it prints and ask something. Kill the program in the middle of the answer with
+//! the command that it prints, and start it again: the same message grows on. The page is built into the
+//! program from `examples/chat/web/dist`; after a change of its source, `npm ci && npm run build` there.
 //!
-//! What answers follows a script. It takes from the request `n` (how many words), `delay` (ms between them) and `mode`: `ok`, `error` (an error in the
-//! stream), `throw` (an error of the program), `tool` (asks the page where it is), `approval` (asks the person whether it may pay). A model takes its
-//! place with
+//! What answers follows a script (`showcase`). A model takes its place with
 //!
 //! ```text
 //! ANTHROPIC_MODEL=.. ANTHROPIC_API_KEY=.. cargo run --example chat
@@ -26,51 +25,54 @@ mod args;
 mod modelled;
 #[path = "chat/scripted.rs"]
 mod scripted;
+#[path = "chat/showcase.rs"]
+mod showcase;
+#[path = "chat/survival.rs"]
+mod survival;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use axum::Router;
-use axum::extract::Path as UrlPath;
-use axum::http::{HeaderName, StatusCode, header};
-use axum::response::Html;
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::{Html, IntoResponse};
 use axum::routing::get;
 use forever::prelude::*;
 use forever::serve::Server;
+use serde_json::json;
 
 use args::Args;
 use modelled::Modelled;
 use scripted::Scripted;
+use showcase::Showcase;
 
 const USAGE: &str = "\
 Serves a chat.
 
-usage: chat [--port N] [--database PATH]
+usage: chat [--port N] [--database PATH] [--script NAME]
   --port N         where, on this machine (8787)
-  --database PATH  what is kept (chat.db)";
+  --database PATH  what is kept (chat.db)
+  --script NAME    what answers without a model: showcase (the default), or words, which tests/web uses";
 
 /// What `npm run build` has made.
-const BUILT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/chat/web/dist");
+const PAGE: [&str; 3] =
+    [include_str!("chat/web/dist/index.html"), include_str!("chat/web/dist/page.js"), include_str!("chat/web/dist/page.css")];
 
-/// The React page, if it was built, else the plain one.
-async fn page() -> Html<String> {
-    let built = tokio::task::spawn_blocking(|| std::fs::read_to_string(Path::new(BUILT).join("index.html")));
-    Html(built.await.ok().and_then(Result::ok).unwrap_or_else(|| include_str!("chat/plain.html").to_owned()))
+/// A file of the page; a browser asks again whether it has changed.
+fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
+    let headers: [(HeaderName, HeaderValue); 2] =
+        [(header::CONTENT_TYPE, HeaderValue::from_static(kind)), (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))];
+    (headers, text)
 }
 
-async fn asset(UrlPath(file): UrlPath<String>) -> Result<([(HeaderName, &'static str); 1], Vec<u8>), StatusCode> {
-    let kind = match file.rsplit_once('.') {
-        Some((_, "js")) => "text/javascript",
-        Some((_, "css")) => "text/css",
-        _ => return Err(StatusCode::NOT_FOUND),
-    };
-    if file.contains(['/', '\\']) {
-        return Err(StatusCode::NOT_FOUND);
-    }
-    let read = tokio::task::spawn_blocking(move || std::fs::read(Path::new(BUILT).join("assets").join(file)));
-    let bytes = read.await.ok().and_then(Result::ok).ok_or(StatusCode::NOT_FOUND)?;
-    Ok(([(header::CONTENT_TYPE, kind)], bytes))
+fn pages() -> Router {
+    let [html, script, style] = PAGE;
+    Router::new()
+        .route("/", get(async move || Html(html)))
+        .route("/page.js", get(async move || asset("text/javascript", script)))
+        .route("/page.css", get(async move || asset("text/css", style)))
+        .route("/plain", get(async || Html(include_str!("chat/plain.html"))))
 }
 
 #[tokio::main]
@@ -78,21 +80,35 @@ async fn main() -> anyhow::Result<()> {
     let mut args = Args::of_program(USAGE);
     let port: u16 = args.value("--port", "a number from 0 to 65535", |_| true).unwrap_or(8787);
     let database: PathBuf = args.value("--database", "a path", |_| true).unwrap_or_else(|| PathBuf::from("chat.db"));
+    let script = args.value("--script", "showcase or words", |name: &String| name == "showcase" || name == "words");
     args.finish();
     let builder = Forever::builder().sqlite(database);
-    let builder = match modelled::from_env()? {
-        Some(answers) => builder.agent_loop(answers).chat_agent(|_| Modelled),
-        None => builder.chat_agent(|me| Scripted { me }),
+    let (model, builder) = match (script.as_deref(), modelled::from_env()?) {
+        (Some("words"), _) => ("a script of words".to_owned(), builder.chat_agent(|me| Scripted { me })),
+        (None, Some((name, answers))) => (name, builder.agent_loop(answers).chat_agent(|_| Modelled)),
+        _ => ("a script, without a model".to_owned(), builder.chat_agent(|_| Showcase)),
     };
     let forever = builder.open().await?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let listener = tokio::net::TcpListener::bind(address).await.with_context(|| format!("{address} cannot be used"))?;
-    println!("http://{}", listener.local_addr()?);
-    let server = Server::new(&forever).callable::<Scripted, _, _>("words", |chat, _| async move {
-        let said = chat.messages().await?;
-        Ok(said.iter().map(|message| message.text().split_whitespace().count()).sum::<usize>().into())
-    });
-    let pages = Router::new().route("/", get(page)).route("/assets/{file}", get(asset));
+    let (address, pid) = (listener.local_addr()?, std::process::id());
+    println!("http://{address}");
+    println!("  page    React, examples/chat/web; at /plain one without packages");
+    println!(
+        "  model   {model}{}",
+        if script.is_none() && model.contains(' ') { ": set ANTHROPIC_MODEL or OPENAI_MODEL for one" } else { "" }
+    );
+    println!("  kill    kill -9 {pid}, in the middle of an answer; then start it again");
+    let about = json!({ "pid": pid, "model": model });
+    let server = Server::new(&forever)
+        .callable::<Scripted, _, _>("about", move |_, _| {
+            let about = about.clone();
+            async move { Ok(about) }
+        })
+        .callable::<Scripted, _, _>("words", |chat, _| async move {
+            let said = chat.messages().await?;
+            Ok(said.iter().map(|message| message.text().split_whitespace().count()).sum::<usize>().into())
+        });
     // Until Ctrl-C: clients are told to come again, and what is being answered goes on at the next start.
     let closing = forever.clone();
     tokio::spawn(async move {
@@ -102,7 +118,7 @@ async fn main() -> anyhow::Result<()> {
             eprintln!("{error}");
         }
     });
-    server.merge(pages).listen(listener).await?;
+    server.merge(pages()).listen(listener).await?;
     // It has been begun, and is waited for.
     forever.close().await?;
     Ok(())

@@ -8,6 +8,8 @@ use forever::chat::{AgentLoop, ChatAgent, RecoveryPolicy, Tool, Turn, UnknownCal
 use forever::{Agent, BoxError, Op};
 use serde_json::{Value, json};
 
+use crate::survival;
+
 /// Answers with the loop of model and tools.
 pub(crate) struct Modelled;
 
@@ -18,7 +20,7 @@ impl Agent for Modelled {
 
 impl ChatAgent for Modelled {
     async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
-        turn.run_agent_loop().await
+        survival::visible(turn, turn.run_agent_loop()).await
     }
 
     fn recovery() -> RecoveryPolicy {
@@ -32,8 +34,9 @@ impl ChatAgent for Modelled {
     }
 }
 
-/// The model that the environment names, with two tools; none if it names none.
-pub(crate) fn from_env() -> anyhow::Result<Option<AgentLoop>> {
+/// The model that the environment names, with its name and two tools; none if it names none.
+pub(crate) fn from_env() -> anyhow::Result<Option<(String, AgentLoop)>> {
+    let name = env::var("ANTHROPIC_MODEL").or_else(|_| env::var("OPENAI_MODEL")).unwrap_or_default();
     let answers = if let Ok(model) = env::var("ANTHROPIC_MODEL") {
         let key = env::var("ANTHROPIC_API_KEY").context("ANTHROPIC_API_KEY is not set")?;
         let model = Anthropic::new(model).api_key(&key);
@@ -54,7 +57,8 @@ pub(crate) fn from_env() -> anyhow::Result<Option<AgentLoop>> {
     } else {
         return Ok(None);
     };
-    Ok(Some(answers.system("You are brief. Before anything is paid, call `pay`: the person is asked by it.").tool(time()).tool(pay())))
+    let answers = answers.system("You are brief. Before anything is paid, call `pay`: the person is asked by it.").tool(time()).tool(pay());
+    Ok(Some((name, answers)))
 }
 
 /// Reads, so it may be called again.

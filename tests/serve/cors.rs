@@ -61,7 +61,7 @@ async fn browsers_that_ask_first_are_answered_by_the_origin_alone() {
         [
             "access-control-allow-credentials: true",
             "access-control-allow-headers: authorization",
-            "access-control-allow-methods: GET",
+            "access-control-allow-methods: GET, POST, DELETE",
             "access-control-allow-origin: https://app.example",
             "access-control-max-age: 86400",
             "vary: origin",

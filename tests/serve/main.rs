@@ -13,3 +13,4 @@ mod shutdown;
 mod slow;
 mod state;
 mod support;
+mod transport;

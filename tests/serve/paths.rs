@@ -116,17 +116,24 @@ async fn paths_that_mean_no_good_lead_to_no_other_agent() {
 }
 
 #[tokio::test]
-async fn only_what_is_asked_for_with_get_is_answered() {
+async fn a_path_answers_its_own_methods_only() {
     let place = Place::new();
     let up = up(&place).await;
     let host = up.address;
-    let paths = ["/agents/chat-agent/other", "/agents/chat-agent/other/get-messages", "/agents/chat-agent/other/stream/r1"];
-    for path in paths {
+    let paths = [
+        // Its own: a body that is not JSON, and turns that are not there.
+        ("/agents/chat-agent/other", Some(("POST", 415))),
+        ("/agents/chat-agent/other/get-messages", None),
+        ("/agents/chat-agent/other/stream/none", Some(("DELETE", 404))),
+        ("/agents/chat-agent/other/page/stream", Some(("DELETE", 204))),
+    ];
+    for (path, own) in paths {
         for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND", "get"] {
             let text = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
             let answered = request(up.address, text).await;
             checked(method, &answered);
-            assert_eq!(answered.status, 405, "{method} {path}: {answered:?}");
+            let expected = own.filter(|(own, _)| *own == method).map_or(405, |(_, status)| status);
+            assert_eq!(answered.status, expected, "{method} {path}: {answered:?}");
         }
         let answered = request(up.address, format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")).await;
         checked("CONNECT", &answered);

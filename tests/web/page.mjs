@@ -1,35 +1,39 @@
 // The React page of the example, built, in Chromium: what a person sees.
 //
 //   (cd ../../examples/chat/web && npm ci && npm run build) && npm ci && node page.mjs [part of a case's name]
-//   node page.mjs --pictures FOLDER     how it looks; FOLDER/chat.png is the README's picture, docs/chat.png
+//   node page.mjs --pictures FOLDER     how it looks
+//   node page.mjs --recording FILE      the README's recording, docs/kill.png: `scripts/recording` makes it
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Browser } from "./support/browser.mjs";
 import { inTime, run } from "./support/cases.mjs";
 import { Line } from "./support/line.mjs";
-import { take } from "./support/pictures.mjs";
+import { conversation, take } from "./support/pictures.mjs";
+import { record } from "./support/recording.mjs";
+import { Server } from "./support/server.mjs";
 import { dice, lines, text, until, words } from "./support/until.mjs";
 
-/** A browser for each case, with as many tabs as there are hosts. */
-async function open({ name, slow, after }, ...hosts) {
+/** A browser for each case, with as many tabs as there are hosts. What is asked is asked with `body`. */
+async function open({ name, slow, after }, hosts, body = {}) {
   const browser = await Browser.start();
   after(() => browser.end());
+  const query = new URLSearchParams({ chat: name, n: 40, delay: 50 * slow, ...body });
   const tabs = [];
-  for (const host of hosts) tabs.push(await browser.open(`http://${host}/?chat=${name}&delay=${50 * slow}`));
+  for (const host of hosts) tabs.push(await browser.open(`http://${host}/?${query}`));
   return { browser, tabs };
 }
 
-/** Asks for `n` words; the page's own buttons ask for 40 of them, or fewer. */
-async function say(page, what, button = "Send") {
+async function say(page, what) {
   await page.getByLabel("Message").fill(what);
-  await page.getByRole("button", { name: button, exact: true }).click();
+  await page.getByRole("button", { name: "Send", exact: true }).click();
 }
 
 /** What the page shows, message by message. */
 const shown = (page) => page.locator(".message").allTextContents();
 const last = async (page) => (await shown(page)).at(-1) ?? "";
 const see = (what, pages, so) => until(what, async () => (await Promise.all(pages.map(so))).every(Boolean));
-const idle = (page) => page.getByRole("button", { name: "Stop" }).isDisabled();
+const stop = (page) => page.getByRole("button", { name: "Stop", exact: true });
+const idle = (page) => stop(page).isHidden();
 
 /** Until every page shows these messages, and nothing is under way. */
 async function settled(pages, messages) {
@@ -52,7 +56,7 @@ async function begun(pages, word, whole = words(40)) {
 
 const cases = {
   async "what is said is answered word by word, and a second tab sees the same"(on) {
-    const { browser, tabs } = await open(on, on.server.host, on.server.host);
+    const { browser, tabs } = await open(on, [on.server.host, on.server.host]);
     await say(tabs[0], "hello");
     await begun(tabs, "w1 ");
     await settled(tabs, ["hello", words(40)]);
@@ -60,7 +64,7 @@ const cases = {
   },
 
   async "a reload in the middle of an answer goes on without a lost or doubled character"(on) {
-    const { browser, tabs } = await open(on, on.server.host);
+    const { browser, tabs } = await open(on, [on.server.host]);
     await say(tabs[0], "hello");
     await begun(tabs, "w5 ");
     await tabs[0].reload();
@@ -70,7 +74,7 @@ const cases = {
   },
 
   async "the same message grows to its end when the server is killed in the middle"(on) {
-    const { browser, tabs } = await open(on, on.server.host, on.server.host);
+    const { browser, tabs } = await open(on, [on.server.host, on.server.host]);
     await say(tabs[0], "hello");
     await begun(tabs, "w5 ");
     // The very node: what is shown anew would not be marked.
@@ -85,68 +89,85 @@ const cases = {
   },
 
   async "an error that came while the page was closed is seen when it is opened again"(on) {
-    const { browser, tabs } = await open(on, on.server.host);
-    await say(tabs[0], "fail", "Fail");
+    const { browser, tabs } = await open(on, [on.server.host], { n: 5, mode: "error" });
+    await say(tabs[0], "fail");
     await until("has begun", async () => (await last(tabs[0])).includes("w0"));
     await tabs[0].close();
     await until("stored", async () => (await on.server.messages(on.name)).at(-1).metadata?.forever?.outcome === "error");
     const page = await browser.open(`http://${on.server.host}/?chat=${on.name}`);
-    await page.getByRole("status").getByText("provider said no").waitFor();
+    // In its message, and nowhere else.
     await settled([page], ["fail", `${words(5)}provider said no`]);
+    assert.equal(await page.getByText("provider said no").count(), 1);
     browser.quiet();
   },
 
   async "an error that came while the line was cut is seen when it is mended"(on) {
     const line = await Line.to(on.server.host);
     on.after(() => line.end());
-    const { browser, tabs } = await open(on, line.host);
-    await say(tabs[0], "fail", "Fail");
+    const { browser, tabs } = await open(on, [line.host], { n: 5, mode: "error" });
+    await say(tabs[0], "fail");
     await until("has begun", async () => (await last(tabs[0])).includes("w0"));
     line.cut();
     inTime((await on.server.messages(on.name)).length === 1);
     await tabs[0].getByText("Not connected").waitFor();
     await until("stored", async () => (await on.server.messages(on.name)).at(-1).metadata?.forever?.outcome === "error");
     line.mend();
-    await tabs[0].getByRole("status").getByText("provider said no").waitFor();
     await settled(tabs, ["fail", `${words(5)}provider said no`]);
+    assert.equal(await tabs[0].getByText("provider said no").count(), 1);
     browser.quiet({ away: true });
   },
 
   async "an answer that is stopped stays as it is in every tab, and a chat that is cleared is empty in every tab"(on) {
-    const { browser, tabs } = await open(on, on.server.host, on.server.host);
+    const { browser, tabs } = await open(on, [on.server.host, on.server.host]);
     await say(tabs[0], "hello");
     await begun(tabs, "w3 ");
-    await tabs[0].getByRole("button", { name: "Stop" }).click();
+    assert.equal(await tabs[0].getByRole("button", { name: "Send", exact: true }).count(), 0);
+    await stop(tabs[0]).click();
     await see("stopped", tabs, idle);
     await until("stored", async () => (await on.server.messages(on.name)).length === 2);
     const said = text((await on.server.messages(on.name)).at(-1));
     inTime(said !== words(40));
-    await settled([tabs[1]], ["hello", said]);
+    await until("the same", async () => (await last(tabs[1])).replace(/Stopped\.$/, "") === said);
     // Who stops it lets go at once, and does not see what came before the server heard of it.
-    assert(said.startsWith(await last(tabs[0])));
-    await tabs[0].reload();
-    await settled(tabs, ["hello", said]);
+    assert(`${said}Stopped.`.startsWith(await last(tabs[0])));
+    for (const page of tabs) await page.reload();
+    await settled(tabs, ["hello", `${said}Stopped.`]);
     await tabs[0].getByRole("button", { name: "Clear" }).click();
     await settled(tabs, []);
     browser.quiet();
   },
 
+  async "Stop in a tab that only watches stops the answer in every tab"(on) {
+    const { browser, tabs } = await open(on, [on.server.host, on.server.host]);
+    await say(tabs[0], "hello");
+    await begun(tabs, "w3 ");
+    await stop(tabs[1]).click();
+    await see("stopped", tabs, idle);
+    await until("stored", async () => (await on.server.messages(on.name)).length === 2);
+    const said = text((await on.server.messages(on.name)).at(-1));
+    inTime(said !== words(40));
+    for (const page of tabs) await page.reload();
+    await settled(tabs, ["hello", `${said}Stopped.`]);
+    browser.quiet();
+  },
+
   async "a tool that the page answers, and the answer goes on in the same message"(on) {
-    const { browser, tabs } = await open(on, on.server.host);
-    await say(tabs[0], "where am I?", "Ask the page");
-    await until("goes on", async () => (await last(tabs[0])).endsWith(`}${words(2)}`) && (await idle(tabs[0])));
-    assert.match(await last(tabs[0]), /getLocation.*"language":/);
+    const { browser, tabs } = await open(on, [on.server.host], { n: 2, mode: "tool" });
+    await say(tabs[0], "where am I?");
+    await until("goes on", async () => (await last(tabs[0])).endsWith(words(2)) && (await idle(tabs[0])));
+    assert.match(await tabs[0].locator(".tool").textContent(), /Your browser answered.*language: \w+/);
     assert.equal((await shown(tabs[0])).length, 2);
     browser.quiet();
   },
 
   async "a call that is approved is carried out, and one that is refused is not"(on) {
-    for (const [button, outcome] of [["Yes", '{"paid":true}'], ["No", "refused"]]) {
-      const { browser, tabs } = await open({ ...on, name: `${on.name}-${button}` }, on.server.host);
-      await say(tabs[0], "pay", "Ask me");
+    for (const [button, outcome] of [["Approve", "✓ Used pay (amt: 5)"], ["Decline", "✕ Not used: pay (amt: 5)"]]) {
+      const { browser, tabs } = await open({ ...on, name: `${on.name}-${button}` }, [on.server.host], { n: 2, mode: "approval" });
+      await say(tabs[0], "pay");
+      await tabs[0].getByText("Use pay (amt: 5)?").waitFor();
       await tabs[0].getByRole("button", { name: button, exact: true }).click();
       await tabs[0].locator(".tool", { hasText: outcome }).waitFor();
-      await until("goes on", async () => (await last(tabs[0])).endsWith(`${outcome}${words(2)}`) && (await idle(tabs[0])));
+      await until("goes on", async () => (await last(tabs[0])).endsWith(words(2)) && (await idle(tabs[0])));
       assert.equal((await shown(tabs[0])).length, 2);
       browser.quiet();
     }
@@ -156,7 +177,7 @@ const cases = {
     const next = dice();
     const cuts = [await Line.to(on.server.host), await Line.to(on.server.host)];
     on.after(() => cuts.forEach((line) => line.end()));
-    const { browser, tabs } = await open(on, on.server.host, ...cuts.map((line) => line.host));
+    const { browser, tabs } = await open(on, [on.server.host, ...cuts.map((line) => line.host)]);
     for (let round = 0; round < 20; round += 1) {
       if (round % 7 === 0) {
         await see("idle", tabs, async (page) => (await idle(page)) && !(await page.getByText("Not connected").isVisible()));
@@ -180,15 +201,106 @@ const cases = {
   },
 
   async "an approval given in another tab than the one that asked is one message in both"(on) {
-    const { browser, tabs } = await open(on, on.server.host, on.server.host);
-    await say(tabs[0], "pay", "Ask me");
-    await tabs[1].getByRole("button", { name: "Yes" }).click();
-    for (const page of tabs) await page.locator(".tool", { hasText: `{"paid":true}` }).waitFor();
-    await see("goes on", tabs, async (page) => (await last(page)).endsWith(`{"paid":true}${words(2)}`) && (await idle(page)));
+    const { browser, tabs } = await open(on, [on.server.host, on.server.host], { n: 2, mode: "approval" });
+    await say(tabs[0], "pay");
+    await tabs[1].getByRole("button", { name: "Approve" }).click();
+    for (const page of tabs) await page.locator(".tool", { hasText: "✓ Used pay" }).waitFor();
+    await see("goes on", tabs, async (page) => (await last(page)).endsWith(words(2)) && (await idle(page)));
     for (const page of tabs) assert.equal((await shown(page)).length, 2);
+    browser.quiet();
+  },
+
+  async "a page that opens says how to kill its server, and an answer that was killed says so where it was"(on) {
+    const server = await Server.start("showcase");
+    on.after(() => server.end());
+    const { browser, tabs: [page] } = await open(on, [server.host]);
+    await page.getByText(`kill -9 ${server.child.pid}`).waitFor();
+    await page.getByRole("button", { name: "What happens if I kill" }).click();
+    await page.getByText("Every word that").waitFor();
+    await server.kill();
+    await page.getByText(/Not connected. Trying again in \d s/).waitFor();
+    const before = (await last(page)).trim();
+    inTime(!before.endsWith("top of the page."));
+    await server.again();
+    const mark = page.locator(".mark");
+    await until("the whole answer", async () => (await last(page)).endsWith("top of the page.") && (await idle(page)));
+    assert.match(await mark.textContent(), /^server killed, resumed (at once|\d+ s later)$/);
+    assert((await last(page)).replace(/server killed, resumed (at once|\d+ s later)/, "").startsWith(before));
+    assert.equal(await page.locator(".message ol li").count(), 3);
+    await page.getByText(`kill -9 ${server.child.pid}`).waitFor();
+    // It is there after a reload as well.
+    await page.reload();
+    await mark.waitFor();
+    browser.quiet({ away: true });
+  },
+
+  async "a payment is approved in words, and a lost connection is tried again at once"(on) {
+    const server = await Server.start("showcase");
+    on.after(() => server.end());
+    const { browser, tabs: [page] } = await open(on, [server.host], { delay: 5 });
+    await page.getByRole("button", { name: "Please pay Ada 12 euros." }).click();
+    await page.getByText("Pay 12.00 € to Ada?").waitFor();
+    await server.kill();
+    await page.getByText("Trying again in 4 s").waitFor();
+    await server.again();
+    const retry = page.getByRole("button", { name: "Retry now" });
+    inTime(await retry.isVisible());
+    await retry.click();
+    await page.getByText("Not connected").waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Approve" }).click();
+    await page.getByText("✓ Paid 12.00 € to Ada").waitFor();
+    await page.getByText("Done, and only once").waitFor();
+    browser.quiet({ away: true });
+  },
+
+  async "what a model writes is Markdown, and never HTML of the page"(on) {
+    const browser = await Browser.start();
+    on.after(() => browser.end());
+    const hostile = [
+      "<img src=x onerror=\"window.broken = 1\"> <script>window.broken = 2</script>",
+      "<iframe srcdoc=\"<script>parent.broken = 3</script>\"></iframe>",
+      "[a](javascript:window.broken=4) [b](data:text/html,x) [c](JaVaScRiPt:x) <javascript:window.broken=5> [d](/agents) [e](https://example.com/)",
+      "![f](https://example.com/pixel.png)",
+      "**bold** `code` \ue000\ue0ff",
+      "```\"><img src=x onerror=window.broken=6>\n<b>not bold</b>\n```",
+    ].join("\n\n");
+    const messages = [
+      { id: "u", role: "user", parts: [{ type: "text", text: "<b>hi</b> **there**" }] },
+      { id: "a", role: "assistant", parts: [{ type: "text", text: hostile }, { type: "tool-x", toolCallId: "c", state: "output-available", input: { a: "<img src=x>" }, output: "<b>" }] },
+    ];
+    await browser.stored(messages);
+    const page = await browser.open(`http://${on.server.host}/?chat=${on.name}`);
+    await page.getByText("bold", { exact: true }).waitFor();
+    assert.deepEqual((await shown(page))[0], "<b>hi</b> **there**");
+    assert.equal(await page.locator(".message :is(img, script, iframe, b)").count(), 0);
+    assert.deepEqual(await page.locator(".message a").evaluateAll((links) => links.map((link) => link.getAttribute("href"))), ["https://example.com/"]);
+    assert.equal(await page.locator(".message strong").textContent(), "bold");
+    assert.equal(await page.evaluate(() => window.broken), undefined);
+    browser.quiet();
+  },
+
+  async "a long conversation opens at its end, and text is written in its direction"(on) {
+    const browser = await Browser.start({ viewport: { width: 390, height: 780 } });
+    on.after(() => browser.end());
+    const arabic = { id: "arabic", role: "assistant", parts: [{ type: "text", text: "ما الذي يحدث إذا أوقفت الخادم؟ kill -9\n\n- واحد" }] };
+    const wide = { id: "wide", role: "user", parts: [{ type: "text", text: "x".repeat(3000) }] };
+    await browser.stored([...conversation(1000), wide, arabic]);
+    const page = await browser.open(`http://${on.server.host}/?chat=${on.name}`);
+    const end = page.locator(".message").last();
+    await end.waitFor();
+    const seen = () => end.evaluate((node) => node.getBoundingClientRect().bottom <= document.querySelector("footer").getBoundingClientRect().top + 1);
+    await until("its end is seen", seen);
+    assert.equal(await end.locator("p").first().evaluate((node) => getComputedStyle(node).direction), "rtl");
+    assert.equal(await end.locator("li").evaluate((node) => getComputedStyle(node).direction), "rtl");
+    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true, "nothing is wider than the window");
+    // A person who reads further up is left there.
+    await page.evaluate(() => scrollTo(0, 500));
+    await page.getByLabel("Message").fill("hello");
+    assert.equal(await page.evaluate(() => scrollY), 500);
     browser.quiet();
   },
 };
 
 if (process.argv[2] === "--pictures") await take(process.argv[3]);
+else if (process.argv[2] === "--recording") await record(process.argv[3]);
 else await run(cases);

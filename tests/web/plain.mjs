@@ -1,22 +1,16 @@
-// The plain page of the example, in Chromium: what a person without npm sees.
+// The page of the example without packages, at `/plain`, in Chromium.
 //
 //   npm ci && node plain.mjs
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { Browser } from "./support/browser.mjs";
 import { inTime, run } from "./support/cases.mjs";
 import { until, words } from "./support/until.mjs";
-
-const html = readFileSync(join(import.meta.dirname, "../../examples/chat/plain.html"), "utf8");
 
 run({
   async "an answer goes on in every tab when the server was killed in the middle of it"(on) {
     const browser = await Browser.start();
     on.after(() => browser.end());
-    // The server has this page at this address as long as the other is not built.
-    const address = `http://${on.server.host}/`;
-    await browser.context.route(address, (route) => route.fulfill({ contentType: "text/html", body: html }));
+    const address = `http://${on.server.host}/plain`;
     const pages = [await browser.open(address), await browser.open(address)];
     await pages[0].getByLabel("Message").fill("Tell me something long.");
     await pages[0].getByRole("button", { name: "Send" }).click();

@@ -2,6 +2,7 @@
 //
 //   npm ci && node react.mjs [part of a case's name]
 //   node older.mjs     the same with older packages
+//   node seven.mjs react.mjs     the same with version 7 of the `ai` package
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { inTime, run } from "./support/cases.mjs";
@@ -9,7 +10,7 @@ import { Line } from "./support/line.mjs";
 import { Tab } from "./support/tab.mjs";
 import { dice, lines, until as wait, words } from "./support/until.mjs";
 
-const older = process.env.HOOKS !== undefined;
+const older = process.env.HOOKS?.endsWith("older") ?? false;
 
 /**
  * What older packages do not do: they pass over an error that is played back, do not say that an approval is to be gone on with, break off what is

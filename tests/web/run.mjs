@@ -4,13 +4,26 @@
 import { spawn } from "node:child_process";
 import { join } from "node:path";
 
-/** Files, and for how many seconds each may run. */
-const files = [["wire.mjs", 180], ["transport.mjs", 180], ["react.mjs", 240], ["older.mjs", 240], ["plain.mjs", 120], ["page.mjs", 300]];
+/** Files with their arguments, and for how many seconds each may run. */
+const files = [
+  ["wire.mjs", 180],
+  ["transport.mjs", 180],
+  ["seven.mjs transport.mjs", 180],
+  ["react.mjs", 240],
+  ["seven.mjs react.mjs", 240],
+  ["older.mjs", 240],
+  ["http.mjs", 180],
+  ["seven.mjs http.mjs", 180],
+  ["plain.mjs", 120],
+  ["page.mjs", 300],
+  ["seven.mjs page.mjs", 300],
+];
 
 function perform(file, seconds) {
   return new Promise((resolve) => {
     // A group of its own, so that its browser and its servers end with it.
-    const child = spawn(process.execPath, [join(import.meta.dirname, file)], { stdio: ["ignore", "inherit", "inherit"], detached: true });
+    const [program, ...args] = file.split(" ");
+    const child = spawn(process.execPath, [join(import.meta.dirname, program), ...args], { stdio: ["ignore", "inherit", "inherit"], detached: true });
     const bound = setTimeout(() => {
       console.log(`FAILED ${file} was not through after ${seconds} s`);
       process.kill(-child.pid, "SIGKILL");

@@ -2,13 +2,15 @@
 //
 //   npm ci && node transport.mjs [part of a case's name]
 import assert from "node:assert/strict";
-import { WebSocketChatTransport } from "agents/chat/transport";
-import { AgentClient } from "agents/client";
-import { readUIMessageStream } from "ai";
 import { WebSocket } from "undici";
 import { inTime, run } from "./support/cases.mjs";
 import { Line } from "./support/line.mjs";
+import { take } from "./support/packages.mjs";
 import { text, until, words } from "./support/until.mjs";
+
+const { WebSocketChatTransport } = await take("agents/chat/transport");
+const { AgentClient } = await take("agents/client");
+const { readUIMessageStream } = await take("ai");
 
 /** How long a client waits before it comes again; by itself up to five seconds. */
 const soon = { minReconnectionDelay: 20, maxReconnectionDelay: 200 };

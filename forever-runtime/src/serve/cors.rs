@@ -29,7 +29,10 @@ pub(super) async fn tell(State(served): State<Arc<Served>>, request: Request, ne
     };
     let mut answer = if asks_first {
         let wanted = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
-        let may = [(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET")), (header::ACCESS_CONTROL_MAX_AGE, REMEMBERED)];
+        let may = [
+            (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE")),
+            (header::ACCESS_CONTROL_MAX_AGE, REMEMBERED),
+        ];
         let wanted = wanted.map(|wanted| (header::ACCESS_CONTROL_ALLOW_HEADERS, wanted));
         let mut answer = StatusCode::NO_CONTENT.into_response();
         answer.headers_mut().extend(may.into_iter().chain(wanted));

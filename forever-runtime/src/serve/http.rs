@@ -68,7 +68,7 @@ impl At {
 }
 
 /// Why a request is not answered.
-pub(super) struct Failed(StatusCode, String);
+pub(super) struct Failed(pub(super) StatusCode, pub(super) String);
 
 impl IntoResponse for Failed {
     fn into_response(self) -> Response {

@@ -3,7 +3,7 @@
 //!
 //! Nothing of a chat is kept here. A connection shows logs of turns (`watching`), which are the same for everybody, and hears from the chat
 //! what else happens; so it may break at any moment, and the next one goes on. `door` decides who comes in, `room` and `rate` how many and how
-//! much; `frame` has the wire's JSON, of which docs/wire.md is the reference.
+//! much; `frame` has the wire's JSON, of which docs/wire.md is the reference; `transport` is the HTTP transport of the AI SDK.
 mod address;
 mod connection;
 mod cors;
@@ -14,6 +14,7 @@ mod http;
 mod listen;
 mod rate;
 mod room;
+mod transport;
 mod watching;
 
 use std::collections::BTreeMap;
@@ -23,8 +24,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
-use axum::routing::get;
+use axum::routing::{delete, get};
 use serde_json::Value;
 use tokio::net::TcpListener;
 
@@ -127,7 +129,8 @@ impl Server {
         self
     }
 
-    /// The longest frame that is taken, in bytes; 4 MiB unless this is called. A longer one ends the connection with code 1009.
+    /// The longest frame, and the longest body of a POST, in bytes; defaults to 4 MiB. A longer frame
+    /// ends the connection with code 1009, a longer body is refused with 413.
     pub fn max_frame(mut self, bytes: usize) -> Self {
         self.limits.frame = bytes;
         self
@@ -206,9 +209,11 @@ impl Server {
     fn served(self) -> (Arc<Served>, Router) {
         let served = Arc::new(Served::new(self.forever, self.door, self.limits, self.calls));
         let router = Router::new()
-            .route("/agents/{class}/{name}", get(http::agent))
+            .route("/agents/{class}/{name}", get(http::agent).post(transport::post))
             .route("/agents/{class}/{name}/get-messages", get(http::messages))
-            .route("/agents/{class}/{name}/stream/{turn}", get(http::stream))
+            .route("/agents/{class}/{name}/stream/{turn}", get(http::stream).delete(transport::cancel_turn))
+            .route("/agents/{class}/{name}/{chat}/stream", delete(transport::cancel).get(transport::resume))
+            .layer(DefaultBodyLimit::max(served.limits.frame))
             .layer(from_fn_with_state(Arc::clone(&served), cors::tell))
             .with_state(Arc::clone(&served));
         (served, router.merge(self.others))

@@ -47,8 +47,17 @@ impl Place {
         self.up_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), with).await
     }
 
+    /// Serves a runtime of this builder.
+    pub(crate) async fn up_of(&self, builder: Builder) -> Up {
+        Self::serve(builder, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), |server| server).await
+    }
+
     pub(crate) async fn up_at(&self, address: SocketAddr, with: impl FnOnce(Server) -> Server) -> Up {
-        let forever = self.builder().open().await.unwrap();
+        Self::serve(self.builder(), address, with).await
+    }
+
+    async fn serve(builder: Builder, address: SocketAddr, with: impl FnOnce(Server) -> Server) -> Up {
+        let forever = builder.open().await.unwrap();
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let serving = tokio::spawn(with(Server::new(&forever)).listen(listener));

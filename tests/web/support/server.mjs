@@ -13,8 +13,10 @@ process.on("exit", () => running.forEach((child) => child.kill("SIGKILL")));
 for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => process.exit(1));
 
 export class Server {
-  static async start() {
+  /** With what answers by itself: `words`, or the `showcase` that people see. */
+  static async start(script = "words") {
     const server = new Server();
+    server.script = script;
     server.database = join(mkdtempSync(join(tmpdir(), "forever-web-")), "chat.db");
     server.host = "127.0.0.1:0";
     await server.again();
@@ -24,12 +26,17 @@ export class Server {
   /** The next process, over the same database and at the same address. */
   async again() {
     const port = this.host.split(":")[1];
-    this.child = spawn(program, ["--port", port, "--database", this.database], { stdio: ["ignore", "pipe", "inherit"] });
+    this.child = spawn(program, ["--port", port, "--database", this.database, "--script", this.script], { stdio: ["ignore", "pipe", "inherit"] });
     const { child } = this;
     running.add(child);
     child.once("exit", () => running.delete(child));
     const line = await new Promise((resolve, reject) => {
-      createInterface({ input: child.stdout }).once("line", resolve);
+      const lines = createInterface({ input: child.stdout });
+      lines.once("line", (line) => {
+        // What else it says is for people, and is read so that it can be said.
+        lines.on("line", () => {});
+        resolve(line);
+      });
       child.once("error", reject);
       child.once("exit", (code) => reject(new Error(`the server ended with ${code}`)));
     });

@@ -1,25 +1,12 @@
 // A tab without a browser: the published React hooks, unchanged, in a component, and what they give.
 //
-// `HOOKS` is a folder whose packages are taken instead of those of this one; where `useAgentChat` comes from has changed since.
+// Where `useAgentChat` comes from has changed since the older packages.
 import { existsSync } from "node:fs";
-import { createRequire } from "node:module";
-import { join, resolve } from "node:path";
-import { pathToFileURL } from "node:url";
-import { JSDOM } from "jsdom";
-import { WebSocket } from "undici";
+import { join } from "node:path";
+import { React, render } from "./dom.mjs";
+import { folder, take } from "./packages.mjs";
 import { lines } from "./until.mjs";
 
-const dom = new JSDOM("<!doctype html>", { url: "http://localhost/", pretendToBeVisual: true });
-for (const name of ["window", "document", "HTMLElement", "Node", "localStorage", "sessionStorage", "navigator"]) {
-  Object.defineProperty(globalThis, name, { value: name === "window" ? dom.window : dom.window[name], configurable: true });
-}
-globalThis.WebSocket = WebSocket;
-
-const folder = resolve(process.env.HOOKS ?? join(import.meta.dirname, ".."));
-const there = createRequire(join(folder, "package.json"));
-const take = (name) => import(pathToFileURL(there.resolve(name)));
-const React = (await take("react")).default;
-const { createRoot } = await take("react-dom/client");
 const { useAgent } = await take("agents/react");
 const split = existsSync(join(folder, "node_modules/@cloudflare/ai-chat"));
 const { useAgentChat } = await take(split ? "@cloudflare/ai-chat/react" : "agents/ai-react");
@@ -47,8 +34,7 @@ export class Tab {
       React.useEffect(() => void Object.assign(tab, { agent, chat }));
       return null;
     }
-    this.root = createRoot(document.body.appendChild(document.createElement("div")));
-    this.root.render(React.createElement(React.Suspense, { fallback: "loading" }, React.createElement(Chat)));
+    this.root = render(Chat);
   }
   get lines() {
     return lines(this.chat?.messages ?? []);

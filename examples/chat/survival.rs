@@ -1,0 +1,48 @@
+//! Makes the survival of an answer visible: a part `data-resumed` in the message says where the server
+//! stopped, and for how long it was gone.
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use forever::BoxError;
+use forever::chat::Turn;
+use forever::chat::message::Chunk;
+use serde_json::json;
+
+/// How often a turn under way notes the time, so that the next process knows when this one stopped.
+const BEAT: Duration = Duration::from_millis(500);
+
+/// Runs what answers a turn, and first tells the page of an interruption.
+pub(crate) async fn visible<F>(turn: &Turn, answer: F) -> Result<(), BoxError>
+where
+    F: Future<Output = Result<(), BoxError>>,
+{
+    if let Some(recovery) = turn.recovery()
+        && let Some(last) = turn.stashed::<u64>()?
+    {
+        let message = turn.message().await;
+        let marks = || message.parts.iter().filter(|part| part.kind() == "data-resumed");
+        let kills = marks().filter(|part| part.get("data").is_some_and(|data| data["killed"] == true)).count();
+        // A process that was closed has not died.
+        let killed = u64::from(recovery.deaths()) > kills as u64;
+        // The page counts as JavaScript does, in units of UTF-16.
+        let at = message.text().encode_utf16().count();
+        let gone = json!({ "at": at, "ms": now_ms().saturating_sub(last), "killed": killed });
+        turn.write(Chunk::data("resumed", Some(&format!("resumed-{}", marks().count())), gone)).await?;
+    }
+    let beats = async {
+        loop {
+            turn.stash(&now_ms()).await?;
+            tokio::time::sleep(BEAT).await;
+        }
+    };
+    tokio::select! {
+        answered = answer => answered,
+        // It ends only with an error.
+        failed = beats => failed,
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long a process was gone is told by the clock on the wall")]
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,302 @@
+//! What a POST of the AI SDK's transport asks for, carried out against the stored conversation.
+//!
+//! The body holds the conversation as the page has it. Of that, two things are taken: the user
+//! messages at its end, and the answers to tool calls that are open in the stored conversation.
+//! Everything else, above all what a page sends as the assistant's, is ignored.
+use std::collections::{HashMap, HashSet};
+
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use tracing::debug;
+
+use super::super::erased::Erased;
+use super::super::http::Failed;
+use crate::agent::AgentHandle;
+use crate::chat::message::{Part, Role, ToolState, UiMessage};
+use crate::chat::model::ToolSpec;
+use crate::chat::{NewTurn, ToolAnswer, ToolAnswered, TurnHandle, TurnState};
+use crate::error::{Error, ErrorKind, Result as StoreResult, chain};
+use crate::fiber::owner::check_name;
+
+type Agent = AgentHandle<Erased>;
+
+/// Why a POST with answers has no response.
+pub(super) const NOTHING_OPEN: &str = "no tool call of the message waits for an answer";
+
+/// Why a question is refused that has the id of an answer.
+const TAKEN: &str = "the id of the message is that of another message";
+
+/// The most user messages at the end of a body.
+const MAX_QUESTIONS: usize = 100;
+
+/// The body of a POST, as `DefaultChatTransport` sends it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Post {
+    messages: Vec<UiMessage>,
+    #[serde(default)]
+    trigger: Trigger,
+    message_id: Option<String>,
+    #[serde(default)]
+    client_tools: Vec<ToolSpec>,
+    /// The fields that the page adds, which are the body of the turn.
+    #[serde(flatten)]
+    body: Map<String, Value>,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+enum Trigger {
+    #[default]
+    #[serde(rename = "submit-message")]
+    Submit,
+    #[serde(rename = "regenerate-message")]
+    Regenerate,
+}
+
+impl Post {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, Failed> {
+        let mut post: Post = serde_json::from_slice(body).map_err(|why| {
+            debug!(%why, "the body of a POST was not understood");
+            bad("the body is not that of a chat request: `messages` are UI messages, `trigger` is `submit-message` or `regenerate-message`")
+        })?;
+        // The page's own name for the chat; which chat it is stands in the URL.
+        post.body.remove("id");
+        Ok(post)
+    }
+}
+
+fn bad(why: &str) -> Failed {
+    Failed(StatusCode::BAD_REQUEST, why.to_owned())
+}
+
+pub(super) fn conflict(why: &str) -> Failed {
+    Failed(StatusCode::CONFLICT, why.to_owned())
+}
+
+/// The turn that responds to the POST; none if a call of the message still waits for an answer.
+pub(super) async fn carry_out(agent: &Agent, post: Post) -> Result<Option<TurnHandle>, Failed> {
+    // First the turns: one that ends in between has its message among those that are stored.
+    let open = agent.turns(&[TurnState::Queued, TurnState::Running]).await?;
+    let stored = agent.messages().await?;
+    if post.messages.iter().any(|sent| sent.role == Role::User && open.iter().any(|turn| turn.message_id() == sent.id)) {
+        return Err(conflict(TAKEN));
+    }
+    let answers = answers(&post.messages, &stored);
+    match post.messages.last().map(|last| last.role) {
+        Some(Role::User) => {
+            for (call, answer) in answers {
+                apply(agent, &call, answer, false).await?;
+            }
+            ask(agent, post, &stored).await.map(Some)
+        }
+        Some(Role::Assistant) if post.trigger == Trigger::Submit => answer(agent, &post, &stored, answers).await,
+        Some(_) => Err(bad("the last message is not a user message")),
+        None => Err(bad("there are no messages")),
+    }
+}
+
+/// A question, or the same question again.
+async fn ask(agent: &Agent, mut post: Post, stored: &[UiMessage]) -> Result<TurnHandle, Failed> {
+    let from = post.messages.iter().rposition(|message| message.role != Role::User).map_or(0, |at| at + 1);
+    let mut questions: Vec<UiMessage> = post.messages.split_off(from).iter().map(user_message).collect();
+    if questions.len() > MAX_QUESTIONS {
+        return Err(bad("there are more than 100 user messages behind the last answer"));
+    }
+    if questions.iter().any(|question| check_name(&question.id).is_err()) {
+        return Err(bad("the id of a message has 1 to 256 bytes"));
+    }
+    let Some(last) = questions.last().cloned() else { return Err(bad("there are no messages")) };
+    let at = stored.iter().position(|message| message.id == last.id);
+    let there = at.and_then(|at| stored.get(at));
+    let answer = at.and_then(|at| stored.get(at + 1)).map_or("", |answer| answer.id.as_str());
+    // Stored messages stay as they are; other messages that failed to arrive before are new.
+    let known: HashSet<&str> = stored.iter().map(|message| message.id.as_str()).collect();
+    questions.retain(|question| !known.contains(question.id.as_str()));
+    let new = match there {
+        Some(there) if there.role != Role::User => return Err(conflict(TAKEN)),
+        _ if last.parts.is_empty() => return Err(bad("a user message has text, a file or data")),
+        None => new_turn(agent, post, questions).id(turn_id(&["question", &last.id])),
+        Some(_) if post.trigger == Trigger::Regenerate => {
+            // Asked for again while it is under way, it is the same turn.
+            if let Some(turn) = turn_of(agent, &last.id, &[TurnState::Queued, TurnState::Running]).await? {
+                return Ok(turn);
+            }
+            let replaced = post.message_id.clone().filter(|id| *id != last.id).unwrap_or_else(|| answer.to_owned());
+            let new = new_turn(agent, post, questions).after(&last.id);
+            // A turn that was aborted before its first word leaves no message to name.
+            if replaced.is_empty() { new } else { new.id(turn_id(&["regenerate", &replaced])) }
+        }
+        Some(there) if user_message(there) == last => match turn_of(agent, &last.id, &[]).await? {
+            Some(turn) => return Ok(turn),
+            None => new_turn(agent, post, questions).id(turn_id(&["question", &last.id])),
+        },
+        // An edit, which `useChat` names; the answers behind the message go.
+        Some(there) if post.message_id.as_deref() == Some(&last.id) => {
+            let (before, after) = (json_of(there)?, json_of(&last)?);
+            let id = turn_id(&["edit", &last.id, &before, &after, answer]);
+            new_turn(agent, post, vec![last.clone()]).after(&last.id).id(id)
+        }
+        Some(_) => return Err(conflict("a message with this id is stored with other content: name it in `messageId` to edit it")),
+    };
+    new.await.map_err(|error| match error.kind() {
+        ErrorKind::Busy => conflict("another answer is being given"),
+        ErrorKind::Value => {
+            debug!(error = %chain(&error), "a question was refused");
+            bad("the question was refused")
+        }
+        _ => error.into(),
+    })
+}
+
+fn new_turn(agent: &Agent, post: Post, questions: Vec<UiMessage>) -> NewTurn {
+    agent.save_messages(questions).body(&post.body).client_tools(post.client_tools)
+}
+
+/// Applies answers to tool calls; the turn that continues with them.
+async fn answer(
+    agent: &Agent,
+    post: &Post,
+    stored: &[UiMessage],
+    answers: Vec<(String, ToolAnswer)>,
+) -> Result<Option<TurnHandle>, Failed> {
+    let mut applied = false;
+    for (call, answer) in answers {
+        let answered = apply(agent, &call, answer, true).await?;
+        applied |= answered.applied;
+        if answered.continued.is_some() {
+            return Ok(answered.continued);
+        }
+    }
+    if applied {
+        return Ok(None);
+    }
+    // Answered before, by the same POST or by another page: the turn that continues with the answers.
+    let of = |sent: &&UiMessage| sent.role == Role::Assistant && post.message_id.as_ref().is_none_or(|id| *id == sent.id);
+    let sent = post.messages.iter().rev().find(of);
+    if let Some(sent) = sent
+        && let Some(there) = stored.iter().find(|message| message.id == sent.id)
+    {
+        let turns = agent.turns(&[]).await?;
+        let turn = turns.iter().rev().find(|turn| turn.is_continuation() && turn.message_id() == sent.id);
+        if let Some(turn) = turn.filter(|turn| !turn.state().is_settled() || there.parts.len() > sent.parts.len()) {
+            return Ok(agent.turn(turn.id()).await?);
+        }
+    }
+    Err(conflict(NOTHING_OPEN))
+}
+
+/// Answers a call; one that is not open, or not for the page to answer, stays as it is.
+async fn apply(agent: &Agent, call: &str, answer: ToolAnswer, auto_continue: bool) -> StoreResult<ToolAnswered> {
+    match agent.answer_tool(call, answer, auto_continue).await {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Value | ErrorKind::Conflict) => {
+            debug!(error = %chain(&error), "an answer to a tool call was refused");
+            Ok(ToolAnswered { applied: false, continued: None })
+        }
+        answered => answered,
+    }
+}
+
+/// The newest turn in one of these states, or in any, that answers a message.
+async fn turn_of(agent: &Agent, message: &str, states: &[TurnState]) -> StoreResult<Option<TurnHandle>> {
+    let turns = agent.turns(states).await?;
+    let asked = |id: &String| id == message;
+    match turns.iter().rev().find(|turn| !turn.is_continuation() && turn.origins().iter().any(asked)) {
+        Some(turn) => agent.turn(turn.id()).await,
+        None => Ok(None),
+    }
+}
+
+/// The answers in the messages of a page to calls that are open in the stored conversation.
+fn answers(sent: &[UiMessage], stored: &[UiMessage]) -> Vec<(String, ToolAnswer)> {
+    // Where an id was given twice, the newest message has it.
+    let mut calls = HashMap::new();
+    for message in stored {
+        for part in &message.parts {
+            if let Some(call) = part.tool_call_id() {
+                calls.insert(call, (message, part));
+            }
+        }
+    }
+    let mut answers = Vec::new();
+    for message in sent.iter().filter(|message| message.role == Role::Assistant) {
+        for part in &message.parts {
+            if let Some(call) = part.tool_call_id()
+                && let Some((there, open)) = calls.get(call)
+                && there.id == message.id
+                && there.role == Role::Assistant
+                && let Some(answer) = answer_to(open, part)
+            {
+                // The first answer in a body counts, as the first of all does.
+                calls.remove(call);
+                answers.push((call.to_owned(), answer));
+            }
+        }
+    }
+    answers
+}
+
+/// What a page has answered to an open call.
+fn answer_to(open: &Part, sent: &Part) -> Option<ToolAnswer> {
+    match (open.tool_state()?, sent.tool_state()?) {
+        (ToolState::InputAvailable, ToolState::OutputAvailable) if sent.get("preliminary") != Some(&Value::Bool(true)) => {
+            Some(ToolAnswer::Output(sent.get("output").cloned().unwrap_or_default()))
+        }
+        (ToolState::InputAvailable, ToolState::OutputError) => {
+            let text = sent.get("errorText").and_then(Value::as_str).unwrap_or("the tool has failed");
+            Some(ToolAnswer::Error(text.to_owned()))
+        }
+        (ToolState::ApprovalRequested, ToolState::ApprovalResponded) => {
+            let (asked, answered) = (open.get("approval")?, sent.get("approval")?);
+            let approved = answered.get("approved")?.as_bool()?;
+            let same = asked.get("id") == answered.get("id");
+            same.then_some(if approved { ToolAnswer::Approved } else { ToolAnswer::Refused })
+        }
+        _ => None,
+    }
+}
+
+/// Of a user message, what a page may write: text, files and data of its own, and metadata.
+fn user_message(sent: &UiMessage) -> UiMessage {
+    let metadata = sent.metadata.clone().and_then(|metadata| match metadata {
+        Value::Object(mut fields) => {
+            // Written by the runtime alone.
+            fields.remove("forever");
+            (!fields.is_empty()).then_some(Value::Object(fields))
+        }
+        _ => None,
+    });
+    let parts = sent.parts.iter().filter_map(user_part).collect();
+    UiMessage { metadata, parts, ..UiMessage::new(&sent.id, Role::User) }
+}
+
+fn user_part(part: &Part) -> Option<Part> {
+    let (texts, fields): (&[&str], &[&str]) = match part.kind() {
+        "text" => (&["text"], &["type", "text"]),
+        "file" => (&["mediaType", "url"], &["type", "mediaType", "filename", "url"]),
+        kind if kind.starts_with("data-") => (&[], &["type", "id", "data"]),
+        _ => return None,
+    };
+    if !texts.iter().all(|field| part.get(field).is_some_and(Value::is_string)) {
+        return None;
+    }
+    let kept = fields.iter().filter_map(|&field| Some((field.to_owned(), part.get(field)?.clone())));
+    Part::from_json(Value::Object(kept.collect()))
+}
+
+fn json_of(message: &UiMessage) -> StoreResult<String> {
+    serde_json::to_string(message).map_err(|why| Error::new(ErrorKind::Value, "a message cannot be written").with_source(why))
+}
+
+/// The id of a turn that a POST asks for: the same for the same POST.
+fn turn_id(of: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for text in of {
+        hash.update(text.len().to_le_bytes());
+        hash.update(text);
+    }
+    let digest = hash.finalize();
+    let hex: Vec<String> = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    format!("post-{}", hex.concat())
+}
