@@ -7,6 +7,7 @@ mod door;
 mod events;
 mod frames;
 mod handshake;
+mod hostile;
 mod limits;
 mod paths;
 mod shutdown;

@@ -337,6 +337,11 @@ impl Turn {
         }
     }
 
+    /// Whether a fiber answers, such as that of an agent loop.
+    pub(super) fn is_answered_by_a_fiber(&self) -> bool {
+        self.0.runs_fiber.load(Ordering::Acquire)
+    }
+
     /// Whether this attempt is the one that may write.
     pub(super) fn is_open(&self) -> bool {
         *self.0.open.borrow()

@@ -20,7 +20,7 @@ use tracing::{debug, warn};
 use super::door::{Asking, Door, Refused};
 use super::erased::{self, Erased};
 use super::room::{Full, Rooms};
-use super::{Calls, Limits, address, connection};
+use super::{Calls, ClientMessages, Limits, address, connection};
 use crate::agent::AgentHandle;
 use crate::chat::{Chats, Entry, Follow};
 use crate::error::{Error, ErrorKind, chain};
@@ -33,6 +33,8 @@ pub(super) struct Served {
     pub(super) door: Door,
     pub(super) limits: Limits,
     pub(super) calls: Calls,
+    /// What clients may write into a conversation.
+    pub(super) messages: ClientMessages,
     /// The classes that are served, as they stand in URLs.
     classes: BTreeMap<String, &'static str>,
     /// How much room there is for connections.
@@ -40,11 +42,11 @@ pub(super) struct Served {
 }
 
 impl Served {
-    pub(super) fn new(forever: Forever, door: Door, limits: Limits, calls: Calls) -> Self {
+    pub(super) fn new(forever: Forever, door: Door, limits: Limits, calls: Calls, messages: ClientMessages) -> Self {
         let chats = forever.core().resources.get::<Arc<Chats>>();
         let names = chats.map(|chats| chats.classes.names().map(|class| (address::kebab(class), class)).collect());
         let rooms = Arc::new(Rooms::new(limits.clone()));
-        Served { forever, door, limits, calls, classes: names.unwrap_or_default(), rooms }
+        Served { forever, door, limits, calls, messages, classes: names.unwrap_or_default(), rooms }
     }
 
     pub(super) fn core(&self) -> Arc<Core> {

@@ -5,6 +5,7 @@
 //! what else happens; so it may break at any moment, and the next one goes on. `door` decides who comes in, `room` and `rate` how many and how
 //! much; `frame` has the wire's JSON, of which docs/wire.md is the reference.
 mod address;
+mod client_messages;
 mod connection;
 mod cors;
 mod door;
@@ -28,6 +29,7 @@ use axum::routing::get;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
+pub use client_messages::ClientMessages;
 pub use door::{Asking, Refused};
 
 use crate::agent::{Agent, AgentHandle, BoxError};
@@ -49,6 +51,7 @@ pub struct Server {
     door: Door,
     limits: Limits,
     calls: Calls,
+    messages: ClientMessages,
     others: Router,
 }
 
@@ -102,7 +105,8 @@ impl Server {
     /// Serves the agents of a runtime.
     pub fn new(forever: &Forever) -> Self {
         let (door, limits, calls) = (Door::default(), Limits::default(), Calls::new());
-        Server { forever: forever.clone(), door, limits, calls, others: Router::new() }
+        let messages = ClientMessages::default();
+        Server { forever: forever.clone(), door, limits, calls, messages, others: Router::new() }
     }
 
     /// Lets everybody in.
@@ -124,6 +128,12 @@ impl Server {
     /// Lets pages of these origins in, such as `https://app.example.com`, besides those of the server's own; `*` lets all in.
     pub fn allow_origins<O: Into<String>>(mut self, origins: impl IntoIterator<Item = O>) -> Self {
         self.door.origins.extend(origins.into_iter().map(Into::into));
+        self
+    }
+
+    /// What clients may write into a conversation. Defaults to [`ClientMessages::UserOnly`].
+    pub fn client_messages(mut self, policy: ClientMessages) -> Self {
+        self.messages = policy;
         self
     }
 
@@ -204,7 +214,7 @@ impl Server {
     }
 
     fn served(self) -> (Arc<Served>, Router) {
-        let served = Arc::new(Served::new(self.forever, self.door, self.limits, self.calls));
+        let served = Arc::new(Served::new(self.forever, self.door, self.limits, self.calls, self.messages));
         let router = Router::new()
             .route("/agents/{class}/{name}", get(http::agent))
             .route("/agents/{class}/{name}/get-messages", get(http::messages))

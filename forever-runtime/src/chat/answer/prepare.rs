@@ -11,7 +11,7 @@ use super::attempt::Attempt;
 use super::settled::Settled;
 use super::{Attempted, Interrupted};
 use crate::agent::{Agents, Woken};
-use crate::chat::Chats;
+use crate::chat::{AgentLoop, Chats};
 use crate::chat::chats::UnderWay;
 use crate::chat::feed::ChatEvent;
 use crate::chat::hooks::ChatHooks;
@@ -71,7 +71,11 @@ impl<'a> Preparing<'a> {
     ) -> Result<Self, Not> {
         let TurnStart { row, request, chunks, incident, again } = begun;
         let answered = Answered::load(core, &row, &chunks).await?;
-        let asked = Asked::read(request, row.kind == TurnKind::Continue)?;
+        let mut asked = Asked::read(request, row.kind == TurnKind::Continue)?;
+        if let Some(looped) = core.resources.get::<AgentLoop>() {
+            // A client cannot take the place of a tool that runs here.
+            asked.client_tools.retain(|tool| !looped.has_tool(&tool.name));
+        }
         let interrupted = again || before.how == Interruption::Here;
         let mut this = Preparing { core, chats, fence, policy, before, row, asked, incident, answered, interrupted, attempts: 0 };
         if let Some(reason) = this.row.cancel.clone() {

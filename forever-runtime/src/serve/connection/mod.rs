@@ -260,10 +260,11 @@ impl Session<'_> {
         match message {
             Message::Text(text) if text.len() > self.served.limits.frame => Err(Over::Close(close::TOO_LONG, "a frame is too long")),
             Message::Text(text) => match serde_json::from_str::<FromClient>(&text) {
+                Ok(FromClient::Unknown) => self.malformed(&text).await,
                 Ok(frame) => self.asked(frame).await,
                 Err(why) => {
                     debug!(%why, "a frame was not understood");
-                    Ok(())
+                    self.malformed(&text).await
                 }
             },
             Message::Close(_) => Err(Over::Gone),
