@@ -1,6 +1,7 @@
 //! Agents as they are served: over real sockets, to clients that behave, to slow ones, and to hostile ones.
 //!
 //! Every wait is for something that has to happen, and fails after `support::PATIENCE`; none is for time to pass.
+mod answered;
 mod calls;
 mod cors;
 mod door;
@@ -9,6 +10,7 @@ mod frames;
 mod handshake;
 mod hostile;
 mod limits;
+mod memory;
 mod paths;
 mod shutdown;
 mod slow;

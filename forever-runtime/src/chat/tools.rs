@@ -1,6 +1,4 @@
 //! What a person or their client answers: results of tools that run there, and whether a tool may be run.
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
 use super::answer::{message_row, read_messages};
@@ -313,6 +311,3 @@ fn is_open(message: &UiMessage) -> bool {
     let open = |part: &Part| matches!(part.tool_state(), Some(ToolState::InputAvailable | ToolState::ApprovalRequested));
     message.parts.iter().any(open)
 }
-
-/// Held while an answer of a chat is read and written.
-pub(super) type Answering = Arc<tokio::sync::Mutex<()>>;

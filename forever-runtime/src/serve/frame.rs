@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::door::RequestKind;
 use crate::chat::message::UiMessage;
 
 /// What a client sends.
@@ -58,6 +59,23 @@ pub(super) enum FromClient {
     },
     #[serde(other)]
     Unknown,
+}
+
+impl FromClient {
+    /// What it changes; `None` for a frame that changes nothing.
+    pub(super) fn changes(&self) -> Option<RequestKind> {
+        Some(match self {
+            FromClient::Ask { .. } => RequestKind::Ask,
+            FromClient::Cancel { .. } => RequestKind::Cancel,
+            FromClient::Clear => RequestKind::Clear,
+            FromClient::Messages { .. } => RequestKind::ReplaceMessages,
+            FromClient::ToolResult { .. } => RequestKind::ToolResult,
+            FromClient::ToolApproval { .. } => RequestKind::Approve,
+            FromClient::State { .. } => RequestKind::SetState,
+            FromClient::Call { method, .. } => RequestKind::Call(method.clone()),
+            FromClient::ResumeRequest { .. } | FromClient::ResumeAck { .. } | FromClient::Unknown => return None,
+        })
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -167,8 +185,16 @@ pub(super) enum ToClient<'a> {
         tool_call_id: Option<&'a str>,
         error: &'a str,
     },
+    #[serde(rename = "forever_truncated")]
+    Truncated { messages: usize, sent: usize },
     #[serde(rename = "cf_agent_chat_recovering")]
-    Recovering { recovering: bool, id: &'a str },
+    Recovering {
+        recovering: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<&'a str>,
+        #[serde(skip_serializing_if = "is_false")]
+        connect: bool,
+    },
     #[serde(rename = "rpc")]
     Called {
         id: &'a str,

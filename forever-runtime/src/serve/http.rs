@@ -1,7 +1,7 @@
 //! Requests: connections that are upgraded, the messages of a chat, and logs of turns as server-sent events.
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use futures_util::stream;
 use serde_json::json;
 use tracing::{debug, warn};
 
-use super::door::{Asking, Door, Refused};
+use super::door::{Asking, Door, Refused, RequestKind};
 use super::erased::{self, Erased};
 use super::room::{Full, Rooms};
 use super::{Calls, ClientMessages, Limits, address, connection};
@@ -60,6 +60,10 @@ pub(super) struct At {
     /// The class as it stands in the URL.
     pub(super) segment: String,
     pub(super) name: String,
+    /// The address of the client, if it is known.
+    pub(super) client: Option<IpAddr>,
+    /// What the frames of a connection are authorized with, if they are.
+    pub(super) asking: Option<Box<Asking>>,
 }
 
 impl At {
@@ -90,6 +94,7 @@ impl From<Full> for Failed {
         match full {
             Full::Agent => Failed(StatusCode::TOO_MANY_REQUESTS, "this agent has as many connections as it may have".to_owned()),
             Full::Asked => Failed(StatusCode::TOO_MANY_REQUESTS, "this agent is asked too much".to_owned()),
+            Full::Named => Failed(StatusCode::TOO_MANY_REQUESTS, "this address names too many agents".to_owned()),
             Full::Server => Failed(StatusCode::SERVICE_UNAVAILABLE, "there are as many connections as there may be".to_owned()),
         }
     }
@@ -127,11 +132,14 @@ impl FromRequestParts<Arc<Served>> for At {
         }
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0);
         let (uri, headers) = (parts.uri.clone(), parts.headers.clone());
-        let asking = Asking { class: class.to_owned(), name: name.clone(), uri, headers, peer };
+        let kind = RequestKind::of(&parts.method, &uri, &headers);
+        let client = served.door.client(&headers, peer);
+        let asking = Asking { kind, class: class.to_owned(), name: name.clone(), uri, headers, peer, client };
+        let again = (asking.kind == RequestKind::Connect && served.door.authorize.is_some()).then(|| Box::new(asking.clone()));
         if let Err(refused) = served.door.lets_in(asking).await {
             return Err(refused.into());
         }
-        Ok(At { class, segment, name })
+        Ok(At { class, segment, name, client, asking: again })
     }
 }
 
@@ -213,7 +221,7 @@ async fn event(mut follow: Follow) -> (Result<Event, Infallible>, Option<Follow>
     match follow.next().await {
         Ok(Some(Entry::Chunk(number, chunk))) => (Ok(Event::default().id(number.to_string()).data(chunk.json())), Some(follow)),
         Ok(Some(Entry::End(end))) => {
-            let said = json!({ "state": end.state().as_str(), "reason": end.reason() });
+            let said = json!({ "state": end.state().as_str(), "reason": end.client_text() });
             (Ok(Event::default().event("end").data(said.to_string())), None)
         }
         // The client comes again, with the number of the last chunk that it has.

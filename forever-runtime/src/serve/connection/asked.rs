@@ -2,7 +2,7 @@
 use serde_json::Value;
 use tracing::{debug, warn};
 
-use super::super::door::Refused;
+use super::super::door::{Asking, Refused};
 use super::super::client_messages::Known;
 use super::super::frame::{Body, FromClient, Malformed, Response, ToClient};
 use super::{Over, Session, origins};
@@ -15,6 +15,8 @@ use crate::error::{Error, ErrorKind, chain};
 const CALLS: usize = 64;
 
 /// Types of frames that are refused by name.
+const CANCEL: &str = "cf_agent_chat_request_cancel";
+const CLEAR: &str = "cf_agent_chat_clear";
 const MESSAGES: &str = "cf_agent_chat_messages";
 const TOOL_RESULT: &str = "cf_agent_tool_result";
 const TOOL_APPROVAL: &str = "cf_agent_tool_approval";
@@ -22,14 +24,17 @@ const KINDS: [&str; 7] = [
     MESSAGES,
     TOOL_RESULT,
     TOOL_APPROVAL,
-    "cf_agent_chat_request_cancel",
-    "cf_agent_chat_clear",
+    CANCEL,
+    CLEAR,
     "cf_agent_stream_resume_request",
     "cf_agent_stream_resume_ack",
 ];
 
 impl Session<'_> {
     pub(super) async fn asked(&mut self, frame: FromClient) -> std::result::Result<(), Over> {
+        if let Some(reason) = self.refusal(&frame).await {
+            return self.refuse(&frame, &reason).await;
+        }
         match frame {
             FromClient::Ask { id, init } => match init.body.as_deref().map(serde_json::from_str::<Body>) {
                 Some(Ok(body)) => self.ask(&id, body).await,
@@ -64,6 +69,29 @@ impl Session<'_> {
         }
     }
 
+    /// Why a frame may not change what it would change, if it may not.
+    async fn refusal(&mut self, frame: &FromClient) -> Option<String> {
+        let (authorize, asking) = (self.served.door.authorize.as_ref()?, self.at.asking.as_ref()?);
+        let asking = Asking { kind: frame.changes()?, ..Asking::clone(asking) };
+        authorize(asking).await.err().map(|refused| refused.reason().to_owned())
+    }
+
+    async fn refuse(&mut self, frame: &FromClient, error: &str) -> std::result::Result<(), Over> {
+        let refused = |of, id, tool_call_id| ToClient::Refused { of, id, tool_call_id, error };
+        let refused = match frame {
+            FromClient::Ask { id, .. } => return self.refuse_question(id, error).await,
+            FromClient::Call { id, .. } => ToClient::Called { id, success: false, result: None, error: Some(error), done: None },
+            FromClient::State { .. } => ToClient::StateError { error },
+            FromClient::Cancel { id } => refused(CANCEL, Some(id), None),
+            FromClient::Clear => refused(CLEAR, None, None),
+            FromClient::Messages { .. } => refused(MESSAGES, None, None),
+            FromClient::ToolResult { tool_call_id, .. } => refused(TOOL_RESULT, None, Some(tool_call_id)),
+            FromClient::ToolApproval { tool_call_id, .. } => refused(TOOL_APPROVAL, None, Some(tool_call_id)),
+            FromClient::ResumeRequest { .. } | FromClient::ResumeAck { .. } | FromClient::Unknown => return Ok(()),
+        };
+        self.send(&refused).await
+    }
+
     /// A frame that cannot be read: who asks is told, if it can be said what was asked.
     pub(super) async fn malformed(&mut self, text: &str) -> std::result::Result<(), Over> {
         let Some(frame) = Malformed::read(text) else { return Ok(()) };
@@ -95,11 +123,15 @@ impl Session<'_> {
     /// The client's messages in place of the conversation, as far as it may write them.
     async fn replace(&mut self, sent: Vec<UiMessage>) -> std::result::Result<(), Over> {
         let (policy, as_sent) = (self.served.messages, sent.clone());
-        let mut is_as_sent = false;
+        let (mut is_as_sent, shown_from) = (false, self.shown_from.clone());
         let replaced = self.agent.replace_messages(|stored| {
-            let chosen = policy.replacement(&Known::of(stored), sent);
+            // What the client was not sent it does not take away.
+            let hidden = stored.iter().position(|message| Some(&message.id) == shown_from.as_ref()).unwrap_or(0);
+            let before = stored[..hidden].to_vec();
+            let mut chosen = policy.replacement(&Known::of(stored), sent);
             is_as_sent = chosen == as_sent;
-            chosen
+            chosen.retain(|message| before.iter().all(|there| there.id != message.id));
+            [before, chosen].concat()
         });
         match replaced.await {
             // What was stored is what the client shows; otherwise it is told as all others are.
