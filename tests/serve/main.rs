@@ -12,6 +12,7 @@ mod hostile;
 mod limits;
 mod memory;
 mod paths;
+mod sessions;
 mod shutdown;
 mod slow;
 mod state;

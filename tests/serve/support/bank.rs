@@ -18,12 +18,18 @@ use super::soon;
 #[derive(Clone, Default)]
 pub(crate) struct Books {
     paid: Arc<Mutex<Vec<Value>>>,
+    made: Arc<Mutex<Vec<(String, Value)>>>,
     asked: Arc<Mutex<Vec<ModelRequest>>>,
 }
 
 impl Books {
     pub(crate) fn paid(&self) -> Vec<Value> {
         self.paid.lock().unwrap().clone()
+    }
+
+    /// The calls that the model has made, with their ids.
+    pub(crate) fn made(&self) -> Vec<(String, Value)> {
+        self.made.lock().unwrap().clone()
     }
 
     /// Everything that the model has read so far, as text.
@@ -51,7 +57,9 @@ impl ChatModel for Teller {
         let mut chunks = match words[..] {
             [tool @ ("pay" | "slow" | "locate"), cents, ..] if !called => {
                 let input = json!({ "cents": cents.parse::<u64>().unwrap_or(0) });
-                vec![Chunk::tool_input_available(format!("call-{tool}-{cents}"), tool, input)]
+                let id = format!("call-{tool}-{cents}");
+                self.0.made.lock().unwrap().push((id.clone(), input.clone()));
+                vec![Chunk::tool_input_available(id, tool, input)]
             }
             _ => vec![Chunk::text_start("t"), Chunk::text_delta("t", "noted"), Chunk::text_end("t")],
         }
@@ -135,9 +143,14 @@ impl Bank {
 
     /// Nothing is under way any more.
     pub(crate) async fn quiet(&self) {
+        self.quiet_at("ada").await;
+    }
+
+    pub(crate) async fn quiet_at(&self, agent: &str) {
+        let agent = self.forever.agent::<Banker>(agent);
         soon("turns end", async {
             let open = [forever::chat::TurnState::Queued, forever::chat::TurnState::Running];
-            while !self.agent().turns(&open).await.unwrap().is_empty() {
+            while !agent.turns(&open).await.unwrap().is_empty() {
                 tokio::time::sleep(std::time::Duration::from_millis(2)).await;
             }
         })
