@@ -191,7 +191,11 @@ async fn each_kind_of_request_is_authorized_and_a_frame_that_is_refused_is_answe
         frame
     };
     let cases = [
-        (json!({ "type": "cf_agent_chat_request_cancel", "id": "r1" }), with(refused("cf_agent_chat_request_cancel"), "id", "r1"), RequestKind::Cancel),
+        (
+            json!({ "type": "cf_agent_chat_request_cancel", "id": "r1" }),
+            with(refused("cf_agent_chat_request_cancel"), "id", "r1"),
+            RequestKind::Cancel,
+        ),
         (json!({ "type": "cf_agent_chat_clear" }), refused("cf_agent_chat_clear"), RequestKind::Clear),
         (json!({ "type": MESSAGES, "messages": [user] }), refused(MESSAGES), RequestKind::ReplaceMessages),
         (

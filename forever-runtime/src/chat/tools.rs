@@ -150,9 +150,8 @@ impl Author {
         }
         let name = part.tool_name().unwrap_or_default();
         let of_loop = core.resources.get::<AgentLoop>().is_some_and(|looped| looped.has_tool(name));
-        let undeclared = under_way.is_some_and(|turn| {
-            turn.is_answered_by_a_fiber() && !turn.client_tools().iter().any(|tool| tool.name == name)
-        });
+        let undeclared =
+            under_way.is_some_and(|turn| turn.is_answered_by_a_fiber() && !turn.client_tools().iter().any(|tool| tool.name == name));
         if of_loop || undeclared || part.get("providerExecuted") == Some(&Value::Bool(true)) {
             return Err(Error::new(ErrorKind::Value, format!("tool `{name}` is not run by clients")));
         }

@@ -157,7 +157,8 @@ const FORWARDED: [&str; 9] = [
 ];
 
 /// The headers in which a trusted proxy says where a request comes from, of which the first that is there counts.
-const ONE_ADDRESS: [&str; 6] = ["cf-connecting-ip", "true-client-ip", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "fastly-client-ip"];
+const ONE_ADDRESS: [&str; 6] =
+    ["cf-connecting-ip", "true-client-ip", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "fastly-client-ip"];
 
 impl Door {
     /// Whether somebody has said who comes in.

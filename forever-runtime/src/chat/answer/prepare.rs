@@ -11,7 +11,6 @@ use super::attempt::Attempt;
 use super::settled::Settled;
 use super::{Attempted, Interrupted};
 use crate::agent::{Agents, Woken};
-use crate::chat::{AgentLoop, Chats};
 use crate::chat::chats::UnderWay;
 use crate::chat::feed::ChatEvent;
 use crate::chat::hooks::ChatHooks;
@@ -21,6 +20,7 @@ use crate::chat::recovery::{ChatRecovery, Exhausted, ExhaustedReason, RecoveryPo
 use crate::chat::turn::{self, Stream, Turn};
 use crate::chat::user_code::text_of;
 use crate::chat::writer::Writer;
+use crate::chat::{AgentLoop, Chats};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::fiber::core::{Core, race};
 use crate::fiber::fence::Fence;

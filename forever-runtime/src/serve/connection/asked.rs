@@ -2,8 +2,8 @@
 use serde_json::Value;
 use tracing::{debug, warn};
 
-use super::super::door::{Asking, Refused};
 use super::super::client_messages::Known;
+use super::super::door::{Asking, Refused};
 use super::super::frame::{Body, FromClient, Malformed, Response, ToClient};
 use super::{Over, Session, origins};
 use crate::agent::BoxError;
@@ -20,15 +20,8 @@ const CLEAR: &str = "cf_agent_chat_clear";
 const MESSAGES: &str = "cf_agent_chat_messages";
 const TOOL_RESULT: &str = "cf_agent_tool_result";
 const TOOL_APPROVAL: &str = "cf_agent_tool_approval";
-const KINDS: [&str; 7] = [
-    MESSAGES,
-    TOOL_RESULT,
-    TOOL_APPROVAL,
-    CANCEL,
-    CLEAR,
-    "cf_agent_stream_resume_request",
-    "cf_agent_stream_resume_ack",
-];
+const KINDS: [&str; 7] =
+    [MESSAGES, TOOL_RESULT, TOOL_APPROVAL, CANCEL, CLEAR, "cf_agent_stream_resume_request", "cf_agent_stream_resume_ack"];
 
 impl Session<'_> {
     pub(super) async fn asked(&mut self, frame: FromClient) -> std::result::Result<(), Over> {

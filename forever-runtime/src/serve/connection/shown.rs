@@ -95,7 +95,9 @@ impl Session<'_> {
                     self.show(&turn).await
                 }
             }
-            ChatEvent::Recovering { turn, recovering } => self.send(&ToClient::Recovering { recovering, id: Some(&turn), connect: false }).await,
+            ChatEvent::Recovering { turn, recovering } => {
+                self.send(&ToClient::Recovering { recovering, id: Some(&turn), connect: false }).await
+            }
             ChatEvent::Updated(message) => self.send(&ToClient::Updated { message: &message }).await,
             ChatEvent::Replaced if self.own_replacements > 0 => {
                 self.own_replacements -= 1;
