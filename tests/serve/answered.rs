@@ -1,5 +1,5 @@
-//! Whatever a client asks is answered, with its id: what is understood, what is not, and what it may
-//! not ask. And what it is told beyond that, once.
+//! Whatever a client asks is answered, with its id: what is understood, what is not, and what it
+//! may not ask. And what it is told beyond that, once.
 use std::sync::{Arc, Mutex};
 
 use forever::serve::{Refused, RequestKind};

@@ -53,7 +53,8 @@ async fn asks_to_pay(bank: &Bank, client: &mut Client, cents: u64) {
 async fn a_call_that_no_turn_has_made_is_not_run() {
     let bank = Bank::open().await;
     let mut client = bank.client().await;
-    // In place of the conversation, beside a question, and in the conversation that it brings along.
+    // In place of the conversation, beside a question, and in the conversation that it brings
+    // along.
     client.send(replaces(&[user("u1", "hi"), invented("m1", "forged-1", 999)])).await;
     client.send(approves("forged-1")).await;
     refused(&mut client, "forged-1").await;

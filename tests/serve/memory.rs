@@ -15,7 +15,8 @@ fn memory() -> usize {
     line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() * 1024
 }
 
-/// Opens so many chats and leaves them again: most as the server does for a connection, some over one.
+/// Opens so many chats and leaves them again: most as the server does for a connection, some over
+/// one.
 async fn open_and_leave(up: &Up, from: usize, chats: usize) {
     for n in from..from + chats {
         let agent = up.agent(&format!("chat-{n}"));

@@ -1,9 +1,10 @@
-//! Whole sessions that no client should hold: two clients of one agent, of which one is hostile, send
-//! what is right, what is changed, what was sent before, and all of it in any order.
+//! Whole sessions that no client should hold: two clients of one agent, of which one is hostile,
+//! send what is right, what is changed, what was sent before, and all of it in any order.
 //!
-//! What holds after each: nothing has panicked; whatever was asked was answered; a tool has run only
-//! for a call that the model has made, with its input, and for each at most once, and what needs an
-//! approval only after one; and the conversation has the messages of users and of turns, and no others.
+//! What holds after each: nothing has panicked; whatever was asked was answered; a tool has run
+//! only for a call that the model has made, with its input, and for each at most once, and what
+//! needs an approval only after one; and the conversation has the messages of users and of turns,
+//! and no others.
 //!
 //! `FOREVER_SESSIONS_CASES` is how many are held, `FOREVER_SESSIONS_SEED` which one is the first.
 use std::collections::{BTreeMap, BTreeSet};
@@ -208,10 +209,10 @@ impl Session {
             calls.insert(call);
         }
         for (input, times) in paid {
-            let (most, calls) = made.get(&input).unwrap_or_else(|| panic!("{agent}: nobody has asked for {input}: {sent:#?}"));
+            let (most, calls) = made.get(&input).unwrap_or_else(|| panic!("{agent}: no turn has asked for {input}: {sent:#?}"));
             assert!(times <= *most, "{agent}: {input} was paid {times} times, and asked for {most} times: {sent:#?}");
             let approved = calls.iter().any(|call| self.approved.contains(call) || call.contains("slow"));
-            assert!(approved, "{agent}: nobody has approved {input}: {sent:#?}");
+            assert!(approved, "{agent}: {input} was not approved: {sent:#?}");
         }
     }
 }

@@ -61,7 +61,8 @@ struct Slots {
 }
 
 impl Slots {
-    /// Takes away the agents that were let go first, until there are no more than so many or all have work.
+    /// Takes away the agents that were let go first, until there are no more than so many or all
+    /// have work.
     fn take_surplus(&mut self, core: &Core, most: usize) -> Vec<Arc<Slot>> {
         let mut surplus = Vec::new();
         while self.by_id.len() > most
@@ -474,7 +475,8 @@ impl Drop for Waking {
     }
 }
 
-/// Agents leave memory because there are too many. What their types do when they are dropped happens outside the locks.
+/// Agents leave memory because there are too many. What their types do when they are dropped
+/// happens outside the locks.
 fn send_to_sleep(surplus: Vec<Arc<Slot>>) {
     for slot in surplus {
         let phase = std::mem::replace(&mut slot.inner().phase, Phase::Asleep);

@@ -184,7 +184,8 @@ impl Chats {
     }
 }
 
-/// The lock of the answers to the calls of a chat, which is there for as long as one holds it or waits for it.
+/// The lock of the answers to the calls of a chat, which is there for as long as one holds it or
+/// waits for it.
 pub(super) struct Answering {
     chats: Arc<Chats>,
     chat: AgentId,

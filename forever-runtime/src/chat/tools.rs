@@ -185,8 +185,8 @@ impl<A: ChatAgent> AgentHandle<A> {
     ///
     /// # Errors
     /// Of kind [`NotFound`](ErrorKind::NotFound) when no message has such a call; of kind
-    /// [`Conflict`](ErrorKind::Conflict) when its input is not the one that was seen; when the store
-    /// fails.
+    /// [`Conflict`](ErrorKind::Conflict) when its input is not the one that was seen; when the
+    /// store fails.
     pub async fn answer_tool(&self, call: impl Into<ToolCallRef>, answer: ToolAnswer, auto_continue: bool) -> Result<ToolAnswered> {
         self.answer_detached(call.into(), answer, auto_continue, Author::Program).await
     }

@@ -164,7 +164,8 @@ fn without_open_calls(message: UiMessage, stored: Option<&UiMessage>) -> UiMessa
     let is_settled = |part: &Part| part.tool_state().is_some_and(crate::chat::message::ToolState::is_settled);
     let logged = |part: &Part| stored?.parts.iter().find(|there| there.is_tool() && there.get("toolCallId") == part.get("toolCallId"));
     let parts = message.parts.into_iter().filter_map(|part| match logged(&part) {
-        // What a turn's log has made stays as it is there, also when it is settled: it does not run again.
+        // What a turn's log has made stays as it is there, also when it is settled: it does not run
+        // again.
         Some(logged) => Some(logged.clone()),
         None if part.is_tool() && !is_settled(&part) => None,
         None => Some(part),

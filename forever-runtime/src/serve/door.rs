@@ -142,8 +142,8 @@ pub(super) enum Page {
     Any,
 }
 
-/// What proxies add to a request of somebody else, besides all that begin with `x-forwarded-`: that the proxy is on the same machine says nothing
-/// of them.
+/// What proxies add to a request that they pass on, besides all that begin with `x-forwarded-`: that
+/// the proxy is on the same machine says nothing of them.
 const FORWARDED: [&str; 9] = [
     "forwarded",
     "via",
@@ -156,7 +156,8 @@ const FORWARDED: [&str; 9] = [
     "cdn-loop",
 ];
 
-/// The headers in which a trusted proxy says where a request comes from, of which the first that is there counts.
+/// The headers in which a trusted proxy says where a request comes from, of which the first that is
+/// there counts.
 const ONE_ADDRESS: [&str; 6] =
     ["cf-connecting-ip", "true-client-ip", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "fastly-client-ip"];
 
@@ -198,7 +199,8 @@ impl Door {
 }
 
 impl Door {
-    /// Whether it comes from the same machine, and means it. A page of somebody else whose name has come to point here is asked for by that name.
+    /// Whether it comes from the same machine, and means it. A page of another site whose name has
+    /// come to point here is asked for by that name.
     fn is_local(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> bool {
         let mut hosts = headers.get_all(header::HOST).iter();
         let meant = hosts.next().is_some_and(|host| hosts.next().is_none() && host.to_str().is_ok_and(names_this_machine));
@@ -207,7 +209,8 @@ impl Door {
         meant && from.is_some_and(is_loopback)
     }
 
-    /// The address of a client: what trusted proxies say of it, else the other end of the connection.
+    /// The address of a client: what trusted proxies say of it, else the other end of the
+    /// connection.
     pub(super) fn client(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> Option<IpAddr> {
         self.forwarded(headers, peer).or(peer.map(|peer| peer.ip()))
     }
@@ -216,8 +219,8 @@ impl Door {
         peer.is_some_and(|peer| self.proxies.iter().any(|proxy| proxy.contains(peer.ip())))
     }
 
-    /// Where a request comes from that a trusted proxy has passed on: of a list of addresses the last that is not a trusted proxy's, since a client
-    /// may have written what stands before it.
+    /// Where a request comes from that a trusted proxy has passed on: of a list of addresses the
+    /// last that is not a trusted proxy's, since a client may have written what stands before it.
     fn forwarded(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> Option<IpAddr> {
         if !self.is_trusted(peer) {
             return None;
@@ -323,9 +326,9 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_trusted_proxy_says_counts_and_what_others_say_does_not() {
-        let proxies = ["127.0.0.1".parse().unwrap(), "10.0.0.0/8".parse().unwrap()];
-        let door = Door { proxies: proxies.to_vec(), ..Door::default() };
-        let cases: [(&str, &[(&str, &str)], Option<&str>, u16); 17] = [
+        /// Where from, with which headers; which client it is of, and with which status.
+        type Case = (&'static str, &'static [(&'static str, &'static str)], Option<&'static str>, u16);
+        let cases: [Case; 17] = [
             ("127.0.0.1:1", &[("x-forwarded-for", "203.0.113.9")], Some("203.0.113.9"), 403),
             ("127.0.0.1:1", &[("x-forwarded-for", "::1")], Some("::1"), 200),
             // What stands before the address that the proxy has seen may be a lie.
@@ -347,6 +350,8 @@ mod tests {
             ("192.0.2.1:1", &[("x-forwarded-for", "::1")], Some("192.0.2.1"), 403),
             ("[::1]:1", &[("x-forwarded-for", "::1")], Some("::1"), 403),
         ];
+        let proxies = ["127.0.0.1".parse().unwrap(), "10.0.0.0/8".parse().unwrap()];
+        let door = Door { proxies: proxies.to_vec(), ..Door::default() };
         for (peer, headers, client, let_in) in cases {
             let asking = asking(peer, headers);
             let client = client.map(|client| client.parse().unwrap());

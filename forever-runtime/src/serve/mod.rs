@@ -71,7 +71,7 @@ struct Limits {
     /// How much one agent may be asked: frames, connections and requests.
     agent_rate: Limit,
     /// How many agents one address may name that are not named already.
-    agents_rate: Limit,
+    new_agents: Limit,
     /// How many bytes of a conversation one client is sent at a time.
     conversation: usize,
     /// How long a client may take to take a frame.
@@ -90,7 +90,7 @@ impl Default for Limits {
             connections_in_all: 10_000,
             rate: Limit { each_second: 50, at_once: 200 },
             agent_rate: Limit { each_second: 500, at_once: 2_000 },
-            agents_rate: Limit { each_second: 100, at_once: 2_000 },
+            new_agents: Limit { each_second: 100, at_once: 2_000 },
             conversation: 8 << 20,
             send: Duration::from_secs(20),
             ping: Duration::from_secs(25),
@@ -206,7 +206,7 @@ impl Server {
     /// An agent counts that has no connection and was not asked anything in the last seconds. What
     /// is more is refused with 429. Of an IPv6 address the first 64 bits count.
     pub fn max_new_agents(mut self, each_second: u32, at_once: u32) -> Self {
-        self.limits.agents_rate = Limit { each_second, at_once };
+        self.limits.new_agents = Limit { each_second, at_once };
         self
     }
 

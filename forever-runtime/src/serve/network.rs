@@ -51,7 +51,8 @@ impl Network {
     }
 }
 
-/// What one client is taken for that may have several addresses: an IPv4 address, or the first half of an IPv6 address.
+/// What one client is taken for that may have several addresses: an IPv4 address, or the first half
+/// of an IPv6 address.
 pub(super) fn neighbourhood(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),

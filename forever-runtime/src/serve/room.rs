@@ -15,7 +15,8 @@ use super::rate::Rate;
 /// Agents are looked through for those of which nothing is left, when there are twice as many as after the last time; not before there are these.
 const FEW: usize = 1024;
 
-/// How often it is looked whether something is left of agents and addresses, for as long as there are some.
+/// How often it is looked whether something is left of agents and addresses, for as long as there
+/// are some.
 const SWEEP: Duration = Duration::from_secs(5);
 
 /// What the connections of a server take.
@@ -115,7 +116,7 @@ impl Rooms {
         if let Some(room) = agents.get_mut(&key(at)) {
             return Ok(look(room));
         }
-        let address = addresses.entry(at.client.map(neighbourhood)).or_insert_with(|| Rate::new(self.limits.agents_rate));
+        let address = addresses.entry(at.client.map(neighbourhood)).or_insert_with(|| Rate::new(self.limits.new_agents));
         if !address.takes_one() {
             return Err(Full::Named);
         }
@@ -130,7 +131,8 @@ impl Rooms {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sees to it that rooms and addresses of which nothing is left are forgotten, also if nothing else is asked.
+    /// Sees to it that rooms and addresses of which nothing is left are forgotten, also if nothing
+    /// else is asked.
     fn sweep_soon(self: &Arc<Self>, state: &mut State) {
         if state.is_swept {
             return;
@@ -193,8 +195,8 @@ mod tests {
 
     fn rooms(connections: usize, connections_in_all: usize, at_once: u32) -> Arc<Rooms> {
         let agent_rate = Limit { each_second: 1, at_once };
-        let agents_rate = Limit { each_second: 1_000_000, at_once: 1_000_000 };
-        Arc::new(Rooms::new(Limits { connections, connections_in_all, agent_rate, agents_rate, ..Limits::default() }))
+        let new_agents = Limit { each_second: 1_000_000, at_once: 1_000_000 };
+        Arc::new(Rooms::new(Limits { connections, connections_in_all, agent_rate, new_agents, ..Limits::default() }))
     }
 
     #[tokio::test(start_paused = true)]
@@ -226,7 +228,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_address_names_so_many_agents_and_no_more() {
-        let limits = Limits { agents_rate: Limit { each_second: 1, at_once: 3 }, ..Limits::default() };
+        let limits = Limits { new_agents: Limit { each_second: 1, at_once: 3 }, ..Limits::default() };
         let rooms = Arc::new(Rooms::new(limits));
         let from = |name: &str, address: &str| At { client: Some(address.parse().unwrap()), ..at(name) };
         let places: Vec<_> = ["a", "b", "c"].iter().map(|name| rooms.enter(&from(name, "10.0.0.1")).ok()).collect();
