@@ -120,6 +120,8 @@ async fn a_bystander_is_sent_the_conversation_once_for_a_turn() {
     let place = Place::new();
     let up = place.up().await;
     let (mut asks, mut other) = (up.settled("ada").await, up.settled("ada").await);
+    other.send(json!({ "type": "cf_agent_stream_resume_request", "probeId": "p" })).await;
+    other.settled().await;
     asks.ask("r1", json!({ "script": [{ "say": "well " }, { "say": "said" }] })).await;
     asks.done("r1").await;
     other.done("r1").await;

@@ -84,10 +84,10 @@ async fn whoever_acknowledges_has_what_was_there_marked_as_such_and_then_what_co
     assert_eq!(text, "w0 w1 w2 w3 ");
     assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>(), "each once, in order");
     assert!(there.len() < numbers.len());
-    // The whole message is there before the end is told.
-    assert_eq!(types(live)[live.len() - 2..], [UPDATED, RESPONSE]);
-    let stored = &live[live.len() - 2]["message"];
-    assert_eq!(stored["parts"][0]["text"], "w0 w1 w2 w3 ");
+    // The conversation is there before the end is told.
+    assert_eq!(types(live)[live.len() - 2..], [MESSAGES, RESPONSE]);
+    let stored = live[live.len() - 2]["messages"].as_array().unwrap();
+    assert_eq!(stored[1]["parts"][0]["text"], "w0 w1 w2 w3 ");
     up.down().await;
 }
 
@@ -324,6 +324,8 @@ async fn another_tab_is_told_the_question_the_answer_and_the_message_before_the_
     let place = Place::new();
     let up = place.up().await;
     let (mut asker, mut other) = (up.settled("ada").await, up.settled("ada").await);
+    other.send(probe("p")).await;
+    other.settled().await;
     asker.ask("r1", says(&["one ", "two "])).await;
     asker.done("r1").await;
     other.done("r1").await;

@@ -42,7 +42,10 @@ impl Session<'_> {
                 Ok(self.agent.clear().await?)
             }
             FromClient::Messages { messages } => self.replace(messages).await,
-            FromClient::ResumeRequest { probe_id } => self.resume(probe_id.as_deref()).await,
+            FromClient::ResumeRequest { probe_id } => {
+                self.probes |= probe_id.is_some();
+                self.resume(probe_id.as_deref()).await
+            }
             FromClient::ResumeAck { id, from } => self.acknowledged(&id, from.unwrap_or(0)).await,
             FromClient::ToolResult { tool_call_id, output, state, error_text, auto_continue } => {
                 let answer = if state.as_deref() == Some("output-error") {

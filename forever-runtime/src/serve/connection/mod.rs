@@ -68,6 +68,8 @@ struct Session<'a> {
     /// Turns that this client has asked for.
     own: HashSet<String>,
     calls: FuturesUnordered<Called>,
+    /// Whether the client gives its probes ids, as the packages do that find an answer by its id.
+    probes: bool,
     /// The first message that the client was sent of a conversation that is longer.
     shown_from: Option<String>,
     /// The state that this client has set, which it is not sent.
@@ -126,6 +128,7 @@ pub(super) async fn run(socket: WebSocket, served: Arc<Served>, at: &At) {
         offered: HashSet::new(),
         own: HashSet::new(),
         calls: FuturesUnordered::new(),
+        probes: false,
         shown_from: None,
         own_state: None,
         own_clears: 0,

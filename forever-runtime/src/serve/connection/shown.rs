@@ -127,9 +127,9 @@ impl Session<'_> {
     /// The message of a turn that has ended: by itself where its chunks were shown, which have made
     /// it there; otherwise with the conversation.
     async fn answer_of(&mut self, watched: &Watched) -> std::result::Result<(), Over> {
-        // Of one that adds to an answer older packages make a message of its own, until they are
-        // sent the conversation; when it was accepted they were not.
-        if watched.is_begun() && !watched.status.is_continuation() {
+        // Older packages make a message of their own of what they watch, until they are sent the
+        // conversation. So does a page of one that adds to an answer, at whose acceptance it was not.
+        if self.probes && watched.is_begun() && !watched.status.is_continuation() {
             let messages = self.agent.messages().await?;
             if let Some(message) = messages.iter().find(|message| message.id == watched.status.message_id()) {
                 return self.send(&ToClient::Updated { message }).await;
