@@ -113,14 +113,14 @@ async fn of_calls_that_take_no_notice_of_ids_none_is_made_twice_and_those_behind
 /// Tools that end when so many of them run at once; how many ran at once at most.
 async fn at_once(parallel: Option<usize>, meet: usize) -> usize {
     let world = World::default();
-    let (now, most, met) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(meet)));
+    let (now, most, barrier) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(meet)));
     let tool = |name: &'static str| {
-        let (now, most, met) = (Arc::clone(&now), Arc::clone(&most), Arc::clone(&met));
+        let (now, most, barrier) = (Arc::clone(&now), Arc::clone(&most), Arc::clone(&barrier));
         Tool::new(name, move |_, _| {
-            let (now, most, met) = (Arc::clone(&now), Arc::clone(&most), Arc::clone(&met));
+            let (now, most, barrier) = (Arc::clone(&now), Arc::clone(&most), Arc::clone(&barrier));
             async move {
                 most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                met.wait().await;
+                barrier.wait().await;
                 now.fetch_sub(1, Ordering::SeqCst);
                 Ok(json!(name))
             }

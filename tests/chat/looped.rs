@@ -358,3 +358,17 @@ async fn a_cancelled_turn_ends_its_loop() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
+
+#[tokio::test]
+async fn an_error_of_the_model_is_told_without_the_names_of_fibers() {
+    let says = |_: usize, _: &ModelRequest| vec![Err(ModelError::new(ModelErrorKind::Denied, "the provider answered 401"))];
+    let model = Script { seen: Seen::default(), says: Arc::new(says) };
+    let forever = plain(AgentLoop::new(model)).open().await.unwrap();
+    let agent = forever.agent::<Assistant>("a");
+    let end = agent.save_messages([UiMessage::user("u", "go")]).id("r").await.unwrap().wait().await.unwrap();
+    let told = end.reason().unwrap();
+    assert!(told.contains("the provider answered 401"), "{told}");
+    assert!(!told.contains("fiber") && !told.contains("forever.agent_loop") && !told.contains("assistant/a"), "{told}");
+    let message = agent.messages().await.unwrap().pop().unwrap();
+    assert_eq!(message.metadata.unwrap()["forever"]["reason"], json!(told));
+}

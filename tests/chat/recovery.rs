@@ -154,7 +154,12 @@ async fn a_turn_that_is_not_to_go_on_ends_as_interrupted() {
     let (_forever, agent) = place.open(&hooks).await;
     let end = place.ended(&ask(&agent, json!({})).await).await;
     assert_eq!(end.state(), TurnState::Interrupted);
-    assert_eq!(last(&agent).await.text(), "partial");
+    let message = last(&agent).await;
+    assert_eq!(message.text(), "partial");
+    // Why is for the program; people are told that it was.
+    assert!(end.reason().is_some_and(|why| why != "The answer was interrupted."), "{end:?}");
+    let told = json!({ "outcome": "interrupted", "reason": "The answer was interrupted." });
+    assert_eq!(message.metadata.unwrap()["forever"], told);
     assert_eq!(hooks.seen.count("asked"), 1);
 }
 

@@ -1,7 +1,7 @@
 //! Who comes, goes and comes again, frame by frame: what is offered, what is asked for, and what is played back.
 use serde_json::{Value, json};
 
-use crate::support::client::{Client, MESSAGES, NONE, PENDING, RESPONSE, RESUMING, asks, heard, types};
+use crate::support::client::{Client, MESSAGES, NONE, PENDING, RESPONSE, RESUMING, UPDATED, asks, heard, types};
 use crate::support::place::Place;
 use crate::support::scripted::says;
 
@@ -29,6 +29,8 @@ async fn nothing_is_under_way_and_every_request_is_told_so() {
     let mut client = up.client("ada").await;
     let first = client.next().await.unwrap();
     assert_eq!(first, json!({ "type": "cf_agent_identity", "name": "ada", "agent": "chat-agent", "stateFollows": false }));
+    let nothing = json!({ "type": "cf_agent_chat_recovering", "recovering": false, "connect": true });
+    assert_eq!(client.next().await.unwrap(), nothing);
     for n in 0..3 {
         let id = format!("p{n}");
         client.send(probe(&id)).await;
@@ -318,17 +320,21 @@ async fn what_adds_to_an_answer_is_taken_by_the_page_and_not_by_the_stream_that_
 }
 
 #[tokio::test]
-async fn another_tab_is_told_the_question_the_answer_and_the_conversation_before_the_end() {
+async fn another_tab_is_told_the_question_the_answer_and_the_message_before_the_end() {
     let place = Place::new();
     let up = place.up().await;
     let (mut asker, mut other) = (up.settled("ada").await, up.settled("ada").await);
+    other.send(probe("p")).await;
+    other.settled().await;
     asker.ask("r1", says(&["one ", "two "])).await;
     asker.done("r1").await;
     other.done("r1").await;
     assert!(asker.seen.iter().all(|frame| frame["type"] != MESSAGES), "who has asked has the messages");
     let told = &other.seen[other.seen.iter().position(|frame| frame["type"] == MESSAGES).unwrap()..];
     assert_eq!(told[0]["messages"][0]["id"], "u-r1");
-    assert_eq!(types(&told[told.len() - 2..]), [MESSAGES, RESPONSE]);
+    assert_eq!(types(&told[told.len() - 2..]), [UPDATED, RESPONSE]);
+    let stored = serde_json::to_value(&up.agent("ada").messages().await.unwrap()[1]).unwrap();
+    assert_eq!(told[told.len() - 2]["message"], stored);
     assert_eq!(other.heard("r1"), asker.heard("r1"));
     assert_eq!(other.heard("r1").0, "one two ");
     up.down().await;

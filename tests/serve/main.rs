@@ -1,14 +1,18 @@
 //! Agents as they are served: over real sockets, to clients that behave, to slow ones, and to hostile ones.
 //!
 //! Every wait is for something that has to happen, and fails after `support::PATIENCE`; none is for time to pass.
+mod answered;
 mod calls;
 mod cors;
 mod door;
 mod events;
 mod frames;
 mod handshake;
+mod hostile;
 mod limits;
+mod memory;
 mod paths;
+mod sessions;
 mod shutdown;
 mod slow;
 mod state;

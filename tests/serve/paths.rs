@@ -152,10 +152,12 @@ async fn heads_that_are_odd_are_answered_or_refused() {
     let of = |line: &str, rest: &str| format!("{line}\r\n{rest}Connection: close\r\n\r\n");
     let get = format!("GET {path} HTTP/1.1");
     let long = "x".repeat(200_000);
-    let odd: [(String, &[u16]); 17] = [
+    let odd: [(String, &[u16]); 18] = [
         // Without a host, as HTTP/1.0 has it: nobody else's page can leave it out.
-        (format!("GET {path} HTTP/1.0\r\n\r\n"), &[200]),
-        (of(&get, ""), &[200, 400]),
+        // One that does not say which host it means may mean any.
+        (format!("GET {path} HTTP/1.0\r\n\r\n"), &[403]),
+        (format!("GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n"), &[200]),
+        (of(&get, ""), &[400, 403]),
         (of(&get, &format!("Host: {host}\r\nHost: evil.example\r\n")), &[400, 403]),
         (of(&get, "Host: \r\n"), &[400, 403]),
         (of(&get, &format!("Host: {host}\r\nContent-Length: 5\r\n")) + "hello", &[200]),

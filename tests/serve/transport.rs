@@ -1,8 +1,9 @@
 //! The AI SDK's HTTP transport: what a plain `DefaultChatTransport` sends, and what no page would send.
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 
 use forever::chat::message::UiMessage;
-use forever::serve::{Refused, Server};
+use forever::serve::{Refused, RequestKind, Server};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -466,6 +467,8 @@ async fn answers_to_calls_that_are_not_open_change_nothing() {
         forged(id, &[responded.clone(), ("approval", json!({ "id": "of-c1", "approved": "yes" }))]),
         forged(id, &[responded.clone(), ("approval", json!({ "id": "of-c1" }))]),
         forged(id, &[responded.clone(), ("approval", json!(null))]),
+        // An approval of another input than the one that the turn has logged.
+        forged(id, &[responded.clone(), ("approval", yes.clone()), ("input", json!({ "cents": 1 }))]),
         forged(id, &[("state", json!("output-denied"))]),
         forged(id, &[("state", json!("approved"))]),
     ] {
@@ -599,6 +602,35 @@ async fn a_client_without_authorization_neither_asks_nor_resumes_nor_cancels() {
     assert_eq!(under_way().await, 1);
     assert_eq!(Response::of(up.address, "DELETE", &paths[2].1, &authorized, "").await.status, 204);
     answer.done().await;
+    up.down().await;
+}
+
+#[tokio::test]
+async fn what_a_post_asks_for_is_authorized_by_its_kind() {
+    let place = Place::new();
+    let kinds: Arc<Mutex<Vec<RequestKind>>> = Arc::default();
+    let seen = Arc::clone(&kinds);
+    let decides = move |server: Server| {
+        server.authorize(move |asking| {
+            seen.lock().unwrap().push(asking.kind.clone());
+            async move { if asking.kind == RequestKind::Approve { Err(Refused::forbidden("ask a lead")) } else { Ok(()) } }
+        })
+    };
+    let up = place.up_with(decides).await;
+    let mut message = with_open_call(&up, "approval").await;
+    assert_eq!(std::mem::take(&mut *kinds.lock().unwrap()), [RequestKind::Post, RequestKind::Ask]);
+    call_of(&mut message)["state"] = json!("approval-responded");
+    call_of(&mut message)["approval"] = json!({ "id": "of-c1", "approved": true });
+    let before = json!(stored(&up).await);
+    // Also in front of a question.
+    for messages in [vec![user("u1", "hi"), message.clone()], vec![user("u1", "hi"), message, user("u2", "and now?")]] {
+        let refused = refused(&up, JSON, asks(&messages, &json!({})).to_string()).await;
+        assert_eq!((refused.status, refused.body.contains("ask a lead")), (403, true), "{}", refused.body);
+        assert_eq!(json!(stored(&up).await), before);
+    }
+    assert_eq!(Response::of(up.address, "DELETE", &format!("{ADA}/x/stream"), "", "").await.status, 204);
+    let asked = std::mem::take(&mut *kinds.lock().unwrap());
+    assert_eq!(asked, [RequestKind::Post, RequestKind::Approve, RequestKind::Post, RequestKind::Approve, RequestKind::Cancel]);
     up.down().await;
 }
 

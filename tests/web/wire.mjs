@@ -110,7 +110,11 @@ function comparable(frames) {
     }
     if (frame.type === "cf_agent_use_chat_response" && frame.seq !== undefined) delete frame.replay;
     // A message that says how its turn ended takes the place of what a client has made of the chunks.
-    if (frame.type === "cf_agent_chat_messages" && seen.at(-1)?.outcome === "error") continue;
+    if (["cf_agent_chat_messages", "cf_agent_message_updated"].includes(frame.type) && seen.at(-1)?.outcome === "error") continue;
+    // Before its end an answer comes by itself to those who have seen it grow; there with the conversation.
+    if (frame.type === "cf_agent_use_chat_response" && (frame.done || frame.error) && seen.at(-1)?.type === "cf_agent_message_updated") {
+      seen.push({ type: "cf_agent_chat_messages", messages: [seen.pop().message] });
+    }
     if (frame.type === "cf_agent_chat_messages") {
       // Shown once, when it is stored, and whole; there it comes twice, first as the client has sent it.
       if (seen.at(-1)?.type === frame.type) seen.pop();
@@ -162,7 +166,7 @@ class Session {
       }
       clients[client].send(this.slower(frame));
     }
-    const all = (frames) => (name === "E" ? byTurn(comparable(frames.filter((frame) => frame.type !== "cf_agent_chat_messages"))) : comparable(frames));
+    const all = (frames) => (name === "E" ? byTurn(comparable(frames.filter((frame) => !["cf_agent_chat_messages", "cf_agent_message_updated"].includes(frame.type)))) : comparable(frames));
     const expected = Object.fromEntries([...recording.received].map(([client, frames]) => [client, all(frames)]));
     const got = () => Object.fromEntries(Object.keys(expected).map((client) => [client, all(clients[client].frames)]));
     // More than was recorded is a difference too: in this section, or as the beginning of the next.

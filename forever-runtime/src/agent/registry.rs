@@ -1,5 +1,5 @@
 //! The agents in memory: at most one of each class and name, woken when needed, let go when nothing holds them any more.
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -26,6 +26,7 @@ pub(crate) struct Settings {
     pub(crate) idle_timeout: Duration,
     pub(crate) keep_alive_interval: Duration,
     pub(crate) hung_schedule_timeout: Duration,
+    pub(crate) max_in_memory: usize,
 }
 
 impl Default for Settings {
@@ -34,6 +35,7 @@ impl Default for Settings {
             idle_timeout: Duration::from_secs(90),
             keep_alive_interval: Duration::from_secs(30),
             hung_schedule_timeout: Duration::from_secs(30),
+            max_in_memory: 10_000,
         }
     }
 }
@@ -44,9 +46,33 @@ pub(crate) struct Agents {
     pub(super) classes: Classes,
     pub(super) settings: Settings,
     /// Those that are in memory, or that something holds.
-    slots: Mutex<HashMap<AgentId, Arc<Slot>>>,
+    slots: Mutex<Slots>,
     /// The schedules whose run has been given to their agent, by id, until it is stored how that ended.
     begun: Mutex<HashSet<String>>,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    by_id: HashMap<AgentId, Arc<Slot>>,
+    /// Agents in memory that nothing holds, in the order in which they were let go.
+    idle: BTreeMap<u64, AgentId>,
+    /// The next number in that order.
+    next: u64,
+}
+
+impl Slots {
+    /// Takes away the agents that were let go first, until there are no more than so many or all
+    /// have work.
+    fn take_surplus(&mut self, core: &Core, most: usize) -> Vec<Arc<Slot>> {
+        let mut surplus = Vec::new();
+        while self.by_id.len() > most
+            && let Some((_, id)) = self.idle.pop_first()
+        {
+            core.timer.clear(&idle_alarm(&id));
+            surplus.extend(self.by_id.remove(&id));
+        }
+        surplus
+    }
 }
 
 /// A schedule whose run has begun, until this is dropped.
@@ -79,6 +105,8 @@ struct Inner {
     /// How many of them are keep-alives.
     kept: usize,
     idle_since_ms: i64,
+    /// Its number among those that nothing holds.
+    idle: Option<u64>,
 }
 
 enum Phase {
@@ -120,7 +148,7 @@ impl fmt::Debug for Slot {
 
 impl Slot {
     fn new(id: AgentId) -> Self {
-        let inner = Inner { phase: Phase::Asleep, holds: 0, kept: 0, idle_since_ms: 0 };
+        let inner = Inner { phase: Phase::Asleep, holds: 0, kept: 0, idle_since_ms: 0, idle: None };
         Slot { id, inner: Mutex::new(inner), heart: tokio::sync::Mutex::default(), state: Arc::default(), pushes: OnceLock::new() }
     }
 
@@ -234,18 +262,24 @@ impl Agents {
         super::runs::listen(timer);
     }
 
-    fn slots(&self) -> MutexGuard<'_, HashMap<AgentId, Arc<Slot>>> {
+    fn slots(&self) -> MutexGuard<'_, Slots> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many agents are in memory or held.
+    #[cfg(feature = "testing")]
+    pub(crate) fn entries(&self) -> usize {
+        self.slots().by_id.len()
     }
 
     /// The slot of an agent that is in memory or held.
     pub(super) fn slot(&self, id: &AgentId) -> Option<Arc<Slot>> {
-        self.slots().get(id).map(Arc::clone)
+        self.slots().by_id.get(id).map(Arc::clone)
     }
 
     /// The agents that keep-alives hold.
     pub(super) fn kept(&self) -> Vec<AgentId> {
-        self.slots().values().filter(|slot| slot.kept() > 0).map(|slot| slot.id.clone()).collect()
+        self.slots().by_id.values().filter(|slot| slot.kept() > 0).map(|slot| slot.id.clone()).collect()
     }
 
     /// Whether an agent is in memory.
@@ -265,23 +299,27 @@ impl Agents {
 
     /// Holds an agent's place, whether it is in memory or not.
     pub(super) fn hold(&self, core: &Arc<Core>, id: &AgentId) -> Hold {
-        let slot = {
+        let (slot, surplus) = {
             let mut slots = self.slots();
-            let slot = if let Some(slot) = slots.get(id) {
+            let slot = if let Some(slot) = slots.by_id.get(id) {
                 Arc::clone(slot)
             } else {
                 let slot = Arc::new(Slot::new(id.clone()));
-                slots.insert(id.clone(), Arc::clone(&slot));
+                slots.by_id.insert(id.clone(), Arc::clone(&slot));
                 slot
             };
             let mut inner = slot.inner();
             inner.holds += 1;
+            if let Some(number) = inner.idle.take() {
+                slots.idle.remove(&number);
+            }
             if inner.holds == 1 && matches!(inner.phase, Phase::Awake(_)) {
                 core.timer.clear(&idle_alarm(id));
             }
             drop(inner);
-            slot
+            (slot, slots.take_surplus(core, self.settings.max_in_memory))
         };
+        send_to_sleep(surplus);
         Hold { core: Arc::downgrade(core), slot }
     }
 
@@ -293,13 +331,21 @@ impl Agents {
         if inner.holds > 0 {
             return;
         }
-        if let Phase::Awake(_) = inner.phase {
-            let now_ms = core.now_ms();
-            inner.idle_since_ms = now_ms;
-            core.timer.set(idle_alarm(&slot.id), later(now_ms, self.settings.idle_timeout));
-        } else {
-            slots.remove(&slot.id);
+        if !matches!(inner.phase, Phase::Awake(_)) {
+            slots.by_id.remove(&slot.id);
+            return;
         }
+        let now_ms = core.now_ms();
+        inner.idle_since_ms = now_ms;
+        core.timer.set(idle_alarm(&slot.id), later(now_ms, self.settings.idle_timeout));
+        let number = slots.next;
+        slots.next += 1;
+        inner.idle = Some(number);
+        drop(inner);
+        slots.idle.insert(number, slot.id.clone());
+        let surplus = slots.take_surplus(core, self.settings.max_in_memory);
+        drop(slots);
+        send_to_sleep(surplus);
     }
 
     /// Lets an agent leave memory if nothing has held it for long enough.
@@ -308,7 +354,7 @@ impl Agents {
         let id = AgentId { class: class.to_owned(), name: name.to_owned() };
         let gone = {
             let mut slots = self.slots();
-            let Some(slot) = slots.get(&id).map(Arc::clone) else { return };
+            let Some(slot) = slots.by_id.get(&id).map(Arc::clone) else { return };
             let mut inner = slot.inner();
             if inner.holds > 0 {
                 return;
@@ -320,7 +366,10 @@ impl Agents {
             if now_ms < over_ms {
                 return core.timer.set(idle_alarm(&id), over_ms);
             }
-            slots.remove(&id);
+            slots.by_id.remove(&id);
+            if let Some(number) = inner.idle.take() {
+                slots.idle.remove(&number);
+            }
             std::mem::replace(&mut inner.phase, Phase::Asleep)
         };
         debug!(agent = %id, "agent leaves memory");
@@ -375,7 +424,7 @@ impl Drop for Agents {
     fn drop(&mut self) {
         // An agent may hold a guard that holds its slot. It is dropped outside the locks, which that guard takes.
         let slots = std::mem::take(&mut *self.slots());
-        for slot in slots.into_values() {
+        for slot in slots.by_id.into_values() {
             let phase = std::mem::replace(&mut slot.inner().phase, Phase::Asleep);
             drop(phase);
         }
@@ -423,6 +472,16 @@ impl Drop for Waking {
         if let Phase::Waking(_) = inner.phase {
             inner.phase = Phase::Asleep;
         }
+    }
+}
+
+/// Agents leave memory because there are too many. What their types do when they are dropped
+/// happens outside the locks.
+fn send_to_sleep(surplus: Vec<Arc<Slot>>) {
+    for slot in surplus {
+        let phase = std::mem::replace(&mut slot.inner().phase, Phase::Asleep);
+        debug!(agent = %slot.id, "agent leaves memory, which is full");
+        drop(phase);
     }
 }
 

@@ -11,7 +11,6 @@ use super::feed::{ChatEvent, Feeds};
 use super::handle::TurnStatus;
 use super::hooks::ChatClass;
 use super::log::{Logs, TurnEnd};
-use super::tools::Answering;
 use super::writer::{Batching, over};
 use super::{ChatClasses, Turn, retention};
 use crate::error::{Error, ErrorKind, Result, chain};
@@ -40,7 +39,7 @@ pub(crate) struct Chats {
     pub(crate) logs: Logs,
     pub(super) feeds: Feeds,
     under_way: Mutex<HashMap<TurnSeq, Told>>,
-    answering: Mutex<HashMap<AgentId, Answering>>,
+    answering: Mutex<HashMap<AgentId, Arc<tokio::sync::Mutex<()>>>>,
     /// Told when a turn begins to be answered, or ends.
     changed: watch::Sender<()>,
 }
@@ -112,10 +111,17 @@ impl Chats {
     }
 
     /// Held while an answer of a chat is read and written.
-    pub(super) fn answering(&self, chat: &AgentId) -> Answering {
+    pub(super) fn answering(self: &Arc<Self>, chat: &AgentId) -> Answering {
         let mut answering = self.answering.lock().unwrap_or_else(PoisonError::into_inner);
-        answering.retain(|_, held| Arc::strong_count(held) > 1);
-        Arc::clone(answering.entry(chat.clone()).or_default())
+        let lock = Arc::clone(answering.entry(chat.clone()).or_default());
+        Answering { chats: Arc::clone(self), chat: chat.clone(), lock: Some(lock) }
+    }
+
+    /// How many entries there are of chats and turns.
+    #[cfg(feature = "testing")]
+    pub(crate) fn entries(&self) -> usize {
+        let answering = self.answering.lock().unwrap_or_else(PoisonError::into_inner).len();
+        self.feeds.len() + self.logs.len() + self.under_way().len() + answering
     }
 
     /// A turn has ended, and that is stored.
@@ -175,6 +181,33 @@ impl Chats {
             }
         }
         Ok(())
+    }
+}
+
+/// The lock of the answers to the calls of a chat, which is there for as long as one holds it or
+/// waits for it.
+pub(super) struct Answering {
+    chats: Arc<Chats>,
+    chat: AgentId,
+    lock: Option<Arc<tokio::sync::Mutex<()>>>,
+}
+
+impl Answering {
+    pub(super) async fn lock(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        match &self.lock {
+            Some(lock) => Some(lock.lock().await),
+            None => None,
+        }
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        let mut answering = self.chats.answering.lock().unwrap_or_else(PoisonError::into_inner);
+        self.lock = None;
+        if answering.get(&self.chat).is_some_and(|lock| Arc::strong_count(lock) == 1) {
+            answering.remove(&self.chat);
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! It is a bell and no record: everything that it says can be asked of the store, and whoever has missed something asks again.
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -42,32 +42,54 @@ pub enum ChatEvent {
     Missed(u64),
 }
 
-/// Who listens, by chat.
-#[derive(Debug, Default)]
-pub(super) struct Feeds(Mutex<HashMap<AgentId, broadcast::Sender<ChatEvent>>>);
+/// Who listens, by chat. A chat has an entry for as long as it has a listener.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Feeds(Arc<Mutex<HashMap<AgentId, Feed>>>);
+
+type Feed = broadcast::Sender<Arc<ChatEvent>>;
 
 impl Feeds {
     /// Tells those who listen.
     pub(super) fn tell(&self, chat: &AgentId, event: impl FnOnce() -> ChatEvent) {
-        let mut feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(feed) = feeds.get(chat) else { return };
-        if feed.send(event()).is_err() {
-            // The last of them has gone.
-            feeds.remove(chat);
-        }
+        let Some(feed) = self.feeds().get(chat).cloned() else { return };
+        // That the last of them has just gone is no error.
+        let _ = feed.send(Arc::new(event()));
     }
 
     pub(super) fn listen(&self, link: Link, chat: &AgentId) -> ChatEvents {
-        let mut feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut feeds = self.feeds();
         let feed = feeds.entry(chat.clone()).or_insert_with(|| broadcast::Sender::new(KEPT));
-        ChatEvents { link, heard: feed.subscribe() }
+        ChatEvents { link, heard: Some(feed.subscribe()), feeds: self.clone(), chat: chat.clone() }
+    }
+
+    fn feeds(&self) -> MutexGuard<'_, HashMap<AgentId, Feed>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many chats have an entry.
+    #[cfg(feature = "testing")]
+    pub(super) fn len(&self) -> usize {
+        self.feeds().len()
     }
 }
 
 /// Listens to what happens in a chat; made by [`AgentHandle::chat_events`](crate::AgentHandle::chat_events).
 pub struct ChatEvents {
     link: Link,
-    heard: broadcast::Receiver<ChatEvent>,
+    /// `None` while it is dropped.
+    heard: Option<broadcast::Receiver<Arc<ChatEvent>>>,
+    feeds: Feeds,
+    chat: AgentId,
+}
+
+impl Drop for ChatEvents {
+    fn drop(&mut self) {
+        let mut feeds = self.feeds.feeds();
+        self.heard = None;
+        if feeds.get(&self.chat).is_some_and(|feed| feed.receiver_count() == 0) {
+            feeds.remove(&self.chat);
+        }
+    }
 }
 
 impl ChatEvents {
@@ -77,8 +99,9 @@ impl ChatEvents {
     /// When the runtime is gone.
     pub async fn recv(&mut self) -> Result<Option<ChatEvent>> {
         let core = self.link.core()?;
-        Ok(match race(self.heard.recv(), core.closing()).await {
-            Some(Ok(event)) => Some(event),
+        let Some(heard) = &mut self.heard else { return Ok(None) };
+        Ok(match race(heard.recv(), core.closing()).await {
+            Some(Ok(event)) => Some(Arc::unwrap_or_clone(event)),
             Some(Err(RecvError::Lagged(missed))) => Some(ChatEvent::Missed(missed)),
             Some(Err(RecvError::Closed)) | None => None,
         })

@@ -115,6 +115,28 @@ impl<A: ChatAgent> AgentHandle<A> {
         detached(&core, work).await
     }
 
+    /// Puts messages in the place of all there are, chosen from what is stored.
+    ///
+    /// No answer to a tool call is stored between the two, so that none is undone.
+    ///
+    /// # Errors
+    /// As [`set_messages`](Self::set_messages).
+    #[cfg(feature = "server")]
+    pub(crate) async fn replace_messages(&self, choose: impl FnOnce(Vec<UiMessage>) -> Vec<UiMessage>) -> Result<()> {
+        let open = [TurnState::Queued, TurnState::Running];
+        let busy = || Error::new(ErrorKind::Busy, format!("a turn of agent `{}` is under way", self.id()));
+        if !self.turns(&open).await?.is_empty() {
+            return Err(busy());
+        }
+        let asking = chats(&*self.core()?)?.answering(self.id());
+        let _alone = asking.lock().await;
+        if !self.turns(&open).await?.is_empty() {
+            return Err(busy());
+        }
+        let chosen = choose(self.messages().await?);
+        self.set_messages(chosen).await
+    }
+
     /// Takes all messages away. A turn under way ends as aborted, those that wait as skipped.
     ///
     /// # Errors
@@ -123,6 +145,9 @@ impl<A: ChatAgent> AgentHandle<A> {
         let core = self.core()?;
         let (of_work, chats, chat) = (Arc::clone(&core), chats(&core)?, self.id().clone());
         let work = async move {
+            // No answer to a tool call brings back a message that is taken away.
+            let asking = chats.answering(&chat);
+            let _alone = asking.lock().await;
             for ended in of_work.store.clear_chat(chat.clone(), of_work.now_ms()).await? {
                 chats.cleared(&ended);
                 cancel_fiber(&of_work, &ended, "the chat was cleared").await;

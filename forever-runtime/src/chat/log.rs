@@ -19,6 +19,9 @@ const TAIL: usize = 1024;
 /// How many rows a follower reads at a time.
 const PAGE: u32 = 64;
 
+/// What clients are told of a turn that was interrupted and not recovered.
+pub(crate) const INTERRUPTED_TEXT: &str = "The answer was interrupted.";
+
 /// How a turn ended: the last entry of its log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnEnd {
@@ -48,6 +51,11 @@ impl TurnEnd {
     /// Why it ended as it did: the text of the error, the reason it was ended with.
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
+    }
+
+    /// The same for clients: of an interruption they are told that it was one, and not why.
+    pub(crate) fn client_text(&self) -> Option<&str> {
+        if self.state == TurnState::Interrupted { Some(INTERRUPTED_TEXT) } else { self.reason() }
     }
 }
 
@@ -85,6 +93,19 @@ pub(crate) struct Log {
     inner: Mutex<Inner>,
     /// Told when there is more.
     grown: watch::Sender<()>,
+    /// Where it has its entry, and under which number.
+    entry: (Logs, TurnSeq),
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        let (logs, turn) = &self.entry;
+        let mut logs = logs.logs();
+        // Unless there is a new one in its place.
+        if logs.get(turn).is_some_and(|log| log.strong_count() == 0) {
+            logs.remove(turn);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -113,8 +134,8 @@ enum Found {
 }
 
 impl Log {
-    fn new() -> Self {
-        Log { inner: Mutex::default(), grown: watch::Sender::new(()) }
+    fn new(logs: &Logs, turn: TurnSeq) -> Self {
+        Log { inner: Mutex::default(), grown: watch::Sender::new(()), entry: (logs.clone(), turn) }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -193,28 +214,34 @@ impl Log {
 }
 
 /// The logs that somebody writes or follows.
-#[derive(Debug, Default)]
-pub(crate) struct Logs(Mutex<HashMap<TurnSeq, Weak<Log>>>);
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Logs(Arc<Mutex<HashMap<TurnSeq, Weak<Log>>>>);
 
 impl Logs {
     /// The log of a turn.
     pub(crate) fn of(&self, turn: TurnSeq) -> Arc<Log> {
-        let mut logs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logs = self.logs();
         if let Some(there) = logs.get(&turn).and_then(Weak::upgrade) {
             return there;
         }
-        if logs.len().is_power_of_two() {
-            // Now and then; what is gone is a number and a pointer.
-            logs.retain(|_, log| log.strong_count() > 0);
-        }
-        let log = Arc::new(Log::new());
+        let log = Arc::new(Log::new(self, turn));
         logs.insert(turn, Arc::downgrade(&log));
         log
     }
 
     /// The log of a turn, if somebody has to do with it.
     pub(crate) fn get(&self, turn: TurnSeq) -> Option<Arc<Log>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&turn).and_then(Weak::upgrade)
+        self.logs().get(&turn).and_then(Weak::upgrade)
+    }
+
+    fn logs(&self) -> MutexGuard<'_, HashMap<TurnSeq, Weak<Log>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many turns have an entry.
+    #[cfg(feature = "testing")]
+    pub(super) fn len(&self) -> usize {
+        self.logs().len()
     }
 }
 

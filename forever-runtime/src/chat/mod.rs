@@ -28,7 +28,7 @@ pub use feed::{ChatEvent, ChatEvents};
 pub use handle::{NewTurn, Queueing, TurnHandle, TurnStatus};
 pub use log::{Entry, Follow, StoredChunk, TurnEnd};
 pub use recovery::{ChatRecovery, ChatRecoveryOptions, Exhausted, ExhaustedReason, RecoveryKind, RecoveryPolicy};
-pub use tools::{ToolAnswer, ToolAnswered};
+pub use tools::{ToolAnswer, ToolAnswered, ToolCallRef};
 pub use turn::Turn;
 
 pub(crate) use agent_loop::ask_and_call;

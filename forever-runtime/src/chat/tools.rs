@@ -1,17 +1,16 @@
 //! What a person or their client answers: results of tools that run there, and whether a tool may be run.
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
 use super::answer::{message_row, read_messages};
 use super::feed::ChatEvent;
 use super::handle::{NewTurn, TurnHandle, chats};
-use super::message::{Chunk, Part, ToolState, UiMessage};
-use super::{ChatAgent, Turn};
+use super::message::{Chunk, Part, Role, ToolState, UiMessage};
+use super::{AgentLoop, ChatAgent, Chats, Turn};
 use crate::agent::AgentHandle;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fiber::core::Link;
+use crate::fiber::core::{Core, Link};
 use crate::fiber::detached::detached;
+use crate::store::AgentId;
 
 /// How a tool call was answered by a person or their client.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,6 +64,101 @@ impl ToolAnswer {
     }
 }
 
+/// A tool call that is answered: its id, and the input that was seen by who answers it.
+///
+/// A bare id is one without input: `answer_tool("call-1", ..)`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolCallRef {
+    id: String,
+    input: Option<Value>,
+}
+
+impl ToolCallRef {
+    /// The call of this id.
+    pub fn new(id: impl Into<String>) -> Self {
+        ToolCallRef { id: id.into(), input: None }
+    }
+
+    /// The input that was shown to who answers. The answer counts only if it is that of the logged
+    /// call: numbers are compared by value, objects without regard to the order of their fields.
+    pub fn seen(mut self, input: Value) -> Self {
+        self.input = Some(input);
+        self
+    }
+
+    /// Refuses a call whose logged input is another one.
+    fn check(&self, part: &Part) -> Result<()> {
+        let logged = part.get("input").unwrap_or(&Value::Null);
+        if self.input.as_ref().is_none_or(|seen| is_same(seen, logged)) {
+            return Ok(());
+        }
+        let why = format!("tool call `{}` has another input than the one that was answered", self.id);
+        Err(Error::new(ErrorKind::Conflict, why))
+    }
+}
+
+impl From<&str> for ToolCallRef {
+    fn from(id: &str) -> Self {
+        ToolCallRef::new(id)
+    }
+}
+
+impl From<&String> for ToolCallRef {
+    fn from(id: &String) -> Self {
+        ToolCallRef::new(id.as_str())
+    }
+}
+
+impl From<String> for ToolCallRef {
+    fn from(id: String) -> Self {
+        ToolCallRef::new(id)
+    }
+}
+
+/// Whether two inputs are the same to a client in JavaScript: it writes 5.0 as 5, and rounds large numbers.
+fn is_same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            one.len() == other.len() && one.iter().all(|(key, one)| other.get(key).is_some_and(|other| is_same(one, other)))
+        }
+        _ => one == other,
+    }
+}
+
+/// Author of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Author {
+    /// The program, which may settle every call.
+    Program,
+    /// A client, which settles calls of its own tools, and approvals.
+    #[cfg(feature = "server")]
+    Client,
+}
+
+impl Author {
+    /// Refuses the result of a tool that is not the client's to run.
+    ///
+    /// The tools of an [`AgentLoop`] run here, whatever tools a client says that it has. While a
+    /// loop answers, only the tools that its client has declared are the client's.
+    fn check(self, core: &Core, under_way: Option<&Turn>, part: &Part, answer: &ToolAnswer) -> Result<()> {
+        if self == Author::Program || matches!(answer, ToolAnswer::Approved | ToolAnswer::Refused) {
+            return Ok(());
+        }
+        let name = part.tool_name().unwrap_or_default();
+        let of_loop = core.resources.get::<AgentLoop>().is_some_and(|looped| looped.has_tool(name));
+        let undeclared =
+            under_way.is_some_and(|turn| turn.is_answered_by_a_fiber() && !turn.client_tools().iter().any(|tool| tool.name == name));
+        if of_loop || undeclared || part.get("providerExecuted") == Some(&Value::Bool(true)) {
+            return Err(Error::new(ErrorKind::Value, format!("tool `{name}` is not run by clients")));
+        }
+        Ok(())
+    }
+}
+
 /// What came of an answer.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -75,49 +169,96 @@ pub struct ToolAnswered {
     pub continued: Option<TurnHandle>,
 }
 
+impl ToolAnswered {
+    /// The call did not wait for it.
+    fn ignored() -> Self {
+        ToolAnswered { applied: false, continued: None }
+    }
+}
+
 impl<A: ChatAgent> AgentHandle<A> {
     /// Answers a tool call. It is stored when this returns. With `auto_continue` the turn goes on by itself when all calls of its message are
     /// settled: with the last of them, whichever asks for it.
     ///
+    /// The call runs with its logged input. An answer that names the input it is about
+    /// ([`ToolCallRef::seen`]) counts only for that input.
+    ///
     /// # Errors
-    /// Of kind [`NotFound`](ErrorKind::NotFound) when no message has such a call; when the store fails.
-    pub async fn answer_tool(&self, call: &str, answer: ToolAnswer, auto_continue: bool) -> Result<ToolAnswered> {
+    /// Of kind [`NotFound`](ErrorKind::NotFound) when no message has such a call; of kind
+    /// [`Conflict`](ErrorKind::Conflict) when its input is not the one that was seen; when the
+    /// store fails.
+    pub async fn answer_tool(&self, call: impl Into<ToolCallRef>, answer: ToolAnswer, auto_continue: bool) -> Result<ToolAnswered> {
+        self.answer_detached(call.into(), answer, auto_continue, Author::Program).await
+    }
+
+    /// The same for an answer that a client has sent: results of tools that run here are refused,
+    /// with an error of kind [`Value`](ErrorKind::Value).
+    #[cfg(feature = "server")]
+    pub(crate) async fn answer_tool_as_client(&self, call: ToolCallRef, answer: ToolAnswer, auto_continue: bool) -> Result<ToolAnswered> {
+        self.answer_detached(call, answer, auto_continue, Author::Client).await
+    }
+
+    async fn answer_detached(&self, call: ToolCallRef, answer: ToolAnswer, auto_continue: bool, author: Author) -> Result<ToolAnswered> {
         let core = self.core()?;
         // An answer and the turn that follows it do not depend on the caller; nor does the work keep the runtime open.
         let agent = AgentHandle::<A>::new(Link::from(&core), self.id().clone());
-        let call = call.to_owned();
-        let answered = detached(&core, async move { agent.answer(&call, answer, auto_continue).await }).await?;
+        let answered = detached(&core, async move { agent.answer(&call, answer, auto_continue, author).await }).await?;
         let continued = answered.continued.map(|turn| turn.linked(self.link()));
         Ok(ToolAnswered { continued, ..answered })
     }
 
-    async fn answer(&self, call: &str, answer: ToolAnswer, auto_continue: bool) -> Result<ToolAnswered> {
-        let core = self.core()?;
-        let chats = chats(&core)?;
-        // One at a time: each reads a message and writes it.
+    async fn answer(&self, call: &ToolCallRef, answer: ToolAnswer, auto_continue: bool, author: Author) -> Result<ToolAnswered> {
+        let chats = chats(&*self.core()?)?;
         let asking = chats.answering(self.id());
-        let _alone = asking.lock().await;
-        if let Some(turn) = chats.turn_of(self.id())
-            && has_call(&turn.message().await, call)
-        {
-            if let Some(chunk) = answer.chunk(call) {
-                match self.answer_under_way(&turn, call, &answer, chunk, auto_continue).await {
+        let mut ended = None;
+        loop {
+            // One at a time: each reads a message and writes it.
+            let alone = asking.lock().await;
+            let under_way = chats.turn_of(self.id()).filter(|turn| ended.as_deref() != Some(turn.id()));
+            let Some(turn) = under_way else {
+                return self.answer_stored(&chats, call, answer, auto_continue, author).await;
+            };
+            let message = turn.message().await;
+            let Some(part) = find_call(&message, &call.id) else {
+                return self.answer_stored(&chats, call, answer, auto_continue, author).await;
+            };
+            if answer.answers(part.tool_state()) {
+                call.check(part)?;
+                author.check(&*self.core()?, Some(&turn), part, &answer)?;
+            }
+            if let Some(chunk) = answer.chunk(&call.id) {
+                match self.answer_under_way(&turn, &call.id, &answer, chunk, auto_continue).await {
                     Err(error) if error.kind() == ErrorKind::Conflict => {}
                     answered => return answered,
                 }
             }
             // There is no chunk that says so, or the turn is just ending: it is said when the question stands in the conversation.
-            self.turn(turn.id()).await?.ok_or_else(Error::closed)?.wait().await?;
+            drop(alone);
+            let Some(turn) = self.turn(turn.id()).await? else { return Err(no_call(self.id(), &call.id)) };
+            turn.wait().await?;
+            ended = Some(turn.id().to_owned());
         }
+    }
+
+    async fn answer_stored(
+        &self,
+        chats: &Chats,
+        call: &ToolCallRef,
+        answer: ToolAnswer,
+        auto_continue: bool,
+        author: Author,
+    ) -> Result<ToolAnswered> {
+        let core = self.core()?;
         let messages = read_messages(core.store.chat_messages(self.id().clone(), i64::MAX).await?)?;
-        let mut message = messages.into_iter().rev().find(|message| has_call(message, call)).ok_or_else(|| {
-            let why = format!("agent `{}` has no message with a tool call `{call}`", self.id());
-            Error::new(ErrorKind::NotFound, why)
-        })?;
-        let part = message.parts.iter_mut().find(|part| part.tool_call_id() == Some(call));
+        // Only a turn's own log makes calls: what stands in other messages is none.
+        let asks = |message: &UiMessage| message.role == Role::Assistant && find_call(message, &call.id).is_some();
+        let mut message = messages.into_iter().rev().find(asks).ok_or_else(|| no_call(self.id(), &call.id))?;
+        let part = message.parts.iter_mut().find(|part| part.tool_call_id() == Some(&*call.id));
         let Some(part) = part.filter(|part| answer.answers(part.tool_state())) else {
-            return Ok(ToolAnswered { applied: false, continued: None });
+            return Ok(ToolAnswered::ignored());
         };
+        call.check(part)?;
+        author.check(&core, None, part, &answer)?;
         answer.apply(part);
         let held = core.store.continuation_target(self.id().clone()).await?.as_deref() == Some(message.id.as_str());
         let wanted = auto_continue || held;
@@ -141,9 +282,9 @@ impl<A: ChatAgent> AgentHandle<A> {
         chunk: Chunk,
         auto_continue: bool,
     ) -> Result<ToolAnswered> {
-        let waits = |message: &UiMessage| message.parts.iter().any(|p| p.tool_call_id() == Some(call) && answer.answers(p.tool_state()));
+        let waits = |message: &UiMessage| find_call(message, call).is_some_and(|part| answer.answers(part.tool_state()));
         if !waits(&turn.message().await) {
-            return Ok(ToolAnswered { applied: false, continued: None });
+            return Ok(ToolAnswered::ignored());
         }
         turn.answered(chunk).await?;
         let continued = if auto_continue && !is_open(&turn.message().await) { Some(self.continue_last_turn().await?) } else { None };
@@ -156,8 +297,12 @@ impl<A: ChatAgent> AgentHandle<A> {
     }
 }
 
-fn has_call(message: &UiMessage, call: &str) -> bool {
-    message.parts.iter().any(|part| part.tool_call_id() == Some(call))
+fn no_call(agent: &AgentId, call: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("agent `{agent}` has no message with a tool call `{call}`"))
+}
+
+fn find_call<'a>(message: &'a UiMessage, call: &str) -> Option<&'a Part> {
+    message.parts.iter().find(|part| part.tool_call_id() == Some(call))
 }
 
 /// Whether a call of the last step of a message waits for somebody.
@@ -165,6 +310,3 @@ fn is_open(message: &UiMessage) -> bool {
     let open = |part: &Part| matches!(part.tool_state(), Some(ToolState::InputAvailable | ToolState::ApprovalRequested));
     message.parts.iter().any(open)
 }
-
-/// Held while an answer of a chat is read and written.
-pub(super) type Answering = Arc<tokio::sync::Mutex<()>>;

@@ -274,7 +274,7 @@ impl Turn {
         let looping = self.loops();
         let answered = self.run(ask_and_call(TurnRef { class, agent: name, turn: self.id().to_owned() })).await;
         drop(looping);
-        answered?;
+        answered.map_err(LoopFailed)?;
         self.put(Chunk::finish()).await?;
         Ok(())
     }
@@ -335,6 +335,11 @@ impl Turn {
             started: begin.is_some(),
             finished,
         }
+    }
+
+    /// Whether a fiber answers, such as that of an agent loop.
+    pub(super) fn is_answered_by_a_fiber(&self) -> bool {
+        self.0.runs_fiber.load(Ordering::Acquire)
     }
 
     /// Whether this attempt is the one that may write.
@@ -479,6 +484,22 @@ impl Inner {
             Some(ToolState::InputAvailable) if !of_client => self.hooks.repair(call),
             _ => Repair::Wait,
         }
+    }
+}
+
+/// Why an agent loop has failed, without the names of its fiber, which are not for people.
+#[derive(Debug)]
+struct LoopFailed(FiberError);
+
+impl fmt::Display for LoopFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.reason())
+    }
+}
+
+impl std::error::Error for LoopFailed {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
     }
 }
 

@@ -199,6 +199,16 @@ impl Builder {
         self
     }
 
+    /// Maximum number of agents in memory. Defaults to 10 000.
+    ///
+    /// When there are more, the agents that nothing needs leave at once instead of after
+    /// [`idle_timeout`](Builder::idle_timeout), those that have been idle for longest first. An
+    /// agent with a request, connection, running fiber, keep-alive or running schedule stays.
+    pub fn max_agents_in_memory(mut self, agents: usize) -> Self {
+        self.agents.max_in_memory = agents;
+        self
+    }
+
     /// How often the heartbeat of agents that are kept awake is renewed in the database; 30 s unless this is called.
     pub fn keep_alive_interval(mut self, interval: Duration) -> Self {
         self.agents.keep_alive_interval = interval;

@@ -3,15 +3,68 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use tracing::warn;
 
+use super::network::Network;
 use crate::future::BoxFuture;
+
+/// Kind of a request, for [`Server::authorize`](super::Server::authorize).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RequestKind {
+    /// A WebSocket, on which the conversation is shown.
+    Connect,
+    /// The messages of the conversation.
+    ReadMessages,
+    /// The log of a turn.
+    Stream,
+    /// A POST, before its body is read. For what the body asks for it is asked again: [`Ask`](Self::Ask),
+    /// [`ToolResult`](Self::ToolResult), [`Approve`](Self::Approve).
+    Post,
+    /// A question.
+    Ask,
+    /// The end of a turn.
+    Cancel,
+    /// The end of all turns and messages.
+    Clear,
+    /// Messages in place of the conversation.
+    ReplaceMessages,
+    /// The result of a tool that runs at the client.
+    ToolResult,
+    /// The answer to a question whether a tool may run.
+    Approve,
+    /// The state of the agent.
+    SetState,
+    /// A call of the method of this name, made with [`Server::callable`](super::Server::callable).
+    Call(String),
+}
+
+impl RequestKind {
+    /// Whether it changes nothing.
+    pub fn is_read(&self) -> bool {
+        matches!(self, RequestKind::Connect | RequestKind::ReadMessages | RequestKind::Stream)
+    }
+
+    /// The kind of an HTTP request to `/agents/{class}/{name}/..`.
+    pub(super) fn of(method: &Method, uri: &Uri, headers: &HeaderMap) -> Self {
+        match uri.path().split('/').nth(4) {
+            _ if *method == Method::DELETE => RequestKind::Cancel,
+            _ if *method != Method::GET && *method != Method::HEAD => RequestKind::Post,
+            Some("get-messages") => RequestKind::ReadMessages,
+            Some(_) => RequestKind::Stream,
+            None if headers.contains_key(header::UPGRADE) => RequestKind::Connect,
+            None => RequestKind::ReadMessages,
+        }
+    }
+}
 
 /// Somebody who asks to be let in.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Asking {
+    /// What is asked for.
+    pub kind: RequestKind,
     /// The class of the agent, as it was registered.
     pub class: String,
     /// The agent's name.
@@ -20,8 +73,11 @@ pub struct Asking {
     pub uri: Uri,
     /// The headers of the request.
     pub headers: HeaderMap,
-    /// From where, if that is known.
+    /// From where, if that is known: the other end of the connection, which may be a proxy.
     pub peer: Option<SocketAddr>,
+    /// The address of the client: as the proxies say that are
+    /// [trusted](super::Server::trusted_proxies), else that of `peer`.
+    pub client: Option<IpAddr>,
 }
 
 /// Somebody is not let in, or a call is not made for them. They are told why.
@@ -67,6 +123,8 @@ pub(super) struct Door {
     pub(super) anonymous: bool,
     pub(super) authorize: Option<Arc<Authorize>>,
     pub(super) origins: Vec<String>,
+    /// Proxies whose word is taken for where a request comes from.
+    pub(super) proxies: Vec<Network>,
 }
 
 impl fmt::Debug for Door {
@@ -86,8 +144,24 @@ pub(super) enum Page {
     Any,
 }
 
-/// What a proxy adds to a request of somebody else: that the proxy is on the same machine says nothing of them.
-const FORWARDED: [&str; 3] = ["forwarded", "x-forwarded-for", "x-real-ip"];
+/// What proxies add to a request that they pass on, besides all that begin with `x-forwarded-`: that
+/// the proxy is on the same machine says nothing of them.
+const FORWARDED: [&str; 9] = [
+    "forwarded",
+    "via",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "fastly-client-ip",
+    "cdn-loop",
+];
+
+/// The headers in which a trusted proxy says where a request comes from, of which the first that is
+/// there counts.
+const ONE_ADDRESS: [&str; 6] =
+    ["cf-connecting-ip", "true-client-ip", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "fastly-client-ip"];
 
 impl Door {
     /// Whether somebody has said who comes in.
@@ -100,7 +174,7 @@ impl Door {
         if let Some(authorize) = &self.authorize {
             return authorize(asking).await;
         }
-        if self.anonymous || is_local(&asking.headers, asking.peer) {
+        if self.anonymous || self.is_local(&asking.headers, asking.peer) {
             return Ok(());
         }
         warn!(peer = ?asking.peer, "a client was refused: say `.authorize(..)` or `.allow_anonymous()` to serve other machines");
@@ -118,7 +192,7 @@ impl Door {
             return Ok(Page::Own);
         }
         // Of a development server on the same machine, too.
-        let local = names_this_machine(authority) && is_local(headers, peer) && host.is_some_and(names_this_machine);
+        let local = names_this_machine(authority) && self.is_local(headers, peer) && host.is_some_and(names_this_machine);
         if local || self.origins.iter().any(|allowed| allowed == origin) {
             return Ok(Page::Named);
         }
@@ -126,12 +200,73 @@ impl Door {
     }
 }
 
-/// Whether it comes from the same machine, and means it. A page of somebody else whose name has come to point here is asked for by that name.
-fn is_local(headers: &HeaderMap, peer: Option<SocketAddr>) -> bool {
-    let forwarded = FORWARDED.iter().any(|name| headers.contains_key(*name));
-    let mut hosts = headers.get_all(header::HOST).iter();
-    let meant = hosts.all(|host| host.to_str().is_ok_and(names_this_machine));
-    !forwarded && meant && peer.is_some_and(|peer| is_loopback(peer.ip()))
+impl Door {
+    /// Whether it comes from the same machine, and means it. A page of another site whose name has
+    /// come to point here is asked for by that name.
+    fn is_local(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> bool {
+        let mut hosts = headers.get_all(header::HOST).iter();
+        let meant = hosts.next().is_some_and(|host| hosts.next().is_none() && host.to_str().is_ok_and(names_this_machine));
+        let proxied = self.is_trusted(peer) || is_forwarded(headers);
+        let from = if proxied { self.forwarded(headers, peer) } else { peer.map(|peer| peer.ip()) };
+        meant && from.is_some_and(is_loopback)
+    }
+
+    /// The address of a client: what trusted proxies say of it, else the other end of the
+    /// connection.
+    pub(super) fn client(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> Option<IpAddr> {
+        self.forwarded(headers, peer).or(peer.map(|peer| peer.ip()))
+    }
+
+    fn is_trusted(&self, peer: Option<SocketAddr>) -> bool {
+        peer.is_some_and(|peer| self.proxies.iter().any(|proxy| proxy.contains(peer.ip())))
+    }
+
+    /// Where a request comes from that a trusted proxy has passed on: of a list of addresses the
+    /// last that is not a trusted proxy's, since a client may have written what stands before it.
+    fn forwarded(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> Option<IpAddr> {
+        if !self.is_trusted(peer) {
+            return None;
+        }
+        let lists = [("x-forwarded-for", false), ("forwarded", true)];
+        for (name, is_pairs) in lists {
+            if !headers.contains_key(name) {
+                continue;
+            }
+            let values: Option<Vec<&str>> = headers.get_all(name).iter().map(|value| value.to_str().ok()).collect();
+            let values = values?.join(",");
+            let hops = values.split(',').rev().map(|hop| address(if is_pairs { for_of(hop)? } else { hop }));
+            for hop in hops {
+                // What cannot be read may be anybody.
+                let hop = hop?;
+                if !self.proxies.iter().any(|proxy| proxy.contains(hop)) {
+                    return Some(hop);
+                }
+            }
+            return None;
+        }
+        let there = ONE_ADDRESS.iter().find_map(|name| headers.get(*name))?;
+        address(there.to_str().ok()?)
+    }
+}
+
+/// Whether a proxy has passed it on.
+fn is_forwarded(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| name.as_str().starts_with("x-forwarded-") || FORWARDED.contains(&name.as_str()))
+}
+
+/// The `for` of a hop in a `Forwarded` header (RFC 7239).
+fn for_of(hop: &str) -> Option<&str> {
+    let pairs = hop.split(';').filter_map(|pair| pair.trim().split_once('='));
+    let mut of = pairs.filter(|(key, _)| key.trim().eq_ignore_ascii_case("for"));
+    of.next().map(|(_, value)| value.trim().trim_matches('"'))
+}
+
+/// An address, with or without a port.
+fn address(text: &str) -> Option<IpAddr> {
+    let text = text.trim();
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    let address = bare.parse::<IpAddr>().or_else(|_| text.parse::<SocketAddr>().map(|address| address.ip()));
+    address.ok().map(|address| address.to_canonical())
 }
 
 /// Whether a name, with its port if it has one, means this machine to everybody.
@@ -156,8 +291,11 @@ mod tests {
         for (name, value) in headers {
             map.insert(header::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
         }
-        let (class, name) = ("chat".to_owned(), "a".to_owned());
-        Asking { class, name, uri: Uri::from_static("/agents/chat/a"), headers: map, peer: peer.parse().ok() }
+        if !map.contains_key(header::HOST) {
+            map.insert(header::HOST, header::HeaderValue::from_static("localhost:8080"));
+        }
+        let (class, name, peer) = ("chat".to_owned(), "a".to_owned(), peer.parse().ok());
+        Asking { kind: RequestKind::Connect, class, name, uri: Uri::from_static("/agents/chat/a"), headers: map, peer, client: None }
     }
 
     async fn status(door: &Door, asking: Asking) -> u16 {
@@ -172,8 +310,55 @@ mod tests {
             assert_eq!(status(&closed, asking(peer, &[])).await, let_in, "{peer}");
             assert_eq!(status(&open, asking(peer, &[])).await, 200);
         }
-        for header in FORWARDED {
+        let others = ["x-forwarded-for", "x-forwarded-host", "x-forwarded-anything"];
+        for header in FORWARDED.into_iter().chain(others) {
             assert_eq!(status(&closed, asking("127.0.0.1:1", &[(header, "127.0.0.1")])).await, 403, "{header}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_that_names_no_host_or_two_is_not_local() {
+        let mut without = asking("127.0.0.1:1", &[]);
+        without.headers.clear();
+        assert_eq!(status(&Door::default(), without).await, 403);
+        let mut two = asking("127.0.0.1:1", &[]);
+        two.headers.append(header::HOST, header::HeaderValue::from_static("localhost"));
+        assert_eq!(status(&Door::default(), two).await, 403);
+    }
+
+    #[tokio::test]
+    async fn what_a_trusted_proxy_says_counts_and_what_others_say_does_not() {
+        /// Where from, with which headers; which client it is of, and with which status.
+        type Case = (&'static str, &'static [(&'static str, &'static str)], Option<&'static str>, u16);
+        let cases: [Case; 17] = [
+            ("127.0.0.1:1", &[("x-forwarded-for", "203.0.113.9")], Some("203.0.113.9"), 403),
+            ("127.0.0.1:1", &[("x-forwarded-for", "::1")], Some("::1"), 200),
+            // What stands before the address that the proxy has seen may be a lie.
+            ("127.0.0.1:1", &[("x-forwarded-for", "::1, 203.0.113.9")], Some("203.0.113.9"), 403),
+            ("127.0.0.1:1", &[("x-forwarded-for", "::1, 203.0.113.9, 10.1.2.3")], Some("203.0.113.9"), 403),
+            ("127.0.0.1:1", &[("x-forwarded-for", "203.0.113.9, ::1"), ("x-real-ip", "::1")], Some("::1"), 200),
+            ("127.0.0.1:1", &[("x-forwarded-for", "::1"), ("x-forwarded-for", "203.0.113.9")], Some("203.0.113.9"), 403),
+            ("127.0.0.1:1", &[("x-forwarded-for", "nonsense")], Some("127.0.0.1"), 403),
+            ("127.0.0.1:1", &[("x-forwarded-for", "10.0.0.1, 10.0.0.2")], Some("127.0.0.1"), 403),
+            ("127.0.0.1:1", &[("forwarded", "for=\"[2001:db8::7]:4711\";proto=https")], Some("2001:db8::7"), 403),
+            ("127.0.0.1:1", &[("forwarded", "For=\"[::1]\"")], Some("::1"), 200),
+            ("127.0.0.1:1", &[("forwarded", "for=_hidden")], Some("127.0.0.1"), 403),
+            ("127.0.0.1:1", &[("cf-connecting-ip", "203.0.113.9")], Some("203.0.113.9"), 403),
+            ("127.0.0.1:1", &[("via", "1.1 proxy")], Some("127.0.0.1"), 403),
+            // A proxy that does not say where a request comes from is not the one who asks.
+            ("127.0.0.1:1", &[], Some("127.0.0.1"), 403),
+            ("10.9.9.9:1", &[("x-real-ip", "127.0.0.1")], Some("127.0.0.1"), 200),
+            // One that is not trusted.
+            ("192.0.2.1:1", &[("x-forwarded-for", "::1")], Some("192.0.2.1"), 403),
+            ("[::1]:1", &[("x-forwarded-for", "::1")], Some("::1"), 403),
+        ];
+        let proxies = ["127.0.0.1".parse().unwrap(), "10.0.0.0/8".parse().unwrap()];
+        let door = Door { proxies: proxies.to_vec(), ..Door::default() };
+        for (peer, headers, client, let_in) in cases {
+            let asking = asking(peer, headers);
+            let client = client.map(|client| client.parse().unwrap());
+            assert_eq!(door.client(&asking.headers, asking.peer), client, "{peer} {headers:?}");
+            assert_eq!(status(&door, asking).await, let_in, "{peer} {headers:?}");
         }
     }
 

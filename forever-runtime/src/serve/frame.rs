@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::door::RequestKind;
 use crate::chat::message::UiMessage;
 
 /// What a client sends.
@@ -41,6 +42,9 @@ pub(super) enum FromClient {
     ToolApproval {
         tool_call_id: String,
         approved: bool,
+        /// The input that was shown; a field of ours, which other clients leave out.
+        #[serde(default, deserialize_with = "some")]
+        input: Option<Value>,
         #[serde(default)]
         auto_continue: bool,
     },
@@ -57,9 +61,64 @@ pub(super) enum FromClient {
     Unknown,
 }
 
+impl FromClient {
+    /// What it changes; `None` for a frame that changes nothing.
+    pub(super) fn changes(&self) -> Option<RequestKind> {
+        Some(match self {
+            FromClient::Ask { .. } => RequestKind::Ask,
+            FromClient::Cancel { .. } => RequestKind::Cancel,
+            FromClient::Clear => RequestKind::Clear,
+            FromClient::Messages { .. } => RequestKind::ReplaceMessages,
+            FromClient::ToolResult { .. } => RequestKind::ToolResult,
+            FromClient::ToolApproval { .. } => RequestKind::Approve,
+            FromClient::State { .. } => RequestKind::SetState,
+            FromClient::Call { method, .. } => RequestKind::Call(method.clone()),
+            FromClient::ResumeRequest { .. } | FromClient::ResumeAck { .. } | FromClient::Unknown => return None,
+        })
+    }
+}
+
 #[derive(Debug, Deserialize)]
 pub(super) struct Init {
     pub(super) body: Option<String>,
+}
+
+/// What of a frame can be read that is none of those above.
+#[derive(Debug, Deserialize)]
+pub(super) struct Malformed<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, rename = "toolCallId")]
+    tool_call_id: Option<&'a RawValue>,
+}
+
+impl<'a> Malformed<'a> {
+    pub(super) fn read(frame: &'a str) -> Option<Self> {
+        serde_json::from_str(frame).ok()
+    }
+
+    pub(super) fn kind(&self) -> Option<String> {
+        text(self.kind)
+    }
+
+    pub(super) fn id(&self) -> Option<String> {
+        text(self.id)
+    }
+
+    pub(super) fn tool_call_id(&self) -> Option<String> {
+        text(self.tool_call_id)
+    }
+}
+
+fn text(raw: Option<&RawValue>) -> Option<String> {
+    serde_json::from_str(raw?.get()).ok()
+}
+
+/// A field that is there, `null` too.
+fn some<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 /// The JSON in the body of a request.
@@ -117,8 +176,25 @@ pub(super) enum ToClient<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         probe_id: Option<&'a str>,
     },
+    #[serde(rename = "forever_refused", rename_all = "camelCase")]
+    Refused {
+        of: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tool_call_id: Option<&'a str>,
+        error: &'a str,
+    },
+    #[serde(rename = "forever_truncated")]
+    Truncated { messages: usize, sent: usize },
     #[serde(rename = "cf_agent_chat_recovering")]
-    Recovering { recovering: bool, id: &'a str },
+    Recovering {
+        recovering: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<&'a str>,
+        #[serde(skip_serializing_if = "is_false")]
+        connect: bool,
+    },
     #[serde(rename = "rpc")]
     Called {
         id: &'a str,

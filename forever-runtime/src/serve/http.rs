@@ -1,7 +1,7 @@
 //! Requests: connections that are upgraded, the messages of a chat, and logs of turns as server-sent events.
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use futures_util::stream;
 use serde_json::json;
 use tracing::{debug, warn};
 
-use super::door::{Asking, Door, Refused};
+use super::door::{Asking, Door, Refused, RequestKind};
 use super::erased::{self, Erased};
 use super::room::{Full, Rooms};
-use super::{Calls, Limits, address, connection};
+use super::{Calls, ClientMessages, Limits, address, connection};
 use crate::agent::AgentHandle;
 use crate::chat::{Chats, Entry, Follow};
 use crate::error::{Error, ErrorKind, chain};
@@ -33,6 +33,8 @@ pub(super) struct Served {
     pub(super) door: Door,
     pub(super) limits: Limits,
     pub(super) calls: Calls,
+    /// What clients may write into a conversation.
+    pub(super) messages: ClientMessages,
     /// The classes that are served, as they stand in URLs.
     classes: BTreeMap<String, &'static str>,
     /// How much room there is for connections.
@@ -40,11 +42,11 @@ pub(super) struct Served {
 }
 
 impl Served {
-    pub(super) fn new(forever: Forever, door: Door, limits: Limits, calls: Calls) -> Self {
+    pub(super) fn new(forever: Forever, door: Door, limits: Limits, calls: Calls, messages: ClientMessages) -> Self {
         let chats = forever.core().resources.get::<Arc<Chats>>();
         let names = chats.map(|chats| chats.classes.names().map(|class| (address::kebab(class), class)).collect());
         let rooms = Arc::new(Rooms::new(limits.clone()));
-        Served { forever, door, limits, calls, classes: names.unwrap_or_default(), rooms }
+        Served { forever, door, limits, calls, messages, classes: names.unwrap_or_default(), rooms }
     }
 
     pub(super) fn core(&self) -> Arc<Core> {
@@ -58,12 +60,22 @@ pub(super) struct At {
     /// The class as it stands in the URL.
     pub(super) segment: String,
     pub(super) name: String,
+    /// The address of the client, if it is known.
+    pub(super) client: Option<IpAddr>,
+    /// What the frames of a connection, and the parts of a POST, are authorized with, if they are.
+    pub(super) asking: Option<Box<Asking>>,
 }
 
 impl At {
     /// The agent; a connection does not keep the runtime open.
     pub(super) fn agent(&self, core: &Arc<Core>) -> AgentHandle<Erased> {
         erased::agent(Link::from(core), self.class, &self.name)
+    }
+
+    /// Asks the program whether the client may do something beyond what it was let in for.
+    pub(super) async fn permits(&self, served: &Served, kind: RequestKind) -> Result<(), Refused> {
+        let Some((authorize, asking)) = served.door.authorize.as_ref().zip(self.asking.as_ref()) else { return Ok(()) };
+        authorize(Asking { kind, ..Asking::clone(asking) }).await
     }
 }
 
@@ -88,6 +100,7 @@ impl From<Full> for Failed {
         match full {
             Full::Agent => Failed(StatusCode::TOO_MANY_REQUESTS, "this agent has as many connections as it may have".to_owned()),
             Full::Asked => Failed(StatusCode::TOO_MANY_REQUESTS, "this agent is asked too much".to_owned()),
+            Full::Named => Failed(StatusCode::TOO_MANY_REQUESTS, "this address names too many agents".to_owned()),
             Full::Server => Failed(StatusCode::SERVICE_UNAVAILABLE, "there are as many connections as there may be".to_owned()),
         }
     }
@@ -125,11 +138,15 @@ impl FromRequestParts<Arc<Served>> for At {
         }
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0);
         let (uri, headers) = (parts.uri.clone(), parts.headers.clone());
-        let asking = Asking { class: class.to_owned(), name: name.clone(), uri, headers, peer };
+        let kind = RequestKind::of(&parts.method, &uri, &headers);
+        let client = served.door.client(&headers, peer);
+        let asking = Asking { kind, class: class.to_owned(), name: name.clone(), uri, headers, peer, client };
+        let asks_again = matches!(asking.kind, RequestKind::Connect | RequestKind::Post);
+        let again = (asks_again && served.door.authorize.is_some()).then(|| Box::new(asking.clone()));
         if let Err(refused) = served.door.lets_in(asking).await {
             return Err(refused.into());
         }
-        Ok(At { class, segment, name })
+        Ok(At { class, segment, name, client, asking: again })
     }
 }
 
@@ -211,7 +228,7 @@ async fn event(mut follow: Follow) -> (Result<Event, Infallible>, Option<Follow>
     match follow.next().await {
         Ok(Some(Entry::Chunk(number, chunk))) => (Ok(Event::default().id(number.to_string()).data(chunk.json())), Some(follow)),
         Ok(Some(Entry::End(end))) => {
-            let said = json!({ "state": end.state().as_str(), "reason": end.reason() });
+            let said = json!({ "state": end.state().as_str(), "reason": end.client_text() });
             (Ok(Event::default().event("end").data(said.to_string())), None)
         }
         // The client comes again, with the number of the last chunk that it has.

@@ -5,6 +5,7 @@
 //! what else happens; so it may break at any moment, and the next one goes on. `door` decides who comes in, `room` and `rate` how many and how
 //! much; `frame` has the wire's JSON, of which docs/wire.md is the reference; `transport` is the HTTP transport of the AI SDK.
 mod address;
+mod client_messages;
 mod connection;
 mod cors;
 mod door;
@@ -12,6 +13,7 @@ mod erased;
 mod frame;
 mod http;
 mod listen;
+mod network;
 mod rate;
 mod room;
 mod transport;
@@ -30,7 +32,9 @@ use axum::routing::{delete, get};
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-pub use door::{Asking, Refused};
+pub use client_messages::ClientMessages;
+pub use door::{Asking, Refused, RequestKind};
+pub use network::{Network, NotANetwork};
 
 use crate::agent::{Agent, AgentHandle, BoxError};
 use crate::chat::ChatAgent;
@@ -51,6 +55,7 @@ pub struct Server {
     door: Door,
     limits: Limits,
     calls: Calls,
+    messages: ClientMessages,
     others: Router,
 }
 
@@ -67,6 +72,10 @@ struct Limits {
     rate: Limit,
     /// How much one agent may be asked: frames, connections and requests.
     agent_rate: Limit,
+    /// How many agents one address may name that are not named already.
+    new_agents: Limit,
+    /// How many bytes of a conversation one client is sent at a time.
+    conversation: usize,
     /// How long a client may take to take a frame.
     send: Duration,
     /// How often it is looked whether a client is still there.
@@ -83,6 +92,8 @@ impl Default for Limits {
             connections_in_all: 10_000,
             rate: Limit { each_second: 50, at_once: 200 },
             agent_rate: Limit { each_second: 500, at_once: 2_000 },
+            new_agents: Limit { each_second: 100, at_once: 2_000 },
+            conversation: 8 << 20,
             send: Duration::from_secs(20),
             ping: Duration::from_secs(25),
             head: Duration::from_secs(10),
@@ -104,7 +115,8 @@ impl Server {
     /// Serves the agents of a runtime.
     pub fn new(forever: &Forever) -> Self {
         let (door, limits, calls) = (Door::default(), Limits::default(), Calls::new());
-        Server { forever: forever.clone(), door, limits, calls, others: Router::new() }
+        let messages = ClientMessages::default();
+        Server { forever: forever.clone(), door, limits, calls, messages, others: Router::new() }
     }
 
     /// Lets everybody in.
@@ -113,7 +125,11 @@ impl Server {
         self
     }
 
-    /// Asks before a connection is made, or a request answered.
+    /// Asks before a connection is made, before a request is answered, and before a frame changes
+    /// something: [`Asking::kind`] is which of these it is.
+    ///
+    /// With a frame come the headers of the request that made its connection. A frame that is
+    /// refused is answered with the reason, and the connection stays.
     pub fn authorize<F, B>(mut self, ask: F) -> Self
     where
         F: Fn(Asking) -> B + Send + Sync + 'static,
@@ -126,6 +142,31 @@ impl Server {
     /// Lets pages of these origins in, such as `https://app.example.com`, besides those of the server's own; `*` lets all in.
     pub fn allow_origins<O: Into<String>>(mut self, origins: impl IntoIterator<Item = O>) -> Self {
         self.door.origins.extend(origins.into_iter().map(Into::into));
+        self
+    }
+
+    /// Trusts proxies at these addresses, or in these networks, to say where a request comes from.
+    ///
+    /// The address is taken from `X-Forwarded-For`, else `Forwarded`, else `CF-Connecting-IP`,
+    /// `True-Client-IP` or `X-Real-IP`: a trusted proxy has to set it, or take away what its
+    /// clients have set. It counts for limits of an address, and for whether a request comes from
+    /// this machine. A request that another proxy has passed on never does.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// # fn with(server: forever::serve::Server) -> Result<forever::serve::Server, forever::serve::NotANetwork> {
+    /// use forever::serve::Network;
+    /// Ok(server.trusted_proxies(["10.0.0.0/8".parse::<Network>()?]))
+    /// # }
+    /// ```
+    pub fn trusted_proxies<N: Into<Network>>(mut self, proxies: impl IntoIterator<Item = N>) -> Self {
+        self.door.proxies.extend(proxies.into_iter().map(Into::into));
+        self
+    }
+
+    /// What clients may write into a conversation. Defaults to [`ClientMessages::UserOnly`].
+    pub fn client_messages(mut self, policy: ClientMessages) -> Self {
+        self.messages = policy;
         self
     }
 
@@ -159,6 +200,25 @@ impl Server {
     /// this is called. What is more is answered with 429, and a connection that sends more is closed with code 1013: it may come again.
     pub fn max_agent_rate(mut self, each_second: u32, at_once: u32) -> Self {
         self.limits.agent_rate = Limit { each_second, at_once };
+        self
+    }
+
+    /// How many agents one address may name in a second, and how many at once. Defaults to 100 and
+    /// 2 000.
+    ///
+    /// An agent counts that has no connection and was not asked anything in the last seconds. What
+    /// is more is refused with 429. Of an IPv6 address the first 64 bits count.
+    pub fn max_new_agents(mut self, each_second: u32, at_once: u32) -> Self {
+        self.limits.new_agents = Limit { each_second, at_once };
+        self
+    }
+
+    /// Bytes of a conversation that a client is sent at a time. Defaults to 8 MiB.
+    ///
+    /// Of a longer conversation the newest messages are sent that fit, and one at least, followed
+    /// by a frame `forever_truncated`. What was left out stays stored.
+    pub fn max_conversation_bytes(mut self, bytes: usize) -> Self {
+        self.limits.conversation = bytes;
         self
     }
 
@@ -207,7 +267,7 @@ impl Server {
     }
 
     fn served(self) -> (Arc<Served>, Router) {
-        let served = Arc::new(Served::new(self.forever, self.door, self.limits, self.calls));
+        let served = Arc::new(Served::new(self.forever, self.door, self.limits, self.calls, self.messages));
         let router = Router::new()
             .route("/agents/{class}/{name}", get(http::agent).post(transport::post))
             .route("/agents/{class}/{name}/get-messages", get(http::messages))

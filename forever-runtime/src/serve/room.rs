@@ -1,15 +1,23 @@
 //! How much room there is: connections of an agent and of all, and how much one agent is asked.
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::Limits;
 use super::http::At;
+use super::network::neighbourhood;
 use super::rate::Rate;
 
 /// Agents are looked through for those of which nothing is left, when there are twice as many as after the last time; not before there are these.
 const FEW: usize = 1024;
+
+/// How often it is looked whether something is left of agents and addresses, for as long as there
+/// are some.
+const SWEEP: Duration = Duration::from_secs(5);
 
 /// What the connections of a server take.
 pub(super) struct Rooms {
@@ -22,8 +30,34 @@ pub(super) struct Rooms {
 #[derive(Default)]
 struct State {
     agents: HashMap<Key, Room>,
+    /// How many agents each address may still name.
+    addresses: HashMap<Option<IpAddr>, Rate>,
+    /// Whether a task looks for what is left of nothing.
+    is_swept: bool,
     /// How many agents there were when they were looked through.
     kept: usize,
+}
+
+impl State {
+    fn sweep(&mut self) {
+        self.agents.retain(|_, room| room.is_used());
+        self.addresses.retain(|_, rate| !rate.is_full());
+        self.kept = self.agents.len();
+        if self.is_empty() {
+            // What a crowd has taken is given back when it has left.
+            *self = State { is_swept: self.is_swept, ..State::default() };
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.agents.is_empty() && self.addresses.is_empty()
+    }
+}
+
+impl Room {
+    fn is_used(&mut self) -> bool {
+        self.connections > 0 || !self.rate.is_full()
+    }
 }
 
 type Key = (&'static str, String);
@@ -40,6 +74,8 @@ pub(super) enum Full {
     Agent,
     /// The agent is asked more than it may be.
     Asked,
+    /// The address names more agents than it may.
+    Named,
     /// The server has as many connections as it may have.
     Server,
 }
@@ -63,23 +99,60 @@ impl Rooms {
             room.connections += 1;
             self.taken.send_modify(|taken| *taken += 1);
             Ok(())
-        })?;
+        })??;
         Ok(Place { rooms: Arc::clone(self), key: key(at) })
     }
 
     /// Counts something that an agent is asked.
-    pub(super) fn ask(&self, at: &At) -> Result<(), Full> {
-        self.with(at, |room| if room.rate.takes_one() { Ok(()) } else { Err(Full::Asked) })
+    pub(super) fn ask(self: &Arc<Self>, at: &At) -> Result<(), Full> {
+        self.with(at, |room| if room.rate.takes_one() { Ok(()) } else { Err(Full::Asked) })?
     }
 
-    fn with<T>(&self, at: &At, look: impl FnOnce(&mut Room) -> T) -> T {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { agents, kept } = &mut *state;
+    /// Looks at the room of an agent; one that has none gets one, if the address may name it.
+    fn with<T>(self: &Arc<Self>, at: &At, look: impl FnOnce(&mut Room) -> T) -> Result<T, Full> {
+        let mut state = self.state();
+        self.sweep_soon(&mut state);
+        let State { agents, addresses, kept, .. } = &mut *state;
+        if let Some(room) = agents.get_mut(&key(at)) {
+            return Ok(look(room));
+        }
+        let address = addresses.entry(at.client.map(neighbourhood)).or_insert_with(|| Rate::new(self.limits.new_agents));
+        if !address.takes_one() {
+            return Err(Full::Named);
+        }
         if agents.len() >= (*kept * 2).max(FEW) {
-            agents.retain(|_, room| room.connections > 0 || !room.rate.is_full());
+            agents.retain(|_, room| room.is_used());
             *kept = agents.len();
         }
-        look(agents.entry(key(at)).or_insert_with(|| Room { connections: 0, rate: Rate::new(self.limits.agent_rate) }))
+        Ok(look(agents.entry(key(at)).or_insert_with(|| Room { connections: 0, rate: Rate::new(self.limits.agent_rate) })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sees to it that rooms and addresses of which nothing is left are forgotten, also if nothing
+    /// else is asked.
+    fn sweep_soon(self: &Arc<Self>, state: &mut State) {
+        if state.is_swept {
+            return;
+        }
+        // Where there is no runtime there are no connections.
+        let Ok(runtime) = Handle::try_current() else { return };
+        state.is_swept = true;
+        let rooms = Arc::downgrade(self);
+        runtime.spawn(async move {
+            loop {
+                tokio::time::sleep(SWEEP).await;
+                let Some(rooms) = rooms.upgrade() else { return };
+                let mut state = rooms.state();
+                state.sweep();
+                if state.is_empty() {
+                    state.is_swept = false;
+                    return;
+                }
+            }
+        });
     }
 
     /// Waits until there are no connections.
@@ -101,7 +174,7 @@ pub(super) struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut state = self.rooms.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.rooms.state();
         if let Some(room) = state.agents.get_mut(&self.key) {
             room.connections -= 1;
         }
@@ -117,12 +190,13 @@ mod tests {
     use super::*;
 
     fn at(name: &str) -> At {
-        At { class: "Chat", segment: "chat".to_owned(), name: name.to_owned() }
+        At { class: "Chat", segment: "chat".to_owned(), name: name.to_owned(), client: None, asking: None }
     }
 
     fn rooms(connections: usize, connections_in_all: usize, at_once: u32) -> Arc<Rooms> {
         let agent_rate = Limit { each_second: 1, at_once };
-        Arc::new(Rooms::new(Limits { connections, connections_in_all, agent_rate, ..Limits::default() }))
+        let new_agents = Limit { each_second: 1_000_000, at_once: 1_000_000 };
+        Arc::new(Rooms::new(Limits { connections, connections_in_all, agent_rate, new_agents, ..Limits::default() }))
     }
 
     #[tokio::test(start_paused = true)]
@@ -137,6 +211,39 @@ mod tests {
         assert!(rooms.enter(&at("a")).is_ok());
         drop((second, third));
         rooms.are_empty().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_left_of_agents_that_were_left() {
+        let rooms = rooms(1, 100_000, 5);
+        let places: Vec<_> = (0..20_000).map(|n| rooms.enter(&at(&n.to_string())).ok()).collect();
+        assert_eq!(rooms.state().agents.len(), 20_000);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(rooms.state().agents.len(), 20_000, "they are connected");
+        drop(places);
+        tokio::time::sleep(SWEEP * 3).await;
+        let state = rooms.state();
+        assert!(state.is_empty() && state.agents.capacity() == 0 && !state.is_swept);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_names_so_many_agents_and_no_more() {
+        let limits = Limits { new_agents: Limit { each_second: 1, at_once: 3 }, ..Limits::default() };
+        let rooms = Arc::new(Rooms::new(limits));
+        let from = |name: &str, address: &str| At { client: Some(address.parse().unwrap()), ..at(name) };
+        let places: Vec<_> = ["a", "b", "c"].iter().map(|name| rooms.enter(&from(name, "10.0.0.1")).ok()).collect();
+        assert!(places.iter().all(Option::is_some));
+        assert_eq!(rooms.enter(&from("d", "10.0.0.1")).err(), Some(Full::Named));
+        assert_eq!(rooms.ask(&from("d", "::ffff:10.0.0.1")).err(), Some(Full::Named));
+        // Those that are there are not named anew, and other addresses have their own.
+        assert_eq!(rooms.ask(&from("a", "10.0.0.1")), Ok(()));
+        assert_eq!(rooms.ask(&from("d", "10.0.0.2")), Ok(()));
+        for (name, address) in [("e", "2001:db8::1"), ("f", "2001:db8::2"), ("g", "2001:db8::3")] {
+            assert_eq!(rooms.ask(&from(name, address)), Ok(()));
+        }
+        assert_eq!(rooms.ask(&from("h", "2001:db8::4")), Err(Full::Named));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(rooms.ask(&from("h", "2001:db8::4")), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]

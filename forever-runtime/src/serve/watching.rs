@@ -20,7 +20,19 @@ pub(super) struct Watched {
     pub(super) status: TurnStatus,
     /// Whether the client sent its question on this connection: it has the messages.
     pub(super) own: bool,
+    /// Whether the client was sent the first chunk.
+    begun: AtomicBool,
     stopped: AtomicBool,
+}
+
+impl Watched {
+    pub(super) fn begin(&self) {
+        self.begun.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_begun(&self) -> bool {
+        self.begun.load(Ordering::Relaxed)
+    }
 }
 
 /// What comes next of a log.
@@ -60,7 +72,7 @@ impl Watching {
     pub(super) async fn start(&mut self, turn: &TurnHandle, from: u64, replays: bool, own: bool) -> Result<()> {
         let (status, follow) = (turn.status().await?, turn.follow(from).await?);
         self.stop(turn.id());
-        let watched = Arc::new(Watched { status, own, stopped: AtomicBool::new(false) });
+        let watched = Arc::new(Watched { status, own, begun: AtomicBool::new(false), stopped: AtomicBool::new(false) });
         self.current.insert(turn.id().to_owned(), Arc::clone(&watched));
         let reader = Reader { watched, follow, replays, begun: false, over: false };
         self.news.push(stream::unfold(reader, Reader::read).boxed());

@@ -3,9 +3,11 @@ mod clock;
 mod crash;
 mod dice;
 mod fuse;
+mod memory;
 mod stage;
 
 pub use clock::VirtualClock;
 pub use crash::{CrashEverywhere, CrashFailure, Survived, World, crash_everywhere};
 pub use fuse::Fuse;
+pub use memory::entries_in_memory;
 pub use stage::{From, Kill, Outcome, Played, Stage};

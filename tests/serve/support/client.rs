@@ -19,6 +19,7 @@ pub(crate) const RESPONSE: &str = "cf_agent_use_chat_response";
 pub(crate) const RESUMING: &str = "cf_agent_stream_resuming";
 pub(crate) const PENDING: &str = "cf_agent_stream_pending";
 pub(crate) const NONE: &str = "cf_agent_stream_resume_none";
+pub(crate) const UPDATED: &str = "cf_agent_message_updated";
 pub(crate) const MESSAGES: &str = "cf_agent_chat_messages";
 
 /// It takes what it is sent whether or not a test looks, and so it answers pings and farewells.

@@ -1,5 +1,6 @@
 //! What the tests share: an agent whose answers are scripted (`scripted`), places in which it is served (`place`), and clients: of web sockets
 //! (`client`), of requests (`request`), and of bytes that no library would send (`raw`).
+pub(crate) mod bank;
 pub(crate) mod client;
 pub(crate) mod dice;
 pub(crate) mod events;

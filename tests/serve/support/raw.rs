@@ -151,7 +151,8 @@ impl Raw {
             };
             if first & 0x0f == CLOSE {
                 let payload = self.received.get(at + header..at + header + length)?;
-                return Some(u16::from_be_bytes([*payload.first()?, *payload.get(1)?]));
+                // 1005 stands for a farewell without a code.
+                return Some(payload.first_chunk().map_or(1005, |code| u16::from_be_bytes(*code)));
             }
             at += header + length;
         }

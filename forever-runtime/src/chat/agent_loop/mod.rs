@@ -136,6 +136,11 @@ impl AgentLoop {
         self
     }
 
+    /// Whether a tool of this name runs here.
+    pub(in crate::chat) fn has_tool(&self, name: &str) -> bool {
+        self.tools.get(name).is_some()
+    }
+
     fn retry(&self) -> Retry<BoxError> {
         Retry::times(self.retries).when(|error: &BoxError| error.downcast_ref::<ModelError>().is_some_and(|e| e.kind().is_transient()))
     }

@@ -11,7 +11,6 @@ use super::attempt::Attempt;
 use super::settled::Settled;
 use super::{Attempted, Interrupted};
 use crate::agent::{Agents, Woken};
-use crate::chat::Chats;
 use crate::chat::chats::UnderWay;
 use crate::chat::feed::ChatEvent;
 use crate::chat::hooks::ChatHooks;
@@ -21,6 +20,7 @@ use crate::chat::recovery::{ChatRecovery, Exhausted, ExhaustedReason, RecoveryPo
 use crate::chat::turn::{self, Stream, Turn};
 use crate::chat::user_code::text_of;
 use crate::chat::writer::Writer;
+use crate::chat::{AgentLoop, Chats};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::fiber::core::{Core, race};
 use crate::fiber::fence::Fence;
@@ -71,7 +71,11 @@ impl<'a> Preparing<'a> {
     ) -> Result<Self, Not> {
         let TurnStart { row, request, chunks, incident, again } = begun;
         let answered = Answered::load(core, &row, &chunks).await?;
-        let asked = Asked::read(request, row.kind == TurnKind::Continue)?;
+        let mut asked = Asked::read(request, row.kind == TurnKind::Continue)?;
+        if let Some(looped) = core.resources.get::<AgentLoop>() {
+            // A client cannot take the place of a tool that runs here.
+            asked.client_tools.retain(|tool| !looped.has_tool(&tool.name));
+        }
         let interrupted = again || before.how == Interruption::Here;
         let mut this = Preparing { core, chats, fence, policy, before, row, asked, incident, answered, interrupted, attempts: 0 };
         if let Some(reason) = this.row.cancel.clone() {

@@ -7,7 +7,7 @@ use tracing::{debug, warn};
 use super::answered::{Answered, message_row};
 use crate::chat::Chats;
 use crate::chat::feed::ChatEvent;
-use crate::chat::log::TurnEnd;
+use crate::chat::log::{INTERRUPTED_TEXT, TurnEnd};
 use crate::chat::message::UiMessage;
 use crate::chat::recovery::{ExhaustedReason, RecoveryPolicy};
 use crate::chat::turn::fiber_id;
@@ -47,6 +47,7 @@ impl Settled<'_> {
         let empty = message.parts.is_empty();
         close_parts(&mut message);
         if state != TurnState::Completed {
+            let reason = if state == TurnState::Interrupted { Some(INTERRUPTED_TEXT) } else { reason };
             mark(&mut message, state, reason);
         }
         // An error is seen in the conversation even if nothing was said before it.

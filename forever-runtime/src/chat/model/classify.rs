@@ -85,7 +85,8 @@ pub fn classify(status: u16, body: &str) -> ModelError {
         Some(status) => format!("the provider answered {status}"),
         None => "the provider broke its answer off".to_owned(),
     };
-    if !message.is_empty() {
+    // The page of a server on the way says nothing that the status does not say.
+    if !message.is_empty() && !message.starts_with('<') {
         text = format!("{text}: {}", shortened(&without_keys(message)));
     }
     ModelError::new(kind(status, &said.words, &message.to_lowercase()), text)

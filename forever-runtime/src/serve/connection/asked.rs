@@ -1,26 +1,37 @@
 //! What a client asks is carried out.
-use std::collections::HashSet;
-
 use serde_json::Value;
 use tracing::{debug, warn};
 
+use super::super::client_messages::Known;
 use super::super::door::Refused;
-use super::super::frame::{Body, FromClient, Response, ToClient};
+use super::super::frame::{Body, FromClient, Malformed, Response, ToClient};
 use super::{Over, Session, origins};
 use crate::agent::BoxError;
-use crate::chat::message::Role;
-use crate::chat::{ToolAnswer, TurnState, TurnStatus};
+use crate::chat::message::UiMessage;
+use crate::chat::{ToolAnswer, ToolCallRef, TurnState, TurnStatus};
 use crate::error::{Error, ErrorKind, chain};
 
 /// How many calls a client may wait for.
 const CALLS: usize = 64;
 
+/// Types of frames that are refused by name.
+const CANCEL: &str = "cf_agent_chat_request_cancel";
+const CLEAR: &str = "cf_agent_chat_clear";
+const MESSAGES: &str = "cf_agent_chat_messages";
+const TOOL_RESULT: &str = "cf_agent_tool_result";
+const TOOL_APPROVAL: &str = "cf_agent_tool_approval";
+const KINDS: [&str; 7] =
+    [MESSAGES, TOOL_RESULT, TOOL_APPROVAL, CANCEL, CLEAR, "cf_agent_stream_resume_request", "cf_agent_stream_resume_ack"];
+
 impl Session<'_> {
     pub(super) async fn asked(&mut self, frame: FromClient) -> std::result::Result<(), Over> {
+        if let Some(reason) = self.refusal(&frame).await {
+            return self.refuse(&frame, &reason).await;
+        }
         match frame {
             FromClient::Ask { id, init } => match init.body.as_deref().map(serde_json::from_str::<Body>) {
                 Some(Ok(body)) => self.ask(&id, body).await,
-                _ => Ok(()),
+                _ => self.refuse_question(&id, "The question was not understood.").await,
             },
             FromClient::Cancel { id } => {
                 self.agent.cancel(&id, "it was cancelled").await?;
@@ -30,18 +41,11 @@ impl Session<'_> {
                 self.own_clears += 1;
                 Ok(self.agent.clear().await?)
             }
-            FromClient::Messages { messages } => match self.agent.set_messages(messages).await {
-                Ok(()) => {
-                    self.own_replacements += 1;
-                    Ok(())
-                }
-                Err(error) if matches!(error.kind(), ErrorKind::Busy | ErrorKind::Value) => {
-                    debug!(error = %chain(&error), "messages were not replaced");
-                    Ok(())
-                }
-                Err(error) => Err(error.into()),
-            },
-            FromClient::ResumeRequest { probe_id } => self.resume(probe_id.as_deref()).await,
+            FromClient::Messages { messages } => self.replace(messages).await,
+            FromClient::ResumeRequest { probe_id } => {
+                self.probes |= probe_id.is_some();
+                self.resume(probe_id.as_deref()).await
+            }
             FromClient::ResumeAck { id, from } => self.acknowledged(&id, from.unwrap_or(0)).await,
             FromClient::ToolResult { tool_call_id, output, state, error_text, auto_continue } => {
                 let answer = if state.as_deref() == Some("output-error") {
@@ -49,11 +53,11 @@ impl Session<'_> {
                 } else {
                     ToolAnswer::Output(output)
                 };
-                self.answer(&tool_call_id, answer, auto_continue).await
+                self.answer(TOOL_RESULT, &tool_call_id, None, answer, auto_continue).await
             }
-            FromClient::ToolApproval { tool_call_id, approved, auto_continue } => {
+            FromClient::ToolApproval { tool_call_id, approved, input, auto_continue } => {
                 let answer = if approved { ToolAnswer::Approved } else { ToolAnswer::Refused };
-                self.answer(&tool_call_id, answer, auto_continue).await
+                self.answer(TOOL_APPROVAL, &tool_call_id, input, answer, auto_continue).await
             }
             FromClient::State { state } => self.set_state(&state).await,
             FromClient::Call { id, method, args } => self.call(id, &method, args).await,
@@ -61,18 +65,92 @@ impl Session<'_> {
         }
     }
 
+    /// Why a frame may not change what it would change, if it may not.
+    async fn refusal(&mut self, frame: &FromClient) -> Option<String> {
+        self.at.permits(self.served, frame.changes()?).await.err().map(|refused| refused.reason().to_owned())
+    }
+
+    async fn refuse(&mut self, frame: &FromClient, error: &str) -> std::result::Result<(), Over> {
+        let refused = |of, id, tool_call_id| ToClient::Refused { of, id, tool_call_id, error };
+        let refused = match frame {
+            FromClient::Ask { id, .. } => return self.refuse_question(id, error).await,
+            FromClient::Call { id, .. } => ToClient::Called { id, success: false, result: None, error: Some(error), done: None },
+            FromClient::State { .. } => ToClient::StateError { error },
+            FromClient::Cancel { id } => refused(CANCEL, Some(id), None),
+            FromClient::Clear => refused(CLEAR, None, None),
+            FromClient::Messages { .. } => refused(MESSAGES, None, None),
+            FromClient::ToolResult { tool_call_id, .. } => refused(TOOL_RESULT, None, Some(tool_call_id)),
+            FromClient::ToolApproval { tool_call_id, .. } => refused(TOOL_APPROVAL, None, Some(tool_call_id)),
+            FromClient::ResumeRequest { .. } | FromClient::ResumeAck { .. } | FromClient::Unknown => return Ok(()),
+        };
+        self.send(&refused).await
+    }
+
+    /// A frame that cannot be read: who asks is told, if it can be said what was asked.
+    pub(super) async fn malformed(&mut self, text: &str) -> std::result::Result<(), Over> {
+        let Some(frame) = Malformed::read(text) else { return Ok(()) };
+        let (Some(kind), id) = (frame.kind(), frame.id()) else { return Ok(()) };
+        match (kind.as_str(), id.as_deref()) {
+            ("cf_agent_use_chat_request", Some(id)) => self.refuse_question(id, "The question was not understood.").await,
+            ("rpc", Some(id)) => {
+                let error = Some("the call was not understood");
+                self.send(&ToClient::Called { id, success: false, result: None, error, done: None }).await
+            }
+            ("cf_agent_state", _) => self.send(&ToClient::StateError { error: "the state was refused" }).await,
+            (of, id) => {
+                let call = frame.tool_call_id();
+                let (of, known) = KINDS.iter().find(|kind| **kind == of).map_or(("unknown", false), |kind| (*kind, true));
+                if !known && id.is_none() {
+                    return Ok(());
+                }
+                let error = "the frame was not understood";
+                self.send(&ToClient::Refused { of, id, tool_call_id: call.as_deref(), error }).await
+            }
+        }
+    }
+
+    async fn refuse_question(&mut self, id: &str, why: &str) -> std::result::Result<(), Over> {
+        let refused = Response { id, body: why.into(), done: true, error: true, outcome: Some("error"), ..Response::default() };
+        self.send(&ToClient::Response(refused)).await
+    }
+
+    /// The client's messages in place of the conversation, as far as it may write them.
+    async fn replace(&mut self, sent: Vec<UiMessage>) -> std::result::Result<(), Over> {
+        let (policy, as_sent) = (self.served.messages, sent.clone());
+        let (mut is_as_sent, shown_from) = (false, self.shown_from.clone());
+        let replaced = self.agent.replace_messages(|stored| {
+            // What the client was not sent it does not take away.
+            let hidden = stored.iter().position(|message| Some(&message.id) == shown_from.as_ref()).unwrap_or(0);
+            let before = stored[..hidden].to_vec();
+            let mut chosen = policy.replacement(&Known::of(stored), sent);
+            is_as_sent = chosen == as_sent;
+            chosen.retain(|message| before.iter().all(|there| there.id != message.id));
+            [before, chosen].concat()
+        });
+        match replaced.await {
+            // What was stored is what the client shows; otherwise it is told as all others are.
+            Ok(()) if is_as_sent => {
+                self.own_replacements += 1;
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+            Err(error) if matches!(error.kind(), ErrorKind::Busy | ErrorKind::Value) => {
+                debug!(error = %chain(&error), "messages were not replaced");
+                let error = if error.kind() == ErrorKind::Busy { "an answer is being given" } else { "the messages were refused" };
+                self.send(&ToClient::Refused { of: MESSAGES, id: None, tool_call_id: None, error }).await
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// A question: a turn of the client's own.
     async fn ask(&mut self, id: &str, body: Body) -> std::result::Result<(), Over> {
         let Body { messages, trigger, client_tools, other } = body;
         let last = messages.last().map(|message| message.id.clone());
-        // Answers are the server's; what a client says of them does not count.
-        let mut said = Vec::new();
-        let there: HashSet<String> = self.agent.messages().await?.into_iter().map(|message| message.id).collect();
-        for message in messages {
-            if message.role == Role::User || !there.contains(&message.id) {
-                said.push(message);
-            }
-        }
+        let known = Known::load(&self.agent).await?;
+        let Some(said) = self.served.messages.question(&known, messages) else {
+            return self.refuse_question(id, "The question was refused.").await;
+        };
         let mut new = self.agent.save_messages(said).id(id).body(&other).client_tools(client_tools);
         if let (Some("regenerate-message"), Some(last)) = (trigger.as_deref(), last) {
             new = new.after(last);
@@ -95,14 +173,22 @@ impl Session<'_> {
                 }
                 debug!(error = %chain(&error), "a question was refused");
                 let body = if error.kind() == ErrorKind::Busy { "Another answer is being given." } else { "The question was refused." };
-                let refused = Response { id, body: body.into(), done: true, error: true, outcome: Some("error"), ..Response::default() };
-                self.send(&ToClient::Response(refused)).await
+                self.refuse_question(id, body).await
             }
         }
     }
 
-    async fn answer(&mut self, call: &str, answer: ToolAnswer, auto_continue: bool) -> std::result::Result<(), Over> {
-        match self.agent.answer_tool(call, answer, auto_continue).await {
+    async fn answer(
+        &mut self,
+        of: &str,
+        id: &str,
+        input: Option<Value>,
+        answer: ToolAnswer,
+        auto_continue: bool,
+    ) -> std::result::Result<(), Over> {
+        let call = ToolCallRef::new(id);
+        let call = input.map_or(call.clone(), |input| call.seen(input));
+        match self.agent.answer_tool_as_client(call, answer, auto_continue).await {
             Ok(answered) => {
                 match answered.continued {
                     // The client asks for it by itself.
@@ -110,8 +196,16 @@ impl Session<'_> {
                     None => Ok(()),
                 }
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error.into()),
+            Err(error) => {
+                let why = match error.kind() {
+                    ErrorKind::NotFound => "there is no such call",
+                    ErrorKind::Conflict => "the call has another input",
+                    ErrorKind::Value => "the call is not the client's to answer",
+                    _ => return Err(error.into()),
+                };
+                debug!(error = %chain(&error), "the answer to a call was refused");
+                self.send(&ToClient::Refused { of, id: None, tool_call_id: Some(id), error: why }).await
+            }
         }
     }
 

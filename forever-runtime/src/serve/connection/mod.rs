@@ -42,6 +42,8 @@ mod close {
 enum Over {
     /// The client is gone.
     Gone,
+    /// The client says that it goes, which is answered.
+    Left,
     /// It is closed, with a code and a reason.
     Close(u16, &'static str),
     Failed(Error),
@@ -66,6 +68,10 @@ struct Session<'a> {
     /// Turns that this client has asked for.
     own: HashSet<String>,
     calls: FuturesUnordered<Called>,
+    /// Whether the client gives its probes ids, as the packages do that find an answer by its id.
+    probes: bool,
+    /// The first message that the client was sent of a conversation that is longer.
+    shown_from: Option<String>,
     /// The state that this client has set, which it is not sent.
     own_state: Option<String>,
     /// How often it has cleared the chat, and replaced its messages, which it is not told.
@@ -122,6 +128,8 @@ pub(super) async fn run(socket: WebSocket, served: Arc<Served>, at: &At) {
         offered: HashSet::new(),
         own: HashSet::new(),
         calls: FuturesUnordered::new(),
+        probes: false,
+        shown_from: None,
         own_state: None,
         own_clears: 0,
         own_replacements: 0,
@@ -132,6 +140,11 @@ pub(super) async fn run(socket: WebSocket, served: Arc<Served>, at: &At) {
     let over = session.serve().await;
     let (code, reason) = match over {
         Over::Gone => return,
+        Over::Left => {
+            // The answer to its farewell has been prepared when that was read.
+            let _ = timeout(served.limits.send, session.socket.close()).await;
+            return;
+        }
         Over::Close(code, reason) => (code, reason),
         Over::Failed(error) => {
             warn!(agent.class = at.class, agent.name = at.name, error = %chain(&error), "a connection failed");
@@ -173,6 +186,8 @@ impl Session<'_> {
         }
         if self.offered.is_empty() {
             self.catch_up().await?;
+            // A client that comes again may still believe that an answer is being recovered.
+            self.send(&ToClient::Recovering { recovering: false, id: None, connect: true }).await?;
         }
         let mut happens = happens(events, connection, self.served.core(), self.served.limits.ping);
         loop {
@@ -260,13 +275,14 @@ impl Session<'_> {
         match message {
             Message::Text(text) if text.len() > self.served.limits.frame => Err(Over::Close(close::TOO_LONG, "a frame is too long")),
             Message::Text(text) => match serde_json::from_str::<FromClient>(&text) {
+                Ok(FromClient::Unknown) => self.malformed(&text).await,
                 Ok(frame) => self.asked(frame).await,
                 Err(why) => {
                     debug!(%why, "a frame was not understood");
-                    Ok(())
+                    self.malformed(&text).await
                 }
             },
-            Message::Close(_) => Err(Over::Gone),
+            Message::Close(_) => Err(Over::Left),
             Message::Binary(_) | Message::Ping(_) | Message::Pong(_) => Ok(()),
         }
     }

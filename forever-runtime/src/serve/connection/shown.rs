@@ -6,8 +6,22 @@ use super::super::frame::{Response, ToClient};
 use super::super::watching::{Shown, Watched};
 use super::{Over, Session, close, origins};
 use crate::agent::Pushed;
+use crate::chat::message::UiMessage;
 use crate::chat::{ChatEvent, TurnEnd, TurnHandle, TurnState, TurnStatus};
 use crate::error::{Error, ErrorKind};
+
+/// The last messages that together have at most so many bytes as JSON; the last one in any case.
+pub(in crate::serve) fn newest(messages: &[UiMessage], bytes: usize) -> &[UiMessage] {
+    let mut left = bytes;
+    let fits = |message: &&UiMessage| {
+        let length = serde_json::to_vec(message).map_or(usize::MAX, |json| json.len() + 1);
+        let fits = length <= left;
+        left = left.saturating_sub(length);
+        fits
+    };
+    let count = messages.iter().rev().take_while(fits).count().max(1);
+    &messages[messages.len().saturating_sub(count)..]
+}
 
 impl Session<'_> {
     /// Turns that were there before the client was.
@@ -17,15 +31,30 @@ impl Session<'_> {
             self.offer_under_way(&turn, None).await?;
         }
         match recovering {
-            Some(id) => self.send(&ToClient::Recovering { recovering: true, id: &id }).await,
+            Some(id) => self.send(&ToClient::Recovering { recovering: true, id: Some(&id), connect: false }).await,
             None => Ok(()),
         }
     }
 
     /// What a client may have missed that was there before, and comes again when it is over.
     pub(super) async fn catch_up(&mut self) -> std::result::Result<(), Over> {
+        self.conversation(true).await
+    }
+
+    /// The conversation, or the newest messages of it that fit.
+    async fn conversation(&mut self, connect: bool) -> std::result::Result<(), Over> {
         let messages = self.agent.messages().await?;
-        if messages.is_empty() { Ok(()) } else { self.send(&ToClient::Messages { messages: &messages, connect: true }).await }
+        if connect && messages.is_empty() {
+            return Ok(());
+        }
+        let newest = newest(&messages, self.served.limits.conversation);
+        self.send(&ToClient::Messages { messages: newest, connect }).await?;
+        if newest.len() == messages.len() {
+            self.shown_from = None;
+            return Ok(());
+        }
+        self.shown_from = newest.first().map(|message| message.id.clone());
+        self.send(&ToClient::Truncated { messages: messages.len(), sent: newest.len() }).await
     }
 
     /// Offers a turn that is under way, and says so: to all, or to the probe that has asked.
@@ -66,7 +95,9 @@ impl Session<'_> {
                     self.show(&turn).await
                 }
             }
-            ChatEvent::Recovering { turn, recovering } => self.send(&ToClient::Recovering { recovering, id: &turn }).await,
+            ChatEvent::Recovering { turn, recovering } => {
+                self.send(&ToClient::Recovering { recovering, id: Some(&turn), connect: false }).await
+            }
             ChatEvent::Updated(message) => self.send(&ToClient::Updated { message: &message }).await,
             ChatEvent::Replaced if self.own_replacements > 0 => {
                 self.own_replacements -= 1;
@@ -93,9 +124,22 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// The message of a turn that has ended: by itself where its chunks were shown, which have made
+    /// it there; otherwise with the conversation.
+    async fn answer_of(&mut self, watched: &Watched) -> std::result::Result<(), Over> {
+        // Older packages make a message of their own of what they watch, until they are sent the
+        // conversation. So does a page of one that adds to an answer, at whose acceptance it was not.
+        if self.probes && watched.is_begun() && !watched.status.is_continuation() {
+            let messages = self.agent.messages().await?;
+            if let Some(message) = messages.iter().find(|message| message.id == watched.status.message_id()) {
+                return self.send(&ToClient::Updated { message }).await;
+            }
+        }
+        self.transcript().await
+    }
+
     async fn transcript(&mut self) -> std::result::Result<(), Over> {
-        let messages = self.agent.messages().await?;
-        self.send(&ToClient::Messages { messages: &messages, connect: false }).await
+        self.conversation(false).await
     }
 
     pub(super) async fn log(&mut self, watched: &Watched, shown: Vec<Shown>) -> std::result::Result<(), Over> {
@@ -104,6 +148,9 @@ impl Session<'_> {
         for shown in shown {
             match shown {
                 Shown::Chunk { number, chunk, replay } => {
+                    if number == 0 {
+                        watched.begin();
+                    }
                     let body = chunk.json().into();
                     let piece = Response { id, body, continuation, replay, seq: Some(number), ..Response::default() };
                     self.send(&ToClient::Response(piece)).await?;
@@ -133,7 +180,7 @@ impl Session<'_> {
         self.own.remove(id);
         let offered = self.offered.remove(id);
         if !own && !replay && end.state() != TurnState::Skipped {
-            self.transcript().await?;
+            self.answer_of(watched).await?;
         }
         if offered && continuation {
             // The client is about to ask for it, and would otherwise take the end for that of another, empty message.
@@ -143,7 +190,7 @@ impl Session<'_> {
         let ended = Response { id, done: true, message_ids, continuation, ..Response::default() };
         match end.state() {
             TurnState::Error | TurnState::Interrupted => {
-                let text = end.reason().unwrap_or("An error occurred.");
+                let text = end.client_text().unwrap_or("An error occurred.");
                 if replay {
                     self.send(&ToClient::Response(Response { body: text.into(), error: true, ..ended })).await?;
                     return self.catch_up().await;
@@ -152,7 +199,7 @@ impl Session<'_> {
                 self.send(&ToClient::Response(error)).await?;
                 self.send(&ToClient::Response(Response { outcome: Some("error"), ..ended })).await?;
                 // Clients keep the message that they have made of the chunks, which does not say what became of it.
-                if own { Ok(()) } else { self.transcript().await }
+                if own { Ok(()) } else { self.answer_of(watched).await }
             }
             TurnState::Aborted | TurnState::Skipped => {
                 self.send(&ToClient::Response(Response { outcome: Some(end.state().as_str()), ..ended })).await

@@ -35,10 +35,9 @@ pub(super) async fn post(State(served): State<Arc<Served>>, at: At, request: Req
     // A body that arrives slowly takes a place as well.
     let place = served.rooms.enter(&at)?;
     let post = read(&served, request).await?;
-    let agent = at.agent(&served.core());
-    Ok(match request::carry_out(&agent, post).await? {
+    Ok(match request::carry_out(&served, &at, post).await? {
         Some(turn) => {
-            let events = sse::Events::answer(&agent, &turn).await?;
+            let events = sse::Events::answer(&at.agent(&served.core()), &turn).await?;
             sse::response(events.ok_or_else(|| request::conflict(request::NOTHING_OPEN))?, place)
         }
         None => sse::response(sse::Events::nothing(), place),

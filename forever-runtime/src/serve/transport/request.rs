@@ -11,12 +11,14 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tracing::debug;
 
+use super::super::client_messages::written_by_a_user;
+use super::super::door::RequestKind;
 use super::super::erased::Erased;
-use super::super::http::Failed;
+use super::super::http::{At, Failed, Served};
 use crate::agent::AgentHandle;
 use crate::chat::message::{Part, Role, ToolState, UiMessage};
 use crate::chat::model::ToolSpec;
-use crate::chat::{NewTurn, ToolAnswer, ToolAnswered, TurnHandle, TurnState};
+use crate::chat::{NewTurn, ToolAnswer, ToolAnswered, ToolCallRef, TurnHandle, TurnState};
 use crate::error::{Error, ErrorKind, Result as StoreResult, chain};
 use crate::fiber::owner::check_name;
 
@@ -76,7 +78,8 @@ pub(super) fn conflict(why: &str) -> Failed {
 }
 
 /// The turn that responds to the POST; none if a call of the message still waits for an answer.
-pub(super) async fn carry_out(agent: &Agent, post: Post) -> Result<Option<TurnHandle>, Failed> {
+pub(super) async fn carry_out(served: &Served, at: &At, post: Post) -> Result<Option<TurnHandle>, Failed> {
+    let agent = &at.agent(&served.core());
     // First the turns: one that ends in between has its message among those that are stored.
     let open = agent.turns(&[TurnState::Queued, TurnState::Running]).await?;
     let stored = agent.messages().await?;
@@ -84,16 +87,27 @@ pub(super) async fn carry_out(agent: &Agent, post: Post) -> Result<Option<TurnHa
         return Err(conflict(TAKEN));
     }
     let answers = answers(&post.messages, &stored);
+    for (_, answer) in &answers {
+        at.permits(served, kind_of(answer)).await?;
+    }
     match post.messages.last().map(|last| last.role) {
         Some(Role::User) => {
+            at.permits(served, RequestKind::Ask).await?;
             for (call, answer) in answers {
-                apply(agent, &call, answer, false).await?;
+                apply(agent, call, answer, false).await?;
             }
             ask(agent, post, &stored).await.map(Some)
         }
         Some(Role::Assistant) if post.trigger == Trigger::Submit => answer(agent, &post, &stored, answers).await,
         Some(_) => Err(bad("the last message is not a user message")),
         None => Err(bad("there are no messages")),
+    }
+}
+
+fn kind_of(answer: &ToolAnswer) -> RequestKind {
+    match answer {
+        ToolAnswer::Approved | ToolAnswer::Refused => RequestKind::Approve,
+        ToolAnswer::Output(_) | ToolAnswer::Error(_) => RequestKind::ToolResult,
     }
 }
 
@@ -159,11 +173,11 @@ async fn answer(
     agent: &Agent,
     post: &Post,
     stored: &[UiMessage],
-    answers: Vec<(String, ToolAnswer)>,
+    answers: Vec<(ToolCallRef, ToolAnswer)>,
 ) -> Result<Option<TurnHandle>, Failed> {
     let mut applied = false;
     for (call, answer) in answers {
-        let answered = apply(agent, &call, answer, true).await?;
+        let answered = apply(agent, call, answer, true).await?;
         applied |= answered.applied;
         if answered.continued.is_some() {
             return Ok(answered.continued);
@@ -188,8 +202,8 @@ async fn answer(
 }
 
 /// Answers a call; one that is not open, or not for the page to answer, stays as it is.
-async fn apply(agent: &Agent, call: &str, answer: ToolAnswer, auto_continue: bool) -> StoreResult<ToolAnswered> {
-    match agent.answer_tool(call, answer, auto_continue).await {
+async fn apply(agent: &Agent, call: ToolCallRef, answer: ToolAnswer, auto_continue: bool) -> StoreResult<ToolAnswered> {
+    match agent.answer_tool_as_client(call, answer, auto_continue).await {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Value | ErrorKind::Conflict) => {
             debug!(error = %chain(&error), "an answer to a tool call was refused");
             Ok(ToolAnswered { applied: false, continued: None })
@@ -209,7 +223,7 @@ async fn turn_of(agent: &Agent, message: &str, states: &[TurnState]) -> StoreRes
 }
 
 /// The answers in the messages of a page to calls that are open in the stored conversation.
-fn answers(sent: &[UiMessage], stored: &[UiMessage]) -> Vec<(String, ToolAnswer)> {
+fn answers(sent: &[UiMessage], stored: &[UiMessage]) -> Vec<(ToolCallRef, ToolAnswer)> {
     // Where an id was given twice, the newest message has it.
     let mut calls = HashMap::new();
     for message in stored {
@@ -230,7 +244,10 @@ fn answers(sent: &[UiMessage], stored: &[UiMessage]) -> Vec<(String, ToolAnswer)
             {
                 // The first answer in a body counts, as the first of all does.
                 calls.remove(call);
-                answers.push((call.to_owned(), answer));
+                let call = ToolCallRef::new(call);
+                // What is approved is what the page has shown.
+                let shown = part.get("input").filter(|_| kind_of(&answer) == RequestKind::Approve).cloned();
+                answers.push((if let Some(input) = shown { call.seen(input) } else { call }, answer));
             }
         }
     }
@@ -257,32 +274,9 @@ fn answer_to(open: &Part, sent: &Part) -> Option<ToolAnswer> {
     }
 }
 
-/// Of a user message, what a page may write: text, files and data of its own, and metadata.
+/// Of a user message, what a page may write.
 fn user_message(sent: &UiMessage) -> UiMessage {
-    let metadata = sent.metadata.clone().and_then(|metadata| match metadata {
-        Value::Object(mut fields) => {
-            // Written by the runtime alone.
-            fields.remove("forever");
-            (!fields.is_empty()).then_some(Value::Object(fields))
-        }
-        _ => None,
-    });
-    let parts = sent.parts.iter().filter_map(user_part).collect();
-    UiMessage { metadata, parts, ..UiMessage::new(&sent.id, Role::User) }
-}
-
-fn user_part(part: &Part) -> Option<Part> {
-    let (texts, fields): (&[&str], &[&str]) = match part.kind() {
-        "text" => (&["text"], &["type", "text"]),
-        "file" => (&["mediaType", "url"], &["type", "mediaType", "filename", "url"]),
-        kind if kind.starts_with("data-") => (&[], &["type", "id", "data"]),
-        _ => return None,
-    };
-    if !texts.iter().all(|field| part.get(field).is_some_and(Value::is_string)) {
-        return None;
-    }
-    let kept = fields.iter().filter_map(|&field| Some((field.to_owned(), part.get(field)?.clone())));
-    Part::from_json(Value::Object(kept.collect()))
+    written_by_a_user(sent.clone()).unwrap_or_else(|| UiMessage::new(&sent.id, Role::User))
 }
 
 fn json_of(message: &UiMessage) -> StoreResult<String> {

@@ -221,3 +221,12 @@ fn what_looks_like_a_key_is_not_repeated() {
         assert_eq!(error.to_string(), format!("the provider answered 401: {clean}"));
     }
 }
+
+#[test]
+fn the_page_of_a_server_on_the_way_is_not_passed_on() {
+    for body in
+        ["<html><body>nginx/1.2 at 10.0.0.7</body></html>", "  <!DOCTYPE html><p>10.0.0.7", r#"{"error":{"message":"<h1>10.0.0.7</h1>"}}"#]
+    {
+        assert_eq!(classify(502, body).to_string(), "the provider answered 502", "{body}");
+    }
+}

@@ -1,0 +1,174 @@
+//! Which messages of a client are stored, and what of them.
+//!
+//! Comes in: messages as a client has sent them, and those that are stored. Goes out: messages for
+//! the store. What always holds: a tool call that is open is the one that a turn's log has made.
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Map, Value};
+
+use super::erased::Erased;
+use crate::agent::AgentHandle;
+use crate::chat::TurnState;
+use crate::chat::message::{Part, Role, UiMessage};
+use crate::error::Result;
+
+/// Policy for the messages that clients send: with a question, and in place of a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ClientMessages {
+    /// Clients write messages of the role `user`, of text, files and `data-*` parts.
+    ///
+    /// Messages that are stored keep their stored content. The one exception is the message of the
+    /// user that a question ends with, which may be edited. Everything else that a client sends is
+    /// left out. The default.
+    #[default]
+    UserOnly,
+    /// Clients write messages of every role, with all parts but tool calls that are open.
+    ///
+    /// For programs whose clients are their own. A tool call that waits to be run, answered or
+    /// approved is still taken from the store, and left out if it is not there.
+    Trusted,
+}
+
+/// What the messages of a client are compared with.
+pub(super) struct Known {
+    stored: Vec<UiMessage>,
+    /// Ids of messages that turns are about to write.
+    reserved: HashSet<String>,
+}
+
+impl Known {
+    /// Reads the conversation of an agent.
+    pub(super) async fn load(agent: &AgentHandle<Erased>) -> Result<Self> {
+        // First the turns: one that ends in between has its message among those that are stored.
+        let open = agent.turns(&[TurnState::Queued, TurnState::Running]).await?;
+        let reserved = open.iter().map(|turn| turn.message_id().to_owned()).collect();
+        Ok(Known { stored: agent.messages().await?, reserved })
+    }
+
+    /// A conversation without turns under way.
+    pub(super) fn of(stored: Vec<UiMessage>) -> Self {
+        Known { stored, reserved: HashSet::new() }
+    }
+
+    fn places(&self) -> HashMap<&str, usize> {
+        self.stored.iter().enumerate().map(|(place, message)| (&*message.id, place)).collect()
+    }
+}
+
+impl ClientMessages {
+    /// The messages to store with a question. `None` if the message that it ends with is refused.
+    pub(super) fn question(self, known: &Known, sent: Vec<UiMessage>) -> Option<Vec<UiMessage>> {
+        let places = known.places();
+        let last = sent.len().saturating_sub(1);
+        let mut accepted: Vec<UiMessage> = Vec::new();
+        for (at, message) in sent.into_iter().enumerate() {
+            let stored = places.get(&*message.id).map(|&place| &known.stored[place]);
+            let new = match (self, stored) {
+                (_, Some(stored)) if message.role != Role::User || stored.role != Role::User => continue,
+                (ClientMessages::UserOnly, Some(_)) if at != last => continue,
+                _ if known.reserved.contains(&message.id) => None,
+                (ClientMessages::UserOnly, _) => written_by_a_user(message),
+                (ClientMessages::Trusted, stored) => Some(without_open_calls(message, stored)),
+            };
+            match new {
+                Some(new) => accepted.push(new),
+                None if at == last => return None,
+                None => {}
+            }
+        }
+        Some(accepted)
+    }
+
+    /// The messages to store in place of a conversation.
+    pub(super) fn replacement(self, known: &Known, sent: Vec<UiMessage>) -> Vec<UiMessage> {
+        let places = known.places();
+        let mut seen = HashSet::new();
+        let mut accepted = Vec::new();
+        // Where stored messages stand in `accepted`, and which they are: they keep their order.
+        let (mut at, mut kept) = (Vec::new(), Vec::new());
+        for message in sent {
+            if known.reserved.contains(&message.id) || !seen.insert(message.id.clone()) {
+                continue;
+            }
+            let place = places.get(&*message.id).copied();
+            match (self, place) {
+                (ClientMessages::UserOnly, Some(place)) => {
+                    at.push(accepted.len());
+                    kept.push(place);
+                    accepted.push(message);
+                }
+                (ClientMessages::UserOnly, None) => accepted.extend(written_by_a_user(message)),
+                (ClientMessages::Trusted, place) => {
+                    accepted.push(without_open_calls(message, place.map(|place| &known.stored[place])));
+                }
+            }
+        }
+        kept.sort_unstable();
+        for (at, place) in at.into_iter().zip(kept) {
+            accepted[at] = known.stored[place].clone();
+        }
+        accepted
+    }
+}
+
+/// A message as a user may write it; `None` if it is none, or nothing of it is left.
+pub(super) fn written_by_a_user(message: UiMessage) -> Option<UiMessage> {
+    if message.role != Role::User {
+        return None;
+    }
+    let had_parts = !message.parts.is_empty();
+    let parts: Vec<Part> = message.parts.iter().filter_map(part_of_a_user).collect();
+    if had_parts && parts.is_empty() {
+        return None;
+    }
+    let metadata = message.metadata.map(harmless).map(|mut metadata| {
+        if let Value::Object(fields) = &mut metadata {
+            // How a turn has ended is said there, by the server.
+            fields.remove("forever");
+        }
+        metadata
+    });
+    Some(UiMessage { id: message.id, role: Role::User, metadata, parts, other: Map::new() })
+}
+
+/// A part as a user may write it, with the fields that a user may write.
+///
+/// Not `providerMetadata`, by which providers refer to what they have stored.
+fn part_of_a_user(part: &Part) -> Option<Part> {
+    let is_text = |field: &str| part.get(field).is_some_and(Value::is_string);
+    let fields: &[&str] = match part.kind() {
+        "text" if is_text("text") => &["type", "text"],
+        "file" if is_text("url") && is_text("mediaType") => &["type", "mediaType", "url", "filename"],
+        kind if kind.starts_with("data-") => &["type", "id", "data"],
+        _ => return None,
+    };
+    let written = fields.iter().filter_map(|&field| Some((field.to_owned(), harmless(part.get(field)?.clone()))));
+    Part::from_json(Value::Object(written.collect()))
+}
+
+/// A value without the keys that change what an object of a JavaScript program is.
+fn harmless(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let is_harmless = |key: &str| !matches!(key, "__proto__" | "constructor" | "prototype");
+            fields.into_iter().filter(|(key, _)| is_harmless(key)).map(|(key, value)| (key, harmless(value))).collect()
+        }
+        Value::Array(items) => items.into_iter().map(harmless).collect(),
+        value => value,
+    }
+}
+
+/// A message whose open tool calls are those that are stored.
+fn without_open_calls(message: UiMessage, stored: Option<&UiMessage>) -> UiMessage {
+    let is_settled = |part: &Part| part.tool_state().is_some_and(crate::chat::message::ToolState::is_settled);
+    let logged = |part: &Part| stored?.parts.iter().find(|there| there.is_tool() && there.get("toolCallId") == part.get("toolCallId"));
+    let parts = message.parts.into_iter().filter_map(|part| match logged(&part) {
+        // What a turn's log has made stays as it is there, also when it is settled: it does not run
+        // again.
+        Some(logged) => Some(logged.clone()),
+        None if part.is_tool() && !is_settled(&part) => None,
+        None => Some(part),
+    });
+    UiMessage { parts: parts.collect(), ..message }
+}
