@@ -173,7 +173,8 @@ fn a_hidden_variable_is_reached_without_renaming_it() {
 #[test]
 fn operands_before_a_step_are_values_or_borrowed_again() {
     assert_eq!(at_s("c(b(), step!(\"s\", d()));"), "b(), s()");
-    assert_eq!(at_s("c(n, step!(\"s\", d())); e(n);"), "n, n#2, s()");
+    assert_eq!(at_s("c(n, step!(\"s\", { n = 1; d() })); e(n);"), "n, n#2, s()", "the value before the step");
+    assert_eq!(at_s("c(n, step!(\"s\", d())); e(n);"), "n, s()", "nothing changes it");
     assert_eq!(at_s("c(&a, step!(\"s\", d()));"), "a, s()");
     assert_eq!(at_s("c(1, step!(\"s\", d()));"), "s()");
 }

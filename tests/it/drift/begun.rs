@@ -72,6 +72,26 @@ async fn an_operation_is_known_by_the_code_that_began_it_behind_a_snapshot_of_ot
 }
 
 #[tokio::test]
+async fn an_operation_behind_a_snapshot_of_the_same_code_is_known_by_that_code() {
+    versions! {
+        old(io, n: u32) -> u32 {
+            step!("open", io.did("open", ()).await?);
+            step!(effect, on_unknown = OnUnknown::Retry, |op| io.did("pay", op.id().len()).await?);
+            Ok(n)
+        }
+        paying_more(io, n: u32) -> u32 {
+            step!("open", io.did("open", ()).await?);
+            step!(effect, on_unknown = OnUnknown::Retry, |op| io.did("fee", op.id().len()).await?);
+            step!(effect, on_unknown = OnUnknown::Retry, |op| io.did("pay", op.id().len()).await?);
+            Ok(n)
+        }
+    }
+    let fiber = stopped(old::work(3), "pay").await;
+    fiber.parks_naming::<paying_more::work>("which step began it cannot be told, `did` stands for 2 steps now and for 1 before").await;
+    fiber.resumes::<old::work>(3, &["pay"]).await;
+}
+
+#[tokio::test]
 async fn an_operation_before_the_first_checkpoint_is_known_by_the_code_that_began_it() {
     versions! {
         old(io, n: u32) -> u32 {

@@ -166,13 +166,19 @@ impl Stopped {
         let before = self.row();
         let world = World::without(None);
         let forever = self.builder(&world).fiber::<Other>().open().await.unwrap();
-        let error = forever.handle::<F>(ID).wait().await.unwrap_err();
+        let error = ended::<F>(&forever).await.unwrap_err();
         assert!(error.is_parked(), "{error}");
         assert_eq!(error.reason(), format!("fiber `{}` is not registered", forever::layout::<F>().fiber()));
         assert_eq!(world.log(), [""; 0], "no step runs");
         forever.close().await.unwrap();
         assert_eq!(self.row(), before, "nothing is lost");
     }
+}
+
+/// The end of the fiber, which must not wait for ever for what does not come.
+async fn ended<F: Fiber>(forever: &Forever) -> Result<F::Output, forever::FiberError> {
+    let handle = forever.handle::<F>(ID);
+    tokio::time::timeout(Duration::from_secs(60), handle.wait()).await.expect("the fiber has not ended after a minute")
 }
 
 /// A database file with one fiber in it that waits.
@@ -226,7 +232,7 @@ impl Waiting {
         for (topic, value) in messages {
             forever.send(ID, topic, value).await.unwrap();
         }
-        assert_eq!(forever.handle::<F>(ID).wait().await, Ok(result));
+        assert_eq!(ended::<F>(&forever).await, Ok(result));
         forever.close().await.unwrap();
     }
 
@@ -234,7 +240,7 @@ impl Waiting {
     pub(super) async fn parks_at_once<F: Fiber<Output: Debug>>(&self, why: &str) {
         let (_folder, path) = self.copied();
         let forever = self.open::<F>(&path).await;
-        let error = forever.handle::<F>(ID).wait().await.unwrap_err();
+        let error = ended::<F>(&forever).await.unwrap_err();
         assert!(error.is_parked() && error.reason().contains(why), "{error}");
         forever.close().await.unwrap();
     }
@@ -244,7 +250,7 @@ impl Waiting {
         let (_folder, path) = self.copied();
         let forever = self.open::<F>(&path).await;
         forever.send(ID, message.0, &message.1).await.unwrap();
-        let error = forever.handle::<F>(ID).wait().await.unwrap_err();
+        let error = ended::<F>(&forever).await.unwrap_err();
         assert!(error.is_parked() && error.reason().contains(why), "{error}");
         forever.close().await.unwrap();
     }
