@@ -40,6 +40,7 @@ async fn results_of_branches_are_known_by_the_code_that_stored_them() {
     // The wait begins under the old code, which stores no result; one is stored by the shorter code, and then the old code is back.
     let fiber = stopped_side_by_side(old::work(3), "one", 0).await;
     fiber.resumes_side_by_side::<shorter::work>("two", 1).await;
+    assert_eq!(fiber.parked_by_a_check::<old::work, old::work>().await, 1, "also under the layout of its snapshot");
     fiber.parks_naming::<old::work>("`did` stands for other branches of `all` than before").await;
     fiber.resumes::<shorter::work>((30, 300), &["two"]).await;
 }

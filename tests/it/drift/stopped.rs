@@ -107,6 +107,11 @@ impl Stopped {
         forever.close().await.unwrap();
     }
 
+    /// How many fibers a check of code `F`, which calls `Callee`, says that it would park.
+    pub(super) async fn parked_by_a_check<F: Fiber, Callee: Fiber>(&self) -> u64 {
+        self.builder(&World::without(None)).fiber::<F>().fiber::<Callee>().check().await.unwrap().parked()
+    }
+
     /// Code `F` resumes the fiber and comes to the step `before`, where the process dies once more.
     pub(super) async fn resumes_until<F: Fiber<Output: Debug>>(&self, before: &str, steps: &[&str]) {
         let world = World::without(Some(before));
