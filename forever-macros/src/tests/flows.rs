@@ -46,5 +46,6 @@ fn a_variable_that_is_set_on_a_path_is_kept_behind_it() {
 #[test]
 fn a_body_that_fails_hides_nothing_of_what_its_options_do_with_the_error() {
     assert_eq!(at_s("let x = 1; step!(\"s\", bail!(\"no\")); b(x);"), "x");
+    assert_eq!(at_s("let x = a(); step!(\"s\", a()); let y = step!(\"t\", catch, bail!(\"no\")); b(x);"), "x");
     assert_eq!(at_s("let x = a(); let y = step!(\"t\", { bail!(\"no\") }); step!(\"s\", a()); b(x);"), "x");
 }

@@ -10,6 +10,7 @@ mod held;
 mod names;
 mod places;
 mod plans;
+mod rulings;
 mod soup;
 mod written;
 

@@ -125,6 +125,16 @@ mod tests {
     }
 
     #[test]
+    fn items_do_not_run_together() {
+        let second = |texts: [&str; 2]| {
+            let mut cursor = LoopCursor::new(None, &texts.iter());
+            cursor.come_to(0, Some(texts[0].to_owned()));
+            cursor.come_to(1, Some(texts[1].to_owned()))
+        };
+        assert_ne!(second(["12", "3"]), second(["1", "23"]), "a number does not say where it ends");
+    }
+
+    #[test]
     fn items_without_a_text_are_known_by_how_many_there_are() {
         let stands = |of: usize| {
             let items = vec![(); of];

@@ -40,6 +40,7 @@ async fn results_of_branches_are_known_by_the_code_that_stored_them() {
     // The wait begins under the old code, which stores no result; one is stored by the shorter code, and then the old code is back.
     let fiber = stopped_side_by_side(old::work(3), "one", 0).await;
     fiber.resumes_side_by_side::<shorter::work>("two", 1).await;
+    assert_eq!(fiber.parked_by_a_check::<old::work, old::work>().await, 1, "also under the layout of its snapshot");
     fiber.parks_naming::<old::work>("`did` stands for other branches of `all` than before").await;
     fiber.resumes::<shorter::work>((30, 300), &["two"]).await;
 }
@@ -69,6 +70,26 @@ async fn an_operation_is_known_by_the_code_that_began_it_behind_a_snapshot_of_ot
     fiber.parks_naming::<paying_more::work>("which step began it cannot be told, `did` stands for 2 steps now and for 1 before").await;
     fiber.parks_naming::<old::work>("may have executed").await;
     fiber.resumes::<paying::work>(3, &["pay"]).await;
+}
+
+#[tokio::test]
+async fn an_operation_behind_a_snapshot_of_the_same_code_is_known_by_that_code() {
+    versions! {
+        old(io, n: u32) -> u32 {
+            step!("open", io.did("open", ()).await?);
+            step!(effect, on_unknown = OnUnknown::Retry, |op| io.did("pay", op.id().len()).await?);
+            Ok(n)
+        }
+        paying_more(io, n: u32) -> u32 {
+            step!("open", io.did("open", ()).await?);
+            step!(effect, on_unknown = OnUnknown::Retry, |op| io.did("fee", op.id().len()).await?);
+            step!(effect, on_unknown = OnUnknown::Retry, |op| io.did("pay", op.id().len()).await?);
+            Ok(n)
+        }
+    }
+    let fiber = stopped(old::work(3), "pay").await;
+    fiber.parks_naming::<paying_more::work>("which step began it cannot be told, `did` stands for 2 steps now and for 1 before").await;
+    fiber.resumes::<old::work>(3, &["pay"]).await;
 }
 
 #[tokio::test]

@@ -301,3 +301,38 @@ async fn a_step_of_the_callee_dropped_and_another_of_its_name_elsewhere_parks() 
     fiber.parks_naming::<new::work>("`did` has another body than before and stands elsewhere").await;
     fiber.resumes::<old::work>(6, &["child b", "end"]).await;
 }
+
+// Callers of one text, and so of one layout, whose callees differ.
+mod before {
+    use super::child as callee;
+    use crate::drift::World;
+    use forever::prelude::*;
+
+    #[fiber(name = "caller")]
+    pub(super) async fn caller(io: Res<World>, n: u32) -> anyhow::Result<u32> {
+        let sum = call!(callee::work(n))?;
+        step!("end", io.did("end", sum).await?);
+        Ok(sum)
+    }
+}
+
+mod after {
+    use super::with_its_step_removed as callee;
+    use crate::drift::World;
+    use forever::prelude::*;
+
+    #[fiber(name = "caller")]
+    pub(super) async fn caller(io: Res<World>, n: u32) -> anyhow::Result<u32> {
+        let sum = call!(callee::work(n))?;
+        step!("end", io.did("end", sum).await?);
+        Ok(sum)
+    }
+}
+
+#[tokio::test]
+async fn a_check_finds_what_a_callee_parks_also_where_its_caller_is_as_it_was() {
+    let fiber = stopped(before::caller(3), "child b").await;
+    assert_eq!(fiber.parked_by_a_check::<before::caller, child::work>().await, 0);
+    assert_eq!(fiber.parked_by_a_check::<after::caller, with_its_step_removed::work>().await, 1);
+    fiber.resumes::<before::caller>(7, &["child b", "end"]).await;
+}

@@ -107,6 +107,11 @@ impl Stopped {
         forever.close().await.unwrap();
     }
 
+    /// How many fibers a check of code `F`, which calls `Callee`, says that it would park.
+    pub(super) async fn parked_by_a_check<F: Fiber, Callee: Fiber>(&self) -> u64 {
+        self.builder(&World::without(None)).fiber::<F>().fiber::<Callee>().check().await.unwrap().parked()
+    }
+
     /// Code `F` resumes the fiber and comes to the step `before`, where the process dies once more.
     pub(super) async fn resumes_until<F: Fiber<Output: Debug>>(&self, before: &str, steps: &[&str]) {
         let world = World::without(Some(before));
@@ -166,13 +171,19 @@ impl Stopped {
         let before = self.row();
         let world = World::without(None);
         let forever = self.builder(&world).fiber::<Other>().open().await.unwrap();
-        let error = forever.handle::<F>(ID).wait().await.unwrap_err();
+        let error = ended::<F>(&forever).await.unwrap_err();
         assert!(error.is_parked(), "{error}");
         assert_eq!(error.reason(), format!("fiber `{}` is not registered", forever::layout::<F>().fiber()));
         assert_eq!(world.log(), [""; 0], "no step runs");
         forever.close().await.unwrap();
         assert_eq!(self.row(), before, "nothing is lost");
     }
+}
+
+/// The end of the fiber, which must not wait for ever for what does not come.
+async fn ended<F: Fiber>(forever: &Forever) -> Result<F::Output, forever::FiberError> {
+    let handle = forever.handle::<F>(ID);
+    tokio::time::timeout(Duration::from_secs(60), handle.wait()).await.expect("the fiber has not ended after a minute")
 }
 
 /// A database file with one fiber in it that waits.
@@ -226,7 +237,7 @@ impl Waiting {
         for (topic, value) in messages {
             forever.send(ID, topic, value).await.unwrap();
         }
-        assert_eq!(forever.handle::<F>(ID).wait().await, Ok(result));
+        assert_eq!(ended::<F>(&forever).await, Ok(result));
         forever.close().await.unwrap();
     }
 
@@ -234,7 +245,7 @@ impl Waiting {
     pub(super) async fn parks_at_once<F: Fiber<Output: Debug>>(&self, why: &str) {
         let (_folder, path) = self.copied();
         let forever = self.open::<F>(&path).await;
-        let error = forever.handle::<F>(ID).wait().await.unwrap_err();
+        let error = ended::<F>(&forever).await.unwrap_err();
         assert!(error.is_parked() && error.reason().contains(why), "{error}");
         forever.close().await.unwrap();
     }
@@ -244,7 +255,7 @@ impl Waiting {
         let (_folder, path) = self.copied();
         let forever = self.open::<F>(&path).await;
         forever.send(ID, message.0, &message.1).await.unwrap();
-        let error = forever.handle::<F>(ID).wait().await.unwrap_err();
+        let error = ended::<F>(&forever).await.unwrap_err();
         assert!(error.is_parked() && error.reason().contains(why), "{error}");
         forever.close().await.unwrap();
     }

@@ -338,6 +338,15 @@ const EDITS: &[Edit] = &[
             "local `rest` is needed after step `search` but was not kept: if it was renamed, write `#[was = \"..\"] let rest`; otherwise put it into the snapshot with `migrate`",
         ],
     ),
+    parks(
+        "a loop put around a step",
+        "search: a",
+        "search: a rest*",
+        &[
+            "step `search` is in a `for` loop now whose place (`rest`) was not kept: the loop is new or goes over something else; give the step \
+             in it another name, or put the place into the snapshot with `migrate`",
+        ],
+    ),
     resumes("a local no longer needed, of any name", "search: a rest", "search: a"),
     parks(
         "a loop by value unwrapped",
@@ -376,6 +385,12 @@ const EDITS: &[Edit] = &[
         ],
     ),
     resumes("the same with its name written out", "plan: a\nsearch~1: a\nend: a", "\"search\": a\nplan: a\nend: a"),
+    parks(
+        "two derived steps of one name that call the same exchanged",
+        "search~1-2: a\nsearch#2~1-3: a",
+        "search~1-3: a\nsearch#2~1-2: a",
+        &["`search` stands for 2 steps, not all of them named as before: which one was meant cannot be told; give them names of their own"],
+    ),
     parks(
         "two derived steps of one name with both bodies changed",
         "search~1: a\nsearch#2~2: a",
@@ -439,6 +454,27 @@ const EDITS: &[Edit] = &[
         "another branch of the same derived name",
         "both pending:\nsteps both: a | one~1 two",
         "both pending:\nsteps both: a | one~2 one#2~1 two",
+        &[
+            "`one` stands for other branches of `both` than before: which one was meant cannot be told; give them names, `step!(\"..\", ..)`",
+        ],
+    ),
+    parks(
+        "another branch of the same derived name behind it",
+        "both pending:\nsteps both: a | one~1 two",
+        "both pending:\nsteps both: a | one~1 one#2~2 two",
+        &[
+            "`one` stands for other branches of `both` than before: which one was meant cannot be told; give them names, `step!(\"..\", ..)`",
+        ],
+    ),
+    resumes(
+        "one of two branches of one derived name with another body",
+        "both pending:\nsteps both: a | one~1 one#2~2",
+        "both pending:\nsteps both: a | one~1 one#2~3",
+    ),
+    parks(
+        "two branches of one derived name with other bodies",
+        "both pending:\nsteps both: a | one~1 one#2~2",
+        "both pending:\nsteps both: a | one~3 one#2~4",
         &[
             "`one` stands for other branches of `both` than before: which one was meant cannot be told; give them names, `step!(\"..\", ..)`",
         ],
@@ -516,7 +552,9 @@ fn what_is_said_of_a_layout_is_what_is_said_of_its_snapshots() {
         let mut of_snapshots = Vec::new();
         // Of a `steps!` everything is stored.
         let branches: Vec<&str> = machine(before).cuts.iter().flat_map(|cut| cut.branches).map(|branch| branch.stored).collect();
-        let of_branch = |problem: &&Problem| matches!(problem, Problem::BranchAmbiguous { .. } | Problem::BranchGone { .. });
+        let of_branch = |problem: &&Problem| {
+            matches!(problem, Problem::BranchAmbiguous { .. } | Problem::BranchGone { .. } | Problem::BranchesChanged { .. })
+        };
         for snapshot in snapshots(machine(before)) {
             let drift = new.check_with(Some(&old), &snapshot, &branches).err();
             let said: Vec<Problem> = drift.iter().flat_map(Drift::problems).filter(of_branch).cloned().collect();
@@ -532,6 +570,17 @@ fn what_is_said_of_a_layout_is_what_is_said_of_its_snapshots() {
         of_snapshots.dedup();
         assert_eq!(of_snapshots, of_layout, "{what}");
     }
+}
+
+#[test]
+fn a_fiber_that_waits_is_entered_if_the_code_waits_on_other_topics() {
+    let layout = |topics: &str| Layout::of(machine(&format!("answer pending:\nrecv answer: a | {topics}")));
+    let snapshot = Snapshot { at: "answer pending".into(), ..Snapshot::default() };
+    assert!(!layout("yes no").waits_otherwise(&layout("yes no"), &snapshot));
+    assert!(layout("yes no maybe").waits_otherwise(&layout("yes no"), &snapshot), "a topic added");
+    assert!(layout("no").waits_otherwise(&layout("yes no"), &snapshot), "a topic taken away");
+    let behind = Snapshot { at: "answer".into(), ..Snapshot::default() };
+    assert!(!layout("no").waits_otherwise(&layout("yes no"), &behind), "it does not wait any more");
 }
 
 #[test]

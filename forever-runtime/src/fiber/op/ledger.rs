@@ -519,6 +519,39 @@ fn parts(parts: &[&str]) -> Sha256 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fiber::op::tests::MACHINE;
+
+    /// An effect at a step of the function.
+    fn effect(step: &'static str) -> Place {
+        Place { kind: OpKind::Effect, machine: &MACHINE, step: step.into(), was: Vec::new(), steps: None, key: None, number: 1 }
+    }
+
+    /// What a run knows that was resumed behind an effect of the step `pay` whose outcome is in doubt.
+    fn in_doubt() -> Ops {
+        let id = stable_id(OpKind::Effect, "fiber-1", MACHINE.name, "pay", 1, None);
+        Ops::again("fiber-1", Left { checkpoints: 1, ops: vec![effect("pay").record(id)], ..Left::default() })
+    }
+
+    #[test]
+    fn no_effect_begins_before_one_in_doubt() {
+        assert!(in_doubt().of_effect(effect("fee")).unwrap_err().contains("comes to step `fee` before step `pay`"));
+        assert!(in_doubt().of_effect(effect("pay")).unwrap().1, "it is the one in doubt");
+        assert!(!Ops::first("fiber-1").of_effect(effect("fee")).unwrap().1);
+    }
+
+    #[test]
+    fn no_checkpoint_passes_over_an_operation_in_doubt() {
+        assert!(in_doubt().pass().unwrap_err().contains("continues without its step `pay`"));
+        let met = in_doubt();
+        met.of_effect(effect("pay")).unwrap();
+        assert!(met.pass().is_ok());
+    }
+
+    #[test]
+    fn no_fiber_completes_over_an_operation_in_doubt() {
+        assert!(in_doubt().passed_over().is_some());
+        assert!(Ops::first("fiber-1").passed_over().is_none());
+    }
 
     #[test]
     fn parts_do_not_run_together() {

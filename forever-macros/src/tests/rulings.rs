@@ -1,0 +1,180 @@
+//! The rulings on what plain Rust and a resume would do otherwise, one test each: what a step keeps, what is made again,
+//! and what is refused. `scripts/mutants` undoes them one at a time.
+use super::{expanded, kept, messages, tokens};
+
+fn function(body: &str) -> String {
+    format!("async fn f(a: Vec<u32>, mut n: usize, o: Option<u32>, p: Pair) -> Result<(), E> {{ {body} Ok(()) }}")
+}
+
+/// What the step `s` keeps.
+fn at_s(body: &str) -> String {
+    kept(&function(body), "s").join(", ")
+}
+
+/// The one message that a body is refused with; none if it is not.
+fn refusal(body: &str) -> String {
+    let found = messages("", &function(body));
+    assert!(found.len() < 2, "{body}: {found:#?}");
+    found.into_iter().next().unwrap_or_default()
+}
+
+fn expansion(body: &str) -> String {
+    expanded(tokens(""), tokens(&function(body)))
+}
+
+#[test]
+fn the_arguments_of_what_a_loop_goes_over_are_evaluated_once() {
+    for (looped, keeps) in [
+        ("a.iter().take(n + 1)", "a, n, n+1, a.iter().take(n+1) at"),
+        ("a.iter().take(n)", "a, n, n#2, a.iter().take(n) at"),
+        ("&a[n..]", "a, n, n#2, a[n..] at"),
+        ("a.chunks(size())", "a, n, size(), a.chunks(size()) at"),
+        ("a.iter().take(3)", "a, n, a.iter().take(3) at"),
+    ] {
+        assert_eq!(at_s(&format!("for x in {looped} {{ step!(\"s\", b(x)); n += 1; }}")), keeps, "{looped}");
+    }
+}
+
+#[test]
+fn a_copy_out_of_a_borrow_is_a_value() {
+    assert_eq!(at_s("let &x = &p.0; step!(\"s\", b()); c(x);"), "x");
+    assert_eq!(at_s("match &o { &Some(x) => { step!(\"s\", b()); c(x); } None => {} }"), "x");
+    assert_eq!(at_s("match &o { Some(x) => { step!(\"s\", b()); c(x); } None => {} }"), "o", "a borrow");
+}
+
+#[test]
+fn a_binding_that_can_be_changed_is_a_value() {
+    assert_eq!(at_s("let mut x = &p.0; step!(\"s\", b()); c(x);"), "x");
+    assert_eq!(at_s("let x = &p.0; step!(\"s\", b()); c(x);"), "p", "a borrow");
+    assert_eq!(at_s("let mut x = \"ada\"; step!(\"s\", b()); c(x);"), "x");
+    assert_eq!(at_s("let x = \"ada\"; step!(\"s\", b()); c(x);"), "", "a constant");
+}
+
+#[test]
+fn a_borrow_through_an_index_that_changes_is_no_plain_borrow() {
+    assert_eq!(at_s("let x = &a[n]; step!(\"s\", b()); c(x);"), "x");
+    assert_eq!(at_s("let i = 1; let x = &a[i]; step!(\"s\", b()); c(x);"), "a, i", "taken again");
+}
+
+#[test]
+fn a_lookup_by_a_key_that_changes_is_refused() {
+    let body = |key: &str| format!("{key} for x in &p.rows[&key] {{ step!(\"s\", b(x)); }}");
+    assert!(refusal(&body("let mut key = k();")).starts_with("what is looked up by `key`, which is `mut`"));
+    assert_eq!(refusal(&body("let key = k();")), "");
+}
+
+#[test]
+fn a_loop_that_borrows_exclusively_or_goes_through_a_closure_is_refused() {
+    let looped = |over: &str| refusal(&format!("for x in {over} {{ step!(\"s\", b(x)); }}"));
+    assert!(looped("&mut p.rows").starts_with("a `for` loop with a step in it cannot hold a mutable borrow"));
+    assert!(looped("a.iter().map(|x| x + 1)").starts_with("a borrowed iterator with a closure"));
+    assert!(looped("rest.by_ref()").starts_with("a `for` loop with a step in it keeps the items that are left"));
+    assert_eq!(looped("&p.rows"), "");
+}
+
+#[test]
+fn a_pattern_that_borrows_exclusively_over_a_step_is_refused() {
+    assert!(refusal("if let Some(x) = &mut p.0 { step!(\"s\", b()); c(x); }").starts_with("`x` borrows exclusively"));
+    assert_eq!(refusal("if let Some(x) = &mut p.0 { c(x); step!(\"s\", b()); }"), "");
+}
+
+#[test]
+fn a_borrowed_loop_asks_whether_what_it_goes_over_keeps_its_order() {
+    for looped in ["&p.rows", "p.rows.iter().rev()", "a.iter().zip(&p.rows)"] {
+        let text = expansion(&format!("for x in {looped} {{ step!(\"s\", b(x)); }}"));
+        assert!(text.contains("in_order(&p.rows)"), "{text}");
+    }
+}
+
+#[test]
+fn a_position_over_what_no_snapshot_holds_has_a_fingerprint() {
+    let has_fingerprint = |looped: &str| expansion(&format!("{looped} {{ step!(\"s\", b(x)); }}")).contains("LoopCursor::new");
+    assert!(has_fingerprint("for x in [\"law\", \"sales\"]"));
+    assert!(has_fingerprint("for x in TOPICS"));
+    assert!(has_fingerprint("#[fresh] let list = made(); for x in &list"));
+    assert!(!has_fingerprint("for x in &a"));
+}
+
+#[test]
+fn a_body_that_may_not_run_or_run_again_cannot_change_locals() {
+    for options in ["effect", "retry = Retry::times(3)"] {
+        for change in ["n = 1", "n += 1", "c(&mut n)", "(n, _) = c()"] {
+            let message = refusal(&format!("step!(\"s\", {options}, {{ {change}; }}); c(n);"));
+            assert!(message.starts_with("`n` is changed in the body of "), "{options}, {change}: {message}");
+        }
+        let message = refusal(&format!("let x = &mut n; step!(\"s\", {options}, {{ c(x); }}); c(n);"));
+        assert!(message.starts_with("`x` borrows exclusively"), "{options}: {message}");
+        // What only types tell, such as a method that takes `&mut self`, is left to the compiler.
+        let text = expansion(&format!("step!(\"s\", {options}, {{ n.grow(); }}); c(n);"));
+        let text: String = text.split_whitespace().collect();
+        assert!(text.contains("SharedBorrows::new().and(&n)"), "{text}");
+    }
+    assert!(refusal("steps!({ n = 1; }, b()); c(n);").starts_with("`n` is changed in a branch of `steps!`"));
+    assert_eq!(refusal("step!(\"s\", { n = 1; }); c(n);"), "", "it runs once");
+}
+
+#[test]
+fn a_text_that_is_one_of_several_constants_is_kept_as_which() {
+    let chosen = "let x = if n > 1 { \"many\" } else { match o { Some(_) => \"one\", None => return Ok(()) } };";
+    let text = expansion(&format!("{chosen} step!(\"s\", b()); c(x);"));
+    assert!(text.contains("one_of(\"x\", &[\"many\", \"one\"])"), "{text}");
+}
+
+#[test]
+fn fields_that_are_left_take_the_place_of_what_one_was_moved_out_of() {
+    let moved = "let x = p.title; step!(\"s\", b(x));";
+    assert!(expansion(&format!("{moved} c(p.rows);")).contains("remains"), "the others are kept");
+    let text = expansion(&format!("{moved} c(p);"));
+    assert!(text.contains("`p.title` is moved out of `p` before `step!(s)`, which keeps `p`"), "{text}");
+}
+
+#[test]
+fn a_macro_of_the_body_that_names_a_local_across_a_step_is_refused() {
+    assert!(refusal("macro_rules! m { () => { n } } step!(\"s\", b()); c(m!());").starts_with("a `macro_rules!` in the body"));
+    assert_eq!(refusal("macro_rules! m { () => { 1 } } step!(\"s\", b()); c(m!());"), "");
+}
+
+#[test]
+fn conditional_code_around_what_is_kept_is_refused() {
+    assert!(refusal("#[cfg(test)] step!(\"s\", b());").starts_with("`#[cfg]` on code with a step"));
+    assert!(refusal("match n { #[cfg(test)] 1 => { step!(\"s\", b()); } _ => {} }").starts_with("`#[cfg]` on code with a step"));
+    assert!(refusal("#[cfg(test)] let x = 1; step!(\"s\", b()); c(x);").starts_with("`#[cfg]` on a local that is kept"));
+    assert_eq!(refusal("#[cfg(test)] let x = 1; c(x); step!(\"s\", b());"), "");
+}
+
+#[test]
+fn a_step_where_no_snapshot_can_be_taken_is_refused() {
+    for (body, place) in [
+        ("c(|| step!(b()));", "a closure"),
+        ("c(async { step!(b()) });", "an `async` block"),
+        ("fn g() { step!(b()) }", "a nested function"),
+        ("c(vec![step!(b())]);", "the arguments of `vec!`"),
+        ("step!(c(step!(b())));", "another `step!`"),
+        ("match n { 1 if step!(b()) => {} _ => {} }", "a match guard"),
+    ] {
+        assert!(refusal(body).contains(&format!("`step!` cannot be used in {place}")), "{body}: {}", refusal(body));
+    }
+}
+
+#[test]
+fn what_a_steps_body_would_leave_is_refused() {
+    assert!(refusal("step!(\"s\", { return Ok(()) });").starts_with("`return` cannot leave a step's body"));
+    assert!(refusal("loop { step!(\"s\", { break; }); }").starts_with("`break` cannot leave a step's body"));
+    assert_eq!(refusal("step!(\"s\", loop { break; });"), "");
+}
+
+#[test]
+fn a_hidden_variable_is_reached_without_renaming_it() {
+    let text = expansion("let x = n; { let x = b(); step!(\"s\", c(x)); d(x); } step!(\"t\", c(x));");
+    assert!(text.contains("macro_rules!"), "{text}");
+    assert!(text.contains("let x = n;"), "{text}");
+}
+
+#[test]
+fn operands_before_a_step_are_values_or_borrowed_again() {
+    assert_eq!(at_s("c(b(), step!(\"s\", d()));"), "b(), s()");
+    assert_eq!(at_s("c(n, step!(\"s\", { n = 1; d() })); e(n);"), "n, n#2, s()", "the value before the step");
+    assert_eq!(at_s("c(n, step!(\"s\", d())); e(n);"), "n, s()", "nothing changes it");
+    assert_eq!(at_s("c(&a, step!(\"s\", d()));"), "a, s()");
+    assert_eq!(at_s("c(1, step!(\"s\", d()));"), "s()");
+}
