@@ -70,7 +70,8 @@ async fn shows_its_retries<F: Fiber<Output = u32>>(call: F, step: &str) {
     let handle = forever.spawn(call).id("f").await.unwrap();
     let shown = async |forever: &Forever| {
         let status = forever.handle::<F>("f").status().await.unwrap();
-        assert_eq!(status.state, FiberState::Running);
+        // Interrupted until another process has claimed it.
+        assert!(matches!(status.state, FiberState::Running | FiberState::Interrupted), "{status:?}");
         status.retry.unwrap()
     };
     assert_eq!(failed(&mut events, 1).await, "3 to go: connection refused");

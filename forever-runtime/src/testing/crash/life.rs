@@ -139,11 +139,18 @@ impl Stored {
         }
     }
 
-    /// Ready when no fiber and no schedule runs or is about to.
-    async fn at_rest(&self) -> Result<(), String> {
+    /// Ready when no fiber and no schedule runs or is about to. One that an earlier life has left is called interrupted until it is claimed.
+    async fn at_rest(&self, core: &Core) -> Result<(), String> {
+        const INTERRUPTED: &str = "SELECT id FROM fibers WHERE state = 'interrupted'";
         const BUSY: &str = "SELECT (SELECT count(*) FROM fibers WHERE state IN ('pending', 'running'))
                                  + (SELECT count(*) FROM schedules WHERE running_ms IS NOT NULL)";
-        while self.look(|conn| conn.query_row(BUSY, (), |r| r.get::<_, i64>(0))).map_err(|error| error.to_string())? > 0 {
+        let is_busy = |conn: &Connection| -> rusqlite::Result<bool> {
+            // First those that are to be claimed: then one that is claimed in between is seen among those that run.
+            let interrupted: Vec<String> = conn.prepare(INTERRUPTED)?.query_map((), |r| r.get(0))?.collect::<Result<_, _>>()?;
+            let about_to = interrupted.iter().any(|id| core.live.is_active(id));
+            Ok(about_to || conn.query_row(BUSY, (), |r| r.get::<_, i64>(0))? > 0)
+        };
+        while self.look(is_busy).map_err(|error| error.to_string())? {
             tokio::time::sleep(LOOK).await;
         }
         Ok(())
@@ -215,7 +222,7 @@ where
             let forever = builder.open().await.map_err(|error| format!("it could not be opened: {error}"))?;
             *core.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(forever.core());
             let outcome = (self.call)(forever.clone()).await;
-            stored.at_rest().await?;
+            stored.at_rest(forever.core()).await?;
             forever.close().await.map_err(|error| format!("it could not be closed: {error}"))?;
             Ok(outcome)
         };
