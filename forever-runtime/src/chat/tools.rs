@@ -86,6 +86,12 @@ impl ToolCallRef {
         self
     }
 
+    /// The call of this id, with the input that was shown if it is known.
+    #[cfg(feature = "server")]
+    pub(crate) fn shown(id: &str, input: Option<Value>) -> Self {
+        ToolCallRef { id: id.to_owned(), input }
+    }
+
     /// Refuses a call whose logged input is another one.
     fn check(&self, part: &Part) -> Result<()> {
         let logged = part.get("input").unwrap_or(&Value::Null);
@@ -171,7 +177,7 @@ pub struct ToolAnswered {
 
 impl ToolAnswered {
     /// The call did not wait for it.
-    fn ignored() -> Self {
+    pub(crate) fn ignored() -> Self {
         ToolAnswered { applied: false, continued: None }
     }
 }

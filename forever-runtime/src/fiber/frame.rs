@@ -550,9 +550,11 @@ impl Frame {
         let mut open = open.map_err(Stopped::Failed)?;
         open.text.truncate(open.text.len() - self.suffix.len());
         let layout = row_of(F::MACHINE);
-        let nested = nested.map(|snapshot| F::MACHINE.fit(*snapshot, &layout.hash, &self.run.left, self.depth + 1)).transpose();
-        let nested = nested
-            .and_then(|nested| if nested.is_none() { self.run.left.check_begun(F::MACHINE, None).map(|()| None) } else { Ok(nested) });
+        let left = &self.run.left;
+        let nested = match nested {
+            Some(snapshot) => F::MACHINE.fit(*snapshot, &layout.hash, left, self.depth + 1).map(Some),
+            None => left.check_begun(F::MACHINE, None).map(|()| None),
+        };
         let nested = nested.map_err(Stopped::Parked)?;
         let mut callee = Frame::start(F::MACHINE, Arc::clone(&self.run));
         callee.prefix = format!("{}{{{}", open.text, F::MACHINE.heading(&layout.hash));

@@ -160,8 +160,7 @@ impl Layout {
     pub(crate) fn check_branch(&self, old: &Layout, branch: &str) -> Result<(), Drift> {
         let mut found = Found::default();
         self.compare(old, &mut found);
-        let steps = parts_of_branch(branch).find_map(|(steps, branch)| Some((old.step(steps)?, branch)));
-        if let Some((was, branch)) = steps
+        if let Some((was, branch)) = old.branch_of(branch)
             && let Some(now) = self.identify(Some(old), &was.name, &mut found)
         {
             if now.branches.is_empty() != was.branches.is_empty() {
@@ -191,7 +190,7 @@ impl Layout {
     /// Whether a step of the old code can be told from the others in this one; `Err` says why not. A step that is gone can be.
     pub(crate) fn tells(&self, old: &Layout, step: &str) -> Result<(), Problem> {
         let mut found = Found::default();
-        let branch_of = parts_of_branch(step).find_map(|(steps, branch)| Some((old.step(steps)?, branch)));
+        let branch_of = old.branch_of(step);
         let now = self.identify(Some(old), branch_of.map_or(step, |(steps, _)| &steps.name), &mut found);
         if let (Some(now), Some((before, branch))) = (now, branch_of)
             && let Some(branch) = before.branches.iter().find(|there| there.name == branch)
@@ -201,6 +200,11 @@ impl Layout {
         let is_unclear =
             |problem: &Problem| !matches!(problem, Problem::StepGone { .. } | Problem::KindChanged { .. } | Problem::BranchGone { .. });
         found.0.into_iter().find(is_unclear).map_or(Ok(()), Err)
+    }
+
+    /// The `steps!` of a stored branch, and the branch's own name.
+    fn branch_of<'a>(&self, stored: &'a str) -> Option<(&Step, &'a str)> {
+        parts_of_branch(stored).find_map(|(steps, branch)| Some((self.step(steps)?, branch)))
     }
 
     /// What concerns the function as a whole.

@@ -186,9 +186,7 @@ impl Session<'_> {
         answer: ToolAnswer,
         auto_continue: bool,
     ) -> std::result::Result<(), Over> {
-        let call = ToolCallRef::new(id);
-        let call = input.map_or(call.clone(), |input| call.seen(input));
-        match self.agent.answer_tool_as_client(call, answer, auto_continue).await {
+        match self.agent.answer_tool_as_client(ToolCallRef::shown(id, input), answer, auto_continue).await {
             Ok(answered) => {
                 match answered.continued {
                     // The client asks for it by itself.

@@ -20,6 +20,7 @@ use crate::chat::message::{Part, Role, ToolState, UiMessage};
 use crate::chat::model::ToolSpec;
 use crate::chat::{NewTurn, ToolAnswer, ToolAnswered, ToolCallRef, TurnHandle, TurnState};
 use crate::error::{Error, ErrorKind, Result as StoreResult, chain};
+use crate::exact::hex;
 use crate::fiber::owner::check_name;
 
 type Agent = AgentHandle<Erased>;
@@ -206,7 +207,7 @@ async fn apply(agent: &Agent, call: ToolCallRef, answer: ToolAnswer, auto_contin
     match agent.answer_tool_as_client(call, answer, auto_continue).await {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Value | ErrorKind::Conflict) => {
             debug!(error = %chain(&error), "an answer to a tool call was refused");
-            Ok(ToolAnswered { applied: false, continued: None })
+            Ok(ToolAnswered::ignored())
         }
         answered => answered,
     }
@@ -244,10 +245,9 @@ fn answers(sent: &[UiMessage], stored: &[UiMessage]) -> Vec<(ToolCallRef, ToolAn
             {
                 // The first answer in a body counts, as the first of all does.
                 calls.remove(call);
-                let call = ToolCallRef::new(call);
                 // What is approved is what the page has shown.
                 let shown = part.get("input").filter(|_| kind_of(&answer) == RequestKind::Approve).cloned();
-                answers.push((if let Some(input) = shown { call.seen(input) } else { call }, answer));
+                answers.push((ToolCallRef::shown(call, shown), answer));
             }
         }
     }
@@ -290,7 +290,5 @@ fn turn_id(of: &[&str]) -> String {
         hash.update(text.len().to_le_bytes());
         hash.update(text);
     }
-    let digest = hash.finalize();
-    let hex: Vec<String> = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    format!("post-{}", hex.concat())
+    format!("post-{}", hex(&hash.finalize()[..16]))
 }
