@@ -10,8 +10,9 @@ use serde::de::DeserializeOwned;
 
 use super::answer::{NAME, cancel_fiber, message_row, read_messages};
 use super::feed::{ChatEvent, ChatEvents};
+use super::interactions::interaction;
 use super::log::{self, Entry, Follow, Log, TurnEnd};
-use super::message::{Part, Role, ToolState, UiMessage};
+use super::message::{Part, Role, UiMessage};
 use super::model::ToolSpec;
 use super::{ChatAgent, Chats, TurnState};
 use crate::agent::AgentHandle;
@@ -215,13 +216,14 @@ impl<A: ChatAgent> AgentHandle<A> {
     }
 
     /// Whether the last message has a question that a person or their client is still to answer: a client's tool without a result, or an
-    /// approval.
+    /// approval. [`pending_interactions`](Self::pending_interactions) lists them.
     ///
     /// # Errors
     /// When what is stored cannot be read.
     pub async fn has_pending_interaction(&self) -> Result<bool> {
+        let core = self.core()?;
         let messages = self.messages().await?;
-        let asks = |part: &Part| matches!(part.tool_state(), Some(ToolState::InputAvailable | ToolState::ApprovalRequested));
+        let asks = |part: &Part| interaction(&core, part).is_some();
         Ok(messages.last().is_some_and(|last| last.role == Role::Assistant && last.parts.iter().any(asks)))
     }
 

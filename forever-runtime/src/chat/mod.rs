@@ -10,6 +10,7 @@ mod chats;
 mod feed;
 mod handle;
 mod hooks;
+mod interactions;
 mod log;
 pub mod message;
 pub mod model;
@@ -26,6 +27,7 @@ use std::time::Duration;
 pub use agent_loop::{AgentLoop, Tool, UnknownCall};
 pub use feed::{ChatEvent, ChatEvents};
 pub use handle::{NewTurn, Queueing, TurnHandle, TurnStatus};
+pub use interactions::{InteractionCursor, InteractionPage, PendingInteraction, PendingInteractions};
 pub use log::{Entry, Follow, StoredChunk, TurnEnd};
 pub use recovery::{ChatRecovery, ChatRecoveryOptions, Exhausted, ExhaustedReason, RecoveryKind, RecoveryPolicy};
 pub use tools::{ToolAnswer, ToolAnswered, ToolCallRef};
@@ -36,7 +38,7 @@ pub(crate) use answer::Answer;
 pub(crate) use chats::{Chats, Settings};
 pub(crate) use hooks::ChatClasses;
 
-pub use crate::store::TurnState;
+pub use crate::store::{InteractionKind, TurnState};
 
 use crate::agent::{Agent, BoxError};
 use crate::error::Error;

@@ -313,6 +313,5 @@ fn find_call<'a>(message: &'a UiMessage, call: &str) -> Option<&'a Part> {
 
 /// Whether a call of the last step of a message waits for somebody.
 fn is_open(message: &UiMessage) -> bool {
-    let open = |part: &Part| matches!(part.tool_state(), Some(ToolState::InputAvailable | ToolState::ApprovalRequested));
-    message.parts.iter().any(open)
+    message.parts.iter().any(|part| part.interaction().is_some())
 }

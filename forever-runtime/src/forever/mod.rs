@@ -317,7 +317,7 @@ impl Forever {
         RunFiber::new(self.link(), name.into(), closure)
     }
 
-    fn link(&self) -> Link {
+    pub(crate) fn link(&self) -> Link {
         Link::Owner(Arc::clone(&self.owner))
     }
 

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+#[cfg(doc)]
+use super::has_pending_interaction;
 use super::{AgentId, Claim, NewFiber, Runnable};
 use crate::error::Result;
 use crate::future::BoxFuture;
@@ -51,6 +53,8 @@ pub struct MessageRow {
     pub role: MessageRole,
     /// The message, JSON.
     pub data: String,
+    /// Whether it holds a [pending interaction](has_pending_interaction).
+    pub pending: bool,
 }
 
 /// Kind of a turn.
@@ -321,6 +325,8 @@ pub struct TurnSettlement {
     pub reason: Option<String>,
     /// Its message, JSON, stored at its [place](TurnRow::place). `None` if there is none.
     pub message: Option<String>,
+    /// Whether its message holds a [pending interaction](has_pending_interaction).
+    pub pending: bool,
     /// New state of its incident.
     pub incident: Option<IncidentState>,
     /// Time of the end.
@@ -336,6 +342,39 @@ pub enum TurnWrite {
     NotRunning,
     /// The fiber of the turn has not ended, and only that fiber may settle it. Nothing was changed.
     HasFiber,
+}
+
+/// Query for messages with a pending interaction; its conditions are combined by AND.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InteractionQuery {
+    /// Class of the agent.
+    pub class: Option<String>,
+    /// Name of the agent. Only together with its class.
+    pub agent: Option<String>,
+}
+
+/// Place in the list of messages with a pending interaction.
+///
+/// Ordered as [`InteractionRow`]s are: the greatest is listed first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub struct InteractionCursor {
+    /// Time since when the message has had a pending interaction.
+    pub pending_ms: i64,
+    /// Number of the message. A message keeps it for as long as it is stored.
+    pub seq: i64,
+}
+
+/// Message with a pending interaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InteractionRow {
+    /// Its place in the list.
+    pub at: InteractionCursor,
+    /// Chat that it is of.
+    pub chat: AgentId,
+    /// The message.
+    pub message: MessageRow,
+    /// Whether there is a message behind it in its chat.
+    pub superseded: bool,
 }
 
 /// Filter for turns.
@@ -425,6 +464,19 @@ pub trait ChatStore {
 
     /// Gives the messages of a chat up to and with a place, in order.
     fn chat_messages(&self, chat: AgentId, up_to: i64) -> BoxFuture<'_, Result<Vec<MessageRow>>>;
+
+    /// Lists the messages with a pending interaction behind `after`, the latest first.
+    ///
+    /// The time of a message is that of the write with which it got its first pending interaction;
+    /// it stays for as long as each write of that id in its chat has one. A message that a running
+    /// turn writes is left out: what that turn asks and is answered is in its log. Fewer than
+    /// `limit` mean that there are no more.
+    fn pending_interactions(
+        &self,
+        query: InteractionQuery,
+        after: Option<InteractionCursor>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<InteractionRow>>>;
 
     /// Gives the id of the message that is to be continued once all its tool calls have results.
     fn continuation_target(&self, chat: AgentId) -> BoxFuture<'_, Result<Option<String>>>;

@@ -71,6 +71,7 @@ mod chat;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod fibers;
+mod interactions;
 mod ops;
 mod snapshot;
 pub(crate) mod sqlite;
@@ -82,13 +83,15 @@ pub use admin::{
 };
 pub use agents::{AgentId, AgentStore, FarSchedules, KeepAliveRow, NewScheduleRow, RunResult, ScheduleRow, ScheduleTiming};
 pub use chat::{
-    AcceptTurnResult, Admission, ChatStore, ChunkBatch, IncidentRow, IncidentState, MessageRole, MessageRow, NewTurnRow, QueuePolicy,
-    TurnFilter, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnStart, TurnState, TurnWrite,
+    AcceptTurnResult, Admission, ChatStore, ChunkBatch, IncidentRow, IncidentState, InteractionCursor, InteractionQuery, InteractionRow,
+    MessageRole, MessageRow, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler,
+    TurnStart, TurnState, TurnWrite,
 };
 pub use fibers::{
     AcceptResult, BranchResult, Claim, ClaimResult, End, Epoch, FiberRetry, FiberRow, FiberState, FiberStore, LayoutRow, LoadedFiber,
     NewFiber, NewMessage, NewSnapshot, PendingMessage, ReadySender, Runnable, Seq, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
 };
+pub use interactions::{InteractionKind, has_pending_interaction};
 pub use ops::{OpKind, OpOutcome, OpRecord, OpResolution, OpRetry, OpRow, OpState, OpStore, OpsDelta, ResolveOpResult};
 pub use snapshot::{LogItem, SnapshotDelta, SnapshotRows};
 pub use sqlite::user::Tx;

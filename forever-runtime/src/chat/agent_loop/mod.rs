@@ -253,8 +253,7 @@ impl AgentLoop {
     /// Whether something is asked before this step that only a person or their client can answer.
     async fn waits_for_a_person(&self, ctx: &FiberContext, turn: &TurnRef, step: u32) -> Result<bool, BoxError> {
         let parts = joined(ctx, turn).await?.step(step).await.before;
-        let open = |part: &Part| matches!(part.tool_state(), Some(ToolState::InputAvailable | ToolState::ApprovalRequested));
-        Ok(parts.iter().any(open))
+        Ok(parts.iter().any(|part| part.interaction().is_some()))
     }
 
     /// Makes one call, and writes what came of it.

@@ -131,17 +131,18 @@ impl Answered {
 }
 
 pub(in crate::chat) fn read_messages(rows: Vec<MessageRow>) -> Result<Vec<UiMessage>> {
-    let read = |row: MessageRow| {
-        serde_json::from_str(&row.data)
-            .map_err(|why| Error::new(ErrorKind::Value, format!("message `{}` cannot be read", row.id)).with_source(why))
-    };
-    rows.into_iter().map(read).collect()
+    rows.iter().map(read_message).collect()
+}
+
+pub(in crate::chat) fn read_message(row: &MessageRow) -> Result<UiMessage> {
+    serde_json::from_str(&row.data)
+        .map_err(|why| Error::new(ErrorKind::Value, format!("message `{}` cannot be read", row.id)).with_source(why))
 }
 
 pub(in crate::chat) fn message_row(message: &UiMessage) -> Result<MessageRow> {
     let data = serde_json::to_string(message)
         .map_err(|why| Error::new(ErrorKind::Value, format!("message `{}` cannot be saved", message.id)).with_source(why))?;
-    Ok(MessageRow { id: message.id.clone(), role: message.role.into(), data })
+    Ok(MessageRow { id: message.id.clone(), role: message.role.into(), data, pending: message.is_pending() })
 }
 
 /// Whether a tool is one that the client answers.

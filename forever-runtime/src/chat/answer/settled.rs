@@ -52,11 +52,12 @@ impl Settled<'_> {
         }
         // An error is seen in the conversation even if nothing was said before it.
         let kept = !empty || state == TurnState::Error;
-        let message = if kept { Some(message_row(&message)?.data) } else { None };
+        let message = if kept { Some(message_row(&message)?) } else { None };
         let how = TurnSettlement {
             state,
             reason: reason.map(str::to_owned),
-            message,
+            pending: message.as_ref().is_some_and(|message| message.pending),
+            message: message.map(|message| message.data),
             incident: interrupted.then_some(incident),
             now_ms: core.now_ms(),
         };

@@ -88,6 +88,11 @@ impl UiMessage {
         UiMessage { parts: vec![Part::text(text)], ..UiMessage::new(id, Role::User) }
     }
 
+    /// Whether it is the assistant's, and one of its tool calls waits for a person or their client.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.role == Role::Assistant && self.parts.iter().any(|part| part.interaction().is_some())
+    }
+
     /// The text of all its text parts.
     pub fn text(&self) -> String {
         self.parts.iter().filter_map(Part::as_text).collect()

@@ -2,6 +2,8 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::store::InteractionKind;
+
 /// One piece of a message: text, reasoning, a tool call, a file, a source, data of the program's own, the beginning of a step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
@@ -116,6 +118,11 @@ impl Part {
     pub fn tool_state(&self) -> Option<ToolState> {
         let state = if self.is_tool() { self.str("state")? } else { return None };
         ToolState::ALL.into_iter().find(|s| s.as_str() == state)
+    }
+
+    /// What a tool call of an assistant's message waits for, if it is a person or their client.
+    pub fn interaction(&self) -> Option<InteractionKind> {
+        InteractionKind::of(&self.0)
     }
 
     /// A field.

@@ -1,8 +1,9 @@
 //! What every store keeps to with chats: turns in order, logs without gaps, ends that stay.
 use super::claims::is_lost;
 use crate::store::{
-    AcceptTurnResult, Admission, AgentId, ChunkBatch, Claim, End, FiberRef, FiberState, IncidentRow, IncidentState, MessageRow, NewFiber,
-    NewTurnRow, QueuePolicy, Store, TurnFilter, TurnKind, TurnRow, TurnSettlement, TurnSettler, TurnStart, TurnState, TurnWrite,
+    AcceptTurnResult, Admission, AgentId, ChunkBatch, Claim, End, FiberRef, FiberState, IncidentRow, IncidentState, InteractionQuery,
+    MessageRow, NewFiber, NewTurnRow, QueuePolicy, Store, TurnFilter, TurnKind, TurnRow, TurnSettlement, TurnSettler, TurnStart, TurnState,
+    TurnWrite,
 };
 
 fn chat(name: &str) -> AgentId {
@@ -10,7 +11,7 @@ fn chat(name: &str) -> AgentId {
 }
 
 fn message(id: &str, role: &str) -> MessageRow {
-    MessageRow { id: id.into(), role: role.parse().unwrap(), data: format!("\"{id}\"") }
+    MessageRow { id: id.into(), role: role.parse().unwrap(), data: format!("\"{id}\""), pending: false }
 }
 
 fn new(of: &str, id: &str) -> NewTurnRow {
@@ -68,7 +69,7 @@ async fn begin(store: &impl Store, turn: &TurnRow) -> TurnStart {
 
 fn ends(state: TurnState, message: Option<&str>) -> TurnSettlement {
     let reason = (state != TurnState::Completed).then(|| "why".to_owned());
-    TurnSettlement { state, reason, message: message.map(str::to_owned), incident: None, now_ms: 20 }
+    TurnSettlement { state, reason, message: message.map(str::to_owned), pending: false, incident: None, now_ms: 20 }
 }
 
 async fn ids(store: &impl Store, of: &str, up_to: i64) -> Vec<String> {
@@ -310,6 +311,112 @@ pub(super) async fn replaces_and_clears_messages(store: &impl Store) {
     );
     assert!(ids(store, "a", i64::MAX).await.is_empty());
     assert!(store.clear_chat(chat("nobody"), 8).await.unwrap().is_empty());
+}
+
+/// A message that waits for a person.
+fn asks(id: &str) -> MessageRow {
+    MessageRow { pending: true, ..message(id, "assistant") }
+}
+
+/// Chat, message and time of everything that is pending, the latest first; read one by one.
+async fn pending(store: &impl Store, query: InteractionQuery) -> Vec<(String, String, i64)> {
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.pending_interactions(query.clone(), after, 1).await.unwrap();
+        let Some(row) = page.into_iter().next() else { break };
+        assert!(row.message.pending && after.is_none_or(|after| row.at < after), "{row:?} after {after:?}");
+        after = Some(row.at);
+        found.push(row);
+    }
+    assert_eq!(store.pending_interactions(query.clone(), None, 1000).await.unwrap(), found);
+    if let Some(n) = found.len().checked_sub(1) {
+        assert_eq!(store.pending_interactions(query, Some(found[0].at), 1000).await.unwrap(), found[1..n + 1]);
+    }
+    found.into_iter().map(|row| (row.chat.name, row.message.id, row.at.pending_ms)).collect()
+}
+
+async fn all_pending(store: &impl Store) -> Vec<(String, String, i64)> {
+    pending(store, InteractionQuery::default()).await
+}
+
+fn at(chat: &str, message: &str, since_ms: i64) -> (String, String, i64) {
+    (chat.to_owned(), message.to_owned(), since_ms)
+}
+
+/// Every write of a message: the mark comes and goes with it, and the time is that of the first.
+pub(super) async fn lists_messages_for_as_long_as_they_are_pending(store: &impl Store) {
+    assert_eq!(all_pending(store).await, []);
+    assert!(store.replace_messages(chat("a"), vec![message("m", "user"), asks("n")], 5).await.unwrap());
+    assert_eq!(all_pending(store).await, [at("a", "n", 5)]);
+    // It stays, whichever write comes; also at another place.
+    store.replace_message(chat("a"), MessageRow { data: "7".into(), ..asks("n") }, false, 6).await.unwrap();
+    assert!(store.replace_messages(chat("a"), vec![asks("n"), message("m", "user")], 7).await.unwrap());
+    accept(store, NewTurnRow { messages: vec![asks("n")], now_ms: 8, ..new("a", "1") }).await;
+    assert_eq!(all_pending(store).await, [at("a", "n", 5)]);
+    let read = store.chat_messages(chat("a"), i64::MAX).await.unwrap();
+    assert_eq!(read, [asks("n"), message("m", "user")]);
+    // Answered, in each of the ways; and pending again, since then.
+    store.replace_message(chat("a"), message("n", "assistant"), true, 9).await.unwrap();
+    assert_eq!(all_pending(store).await, []);
+    store.replace_message(chat("a"), asks("n"), true, 10).await.unwrap();
+    assert_eq!(all_pending(store).await, [at("a", "n", 10)]);
+    accept(store, NewTurnRow { messages: vec![message("n", "assistant"), asks("o")], now_ms: 11, ..new("a", "2") }).await;
+    assert_eq!(all_pending(store).await, [at("a", "o", 11)]);
+    // What is cut off goes, and so does everything when the chat is cleared.
+    accept(store, NewTurnRow { messages: vec![asks("p")], cut_behind: Some("m".into()), now_ms: 12, ..new("a", "3") }).await;
+    assert_eq!(all_pending(store).await, [at("a", "p", 12)]);
+    store.clear_chat(chat("a"), 13).await.unwrap();
+    assert_eq!(all_pending(store).await, []);
+    assert!(store.replace_messages(chat("a"), vec![asks("p")], 14).await.unwrap());
+    assert_eq!(all_pending(store).await, [at("a", "p", 14)], "nothing is known of the one that was cleared");
+    assert!(store.replace_messages(chat("a"), vec![message("q", "user")], 15).await.unwrap());
+    assert_eq!(all_pending(store).await, []);
+}
+
+pub(super) async fn lists_pending_messages_by_page_and_by_agent(store: &impl Store) {
+    let other = AgentId { class: "clerk".into(), name: "a".into() };
+    for (of, messages, now_ms) in [
+        (chat("a"), vec![asks("1"), message("2", "user"), asks("3")], 5),
+        (chat("b"), vec![asks("1")], 4),
+        (other, vec![message("0", "user"), asks("1")], 5),
+        (chat("c"), vec![message("1", "assistant")], 9),
+        (chat("d"), vec![asks("1")], 6),
+    ] {
+        assert!(store.replace_messages(of, messages, now_ms).await.unwrap());
+    }
+    // Of one time, what was stored last comes first.
+    assert_eq!(all_pending(store).await, [at("d", "1", 6), at("a", "1", 5), at("a", "3", 5), at("a", "1", 5), at("b", "1", 4)]);
+    let of = |class: &str, agent: Option<&str>| InteractionQuery { class: Some(class.into()), agent: agent.map(str::to_owned) };
+    assert_eq!(pending(store, of("clerk", None)).await, [at("a", "1", 5)]);
+    assert_eq!(pending(store, of("assistant", None)).await, [at("d", "1", 6), at("a", "3", 5), at("a", "1", 5), at("b", "1", 4)]);
+    assert_eq!(pending(store, of("assistant", Some("a"))).await, [at("a", "3", 5), at("a", "1", 5)]);
+    assert_eq!(pending(store, of("assistant", Some("c"))).await, []);
+    assert_eq!(pending(store, of("clerk", Some("b"))).await, []);
+    let superseded: Vec<_> =
+        store.pending_interactions(of("assistant", Some("a")), None, 9).await.unwrap().iter().map(|row| row.superseded).collect();
+    assert_eq!(superseded, [false, true]);
+}
+
+pub(super) async fn leaves_out_the_message_of_a_running_turn(store: &impl Store) {
+    let more = |id: &str| NewTurnRow { kind: TurnKind::Continue, messages: Vec::new(), ..new("a", id) };
+    assert!(store.replace_messages(chat("a"), vec![asks("0"), message("u", "user")], 3).await.unwrap());
+    let first = accept(store, new("a", "1")).await;
+    begin(store, &first).await;
+    assert_eq!(all_pending(store).await, [at("a", "0", 3)]);
+    let settled = TurnSettlement { pending: true, ..ends(TurnState::Completed, Some("1")) };
+    store.settle_turn(TurnSettler::Activation(claim(store, &first).await), first.seq, settled.clone()).await.unwrap();
+    assert_eq!(all_pending(store).await, [at("a", "a-1", 20), at("a", "0", 3)]);
+    let next = accept(store, more("2")).await;
+    assert_eq!(all_pending(store).await, [at("a", "a-1", 20), at("a", "0", 3)], "it has not begun");
+    begin(store, &next).await;
+    assert_eq!(all_pending(store).await, [at("a", "0", 3)]);
+    let still = TurnSettlement { now_ms: 30, ..settled };
+    store.settle_turn(TurnSettler::Activation(claim(store, &next).await), next.seq, still).await.unwrap();
+    assert_eq!(all_pending(store).await, [at("a", "a-1", 20), at("a", "0", 3)], "it has waited since then");
+    let last = accept(store, more("3")).await;
+    begin(store, &last).await;
+    store.settle_turn(TurnSettler::Activation(claim(store, &last).await), last.seq, ends(TurnState::Completed, Some("2"))).await.unwrap();
+    assert_eq!(all_pending(store).await, [at("a", "0", 3)]);
 }
 
 /// Every write of an activation of a turn, with a claim that is lost and with that of another fiber: refused, and nothing is changed.

@@ -11,7 +11,7 @@ use rusqlite::{Connection, StatementStatus};
 use super::worker::{Held, Worker};
 use super::{Sqlite, open, opened, tests};
 use crate::store::conformance;
-use crate::store::{AdminStore, DeleteCursor, Deletion, FiberQuery, FiberState};
+use crate::store::{AdminStore, ChatStore, DeleteCursor, Deletion, FiberQuery, FiberState, InteractionQuery};
 
 /// The statements that were run, and those of them that SQLite has parsed again meanwhile.
 #[derive(Clone, Default)]
@@ -133,6 +133,27 @@ async fn lists_of_a_state_or_an_agent_and_retention_use_an_index() {
     assert_eq!(statements.len(), 8 + 8 + 1 + 3 * 2 + 1, "{statements:#?}");
     let slow: Vec<_> = statements.iter().filter_map(|sql| slow(&conn, sql)).collect();
     assert!(slow.is_empty(), "{}", slow.join("\n\n"));
+}
+
+#[tokio::test]
+async fn pending_interactions_are_read_from_their_indexes() {
+    let seen = Seen::default();
+    let store = seen.store().await;
+    let conn = open::in_memory(None).unwrap();
+    for (class, agent, index) in [
+        (None, None, "SEARCH m USING INDEX chat_messages_pending ("),
+        (Some("Chat"), None, "SEARCH m USING INDEX chat_messages_pending ("),
+        (Some("Chat"), Some("ada"), "SEARCH m USING INDEX chat_messages_pending_chat (chat=? AND "),
+    ] {
+        seen.0.lock().unwrap().clear();
+        let query = InteractionQuery { class: class.map(str::to_owned), agent: agent.map(str::to_owned) };
+        store.pending_interactions(query, None, 10).await.unwrap();
+        let statements = seen.with("FROM chat");
+        assert_eq!(statements.len(), 1, "{statements:#?}");
+        assert_eq!(slow(&conn, &statements[0]), None);
+        let plan = plan(&conn, &statements[0]);
+        assert!(plan.iter().any(|line| line.starts_with(index)), "{plan:#?}");
+    }
 }
 
 /// The plan of a statement that looks at more rows than it is asked for.

@@ -1,25 +1,40 @@
 //! The tables, and how older ones become newer ones. Every table and column is explained in docs/format.md.
 use rusqlite::{Connection, TransactionBehavior};
 
+use super::chat;
+
 /// `PRAGMA application_id` of our files: "Frvr".
 pub(crate) const APPLICATION_ID: i32 = 0x4672_7672;
 
-/// One script for each version; `PRAGMA user_version` counts those that have run. Released ones never change.
-const MIGRATIONS: &[&str] = &[
-    include_str!("schema_1.sql"),
-    include_str!("schema_2.sql"),
-    include_str!("schema_3.sql"),
-    include_str!("schema_4.sql"),
-    include_str!("schema_5.sql"),
-    include_str!("schema_6.sql"),
+/// From one version of the schema to the next.
+struct Migration {
+    script: &'static str,
+    /// Fills what the script has added, where SQL cannot.
+    fill: fn(&Connection) -> rusqlite::Result<()>,
+}
+
+const fn script(script: &'static str) -> Migration {
+    Migration { script, fill: |_| Ok(()) }
+}
+
+/// One for each version; `PRAGMA user_version` counts those that have run. Released ones never change.
+const MIGRATIONS: &[Migration] = &[
+    script(include_str!("schema_1.sql")),
+    script(include_str!("schema_2.sql")),
+    script(include_str!("schema_3.sql")),
+    script(include_str!("schema_4.sql")),
+    script(include_str!("schema_5.sql")),
+    Migration { script: include_str!("schema_6.sql"), fill: chat::mark_interactions },
 ];
 
 /// Our tables and views, and the indexes with names.
-pub(super) const NAMES: [&str; 45] = [
+pub(super) const NAMES: [&str; 47] = [
     "agents",
     "agents_awake",
     "branch_results",
     "chat_messages",
+    "chat_messages_pending",
+    "chat_messages_pending_chat",
     "chat_messages_place",
     "chats",
     "fibers",
@@ -79,10 +94,11 @@ pub(crate) fn migrate(conn: &mut Connection, from: i32) -> rusqlite::Result<()> 
     migrated
 }
 
-fn run(conn: &mut Connection, missing: &[&str]) -> rusqlite::Result<()> {
+fn run(conn: &mut Connection, missing: &[Migration]) -> rusqlite::Result<()> {
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    for script in missing {
-        tx.execute_batch(script)?;
+    for migration in missing {
+        tx.execute_batch(migration.script)?;
+        (migration.fill)(&tx)?;
     }
     tx.pragma_update(None, "application_id", APPLICATION_ID)?;
     tx.pragma_update(None, "user_version", version())?;

@@ -1,4 +1,5 @@
--- Version 6: results of branches by their names, and the layouts of called functions and of what began behind a snapshot.
+-- Version 6: results of branches by their names, the layouts of called functions and of what began behind a snapshot, and messages that wait
+-- for a person.
 
 -- What the branches of a `steps!` have given so far, until all of them have. A result of an earlier version of this library has the place of
 -- its branch for a name: `#0`.
@@ -26,3 +27,10 @@ ALTER TABLE ops ADD COLUMN layout TEXT REFERENCES layouts (hash);
 -- Of a step that is retried: the text of the last error, and when the next attempt is due.
 ALTER TABLE ops ADD COLUMN error TEXT;
 ALTER TABLE ops ADD COLUMN next_ms INTEGER;
+
+-- Since when a message of a chat has had a tool call that waits for a person or their client. None in all others. Code fills it for the
+-- messages that are there.
+ALTER TABLE chat_messages ADD COLUMN pending_ms INTEGER;
+-- The latest first, of all chats and of one.
+CREATE INDEX chat_messages_pending ON chat_messages (pending_ms, seq, chat) WHERE pending_ms IS NOT NULL;
+CREATE INDEX chat_messages_pending_chat ON chat_messages (chat, pending_ms, seq) WHERE pending_ms IS NOT NULL;

@@ -1,4 +1,5 @@
 //! The messages of a chat, by their places.
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::store::{AgentId, MessageRole, MessageRow};
@@ -17,24 +18,46 @@ pub(super) fn chat_of(conn: &Connection, chat: &AgentId) -> rusqlite::Result<i64
     Ok(conn.last_insert_rowid())
 }
 
+/// A message, of a row with its columns and `pending_ms`.
 pub(super) fn message_row(row: &Row<'_>) -> rusqlite::Result<MessageRow> {
     let role = row.get_ref("role")?.as_str()?.parse().unwrap_or(MessageRole::Assistant);
-    Ok(MessageRow { id: row.get("id")?, role, data: row.get("data")? })
+    let pending = row.get_ref("pending_ms")? != ValueRef::Null;
+    Ok(MessageRow { id: row.get("id")?, role, data: row.get("data")?, pending })
 }
 
 pub(super) fn insert_message(conn: &Connection, chat: i64, place: i64, message: &MessageRow, now_ms: i64) -> rusqlite::Result<()> {
     conn.prepare_cached(
-        "INSERT INTO chat_messages (chat, place, id, role, data, changed_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-         ON CONFLICT (chat, id) DO UPDATE SET role = ?4, data = ?5, changed_ms = ?6",
+        "INSERT INTO chat_messages (chat, place, id, role, data, changed_ms, pending_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, iif(?7, ?6, NULL))
+         ON CONFLICT (chat, id) DO UPDATE SET role = ?4, data = ?5, changed_ms = ?6, pending_ms = iif(?7, coalesce(pending_ms, ?6), NULL)",
     )?
-    .execute(params![chat, place, message.id, message.role.as_str(), message.data, now_ms])
+    .execute(params![chat, place, message.id, message.role.as_str(), message.data, now_ms, message.pending])
     .map(drop)
 }
 
 pub(super) fn replace(conn: &Connection, chat: i64, message: &MessageRow, now_ms: i64) -> rusqlite::Result<bool> {
-    conn.prepare_cached("UPDATE chat_messages SET role = ?3, data = ?4, changed_ms = ?5 WHERE chat = ?1 AND id = ?2")?
-        .execute(params![chat, message.id, message.role.as_str(), message.data, now_ms])
-        .map(|replaced| replaced == 1)
+    conn.prepare_cached(
+        "UPDATE chat_messages SET role = ?3, data = ?4, changed_ms = ?5, pending_ms = iif(?6, coalesce(pending_ms, ?5), NULL)
+         WHERE chat = ?1 AND id = ?2",
+    )?
+    .execute(params![chat, message.id, message.role.as_str(), message.data, now_ms, message.pending])
+    .map(|replaced| replaced == 1)
+}
+
+/// Puts messages in the place of all that a chat has. Those that wait for a person go on waiting since when they did.
+pub(super) fn replace_all(conn: &Connection, chat: i64, messages: &[MessageRow], now_ms: i64) -> rusqlite::Result<()> {
+    let pending: Vec<(String, i64)> = conn
+        .prepare_cached("SELECT id, pending_ms FROM chat_messages WHERE chat = ?1 AND pending_ms IS NOT NULL")?
+        .query_map([chat], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    conn.prepare_cached("DELETE FROM chat_messages WHERE chat = ?1")?.execute([chat])?;
+    for (message, place) in messages.iter().zip(1..) {
+        insert_message(conn, chat, place, message, now_ms)?;
+    }
+    for (id, since_ms) in pending {
+        conn.prepare_cached("UPDATE chat_messages SET pending_ms = ?3 WHERE chat = ?1 AND id = ?2 AND pending_ms IS NOT NULL")?
+            .execute(params![chat, id, since_ms])?;
+    }
+    Ok(())
 }
 
 /// The first place behind everything that is there or will be.

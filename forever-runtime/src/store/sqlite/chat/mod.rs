@@ -1,5 +1,6 @@
 //! Chats: messages, turns with their logs, and incidents.
 mod incidents;
+mod interactions;
 mod logs;
 mod messages;
 mod turns;
@@ -11,12 +12,13 @@ use super::{Sqlite, claims, rows};
 use crate::error::Result;
 use crate::future::BoxFuture;
 use crate::store::{
-    AcceptTurnResult, Admission, AgentId, ChatStore, ChunkBatch, IncidentRow, MessageRow, NewTurnRow, TurnFilter, TurnRequest, TurnRow,
-    TurnSeq, TurnSettlement, TurnSettler, TurnWrite,
+    AcceptTurnResult, Admission, AgentId, ChatStore, ChunkBatch, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow,
+    MessageRow, NewTurnRow, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite,
 };
 use crate::store::{Claim, Seq};
+pub(super) use interactions::mark as mark_interactions;
 use logs::{append, chunks, fold};
-use messages::{chat_of, insert_message, message_row, replace};
+use messages::{chat_of, message_row, replace, replace_all};
 use turns::{TURN, accept, begin, by, by_seq, clear, listed, request, settle, under_way};
 
 /// Fails unless the claim of a turn's fiber is in force; says whether the turn is running.
@@ -166,12 +168,21 @@ impl ChatStore for Sqlite {
     fn chat_messages(&self, chat: AgentId, up_to: i64) -> BoxFuture<'_, Result<Vec<MessageRow>>> {
         Box::pin(self.read("load the messages of a chat", move |c| {
             c.prepare_cached(
-                "SELECT m.id, m.role, m.data FROM chats c JOIN chat_messages m ON m.chat = c.seq
+                "SELECT m.id, m.role, m.data, m.pending_ms FROM chats c JOIN chat_messages m ON m.chat = c.seq
                  WHERE c.class = ?1 AND c.agent = ?2 AND m.place <= ?3 ORDER BY m.place",
             )?
             .query_map(params![chat.class, chat.name, up_to], message_row)?
             .collect()
         }))
+    }
+
+    fn pending_interactions(
+        &self,
+        query: InteractionQuery,
+        after: Option<InteractionCursor>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<InteractionRow>>> {
+        Box::pin(self.read("list pending interactions", move |c| interactions::list(c, &query, after, limit)))
     }
 
     fn continuation_target(&self, chat: AgentId) -> BoxFuture<'_, Result<Option<String>>> {
@@ -198,10 +209,7 @@ impl ChatStore for Sqlite {
             if under_way(c, chat)? {
                 return Ok(false);
             }
-            c.prepare_cached("DELETE FROM chat_messages WHERE chat = ?1")?.execute([chat])?;
-            for (message, place) in messages.iter().zip(1..) {
-                insert_message(c, chat, place, message, now_ms)?;
-            }
+            replace_all(c, chat, &messages, now_ms)?;
             Ok(true)
         }))
     }

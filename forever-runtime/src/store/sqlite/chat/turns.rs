@@ -319,7 +319,7 @@ pub(super) fn settle(conn: &Connection, turn: TurnSeq, how: &TurnSettlement) -> 
     }
     if let Some(data) = &how.message {
         let chat = chat_of(conn, &row.chat)?;
-        let message = MessageRow { id: row.message.clone(), role: MessageRole::Assistant, data: data.clone() };
+        let message = MessageRow { id: row.message.clone(), role: MessageRole::Assistant, data: data.clone(), pending: how.pending };
         insert_message(conn, chat, row.place, &message, how.now_ms)?;
     }
     if let Some(state) = how.incident {

@@ -1,0 +1,232 @@
+//! The list of pending interactions: tool calls that wait for a person or their client, of one chat or of all.
+//!
+//! Comes in: messages that the store has marked as pending, when they were written. Goes out: their calls,
+//! by page. What a running turn asks is not among them: it is in the log of that turn until it ends.
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
+use tracing::warn;
+
+use super::answer::read_message;
+use super::message::{Part, Role, UiMessage};
+use super::{AgentLoop, ChatAgent, ToolCallRef};
+use crate::agent::AgentHandle;
+use crate::clock::{from_ms, ms};
+use crate::error::{Result, chain};
+use crate::fiber::core::{Core, Link};
+use crate::forever::Forever;
+use crate::store;
+use crate::store::{InteractionKind, InteractionQuery, InteractionRow};
+
+/// How many messages a page has unless it is set, and at most.
+const PAGE: (u32, u32) = (50, 1000);
+
+/// One tool call that waits for a person or their client.
+///
+/// A reference to it is a [`ToolCallRef`] with the input that was seen, for
+/// [`AgentHandle::answer_tool`]: an answer to it does not count for another input.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PendingInteraction {
+    /// Class of the agent.
+    pub class: String,
+    /// Name of the agent.
+    pub agent: String,
+    /// Id of the message that has the call.
+    pub message: String,
+    /// Id of the call.
+    pub call: String,
+    /// Name of the tool.
+    pub tool: String,
+    /// Input of the call, as the model has written it; `null` if there is none.
+    pub input: Value,
+    /// What the call waits for.
+    pub kind: InteractionKind,
+    /// Id of the approval, of an [`Approval`](InteractionKind::Approval) that has one.
+    pub approval: Option<String>,
+    /// When its message was stored with a pending interaction, UTC; in JSON `since_ms`, milliseconds
+    /// since the Unix epoch.
+    ///
+    /// It stays while the message has one: of several calls, one may have come later.
+    #[serde(rename = "since_ms", serialize_with = "as_ms")]
+    pub since: SystemTime,
+    /// Whether there is a later message in the chat.
+    ///
+    /// An answer is stored all the same, but turns continue the last message only: a tool that is
+    /// approved here is not run.
+    pub superseded: bool,
+}
+
+fn as_ms<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_i64(ms(*time))
+}
+
+impl From<&PendingInteraction> for ToolCallRef {
+    fn from(interaction: &PendingInteraction) -> Self {
+        ToolCallRef::new(interaction.call.as_str()).seen(interaction.input.clone())
+    }
+}
+
+/// What a tool call waits for, if it is a person or their client.
+///
+/// A tool that runs here is not the client's: a call of it without a result was cut off when its turn
+/// was cancelled or failed.
+pub(super) fn interaction(core: &Core, part: &Part) -> Option<InteractionKind> {
+    let kind = part.interaction()?;
+    let runs_here = || {
+        let name = part.tool_name().unwrap_or_default();
+        part.get("providerExecuted") == Some(&Value::Bool(true)) || core.resources.get::<AgentLoop>().is_some_and(|l| l.has_tool(name))
+    };
+    if kind == InteractionKind::ClientTool && runs_here() { None } else { Some(kind) }
+}
+
+/// The pending interactions of a message.
+fn of_message(core: &Core, row: &InteractionRow, message: &UiMessage) -> Vec<PendingInteraction> {
+    let pending = |part: &Part| {
+        let kind = interaction(core, part)?;
+        let approval = part.get("approval").and_then(|approval| approval.get("id")).and_then(Value::as_str);
+        Some(PendingInteraction {
+            class: row.chat.class.clone(),
+            agent: row.chat.name.clone(),
+            message: message.id.clone(),
+            call: part.tool_call_id()?.to_owned(),
+            tool: part.tool_name().unwrap_or_default().to_owned(),
+            input: part.get("input").cloned().unwrap_or_default(),
+            kind,
+            approval: approval.filter(|_| kind == InteractionKind::Approval).map(str::to_owned),
+            since: from_ms(row.at.pending_ms),
+            superseded: row.superseded,
+        })
+    };
+    if message.role == Role::Assistant { message.parts.iter().filter_map(pending).collect() } else { Vec::new() }
+}
+
+/// A page of pending interactions about to be read; made by [`Forever::pending_interactions`] and
+/// [`AgentHandle::pending_interactions`], read by `.await`.
+///
+/// # Errors
+/// When the store cannot be read, or the runtime is gone.
+#[derive(Debug)]
+#[must_use = "pending interactions are listed when this is awaited"]
+pub struct PendingInteractions {
+    link: Link,
+    query: InteractionQuery,
+    limit: u32,
+    after: Option<InteractionCursor>,
+}
+
+/// A page of pending interactions, the latest first.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct InteractionPage {
+    /// The pending interactions. Those of one message stand together, in the order of its calls.
+    pub interactions: Vec<PendingInteraction>,
+    /// Where the next page begins, if there may be more; for [`PendingInteractions::after`].
+    pub next: Option<InteractionCursor>,
+}
+
+/// A place in the list of pending interactions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct InteractionCursor(store::InteractionCursor);
+
+impl PendingInteractions {
+    fn new(link: Link, query: InteractionQuery) -> Self {
+        PendingInteractions { link, query, limit: PAGE.0, after: None }
+    }
+
+    /// Only those of agents of this class.
+    pub fn class(mut self, class: impl Into<String>) -> Self {
+        self.query = InteractionQuery { class: Some(class.into()), agent: None };
+        self
+    }
+
+    /// Only those of this agent.
+    pub fn agent(mut self, class: impl Into<String>, name: impl Into<String>) -> Self {
+        self.query = InteractionQuery { class: Some(class.into()), agent: Some(name.into()) };
+        self
+    }
+
+    /// Those of so many messages at most. Defaults to 50, at most 1000.
+    pub fn limit(mut self, limit: u32) -> Self {
+        self.limit = limit.clamp(1, PAGE.1);
+        self
+    }
+
+    /// Those behind the page that gave this cursor.
+    pub fn after(mut self, cursor: InteractionCursor) -> Self {
+        self.after = Some(cursor);
+        self
+    }
+
+    async fn read(self) -> Result<InteractionPage> {
+        let core = self.link.core()?;
+        let mut next = self.after;
+        loop {
+            let after = next.map(|cursor| cursor.0);
+            let rows = core.store.pending_interactions(self.query.clone(), after, self.limit).await?;
+            let full = u32::try_from(rows.len()) == Ok(self.limit);
+            next = rows.last().filter(|_| full).map(|row| InteractionCursor(row.at));
+            let mut interactions = Vec::new();
+            for row in rows {
+                match read_message(&row.message) {
+                    Ok(message) => interactions.extend(of_message(&core, &row, &message)),
+                    Err(error) => warn!(agent = %row.chat, error = %chain(&error), "a message is left out of the pending interactions"),
+                }
+            }
+            // A page is empty only where there are no more.
+            if next.is_none() || !interactions.is_empty() {
+                return Ok(InteractionPage { interactions, next });
+            }
+        }
+    }
+}
+
+impl IntoFuture for PendingInteractions {
+    type Output = Result<InteractionPage>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.read())
+    }
+}
+
+impl Forever {
+    /// The tool calls that wait for a person or their client, of all chats, by page, the latest first.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> forever::Result<()> {
+    /// # let forever = forever::Forever::builder().in_memory().open().await?;
+    /// let page = forever.pending_interactions().class("support").limit(20).await?;
+    /// for asked in &page.interactions {
+    ///     println!("{}: may `{}` be run with {}?", asked.agent, asked.tool, asked.input);
+    /// }
+    /// # assert_eq!(page.next, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// An interaction is listed from the end of the turn that asks until it is answered, or its message
+    /// is replaced or deleted. The list is read from an index of the messages that wait, so the number
+    /// of chats makes no difference.
+    pub fn pending_interactions(&self) -> PendingInteractions {
+        PendingInteractions::new(self.link(), InteractionQuery::default())
+    }
+}
+
+impl<A: ChatAgent> AgentHandle<A> {
+    /// The tool calls of this chat that wait for a person or their client, by page, the latest message
+    /// first.
+    ///
+    /// As [`Forever::pending_interactions`]. Also those of earlier messages, for which
+    /// [`has_pending_interaction`](Self::has_pending_interaction) does not ask.
+    pub fn pending_interactions(&self) -> PendingInteractions {
+        let id = self.id();
+        PendingInteractions::new(self.link().clone(), InteractionQuery { class: Some(id.class.clone()), agent: Some(id.name.clone()) })
+    }
+}
