@@ -14,8 +14,11 @@ use serde_json::{Value, json};
 
 use crate::scripted::Seen;
 
+/// One event of a model's answer.
+pub(crate) type Event = Result<ModelEvent, ModelError>;
+
 /// What is said after so many results of tools.
-pub(crate) type Says = dyn Fn(usize, &ModelRequest) -> Vec<Result<ModelEvent, ModelError>> + Send + Sync;
+pub(crate) type Says = dyn Fn(usize, &ModelRequest) -> Vec<Event> + Send + Sync;
 
 /// Says what its script has for so many results of tools; goes on where it was cut off.
 #[derive(Clone)]

@@ -10,6 +10,7 @@ mod killed;
 mod logs;
 mod looped;
 mod panicking;
+mod pending;
 mod recovery;
 mod replay;
 mod reported;

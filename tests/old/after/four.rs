@@ -1,10 +1,11 @@
 //! What becomes of what version 4 has brought: chats.
-use forever::Forever;
 use forever::chat::message::{ToolState, UiMessage};
-use forever::chat::{Entry, ToolAnswer, TurnState};
+use forever::chat::{Entry, InteractionKind, ToolAnswer, TurnState};
+use forever::{Clock, Forever};
 use serde_json::{Value, json};
 
 use super::soon;
+use crate::desk::Standing;
 use crate::programs::four::Talker;
 
 /// What needs no time to pass.
@@ -64,6 +65,13 @@ async fn a_person_answers(forever: &Forever) {
     let hopper = forever.agent::<Talker>("hopper");
     assert!(hopper.has_pending_interaction().await.unwrap());
     let before = hopper.messages().await.unwrap();
+    // Also of a message that was stored when messages were not marked yet.
+    let page = forever.pending_interactions().await.unwrap();
+    assert_eq!((page.interactions.len(), page.next), (1, None), "{page:?}");
+    let asked = &page.interactions[0];
+    assert_eq!((&*asked.agent, &*asked.message, &*asked.call), ("hopper", &*before[1].id, "down"));
+    assert_eq!((asked.kind, &*asked.tool, &asked.input), (InteractionKind::ClientTool, "look", &json!({ "at": "down" })));
+    assert_eq!((asked.since, asked.superseded), (Standing::default().now(), false));
     // That it is gone on with was asked for with the other answer, by a process that is gone.
     let answered = hopper.answer_tool("down", ToolAnswer::Output(json!("a cellar")), false).await.unwrap();
     let more = answered.continued.expect("it was asked for before");
@@ -74,6 +82,7 @@ async fn a_person_answers(forever: &Forever) {
     let calls = messages[1].parts.iter().filter(|part| part.tool_state() == Some(ToolState::OutputAvailable)).count();
     assert_eq!(calls, 2);
     assert!(!hopper.has_pending_interaction().await.unwrap());
+    assert_eq!(forever.pending_interactions().await.unwrap().interactions, []);
 }
 
 /// What was due while time passed.

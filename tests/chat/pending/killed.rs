@@ -1,0 +1,108 @@
+//! The list in another process than the one that asked, which was killed.
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use forever::chat::ToolAnswer;
+use forever::testing::{VirtualClock, World, crash_everywhere};
+use forever::{Builder, Forever};
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::{Clerk, all, ask, begin, builder, calls};
+
+const MARK: &str = "everything is asked";
+
+fn opened(path: &Path) -> (Builder, watch::Sender<bool>) {
+    let gate = watch::Sender::new(true);
+    (builder(&gate, &VirtualClock::new()).sqlite(path), gate)
+}
+
+/// Not a test: the process that is killed.
+#[test]
+#[ignore = "started by `the_list_survives_a_process_that_is_killed`"]
+fn life() {
+    let Ok(path) = std::env::var("FOREVER_DATABASE") else { return };
+    std::thread::spawn(|| {
+        // Nothing comes on this pipe. It ends when the process that started this one is gone.
+        let _ = std::io::stdin().read(&mut [0]);
+        std::process::exit(1);
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (builder, gate) = opened(&PathBuf::from(path));
+        let forever = builder.open().await.unwrap();
+        for (name, round) in [("ada", json!(["tool", "approval"])), ("bob", json!(["approval"])), ("eve", json!([]))] {
+            ask(&forever.agent::<Clerk>(name), "1", json!([round])).await;
+        }
+        let ada = forever.agent::<Clerk>("ada");
+        let asked = ada.pending_interactions().await.unwrap().interactions;
+        ada.answer_tool(&asked[0], ToolAnswer::Output(json!(1)), true).await.unwrap();
+        // One that asks, and dies before its turn has ended.
+        gate.send_replace(false);
+        let turn = begin(&forever.agent::<Clerk>("may"), "1", json!([["tool"]])).await;
+        let mut follow = turn.follow(0).await.unwrap();
+        for _ in 0..3 {
+            follow.next().await.unwrap();
+        }
+        println!("\n{MARK}");
+        std::future::pending::<()>().await;
+    });
+}
+
+#[tokio::test]
+async fn the_list_survives_a_process_that_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chat.db");
+    let mut process = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "pending::killed::life", "--ignored", "--nocapture"])
+        .env("FOREVER_DATABASE", &path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap).any(|line| line.ends_with(MARK));
+    assert!(said, "it has ended by itself");
+    process.kill().unwrap();
+    process.wait().unwrap();
+
+    let (builder, gate) = opened(&path);
+    gate.send_replace(false);
+    let forever = builder.open().await.unwrap();
+    assert_eq!(calls(forever.pending_interactions()).await, ["bob -0-0", "ada -0-1"], "one has not ended its turn");
+    gate.send_replace(true);
+    forever.agent::<Clerk>("may").turn("1").await.unwrap().unwrap().wait().await.unwrap();
+    assert_eq!(calls(forever.pending_interactions().agent("clerk", "may")).await, ["may -0-0"]);
+    // The answer of the dead process has asked for what follows the last one.
+    let ada = forever.agent::<Clerk>("ada");
+    let asked = ada.pending_interactions().await.unwrap().interactions;
+    assert!(ada.answer_tool(&asked[0], ToolAnswer::Approved, false).await.unwrap().continued.is_some());
+    drop((forever, ada));
+    let forever = opened(&path).0.open().await.unwrap();
+    assert_eq!(calls(forever.pending_interactions()).await.len(), 2);
+    forever.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_list_is_what_the_messages_say_wherever_the_process_ends() {
+    let gate = watch::Sender::new(true);
+    let survived = crash_everywhere(
+        move |world: &World| builder(&gate, &VirtualClock::new()).in_memory().clock(world.clock()),
+        async |forever: Forever| {
+            let agent = forever.agent::<Clerk>("a");
+            ask(&agent, "1", json!([["tool"], ["tool"]])).await;
+            // What an earlier process has had answered is not asked again.
+            for asked in all(|| agent.pending_interactions()).await.iter().filter(|asked| asked.call.contains("-0-")) {
+                assert!(agent.answer_tool(asked, ToolAnswer::Output(json!(1)), false).await.unwrap().applied);
+                assert!(!agent.pending_interactions().await.unwrap().interactions.contains(asked));
+            }
+            let more = agent.continue_last_turn().id("2").await.unwrap();
+            assert!(more.wait().await.unwrap().is_completed());
+            calls(agent.pending_interactions()).await
+        },
+    )
+    .crash_randomly(1, 50)
+    .await
+    .unwrap();
+    assert_eq!(survived.outcome, ["a -1-0"]);
+}
