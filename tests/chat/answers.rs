@@ -163,3 +163,17 @@ async fn an_answer_that_comes_while_its_turn_is_being_settled_counts() {
     assert!(answered.continued.unwrap().wait().await.unwrap().is_completed());
     assert_eq!(agent.messages().await.unwrap()[1].parts[0].get("output"), Some(&json!(1)));
 }
+
+#[tokio::test]
+async fn an_answer_to_an_earlier_message_is_stored_though_there_is_nothing_to_go_on_with() {
+    let (_forever, agent) = opened(json!({})).await;
+    let mut messages = agent.messages().await.unwrap();
+    messages.push(UiMessage::user("u2", "never mind"));
+    agent.set_messages(messages).await.unwrap();
+    agent.answer_tool("one", ToolAnswer::Output(json!(1)), true).await.unwrap();
+    let last = agent.answer_tool("two", ToolAnswer::Output(json!(2)), true).await.unwrap();
+    assert!(last.applied && last.continued.is_none(), "{last:?}");
+    let outputs: Vec<_> = agent.messages().await.unwrap()[1].parts.iter().filter_map(|part| part.get("output").cloned()).collect();
+    assert_eq!(outputs, [1, 2]);
+    assert_eq!(agent.pending_interactions().await.unwrap().interactions, []);
+}

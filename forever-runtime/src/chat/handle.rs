@@ -95,7 +95,7 @@ impl<A: ChatAgent> AgentHandle<A> {
     /// # Errors
     /// When what is stored cannot be read.
     pub async fn messages(&self) -> Result<Vec<UiMessage>> {
-        read_messages(self.core()?.store.chat_messages(self.id().clone(), i64::MAX).await?)
+        read_messages(&self.core()?.store.chat_messages(self.id().clone(), i64::MAX).await?)
     }
 
     /// Puts these messages in the place of all there are.

@@ -171,7 +171,8 @@ impl Author {
 pub struct ToolAnswered {
     /// Whether it counts: the call waited for it. The first answer wins, and later ones change nothing.
     pub applied: bool,
-    /// The turn that goes on with it, if that was wanted and nothing else of the message is open.
+    /// The turn that goes on with it, if that was wanted and nothing else of the message is open. None
+    /// where the last message is a person's: there is nothing to go on with.
     pub continued: Option<TurnHandle>,
 }
 
@@ -255,7 +256,7 @@ impl<A: ChatAgent> AgentHandle<A> {
         author: Author,
     ) -> Result<ToolAnswered> {
         let core = self.core()?;
-        let messages = read_messages(core.store.chat_messages(self.id().clone(), i64::MAX).await?)?;
+        let messages = read_messages(&core.store.chat_messages(self.id().clone(), i64::MAX).await?)?;
         // Only a turn's own log makes calls: what stands in other messages is none.
         let asks = |message: &UiMessage| message.role == Role::Assistant && find_call(message, &call.id).is_some();
         let mut message = messages.into_iter().rev().find(asks).ok_or_else(|| no_call(self.id(), &call.id))?;
@@ -270,10 +271,17 @@ impl<A: ChatAgent> AgentHandle<A> {
         let wanted = auto_continue || held;
         if wanted && !is_open(&message) {
             // Both at once: an answer whose turn does not follow would never be looked at.
-            let continued = self.continue_with(&message).await?;
-            chats.feeds.tell(self.id(), || ChatEvent::Updated(message));
-            return Ok(ToolAnswered { applied: true, continued: Some(continued) });
+            match self.continue_with(&message).await {
+                Ok(continued) => {
+                    chats.feeds.tell(self.id(), || ChatEvent::Updated(message));
+                    return Ok(ToolAnswered { applied: true, continued: Some(continued) });
+                }
+                // A person has said something else since: the answer stands in an earlier message.
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
         }
+        let wanted = wanted && is_open(&message);
         core.store.replace_message(self.id().clone(), message_row(&message)?, wanted, core.now_ms()).await?;
         chats.feeds.tell(self.id(), || ChatEvent::Updated(message));
         Ok(ToolAnswered { applied: true, continued: None })

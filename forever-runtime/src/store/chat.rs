@@ -187,7 +187,8 @@ pub enum AcceptTurnResult {
     Existing(Box<TurnRow>),
     /// Another turn has not ended, and the policy is [`Drop`](QueuePolicy::Drop).
     Dropped,
-    /// The last message is not the assistant's, so that there is nothing to continue.
+    /// The last message is not the assistant's, so that there is nothing to continue. Nothing was
+    /// changed.
     NothingToContinue,
 }
 

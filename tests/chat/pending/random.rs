@@ -187,19 +187,11 @@ impl World {
         let (n, goes_on) = (self.dice.below(4), self.dice.below(2) == 0);
         let handle = self.forever().agent::<Clerk>(agent.as_str());
         let done = format!("{call} of {message} of {agent} is answered: {:?}, {goes_on}", answers[n]);
-        match handle.answer_tool(&one, answers[n].clone(), goes_on).await {
-            Ok(answered) => {
-                assert_eq!(answered.applied, (n > 1) == (*kind == InteractionKind::Approval), "{done}");
-                let Some(more) = answered.continued else { return (done, None) };
-                more.wait().await.unwrap();
-                (done, Some(message.clone()))
-            }
-            // There is nothing to go on with behind an earlier message: nothing is stored.
-            Err(error) => {
-                assert_eq!((error.kind(), one.superseded), (ErrorKind::NotFound, true), "{done}: {error}");
-                (format!("{done}, in vain"), None)
-            }
-        }
+        let answered = handle.answer_tool(&one, answers[n].clone(), goes_on).await.unwrap();
+        assert_eq!(answered.applied, (n > 1) == (*kind == InteractionKind::Approval), "{done}");
+        let Some(more) = answered.continued else { return (done, None) };
+        more.wait().await.unwrap();
+        (done, Some(message.clone()))
     }
 
     /// A turn is under way for a while, in one process or in two; then it ends, or is cancelled.

@@ -59,7 +59,7 @@ pub(super) struct Answered {
 
 impl Answered {
     pub(super) async fn load(core: &Core, row: &TurnRow, chunks: &[ChunkBatch]) -> Result<Self> {
-        let mut before = read_messages(core.store.chat_messages(row.chat.clone(), row.place).await?)?;
+        let mut before = read_messages(&core.store.chat_messages(row.chat.clone(), row.place).await?)?;
         let there = before.iter().position(|message| message.id == row.message);
         let message = there.map_or_else(|| UiMessage::new(row.message.as_str(), Role::Assistant), |place| before.remove(place));
         let parts_before = message.parts.len();
@@ -130,7 +130,7 @@ impl Answered {
     }
 }
 
-pub(in crate::chat) fn read_messages(rows: Vec<MessageRow>) -> Result<Vec<UiMessage>> {
+pub(in crate::chat) fn read_messages(rows: &[MessageRow]) -> Result<Vec<UiMessage>> {
     rows.iter().map(read_message).collect()
 }
 

@@ -283,6 +283,19 @@ pub(super) async fn continues_and_asks_again(store: &impl Store) {
     assert_eq!(again.origins, ["u-1"]);
     store.cancel_turn(again.seq, "enough".into(), 9).await.unwrap();
     assert!(matches!(store.accept_turn(more("4")).await.unwrap(), AcceptTurnResult::NothingToContinue), "the last message is the user's");
+    assert!(
+        store.replace_messages(chat("a"), vec![message("u", "user"), message("v", "assistant"), message("w", "user")], 10).await.unwrap()
+    );
+    store.replace_message(chat("a"), message("v", "assistant"), true, 11).await.unwrap();
+    let stored = store.chat_messages(chat("a"), i64::MAX).await.unwrap();
+    for nothing in [
+        NewTurnRow { cut_behind: Some("u".into()), ..more("5") },
+        NewTurnRow { messages: vec![asks("v"), message("x", "user")], ..more("5") },
+    ] {
+        assert!(matches!(store.accept_turn(nothing).await.unwrap(), AcceptTurnResult::NothingToContinue));
+        assert_eq!(store.chat_messages(chat("a"), i64::MAX).await.unwrap(), stored, "nothing was changed");
+        assert_eq!(store.continuation_target(chat("a")).await.unwrap().as_deref(), Some("v"));
+    }
 }
 
 pub(super) async fn replaces_and_clears_messages(store: &impl Store) {
@@ -329,8 +342,8 @@ async fn pending(store: &impl Store, query: InteractionQuery) -> Vec<(String, St
         found.push(row);
     }
     assert_eq!(store.pending_interactions(query.clone(), None, 1000).await.unwrap(), found);
-    if let Some(n) = found.len().checked_sub(1) {
-        assert_eq!(store.pending_interactions(query, Some(found[0].at), 1000).await.unwrap(), found[1..n + 1]);
+    if let [first, behind @ ..] = &*found {
+        assert_eq!(store.pending_interactions(query, Some(first.at), 1000).await.unwrap(), behind);
     }
     found.into_iter().map(|row| (row.chat.name, row.message.id, row.at.pending_ms)).collect()
 }

@@ -80,7 +80,22 @@ pub(super) fn under_way(conn: &Connection, chat: i64) -> rusqlite::Result<bool> 
     conn.prepare_cached("SELECT EXISTS (SELECT 1 FROM turns WHERE chat = ?1 AND settled_ms IS NULL)")?.query_row([chat], |r| r.get(0))
 }
 
+/// Stores a turn. What was written of one that has nothing to continue, which is known only behind its messages, is taken back.
 pub(super) fn accept(conn: &Connection, new: &NewTurnRow) -> rusqlite::Result<AcceptTurnResult> {
+    if new.kind == TurnKind::Reply {
+        return accept_here(conn, new);
+    }
+    conn.prepare_cached("SAVEPOINT accept")?.execute(())?;
+    // One that fails is taken back as a whole, by the job.
+    let accepted = accept_here(conn, new)?;
+    if matches!(accepted, AcceptTurnResult::NothingToContinue) {
+        conn.prepare_cached("ROLLBACK TO accept")?.execute(())?;
+    }
+    conn.prepare_cached("RELEASE accept")?.execute(())?;
+    Ok(accepted)
+}
+
+fn accept_here(conn: &Connection, new: &NewTurnRow) -> rusqlite::Result<AcceptTurnResult> {
     let there = match (by(conn, &new.chat, "id", &new.id)?, &new.key) {
         (None, Some(key)) => by(conn, &new.chat, "key", key)?,
         (there, _) => there,
