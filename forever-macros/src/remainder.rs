@@ -185,7 +185,10 @@ impl<'a> Pass<'a> {
             let mut mentioned = BTreeSet::new();
             plan::mentions(stmt, &mut mentioned);
             if !is_owned && mentioned.iter().any(|v| borrowing.contains(v)) {
-                borrowing.extend(&stmt.declares);
+                // What a cut point gives can be saved, and holds no references.
+                if !matches!(stmt.kind, StmtKind::Cut { .. }) {
+                    borrowing.extend(&stmt.declares);
+                }
                 let mut given = BTreeSet::new();
                 stmt.flow.assigned(&mut given);
                 borrowing.extend(given);

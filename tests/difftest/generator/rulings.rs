@@ -5,7 +5,7 @@ use super::coverage::Construct as C;
 use super::loops::ITEMS;
 use super::scope::{Hold, Join, Var, VarId};
 use super::types::Ty;
-use super::{Body, Written};
+use super::{Body, Exit, Written};
 
 impl Body {
     /// A loop whose body changes what its iterator was made with.
@@ -163,7 +163,11 @@ impl Body {
                 Some((code, join.meet(&mut self.scope)))
             }
             2 => {
+                // A `break` without a label in it would be one out of this loop.
+                let join = Join::new(&self.scope);
+                self.exits.push(Exit { label: None, is_loop: false, value: None, join });
                 let (mut lines, gone) = self.nested(Body::lines_and_value);
+                self.exits.pop();
                 if gone {
                     return Some((code![Code::Block(lines), ";"], true));
                 }

@@ -380,6 +380,26 @@ fn a_field_moved_in_a_block_beside_a_step() {
 }
 
 twin! {
+    async fn between_steps_and_blocks(io, n: u32) -> anyhow::Result<String> {
+        let plan = a_plan(n);
+        drop(plan.meta.author);
+        let count = step!("count", io.did("count", n).await?);
+        let questions = plan.questions;
+        let sent = match (n, questions.len()) {
+            (1, _) => step!("send", io.did("send", count).await?),
+            _ => return Ok(format!("{questions:?} {}", step!("other", io.did("other", count + n).await?))),
+        };
+        Ok(format!("{questions:?} {sent} {}", plan.budget))
+    }
+}
+
+#[test]
+fn a_field_moved_between_a_step_and_a_block_that_names_its_value() {
+    assert_eq!(same(|| between_steps_and_blocks(1)).outcome, r#"Completed("[\"a\", \"b\"] 1 1")"#);
+    assert_eq!(same(|| between_steps_and_blocks(2)).outcome, r#"Completed("[\"a\", \"b\"] 4")"#);
+}
+
+twin! {
     async fn an_operand_of_a_field(io, n: u32) -> anyhow::Result<String> {
         let plan = a_plan(n);
         let sum = sum(plan.budget, step!("x", io.did("x", n).await?));
