@@ -105,7 +105,9 @@ async fn a_loop_by_value_made_one_by_borrow_parks_and_back() {
     fiber.parks::<borrow::work>("local `list` is needed after step `say` but was not kept: if it was renamed, write `#[was = \"..\"] let list`; otherwise put it into the snapshot with `migrate`; step `say` is in a `for` loop now whose place (`list at`) was not kept: the loop is new or goes over something else; give the step in it another name, or put the place into the snapshot with `migrate`").await;
     fiber.resumes::<value::work>("abc".into(), &["say c"]).await;
     let fiber = stopped(borrow::work(words()), "say c").await;
-    fiber.parks_saying::<value::work>("`work` cannot resume: step `say` is in a `for` loop now whose place (`list left`) was not kept").await;
+    fiber
+        .parks_saying::<value::work>("`work` cannot resume: step `say` is in a `for` loop now whose place (`list left`) was not kept")
+        .await;
     fiber.resumes::<borrow::work>("abc".into(), &["say c"]).await;
 }
 
@@ -178,7 +180,10 @@ async fn a_step_put_between_a_list_and_its_loop_leaves_the_loop_where_it_is() {
     stopped(beside::work(1), "add 1").await.resumes::<between::work>(3, left).await;
     stopped(between::work(1), "add 1").await.resumes::<beside::work>(3, left).await;
     stopped(used_behind::work(1), "add 1").await.resumes::<beside::work>(3, left).await;
-    stopped(beside::work(1), "add 1").await.parks_naming::<used_behind::work>("local `list` is needed after step `add` but was not kept").await;
+    stopped(beside::work(1), "add 1")
+        .await
+        .parks_naming::<used_behind::work>("local `list` is needed after step `add` but was not kept")
+        .await;
 }
 
 #[tokio::test]
