@@ -14,7 +14,7 @@ use crate::messages as say;
 use crate::place;
 use crate::report::Report;
 use crate::scan::{as_cut, block_has_cut, has_cut, simple_name, stmt_has_cut};
-use crate::tree::{Arm, Bind, Block, Body, Branch, Control, Cut, For, Head, REST, Stmt, StmtKind};
+use crate::tree::{Arm, Bind, Block, Body, Branch, Control, Cut, For, Head, LEFT, REST, Stmt, StmtKind};
 
 mod conditions;
 mod cut;
@@ -240,7 +240,7 @@ impl Lower<'_> {
         let span = e.in_token.span;
         let rest = format_ident!("{}{}", REST, self.temp(), span = span.resolved_at(Span::mixed_site()));
         let (private, items, pat) = (at(&self.private, e.expr.span()), &e.expr, &e.pat);
-        let key = items_key(items, pat);
+        let key = left_key(items, pat);
         let source: Expr = parse_quote_spanned!(items.span()=> #private::Source(#items).rest());
         out.push(plain(parse_quote_spanned! {span=>
             #[forever_key = #key]
@@ -469,7 +469,14 @@ fn at(path: &syn::Path, span: Span) -> syn::Path {
     path
 }
 
-/// What the remaining items of a loop are called in a snapshot: the last name of what is gone over, else the loop variable's.
+/// What the remaining items of a loop by value are called in a snapshot. No variable has that name, so
+/// it does not depend on whether what is gone over is kept as well.
+fn left_key(items: &Expr, pat: &Pat) -> String {
+    let key = items_key(items, pat);
+    if key.contains(' ') { key } else { format!("{key}{LEFT}") }
+}
+
+/// What a loop goes over, by name: the last one of the expression, else the loop variable's.
 pub(crate) fn items_key(items: &Expr, pat: &Pat) -> String {
     let of_items = match items {
         Expr::Path(path) => path.path.get_ident().map(ToString::to_string),

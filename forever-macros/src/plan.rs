@@ -13,7 +13,7 @@ use crate::cut::CutBody;
 use crate::flow::{Assigned, Flow, JumpId, Live, Needed, assigned, solve, successors};
 use crate::held::{Found, held};
 use crate::names::{Table, VarId, VarKind, assign_all};
-use crate::tree::{Arm, Block, Body, Branch, Control, CutId, Head, REST, Stmt, StmtKind};
+use crate::tree::{Arm, Block, Body, Branch, Control, CutId, Head, LEFT, REST, Stmt, StmtKind};
 
 /// How a variable gets from one stretch to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -404,13 +404,11 @@ fn kept(body: &Body, table: &Table, needed: &Needed) -> Vec<Vec<Kept>> {
     };
     // What is left of a variable takes the variable's place in the snapshot.
     let origins: BTreeSet<VarId> = all.iter().map(|var| table.origin(*var)).collect();
-    let mut keys = BTreeMap::new();
-    let mut count: BTreeMap<String, usize> = BTreeMap::new();
-    for &var in &origins {
-        let n = count.entry(base(var)).or_default();
-        *n += 1;
-        keys.insert(var, if *n == 1 { base(var) } else { format!("{}#{n}", base(var)) });
-    }
+    let (keys, count) = numbered(&origins, &base);
+    // In earlier versions of this library the items of a loop shared the name of what it goes over.
+    let left = |var: VarId| base(var).strip_suffix(LEFT).map(str::to_owned);
+    let (keys_then, _) = numbered(&origins, &|var| left(var).unwrap_or_else(|| base(var)));
+    let was = |var: VarId| if left(var).is_some() { keys_then.get(&var).cloned() } else { table.var(var).was.clone() };
     let results = results(&body.block, body.cuts.len());
     (0..body.cuts.len())
         .map(|cut| {
@@ -421,7 +419,7 @@ fn kept(body: &Body, table: &Table, needed: &Needed) -> Vec<Vec<Kept>> {
                     var,
                     key: keys[&table.origin(var)].clone(),
                     of: count[&base(table.origin(var))],
-                    was: table.var(table.origin(var)).was.clone(),
+                    was: was(table.origin(var)),
                     result: results[cut].contains(&var) && table.var(var).remainder_of.is_none(),
                     role: role(table, table.origin(var)),
                     why: why(table, var, cut),
@@ -429,6 +427,18 @@ fn kept(body: &Body, table: &Table, needed: &Needed) -> Vec<Vec<Kept>> {
                 .collect()
         })
         .collect()
+}
+
+/// The stored names of variables, of which several of one name are numbered, and how many have each.
+fn numbered(vars: &BTreeSet<VarId>, base: &dyn Fn(VarId) -> String) -> (BTreeMap<VarId, String>, BTreeMap<String, usize>) {
+    let mut keys = BTreeMap::new();
+    let mut count: BTreeMap<String, usize> = BTreeMap::new();
+    for &var in vars {
+        let n = count.entry(base(var)).or_default();
+        *n += 1;
+        keys.insert(var, if *n == 1 { base(var) } else { format!("{}#{n}", base(var)) });
+    }
+    (keys, count)
 }
 
 fn role(table: &Table, var: VarId) -> Role {

@@ -41,6 +41,9 @@ pub(crate) struct Cut {
 /// How the variables begin that hold the items left of `for` loops by value.
 pub(crate) const REST: &str = "__rest_";
 
+/// What stands behind the name of what a loop goes over in the stored name of the remaining items.
+pub(crate) const LEFT: &str = " left";
+
 /// What the cut point that comes before a wait is called, behind the name of the wait.
 pub(crate) const PENDING: &str = " pending";
 

@@ -15,7 +15,7 @@ use crate::cut::CutBody;
 use crate::messages as say;
 use crate::names::{VarId, VarKind};
 use crate::signature::Signature;
-use crate::tree::{CutId, REST, Stmt};
+use crate::tree::{CutId, LEFT, REST, Stmt};
 use crate::values::MadeBy;
 
 const WAYS_OUT: &str = "derive `serde::Serialize` and `serde::Deserialize` for the type, make the value anew after a resume with `#[fresh] let`, or take it as a resource (`Res<T>`)";
@@ -196,7 +196,7 @@ impl Emit<'_> {
         let name = info.ident.to_string();
         let what = match &info.key {
             Some(key) if name.starts_with(REST) && key.starts_with("for ") => format!("what is left of the loop `{key}`"),
-            Some(key) if name.starts_with(REST) => format!("what is left of the loop over `{key}`"),
+            Some(key) if name.starts_with(REST) => format!("what is left of the loop over `{}`", key.strip_suffix(LEFT).unwrap_or(key)),
             Some(key) if name.starts_with("__value_") => format!("the value of `{key}`"),
             Some(key) if name.starts_with("__items_") => format!("what `{}` goes over", key.trim_end_matches(" items")),
             Some(key) => format!("`{key}`"),

@@ -449,6 +449,14 @@ mod tests {
     }
 
     #[test]
+    fn a_range_with_more_than_its_ends_is_not_read() {
+        let read = |text: &str| exact::from_str::<RangeRest<u32>>(text);
+        assert!(read(r#"{"range":{"next":1,"end":3}}"#).is_ok());
+        let why = read(r#"{"range":{"next":1,"end":3,"step":2}}"#).unwrap_err().to_string();
+        assert!(why.contains("unknown field `step`"), "{why}");
+    }
+
+    #[test]
     fn what_is_left_of_one_kind_of_loop_is_not_read_as_that_of_another() {
         let texts = [
             text(&Source(0..3).rest()),

@@ -1,5 +1,5 @@
 //! Makes a program that was put together or edited one that compiles: what reads a variable that is not there reads it no more.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::program::{Expr, Function, Id, Kind, Node, Over, Program, Type, Var};
 
@@ -16,9 +16,20 @@ pub(crate) fn repair(program: &mut Program) {
 }
 
 fn function(function: &mut Function, vars: &BTreeMap<Id, Var>) {
+    let mutable = function.nodes().into_iter().filter(|node| matches!(node.kind, Kind::Local { .. } | Kind::While { .. }));
+    let mutable: BTreeSet<Id> = mutable.flat_map(|node| node.kind.binds()).collect();
+    assigned(&mut function.body, &mutable);
     let mut scope: Scope = function.args.iter().map(|arg| (*arg, 0)).collect();
     block(&mut function.body, &mut scope, 0, vars);
     expr(&mut function.result, &scope, vars);
+}
+
+/// Leaves assignments to variables that are declared with `mut`.
+fn assigned(nodes: &mut Vec<Node>, mutable: &BTreeSet<Id>) {
+    nodes.retain(|node| !matches!(&node.kind, Kind::Set { var, .. } if !mutable.contains(var)));
+    for node in nodes {
+        node.kind.blocks_mut().into_iter().for_each(|inner| assigned(inner, mutable));
+    }
 }
 
 /// Leaves in `scope` what is declared in the block.

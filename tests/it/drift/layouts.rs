@@ -110,17 +110,17 @@ work(topic, limit), version 2, begins at 1
                                        plan (its value)
 2  search (was look)  step  end, 2, 3  limit
                                        notes
-                                       plan#2
+                                       plan left
                                        question
                                        hits (its value)
 3  n                  call  4          limit
                                        notes
-                                       plan#2
+                                       plan left
                                        question
                                        n (its value)
 4  did                step  end, 2     limit
                                        notes
-                                       plan#2
+                                       plan left
                                        did() (its value)
 ";
     assert_eq!(table, expected, "\n{table}");

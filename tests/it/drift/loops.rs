@@ -102,10 +102,12 @@ async fn a_loop_by_value_made_one_by_borrow_parks_and_back() {
         }
     }
     let fiber = stopped(value::work(words()), "say c").await;
-    fiber.parks::<borrow::work>("step `say` is in a `for` loop now whose place (`list at`) was not kept: the loop is new or goes over something else; give the step in it another name, or put the place into the snapshot with `migrate`").await;
+    fiber.parks::<borrow::work>("local `list` is needed after step `say` but was not kept: if it was renamed, write `#[was = \"..\"] let list`; otherwise put it into the snapshot with `migrate`; step `say` is in a `for` loop now whose place (`list at`) was not kept: the loop is new or goes over something else; give the step in it another name, or put the place into the snapshot with `migrate`").await;
     fiber.resumes::<value::work>("abc".into(), &["say c"]).await;
     let fiber = stopped(borrow::work(words()), "say c").await;
-    fiber.parks_saying::<value::work>("`work` cannot resume: the `for` loop around step `say` may have items left (`list at`)").await;
+    fiber
+        .parks_saying::<value::work>("`work` cannot resume: step `say` is in a `for` loop now whose place (`list left`) was not kept")
+        .await;
     fiber.resumes::<borrow::work>("abc".into(), &["say c"]).await;
 }
 
@@ -134,13 +136,104 @@ async fn a_loop_by_value_over_what_a_step_gave_made_one_by_borrow_parks_and_back
         fiber.parks_saying::<borrow::work>("`work` cannot resume: local `list` is needed after step `add` but was not kept: if it was renamed, write `#[was = \"..\"] let list`; otherwise put it into the snapshot with `migrate`; ").await;
         fiber.resumes::<value::work>(3, left).await;
         let fiber = stopped(borrow::work(1), at).await;
-        fiber.parks::<value::work>("step `add` is in a `for` loop now whose place (`list#2`) was not kept: the loop is new or goes over something else; give the step in it another name, or put the place into the snapshot with `migrate`").await;
+        fiber.parks::<value::work>("step `add` is in a `for` loop now whose place (`list left`) was not kept: the loop is new or goes over something else; give the step in it another name, or put the place into the snapshot with `migrate`").await;
         fiber.resumes::<borrow::work>(3, left).await;
     }
-    let fiber = stopped(value::work(1), "add 0").await;
-    let why = "`list` stands for 1 variable now and for 2 before: which one was kept cannot be told; give them names of their own";
-    fiber.parks::<borrow::work>(why).await;
-    fiber.resumes::<value::work>(3, &["add 0", "add 1", "add 2"]).await;
+    // Where the list is whole and the loop has not begun, its name is the same in both.
+    stopped(value::work(1), "add 0").await.resumes::<borrow::work>(3, &["add 0", "add 1", "add 2"]).await;
+    stopped(borrow::work(1), "add 0").await.resumes::<value::work>(3, &["add 0", "add 1", "add 2"]).await;
+}
+
+#[tokio::test]
+async fn a_step_put_between_a_list_and_its_loop_leaves_the_loop_where_it_is() {
+    versions! {
+        beside(io, n: u32) -> u32 {
+            let first = step!("first", io.did("first", n).await?);
+            let list = vec![first; 3];
+            let mut sum = 0;
+            for x in list {
+                sum += step!("add", io.did(format!("add {sum}"), x).await?);
+            }
+            Ok(sum)
+        }
+        between(io, n: u32) -> u32 {
+            let list = vec![n; 3];
+            step!("first", io.did("first", n).await?);
+            let mut sum = 0;
+            for x in list {
+                sum += step!("add", io.did(format!("add {sum}"), x).await?);
+            }
+            Ok(sum)
+        }
+        used_behind(io, n: u32) -> usize {
+            let first = step!("first", io.did("first", n).await?);
+            let list = vec![first; 3];
+            let mut sum = 0;
+            for x in list.clone() {
+                sum += step!("add", io.did(format!("add {sum}"), x).await?);
+            }
+            step!("end", io.did("end", list.len()).await?);
+            Ok(sum as usize)
+        }
+    }
+    let left = &["add 1", "add 2"];
+    stopped(beside::work(1), "add 1").await.resumes::<between::work>(3, left).await;
+    stopped(between::work(1), "add 1").await.resumes::<beside::work>(3, left).await;
+    stopped(used_behind::work(1), "add 1").await.resumes::<beside::work>(3, left).await;
+    stopped(beside::work(1), "add 1")
+        .await
+        .parks_naming::<used_behind::work>("local `list` is needed after step `add` but was not kept")
+        .await;
+}
+
+#[tokio::test]
+async fn loops_inside_one_another_that_are_exchanged_park() {
+    versions! {
+        borrowed(io, rows: Vec<u32>, columns: Vec<u32>) -> u32 {
+            for row in &rows {
+                for column in &columns {
+                    step!("cell", io.did(format!("{row} {column}"), ()).await?);
+                }
+            }
+            Ok(0)
+        }
+        borrowed_exchanged(io, rows: Vec<u32>, columns: Vec<u32>) -> u32 {
+            for column in &columns {
+                for row in &rows {
+                    step!("cell", io.did(format!("{row} {column}"), ()).await?);
+                }
+            }
+            Ok(0)
+        }
+        ranges(io, n: u32) -> u32 {
+            for row in 0..n {
+                for column in 7..n + 7 {
+                    step!("cell", io.did(format!("{row} {column}"), ()).await?);
+                }
+            }
+            Ok(0)
+        }
+        ranges_exchanged(io, n: u32) -> u32 {
+            for column in 7..n + 7 {
+                for row in 0..n {
+                    step!("cell", io.did(format!("{row} {column}"), ()).await?);
+                }
+            }
+            Ok(0)
+        }
+    }
+    let why = |items: &str| {
+        format!(
+            "the `for` loops around step `cell` are nested in another order than before (`{items}` has moved): which rounds were done cannot \
+             be told; keep the order, or give the step in them another name"
+        )
+    };
+    let fiber = stopped(borrowed::work(vec![0, 1], vec![7, 8]), "1 7").await;
+    fiber.parks::<borrowed_exchanged::work>(&why("rows at")).await;
+    fiber.resumes::<borrowed::work>(0, &["1 7", "1 8"]).await;
+    let fiber = stopped(ranges::work(2), "1 7").await;
+    fiber.parks_naming::<ranges_exchanged::work>(&why("for row")).await;
+    fiber.resumes::<ranges::work>(0, &["1 7", "1 8"]).await;
 }
 
 #[tokio::test]
@@ -206,7 +299,7 @@ async fn what_is_left_of_a_loop_is_not_taken_for_the_whole_list() {
         }
     }
     let fiber = stopped(old::work(vec![1, 2, 3]), "add 2").await;
-    fiber.parks_saying::<new::work>("local `list` saved at step `add` cannot be read as ").await;
+    fiber.parks_naming::<new::work>("local `list` is needed after step `add` but was not kept").await;
     fiber.resumes::<old::work>(6, &["add 2", "add 3"]).await;
 }
 

@@ -101,10 +101,10 @@ fn loops_are_kept_by_position_or_by_their_remaining_items() {
             r#"{"at":"seen","locals":{"v":[1,2],"m":{"k":5},"sum":1,"v at":0,"for i":{"range":{"next":2,"end":2}},"seen":2},"call":null}"#,
             r#"{"at":"seen","locals":{"v":[1,2],"m":{"k":5},"sum":3,"v at":1,"for i":{"range":{"next":1,"end":2}},"seen":2},"call":null}"#,
             r#"{"at":"seen","locals":{"v":[1,2],"m":{"k":5},"sum":5,"v at":1,"for i":{"range":{"next":2,"end":2}},"seen":3},"call":null}"#,
-            r#"{"at":"owned","locals":{"m":{"k":5},"sum":8,"v#2":{"rest":[2]},"x":1},"call":null}"#,
-            r#"{"at":"map","locals":{"m":{"k":5},"sum":8,"v#2":{"rest":[2]},"x":1,"m at":0,"both":6},"call":null}"#,
-            r#"{"at":"owned","locals":{"m":{"k":5},"sum":15,"v#2":{"rest":[]},"x":2},"call":null}"#,
-            r#"{"at":"map","locals":{"m":{"k":5},"sum":15,"v#2":{"rest":[]},"x":2,"m at":0,"both":6},"call":null}"#,
+            r#"{"at":"owned","locals":{"m":{"k":5},"sum":8,"v left":{"rest":[2]},"x":1},"call":null}"#,
+            r#"{"at":"map","locals":{"m":{"k":5},"sum":8,"v left":{"rest":[2]},"x":1,"m at":0,"both":6},"call":null}"#,
+            r#"{"at":"owned","locals":{"m":{"k":5},"sum":15,"v left":{"rest":[]},"x":2},"call":null}"#,
+            r#"{"at":"map","locals":{"m":{"k":5},"sum":15,"v left":{"rest":[]},"x":2,"m at":0,"both":6},"call":null}"#,
             r#"{"at":"end","locals":{"sum":23},"call":null}"#,
         ]
     );

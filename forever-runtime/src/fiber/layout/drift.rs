@@ -80,16 +80,18 @@ impl Layout {
         for was in &old.steps {
             let Some(step) = self.identify(Some(old), &was.name, &mut found) else { continue };
             self.compare_waits(step, old, was, None, &mut found);
+            step.compare_order(was, &mut found);
             for kept in step.loops_gone(was) {
                 found.add(Problem::LoopGone { items: kept.name.clone(), step: step.name.clone() });
             }
+            let has = |name: &str, role| was.kept(name).is_some_and(|kept| old.is_of_role(kept, role));
             for local in &step.keeps {
-                if found.unclear(step, local, was, |name| was.kept(name).is_some()) {
+                if found.unclear(step, local, was, has) {
                     continue;
                 }
-                let kept = step.source_of(local, |name| was.kept(name).is_some()).and_then(|name| was.kept(name));
+                let kept = step.source_of(local, has).and_then(|name| was.kept(name));
                 match kept {
-                    None => found.absent(step, local, false, |name| was.kept(name).is_some()),
+                    None => found.absent(step, local, false, has),
                     Some(kept) if kept.of != self.bearers(old, &kept.name) => {
                         found.renumbered(&kept.name, self.bearers(old, &kept.name), kept.of);
                     }
@@ -128,6 +130,7 @@ impl Layout {
             let was = old.and_then(|old| old.step(&snapshot.at));
             if let (Some(old), Some(was)) = (old, was) {
                 self.compare_waits(step, old, was, Some(branches), &mut found);
+                step.compare_order(was, &mut found);
                 for kept in step.loops_gone(was) {
                     let text = snapshot.locals.get(&kept.name);
                     if text.is_some_and(|text| kept.role == LocalRole::Position || !is_over(text.get())) {
@@ -135,12 +138,15 @@ impl Layout {
                     }
                 }
             }
+            let kept = |name: &str| was.and_then(|was| was.kept(name));
+            let has = |name: &str, role| {
+                let is_another = old.zip(kept(name)).is_some_and(|(old, kept)| !old.is_of_role(kept, role));
+                snapshot.locals.contains_key(name) && !is_another
+            };
             for local in step.keeps.iter().filter(|local| !(under_way && local.result)) {
-                let has = |name: &str| snapshot.locals.contains_key(name);
                 if was.is_some_and(|was| found.unclear(step, local, was, has)) {
                     continue;
                 }
-                let kept = |name: &str| was.and_then(|was| was.kept(name));
                 let Some(stored) = step.source_of(local, has) else {
                     let only_after = under_way && kept(&local.name).is_some();
                     found.absent(step, local, only_after, has);
@@ -350,10 +356,29 @@ impl Step {
 
     /// What the old step kept of `for` loops that are not around this one. A loop that goes over something else is told as a new one.
     fn loops_gone<'a>(&self, was: &'a Step) -> impl Iterator<Item = &'a Kept> {
-        let lacks = |step: &Step, kept: &Kept| kept.role != LocalRole::Value && step.kept(&kept.name).is_none();
-        let goes_over_others = self.keeps.iter().any(|kept| lacks(was, kept));
-        let gone: Vec<_> = was.keeps.iter().filter(|kept| !goes_over_others && lacks(self, kept)).collect();
+        let goes_over_others = self.loops().any(|now| !was.loops().any(|then| now.is_loop_of(then)));
+        let is_gone = |then: &&Kept| !goes_over_others && !self.loops().any(|now| now.is_loop_of(then));
+        let gone: Vec<_> = was.loops().filter(is_gone).collect();
         gone.into_iter()
+    }
+
+    /// What is kept of the `for` loops around the step, outermost first.
+    fn loops(&self) -> impl Iterator<Item = &Kept> {
+        self.keeps.iter().filter(|kept| kept.role != LocalRole::Value)
+    }
+
+    /// Whether the loops that were around the old step are inside one another as they were. Of loops in another order each has its
+    /// place, and the places together mean other rounds.
+    fn compare_order(&self, was: &Step, found: &mut Found) {
+        let place = |now: &Kept| was.loops().position(|then| now.is_loop_of(then));
+        let mut furthest = None;
+        for now in self.loops() {
+            let there = place(now);
+            if there.is_some() && there < furthest {
+                return found.add(Problem::LoopsExchanged { items: now.name.clone(), step: self.name.clone() });
+            }
+            furthest = furthest.max(there);
+        }
     }
 
     /// Whether the result of a branch of the old code is that of a branch of this one.
@@ -380,13 +405,21 @@ impl Step {
 }
 
 impl Layout {
+    /// Whether a local has this role. Earlier versions of this library said nothing of roles in layouts.
+    fn is_of_role(&self, kept: &Kept, role: LocalRole) -> bool {
+        let says_roles = || self.steps.iter().flat_map(|step| &step.keeps).any(|kept| kept.role != LocalRole::Value);
+        kept.role == role || !says_roles()
+    }
+
     /// How many locals of this code share the name of a local of `old` that is not a new one: with those that had it then.
     fn bearers(&self, old: &Layout, name: &str) -> u32 {
         let name = base(name);
         let all = || self.steps.iter().flat_map(|step| &step.keeps);
         let bearers = all().find(|local| base(&local.name) == name).map_or(0, |local| local.of);
         let knew = |local: &str| old.steps.iter().any(|step| step.kept(local).is_some());
-        let renamed = |local: &&Kept| base(&local.name) != name && local.was.as_deref().is_some_and(|was| base(was) == name);
+        let had = |role| old.steps.iter().flat_map(|step| &step.keeps).any(|kept| base(&kept.name) == name && old.is_of_role(kept, role));
+        let renamed =
+            |local: &&Kept| base(&local.name) != name && local.was.as_deref().is_some_and(|was| base(was) == name) && had(local.role);
         let leavers: BTreeSet<&str> = all().filter(renamed).map(|local| local.name.as_str()).filter(|local| !knew(local)).collect();
         bearers.saturating_add(u32::try_from(leavers.len()).unwrap_or(u32::MAX))
     }
@@ -409,17 +442,24 @@ impl Step {
     /// The name under which a local of this step is among those that are there, as [`Cut::stored_name`] has it.
     ///
     /// [`Cut::stored_name`]: super::super::machine::Cut::stored_name
-    fn source_of<'a>(&'a self, local: &'a Kept, has: impl Fn(&str) -> bool) -> Option<&'a str> {
-        if has(&local.name) {
+    fn source_of<'a>(&'a self, local: &'a Kept, has: impl Fn(&str, LocalRole) -> bool) -> Option<&'a str> {
+        if has(&local.name, local.role) {
             return Some(&local.name);
         }
-        let old = local.was.as_deref().filter(|old| has(old))?;
+        let old = local.was.as_deref().filter(|old| has(old, local.role))?;
         (self.claimants(old, has).count() == 1).then_some(old)
     }
 
     /// The locals of this step that a name may stand for.
-    fn claimants<'a>(&'a self, name: &'a str, has: impl Fn(&str) -> bool + 'a) -> impl Iterator<Item = &'a Kept> {
-        self.keeps.iter().filter(move |local| local.name == name || local.was.as_deref() == Some(name) && !has(&local.name))
+    fn claimants<'a>(&'a self, name: &'a str, has: impl Fn(&str, LocalRole) -> bool + 'a) -> impl Iterator<Item = &'a Kept> {
+        self.keeps.iter().filter(move |local| local.name == name || local.was.as_deref() == Some(name) && !has(&local.name, local.role))
+    }
+}
+
+impl Kept {
+    /// Whether what is kept of a loop is what was kept of this one.
+    fn is_loop_of(&self, then: &Kept) -> bool {
+        self.role == then.role && (self.name == then.name || self.was.as_ref() == Some(&then.name))
     }
 }
 
@@ -447,10 +487,10 @@ impl Found {
     }
 
     /// Whether a local was renamed after the old code, which had both names: then neither can be taken for it.
-    fn unclear(&mut self, step: &Step, local: &Kept, before: &Step, has: impl Fn(&str) -> bool) -> bool {
+    fn unclear(&mut self, step: &Step, local: &Kept, before: &Step, has: impl Fn(&str, LocalRole) -> bool) -> bool {
         let Some(old) = &local.was else { return false };
         let is_new = before.kept(&local.name).is_some_and(|kept| kept.was != local.was);
-        let unclear = is_new && has(&local.name) && has(old);
+        let unclear = is_new && has(&local.name, local.role) && has(old, local.role);
         if unclear {
             self.add(Problem::LocalUnclear { local: local.name.clone(), was: old.clone(), step: step.name.clone() });
         }
@@ -458,8 +498,8 @@ impl Found {
     }
 
     /// A local that has no value among those that are there.
-    fn absent(&mut self, step: &Step, local: &Kept, under_way: bool, has: impl Fn(&str) -> bool) {
-        match local.was.as_deref().filter(|old| has(old)) {
+    fn absent(&mut self, step: &Step, local: &Kept, under_way: bool, has: impl Fn(&str, LocalRole) -> bool) {
+        match local.was.as_deref().filter(|old| has(old, local.role)) {
             Some(old) => {
                 let by = step.claimants(old, has).map(|local| local.name.clone()).collect();
                 self.add(Problem::LocalClaimedTwice { local: old.to_owned(), step: step.name.clone(), by });

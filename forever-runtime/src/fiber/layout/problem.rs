@@ -109,6 +109,13 @@ pub enum Problem {
         /// The step in the loop.
         step: String,
     },
+    /// The `for` loops around a step are nested in another order than before.
+    LoopsExchanged {
+        /// What the outermost loop that has changed its place goes over, as snapshots name it.
+        items: String,
+        /// The step in the loops.
+        step: String,
+    },
     /// The topics that a fiber waits on are not received on any more.
     TopicsChanged {
         /// The wait.
@@ -240,6 +247,11 @@ impl Problem {
                 f,
                 "step `{step}` is in a `for` loop now whose place (`{items}`) was not kept: the loop is new or goes over something else; give the \
                  step in it another name, or put the place into the snapshot with `migrate`"
+            ),
+            Problem::LoopsExchanged { items, step } => write!(
+                f,
+                "the `for` loops around step `{step}` are nested in another order than before (`{items}` has moved): which rounds were done \
+                 cannot be told; keep the order, or give the step in them another name"
             ),
             Problem::LocalUnclear { local, was, step } => write!(
                 f,

@@ -70,7 +70,9 @@ impl FiberContext {
     ///
     /// Transactions are told apart by their step, their order in it, and where they stand in the source; in each branch of a `steps!` by
     /// itself. Where the order is chance, as in a `join!` of futures that wait for something else first, give each a
-    /// [`key`](TransactionCall::key). A key also identifies the transaction across a change of the code: when a process died between a
+    /// [`key`](TransactionCall::key). So do those in a loop inside one step, and those of one function that the step calls several times:
+    /// they stand at one place, and if new code goes over other items, the result of the first is taken for that of another first.
+    /// A key also identifies the transaction across a change of the code: when a process died between a
     /// commit and the next checkpoint, and new code comes to a transaction without a key that is not at the same line and column, the
     /// fiber is parked, as it may or may not be the one that is committed.
     ///

@@ -90,7 +90,8 @@ async fn fibers_go_on_under_edited_code_as_their_state_says_or_are_parked() {
     assert_eq!((failures, disagreements), (0, 0), "see above");
     if only.is_none() && versions::EDITS >= Edit::ALL.len() {
         assert!(Edit::ALL.iter().all(|edit| edits.contains(edit)), "{edits:?}");
-        assert!(Kind::ALL.iter().all(|kind| kinds.contains(kind)), "{kinds:?}");
+        // Ten programs of other seeds need not have a node of each kind.
+        assert!(versions::SEED != 1 || Kind::ALL.iter().all(|kind| kinds.contains(kind)), "{kinds:?}");
     }
 }
 
