@@ -73,6 +73,10 @@ class AgentTab {
   get ready() {
     return this.tab.ready;
   }
+  get state() {
+    const { status, isServerStreaming, isRecovering } = this.tab.chat;
+    return { status, isServerStreaming, isRecovering };
+  }
   get lines() {
     return this.tab.lines;
   }
@@ -115,6 +119,9 @@ class HttpTab {
   }
   get ready() {
     return this.page.ready;
+  }
+  get state() {
+    return { status: this.page.chat.status };
   }
   get lines() {
     return this.page.lines;
@@ -197,14 +204,16 @@ class Chat {
 
   /** Until nothing is under way and every tab shows what is stored. */
   async settle() {
-    let stored;
-    const said = () => lines(stored ?? []).join("|");
-    const seen = () => ({ stored: stored && lines(stored), tabs: this.tabs.map((tab) => [tab.ready, tab.lines]) });
-    const over = async () => this.tabs.every((tab) => tab.ready) && (await this.isIdle());
-    await until("the turns are over", over, seen);
-    stored = await this.server.messages(this.name);
+    let stored = [];
+    const seen = () => ({ stored: lines(stored), tabs: this.tabs.map((tab) => [tab.state, tab.lines]) });
+    const isOver = async () => this.tabs.every((tab) => tab.ready) && (await this.isIdle());
+    await until("the turns are over", isOver, seen);
     this.tabs = await Promise.all(this.tabs.map((tab) => tab.catchUp()));
-    await until("all tabs show what is stored", () => this.tabs.every((tab) => tab.ready && tab.lines.join("|") === said()), seen);
+    const isSame = async () => {
+      stored = await this.server.messages(this.name);
+      return (await isOver()) && this.tabs.every((tab) => tab.lines.join("|") === lines(stored).join("|"));
+    };
+    await until("all tabs show what is stored", isSame, seen);
     this.watch.judge(stored);
     return stored;
   }

@@ -55,7 +55,7 @@ type News = (Arc<Watched>, Vec<Shown>);
 pub(super) struct Watching {
     /// By the id of their turns, which of the watches counts.
     current: HashMap<String, Arc<Watched>>,
-    /// Whether there have been several at a time since [`Watching::forget_overlap`].
+    /// Whether there have been several at a time since the client was last sent the conversation behind them.
     overlapped: bool,
     news: SelectAll<BoxStream<'static, News>>,
 }
@@ -74,9 +74,8 @@ impl Watching {
         self.overlapped
     }
 
-    /// The client was sent the conversation in its order.
-    pub(super) fn forget_overlap(&mut self) {
-        self.overlapped = false;
+    pub(super) fn set_overlapped(&mut self, overlapped: bool) {
+        self.overlapped = overlapped;
     }
 
     /// Waits for the end of a turn that is offered.

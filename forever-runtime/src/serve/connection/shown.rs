@@ -131,8 +131,10 @@ impl Session<'_> {
         // conversation. So does a page of one that adds to an answer, at whose acceptance it was not.
         if self.probes && watched.is_begun() && !watched.status.is_continuation() {
             let messages = self.agent.messages().await?;
-            if let Some(message) = messages.iter().find(|message| message.id == watched.status.message_id()) {
-                return self.send(&ToClient::Updated { message }).await;
+            if let Some(at) = messages.iter().position(|message| message.id == watched.status.message_id()) {
+                // A question that waited has been there before the answer, also where its turn is over by now.
+                self.watching.set_overlapped(self.watching.overlapped() || at + 1 < messages.len());
+                return self.send(&ToClient::Updated { message: &messages[at] }).await;
             }
         }
         self.transcript().await
@@ -191,7 +193,7 @@ impl Session<'_> {
         self.say_ended(watched, end, replay, Response { id, done: true, message_ids, continuation, ..Response::default() }).await?;
         if self.watching.is_empty() && (cancelled || self.watching.overlapped()) {
             // What the client shows may be in another order, or shorter. Not before the end: there clients put the answer where it was begun.
-            self.watching.forget_overlap();
+            self.watching.set_overlapped(false);
             self.may_hide_question = true;
             self.transcript().await?;
         }
