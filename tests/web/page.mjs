@@ -88,6 +88,34 @@ const cases = {
     browser.quiet({ away: true });
   },
 
+  async "a browser that is offline in the middle of an answer has all of it when it is online again"(on) {
+    const { browser, tabs } = await open(on, [on.server.host, on.server.host]);
+    await say(tabs[0], "hello");
+    await begun(tabs, "w5 ");
+    await browser.context.setOffline(true);
+    for (const page of tabs) assert.equal(await page.evaluate(() => navigator.onLine), false);
+    // The switch leaves WebSockets alone in some Chromiums: the lines break with the server.
+    await on.server.kill();
+    for (const page of tabs) await page.getByText("Not connected").waitFor();
+    for (const page of tabs) inTime((await last(page)) !== words(40));
+    await on.server.again();
+    await browser.context.setOffline(false);
+    await settled(tabs, ["hello", words(40)]);
+    assert.deepEqual(lines(await on.server.messages(on.name)), ["user: hello", `assistant: ${words(40)}`]);
+    browser.quiet({ away: true });
+  },
+
+  async "a browser that was offline while the answer came to its end shows it when it is online again"(on) {
+    const { browser, tabs } = await open(on, [on.server.host, on.server.host]);
+    await say(tabs[0], "hello");
+    await begun(tabs, "w5 ");
+    await browser.context.setOffline(true);
+    await until("stored", async () => (await on.server.messages(on.name)).length === 2);
+    await browser.context.setOffline(false);
+    await settled(tabs, ["hello", words(40)]);
+    browser.quiet({ away: true });
+  },
+
   async "an error that came while the page was closed is seen when it is opened again"(on) {
     const { browser, tabs } = await open(on, [on.server.host], { n: 5, mode: "error" });
     await say(tabs[0], "fail");

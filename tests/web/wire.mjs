@@ -111,6 +111,8 @@ function comparable(frames) {
     if (frame.type === "cf_agent_use_chat_response" && frame.seq !== undefined) delete frame.replay;
     // A message that says how its turn ended takes the place of what a client has made of the chunks.
     if (["cf_agent_chat_messages", "cf_agent_message_updated"].includes(frame.type) && seen.at(-1)?.outcome === "error") continue;
+    // Behind the end of a cancelled turn its client is sent what it no longer listened to.
+    if (frame.type === "cf_agent_chat_messages" && seen.at(-1)?.outcome === "aborted") continue;
     // Before its end an answer comes by itself to those who have seen it grow; there with the conversation.
     if (frame.type === "cf_agent_use_chat_response" && (frame.done || frame.error) && seen.at(-1)?.type === "cf_agent_message_updated") {
       seen.push({ type: "cf_agent_chat_messages", messages: [seen.pop().message] });

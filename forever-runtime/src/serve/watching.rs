@@ -55,12 +55,27 @@ type News = (Arc<Watched>, Vec<Shown>);
 pub(super) struct Watching {
     /// By the id of their turns, which of the watches counts.
     current: HashMap<String, Arc<Watched>>,
+    /// Whether there have been several at a time since the client was last sent the conversation behind them.
+    overlapped: bool,
     news: SelectAll<BoxStream<'static, News>>,
 }
 
 impl Watching {
     pub(super) fn watches(&self, turn: &str) -> bool {
         self.current.contains_key(turn)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.current.is_empty()
+    }
+
+    /// Whether turns have overlapped: then clients put questions before the answers to earlier ones.
+    pub(super) fn overlapped(&self) -> bool {
+        self.overlapped
+    }
+
+    pub(super) fn set_overlapped(&mut self, overlapped: bool) {
+        self.overlapped = overlapped;
     }
 
     /// Waits for the end of a turn that is offered.
@@ -74,6 +89,7 @@ impl Watching {
         self.stop(turn.id());
         let watched = Arc::new(Watched { status, own, begun: AtomicBool::new(false), stopped: AtomicBool::new(false) });
         self.current.insert(turn.id().to_owned(), Arc::clone(&watched));
+        self.overlapped |= self.current.len() > 1;
         let reader = Reader { watched, follow, replays, begun: false, over: false };
         self.news.push(stream::unfold(reader, Reader::read).boxed());
         Ok(())

@@ -12,9 +12,9 @@ globalThis.WebSocket = WebSocket;
 export const React = (await take("react")).default;
 const { createRoot } = await take("react-dom/client");
 
-/** Renders a component, until the root that comes back is unmounted. */
-export function render(Component) {
-  const root = createRoot(document.body.appendChild(document.createElement("div")));
+/** Renders a component, until the root that comes back is unmounted. `onUncaughtError` takes what it throws. */
+export function render(Component, onUncaughtError) {
+  const root = createRoot(document.body.appendChild(document.createElement("div")), onUncaughtError && { onUncaughtError });
   root.render(React.createElement(React.Suspense, { fallback: "loading" }, React.createElement(Component)));
   return root;
 }

@@ -5,4 +5,4 @@ import { pathToFileURL } from "node:url";
 /** The folder that has them. */
 export const folder = resolve(process.env.HOOKS ?? join(import.meta.dirname, ".."));
 
-export const { take } = await import(pathToFileURL(join(folder, "take.mjs")));
+export const { take, copy } = await import(pathToFileURL(join(folder, "take.mjs")));

@@ -4,12 +4,17 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { React, render } from "./dom.mjs";
-import { folder, take } from "./packages.mjs";
+import { copy, folder, take } from "./packages.mjs";
 import { lines } from "./until.mjs";
 
 const { useAgent } = await take("agents/react");
 const split = existsSync(join(folder, "node_modules/@cloudflare/ai-chat"));
 const { useAgentChat } = await take(split ? "@cloudflare/ai-chat/react" : "agents/ai-react");
+
+let copies = 0;
+
+/** The hook with a cache of loaded conversations of its own, as each tab of a browser has it. Not in older packages. */
+export const ownHook = async () => (await copy("agents/chat/react", (copies += 1))).useAgentChat;
 
 /** What the page says of where it is, when the model asks. */
 const here = { city: "X" };
@@ -18,11 +23,12 @@ const here = { city: "X" };
 const soon = { minReconnectionDelay: 20, maxReconnectionDelay: 200 };
 
 export class Tab {
-  constructor(host, name) {
+  /** With `onRender`, which is called with the messages of each rendering, `onUncaughtError`, with what the hooks throw, and an `ownHook`. */
+  constructor(host, name, { onRender, onUncaughtError, hook = useAgentChat } = {}) {
     const tab = this;
     function Chat() {
       const agent = useAgent({ agent: "ChatAgent", name, host, ...soon });
-      const chat = useAgentChat({
+      const chat = hook({
         agent,
         // Older ones have to be told.
         autoContinueAfterToolResult: true,
@@ -31,10 +37,13 @@ export class Tab {
         },
       });
       // Not while it is rendered, which may come to nothing.
-      React.useEffect(() => void Object.assign(tab, { agent, chat }));
+      React.useEffect(() => {
+        Object.assign(tab, { agent, chat });
+        onRender?.(chat.messages);
+      });
       return null;
     }
-    this.root = render(Chat);
+    this.root = render(Chat, onUncaughtError);
   }
   get lines() {
     return lines(this.chat?.messages ?? []);

@@ -34,6 +34,9 @@ impl Session<'_> {
                 _ => self.refuse_question(&id, "The question was not understood.").await,
             },
             FromClient::Cancel { id } => {
+                if self.watching.watches(&id) {
+                    self.cancelled.insert(id.clone());
+                }
                 self.agent.cancel(&id, "it was cancelled").await?;
                 Ok(())
             }
@@ -159,6 +162,10 @@ impl Session<'_> {
         match new.await {
             Ok(turn) if turn.accepted() => {
                 self.watching.start(&turn, 0, false, true).await?;
+                // What other turns have brought since it asked has taken its question away there.
+                if std::mem::take(&mut self.may_hide_question) || self.watching.overlapped() {
+                    self.transcript().await?;
+                }
                 Ok(())
             }
             // Sent again: it may be under way since.

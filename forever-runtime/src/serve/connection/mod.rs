@@ -67,6 +67,10 @@ struct Session<'a> {
     offered: HashSet<String>,
     /// Turns that this client has asked for.
     own: HashSet<String>,
+    /// Turns under way that this client has cancelled. It shows nothing more of them.
+    cancelled: HashSet<String>,
+    /// Whether a question of this client may be on its way that it does not show: it was sent the conversation while it could ask.
+    may_hide_question: bool,
     calls: FuturesUnordered<Called>,
     /// Whether the client gives its probes ids, as the packages do that find an answer by its id.
     probes: bool,
@@ -127,6 +131,8 @@ pub(super) async fn run(socket: WebSocket, served: Arc<Served>, at: &At) {
         watching: Watching::default(),
         offered: HashSet::new(),
         own: HashSet::new(),
+        cancelled: HashSet::new(),
+        may_hide_question: false,
         calls: FuturesUnordered::new(),
         probes: false,
         shown_from: None,

@@ -131,14 +131,16 @@ impl Session<'_> {
         // conversation. So does a page of one that adds to an answer, at whose acceptance it was not.
         if self.probes && watched.is_begun() && !watched.status.is_continuation() {
             let messages = self.agent.messages().await?;
-            if let Some(message) = messages.iter().find(|message| message.id == watched.status.message_id()) {
-                return self.send(&ToClient::Updated { message }).await;
+            if let Some(at) = messages.iter().position(|message| message.id == watched.status.message_id()) {
+                // A question that waited has been there before the answer, also where its turn is over by now.
+                self.watching.set_overlapped(self.watching.overlapped() || at + 1 < messages.len());
+                return self.send(&ToClient::Updated { message: &messages[at] }).await;
             }
         }
         self.transcript().await
     }
 
-    async fn transcript(&mut self) -> std::result::Result<(), Over> {
+    pub(super) async fn transcript(&mut self) -> std::result::Result<(), Over> {
         self.conversation(false).await
     }
 
@@ -179,6 +181,7 @@ impl Session<'_> {
         let own = watched.own;
         self.own.remove(id);
         let offered = self.offered.remove(id);
+        let cancelled = self.cancelled.remove(id);
         if !own && !replay && end.state() != TurnState::Skipped {
             self.answer_of(watched).await?;
         }
@@ -187,7 +190,19 @@ impl Session<'_> {
             let first = Response { id, body: r#"{"type":"start"}"#.into(), continuation, replay: true, ..Response::default() };
             self.send(&ToClient::Response(first)).await?;
         }
-        let ended = Response { id, done: true, message_ids, continuation, ..Response::default() };
+        self.say_ended(watched, end, replay, Response { id, done: true, message_ids, continuation, ..Response::default() }).await?;
+        if self.watching.is_empty() && (cancelled || self.watching.overlapped()) {
+            // What the client shows may be in another order, or shorter. Not before the end: there clients put the answer where it was begun.
+            self.watching.set_overlapped(false);
+            self.may_hide_question = true;
+            self.transcript().await?;
+        }
+        Ok(())
+    }
+
+    /// Says that a turn has ended, and how.
+    async fn say_ended(&mut self, watched: &Watched, end: &TurnEnd, replay: bool, ended: Response<'_>) -> std::result::Result<(), Over> {
+        let Response { id, message_ids, continuation, .. } = ended;
         match end.state() {
             TurnState::Error | TurnState::Interrupted => {
                 let text = end.client_text().unwrap_or("An error occurred.");
@@ -199,7 +214,7 @@ impl Session<'_> {
                 self.send(&ToClient::Response(error)).await?;
                 self.send(&ToClient::Response(Response { outcome: Some("error"), ..ended })).await?;
                 // Clients keep the message that they have made of the chunks, which does not say what became of it.
-                if own { Ok(()) } else { self.answer_of(watched).await }
+                if watched.own { Ok(()) } else { self.answer_of(watched).await }
             }
             TurnState::Aborted | TurnState::Skipped => {
                 self.send(&ToClient::Response(Response { outcome: Some(end.state().as_str()), ..ended })).await
