@@ -246,7 +246,7 @@ impl<A: ChatAgent> AgentHandle<A> {
                         drop(alone);
                         let core = self.core()?;
                         // Ready when a turn begins to be answered, is left or ends.
-                        let looks_again = async { drop(race(changed.changed(), core.clock.sleep(LOOKS_AGAIN)).await) };
+                        let looks_again = race(changed.changed(), core.clock.sleep(LOOKS_AGAIN));
                         if race(looks_again, core.closing()).await.is_none() {
                             return Err(Error::closed());
                         }
@@ -257,7 +257,7 @@ impl<A: ChatAgent> AgentHandle<A> {
             };
             if answer.answers(part.tool_state()) {
                 call.check(part)?;
-                author.check(&*self.core()?, Some(&turn), part, &answer)?;
+                author.check(&*self.core()?, Some(turn), part, &answer)?;
             }
             if let Some(chunk) = answer.chunk(&call.id) {
                 match self.answer_under_way(turn, &call.id, &answer, chunk, auto_continue).await {
