@@ -5,7 +5,7 @@ use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::{ChatAgent, ToolAnswer, Turn};
 use forever::{Agent, AgentHandle, BoxError, ErrorKind, Forever};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 /// Asks two tools of the client and one approval, then says what it was told.
 struct Asks;
@@ -176,4 +176,126 @@ async fn an_answer_to_an_earlier_message_is_stored_though_there_is_nothing_to_go
     let outputs: Vec<_> = agent.messages().await.unwrap()[1].parts.iter().filter_map(|part| part.get("output").cloned()).collect();
     assert_eq!(outputs, [1, 2]);
     assert_eq!(agent.pending_interactions().await.unwrap().interactions, []);
+}
+
+/// Messages as a client has them: `parts` are tool calls that wait for the client.
+fn asking(id: &str, calls: &[&str]) -> UiMessage {
+    let part = |call: &&str| json!({ "type": "tool-look", "toolCallId": call, "state": "input-available", "input": {} });
+    let parts: Vec<_> = calls.iter().map(part).collect();
+    serde_json::from_value(json!({ "id": id, "role": "assistant", "parts": parts })).unwrap()
+}
+
+/// Two messages that ask, of which the second is to be continued once its second call is answered.
+async fn two_that_ask() -> (Forever, AgentHandle<Asks>) {
+    let forever = Forever::builder().in_memory().chat_agent(|_| Asks).open().await.unwrap();
+    let agent = forever.agent::<Asks>("a");
+    let [hi, again] = [("u", "hi"), ("u2", "again")].map(|(id, text)| UiMessage::user(id, text));
+    agent.set_messages([hi, asking("m", &["one", "two"]), again, asking("m2", &["three", "four"])]).await.unwrap();
+    assert!(agent.answer_tool("three", ToolAnswer::Output(json!(3)), true).await.unwrap().continued.is_none());
+    (forever, agent)
+}
+
+async fn continues_with_the_last_call(agent: &AgentHandle<Asks>) {
+    let last = agent.answer_tool("four", ToolAnswer::Output(json!(4)), false).await.unwrap();
+    last.continued.expect("the answer to the call before it has asked for it").wait().await.unwrap();
+    assert_eq!(last_text(agent).await, r#"[["output-available",3],["output-available",4]]"#);
+}
+
+#[tokio::test]
+async fn a_continuation_that_was_asked_for_is_not_lost_when_an_earlier_message_is_answered() {
+    let (_forever, agent) = two_that_ask().await;
+    agent.answer_tool("one", ToolAnswer::Output(json!(1)), false).await.unwrap();
+    continues_with_the_last_call(&agent).await;
+}
+
+#[tokio::test]
+async fn a_continuation_that_was_asked_for_is_not_that_of_an_earlier_message() {
+    let (_forever, agent) = two_that_ask().await;
+    agent.answer_tool("one", ToolAnswer::Output(json!(1)), true).await.unwrap();
+    continues_with_the_last_call(&agent).await;
+}
+
+#[tokio::test]
+async fn the_answers_to_an_earlier_message_continue_nothing_that_still_waits() {
+    let (_forever, agent) = two_that_ask().await;
+    for (call, output) in [("one", 1), ("two", 2)] {
+        let answered = agent.answer_tool(call, ToolAnswer::Output(json!(output)), true).await.unwrap();
+        assert!(answered.applied && answered.continued.is_none(), "{answered:?}");
+    }
+    continues_with_the_last_call(&agent).await;
+}
+
+/// Says what it was told when it is woken at last, which takes until it is let.
+struct Sleepy {
+    waking: Arc<Notify>,
+    wakes: Arc<Semaphore>,
+}
+
+impl Agent for Sleepy {
+    const CLASS: &'static str = "sleepy";
+    type State = ();
+
+    async fn on_start(&self) -> Result<(), BoxError> {
+        self.waking.notify_one();
+        self.wakes.acquire().await?.forget();
+        Ok(())
+    }
+}
+
+impl ChatAgent for Sleepy {
+    async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
+        let answers: Vec<Value> = turn.message().await.parts.iter().filter(|part| part.is_tool()).map(answer).collect();
+        turn.write(Chunk::text_start("t")).await?;
+        turn.write(Chunk::text_delta("t", json!(answers).to_string())).await?;
+        turn.write(Chunk::text_end("t")).await?;
+        Ok(())
+    }
+}
+
+/// A turn that continues `message` has begun and read it, and its agent is not awake: an answer comes. Gives the message at the end.
+async fn answered_before_the_agent_is_awake(message: UiMessage, answer: ToolAnswer, auto_continue: bool) -> UiMessage {
+    let (waking, wakes) = (Arc::new(Notify::new()), Arc::new(Semaphore::new(0)));
+    let of_agent = (Arc::clone(&waking), Arc::clone(&wakes));
+    let forever = Forever::builder().in_memory().chat_agent(move |_| {
+        let (waking, wakes) = (Arc::clone(&of_agent.0), Arc::clone(&of_agent.1));
+        Sleepy { waking, wakes }
+    });
+    let forever = forever.open().await.unwrap();
+    let agent = forever.agent::<Sleepy>("a");
+    agent.set_messages([UiMessage::user("u", "hi"), message]).await.unwrap();
+    let turn = agent.continue_last_turn().await.unwrap();
+    waking.notified().await;
+    let asked = agent.clone();
+    let answered = tokio::spawn(async move { asked.answer_tool("one", answer, auto_continue).await });
+    // The answer is stored, or waits for the turn: each look at the store lets it come further.
+    for _ in 0..100 {
+        agent.messages().await.unwrap();
+    }
+    wakes.add_permits(1);
+    assert!(turn.wait().await.unwrap().is_completed());
+    let answered = answered.await.unwrap().unwrap();
+    assert!(answered.applied);
+    if let Some(continued) = answered.continued {
+        assert!(continued.wait().await.unwrap().is_completed());
+    }
+    agent.messages().await.unwrap().pop().unwrap()
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_before_the_agent_of_a_begun_turn_is_awake_is_not_overwritten() {
+    for auto_continue in [false, true] {
+        let asking = asking("m", &["one"]);
+        let message = answered_before_the_agent_is_awake(asking, ToolAnswer::Output(json!(1)), auto_continue).await;
+        assert_eq!(message.parts[0].get("output"), Some(&json!(1)), "{message:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_approval_that_comes_before_the_agent_of_a_begun_turn_is_awake_is_not_overwritten() {
+    let part = json!({
+        "type": "tool-pay", "toolCallId": "one", "state": "approval-requested", "input": {}, "approval": { "id": "p" }
+    });
+    let asking = serde_json::from_value(json!({ "id": "m", "role": "assistant", "parts": [part] })).unwrap();
+    let message = answered_before_the_agent_is_awake(asking, ToolAnswer::Approved, true).await;
+    assert_eq!(message.parts[0].get("approval"), Some(&json!({ "id": "p", "approved": true })), "{message:?}");
 }

@@ -40,7 +40,7 @@ pub(crate) struct Chats {
     pub(super) feeds: Feeds,
     under_way: Mutex<HashMap<TurnSeq, Told>>,
     answering: Mutex<HashMap<AgentId, Arc<tokio::sync::Mutex<()>>>>,
-    /// Told when a turn begins to be answered, or ends.
+    /// Told when a turn begins to be answered, is left, or ends.
     changed: watch::Sender<()>,
 }
 
@@ -95,6 +95,11 @@ impl Chats {
                 first
             });
         }
+    }
+
+    /// Told when a turn begins to be answered, is left, or ends.
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
     }
 
     /// The turn of a chat that is being answered.
@@ -245,6 +250,7 @@ impl UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         self.chats.under_way().remove(&self.turn);
+        self.chats.changed.send_replace(());
     }
 }
 

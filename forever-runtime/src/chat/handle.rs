@@ -23,7 +23,9 @@ use crate::fiber::detached::detached;
 use crate::fiber::dispatch;
 use crate::fiber::owner::check_name;
 use crate::fiber::saved::unreadable;
-use crate::store::{AcceptTurnResult, AgentId, MessageRow, NewFiber, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRow};
+use crate::store::{
+    AcceptTurnResult, AgentId, MessageRow, MessageUpdate, MessageWrite, NewFiber, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRow,
+};
 
 /// How many turns are listed at a time.
 const PAGE: u32 = 256;
@@ -84,6 +86,7 @@ impl<A: ChatAgent> AgentHandle<A> {
             key: None,
             queueing: Queueing::default(),
             cut_behind: None,
+            update: None,
             body: Ok(None),
             client_tools: Vec::new(),
             metadata: Ok(None),
@@ -258,6 +261,7 @@ pub struct NewTurn {
     key: Option<String>,
     queueing: Queueing,
     cut_behind: Option<String>,
+    update: Option<MessageUpdate>,
     body: Result<Option<String>, String>,
     client_tools: Vec<ToolSpec>,
     metadata: Result<Option<String>, String>,
@@ -306,13 +310,19 @@ impl NewTurn {
         self
     }
 
-    /// With these messages too.
-    pub(super) fn with(mut self, messages: Vec<UiMessage>) -> Self {
-        self.messages.extend(messages);
-        self
+    /// Stores the turn with an update of a message, both or neither: why the update is refused, if it is.
+    pub(super) async fn store_with(mut self, update: MessageUpdate) -> Result<Result<TurnHandle, MessageWrite>> {
+        self.update = Some(update);
+        self.store_all().await
     }
 
     async fn store(self) -> Result<TurnHandle> {
+        let chat = self.chat.clone();
+        let refused = |_| Error::new(ErrorKind::Conflict, format!("failed to ask agent `{chat}`: a message is another one by now"));
+        self.store_all().await?.map_err(refused)
+    }
+
+    async fn store_all(self) -> Result<Result<TurnHandle, MessageWrite>> {
         let core = self.link.core()?;
         if core.is_closing() {
             return Err(Error::closed());
@@ -341,6 +351,7 @@ impl NewTurn {
             queueing: self.queueing.into(),
             messages: rows(&self.messages)?,
             cut_behind: self.cut_behind.clone(),
+            update: self.update.clone(),
             message: core.clock.id(),
             body: self.body.clone().map_err(|why| saved("body", why))?,
             tools: tools.map_err(|why| saved("client tools", why.to_string()))?,
@@ -361,11 +372,12 @@ impl NewTurn {
             now_ms,
         };
         match accept(&core, new).await? {
-            AcceptTurnResult::Created(row, _) => Ok(TurnHandle::new(self.link, *row, true)),
-            AcceptTurnResult::Existing(row) => Ok(TurnHandle::new(self.link, *row, false)),
+            AcceptTurnResult::Created(row, _) => Ok(Ok(TurnHandle::new(self.link, *row, true))),
+            AcceptTurnResult::Existing(row) => Ok(Ok(TurnHandle::new(self.link, *row, false))),
             AcceptTurnResult::Dropped => {
                 Err(refused(ErrorKind::Busy, "another turn is under way, and this one was not to wait".to_owned()))
             }
+            AcceptTurnResult::Refused(why) => Ok(Err(why)),
             AcceptTurnResult::NothingToContinue => {
                 Err(refused(ErrorKind::NotFound, "there is no answer to continue: the last message is not the assistant's".to_owned()))
             }

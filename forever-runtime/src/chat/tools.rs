@@ -1,16 +1,27 @@
 //! What a person or their client answers: results of tools that run there, and whether a tool may be run.
+//!
+//! An answer to a call in the message of a running turn goes into the log of that turn, every other into
+//! the stored message. The store decides which: it refuses an update of a message that a running turn has
+//! read, or that was changed since it was read here. A refused answer begins again.
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use super::answer::{message_row, read_messages};
+use super::answer::{message_row, read_message};
 use super::feed::ChatEvent;
-use super::handle::{NewTurn, TurnHandle, chats};
+use super::handle::{TurnHandle, chats};
 use super::message::{Chunk, Part, Role, ToolState, UiMessage};
 use super::{AgentLoop, ChatAgent, Chats, Turn};
 use crate::agent::AgentHandle;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fiber::core::{Core, Link};
+use crate::fiber::core::{Core, Link, race};
 use crate::fiber::detached::detached;
-use crate::store::AgentId;
+use crate::store::{AgentId, MessageUpdate, MessageWrite};
+
+/// How long an answer to the message of a turn that is about to be answered waits before it looks again.
+///
+/// It hears of a turn of this runtime at once; this is for turns of others.
+const LOOKS_AGAIN: Duration = Duration::from_secs(1);
 
 /// How a tool call was answered by a person or their client.
 #[derive(Debug, Clone, PartialEq)]
@@ -217,24 +228,39 @@ impl<A: ChatAgent> AgentHandle<A> {
     async fn answer(&self, call: &ToolCallRef, answer: ToolAnswer, auto_continue: bool, author: Author) -> Result<ToolAnswered> {
         let chats = chats(&*self.core()?)?;
         let asking = chats.answering(self.id());
-        let mut ended = None;
+        let (mut ended, mut changed) = (None, chats.changes());
         loop {
+            changed.mark_unchanged();
             // One at a time: each reads a message and writes it.
             let alone = asking.lock().await;
             let under_way = chats.turn_of(self.id()).filter(|turn| ended.as_deref() != Some(turn.id()));
-            let Some(turn) = under_way else {
-                return self.answer_stored(&chats, call, answer, auto_continue, author).await;
+            let message = match &under_way {
+                Some(turn) => Some(turn.message().await),
+                None => None,
             };
-            let message = turn.message().await;
-            let Some(part) = find_call(&message, &call.id) else {
-                return self.answer_stored(&chats, call, answer, auto_continue, author).await;
+            let part = message.as_ref().and_then(|message| find_call(message, &call.id));
+            let (Some(turn), Some(part)) = (&under_way, part) else {
+                match self.answer_stored(&chats, call, &answer, auto_continue, author).await? {
+                    Ok(answered) => return Ok(answered),
+                    Err(MessageWrite::InUse) => {
+                        drop(alone);
+                        let core = self.core()?;
+                        // Ready when a turn begins to be answered, is left or ends.
+                        let looks_again = race(changed.changed(), core.clock.sleep(LOOKS_AGAIN));
+                        if race(looks_again, core.closing()).await.is_none() {
+                            return Err(Error::closed());
+                        }
+                    }
+                    Err(MessageWrite::Changed | MessageWrite::Done) => {}
+                }
+                continue;
             };
             if answer.answers(part.tool_state()) {
                 call.check(part)?;
-                author.check(&*self.core()?, Some(&turn), part, &answer)?;
+                author.check(&*self.core()?, Some(turn), part, &answer)?;
             }
             if let Some(chunk) = answer.chunk(&call.id) {
-                match self.answer_under_way(&turn, &call.id, &answer, chunk, auto_continue).await {
+                match self.answer_under_way(turn, &call.id, &answer, chunk, auto_continue).await {
                     Err(error) if error.kind() == ErrorKind::Conflict => {}
                     answered => return answered,
                 }
@@ -247,44 +273,55 @@ impl<A: ChatAgent> AgentHandle<A> {
         }
     }
 
+    /// Answers a call of a stored message, or says why the store refuses that.
     async fn answer_stored(
         &self,
         chats: &Chats,
         call: &ToolCallRef,
-        answer: ToolAnswer,
+        answer: &ToolAnswer,
         auto_continue: bool,
         author: Author,
-    ) -> Result<ToolAnswered> {
+    ) -> Result<Result<ToolAnswered, MessageWrite>> {
         let core = self.core()?;
-        let messages = read_messages(&core.store.chat_messages(self.id().clone(), i64::MAX).await?)?;
+        let rows = core.store.chat_messages(self.id().clone(), i64::MAX).await?;
+        let messages = rows.into_iter().map(|row| Ok((read_message(&row)?, row.data))).collect::<Result<Vec<_>>>()?;
         // Only a turn's own log makes calls: what stands in other messages is none.
         let asks = |message: &UiMessage| message.role == Role::Assistant && find_call(message, &call.id).is_some();
-        let mut message = messages.into_iter().rev().find(asks).ok_or_else(|| no_call(self.id(), &call.id))?;
+        let last = messages.last().map(|(last, _)| (last.id.clone(), last.role == Role::Assistant && is_open(last)));
+        let (mut message, from) =
+            messages.into_iter().rev().find(|(message, _)| asks(message)).ok_or_else(|| no_call(self.id(), &call.id))?;
+        // A later message is what would be continued.
+        let later_is_open = last.is_some_and(|(id, open)| open && id != message.id);
         let part = message.parts.iter_mut().find(|part| part.tool_call_id() == Some(&*call.id));
         let Some(part) = part.filter(|part| answer.answers(part.tool_state())) else {
-            return Ok(ToolAnswered::ignored());
+            return Ok(Ok(ToolAnswered::ignored()));
         };
         call.check(part)?;
-        author.check(&core, None, part, &answer)?;
+        author.check(&core, None, part, answer)?;
         answer.apply(part);
         let held = core.store.continuation_target(self.id().clone()).await?.as_deref() == Some(message.id.as_str());
         let wanted = auto_continue || held;
-        if wanted && !is_open(&message) {
+        let update = MessageUpdate { message: message_row(&message)?, from };
+        if wanted && !is_open(&message) && !later_is_open {
             // Both at once: an answer whose turn does not follow would never be looked at.
-            match self.continue_with(&message).await {
-                Ok(continued) => {
+            match self.continue_last_turn().store_with(update.clone()).await {
+                Ok(Ok(continued)) => {
                     chats.feeds.tell(self.id(), || ChatEvent::Updated(message));
-                    return Ok(ToolAnswered { applied: true, continued: Some(continued) });
+                    return Ok(Ok(ToolAnswered { applied: true, continued: Some(continued) }));
                 }
+                Ok(Err(refused)) => return Ok(Err(refused)),
                 // A person has said something else since: the answer stands in an earlier message.
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
             }
         }
         let wanted = wanted && is_open(&message);
-        core.store.replace_message(self.id().clone(), message_row(&message)?, wanted, core.now_ms()).await?;
+        match core.store.update_message(self.id().clone(), update, wanted, core.now_ms()).await? {
+            MessageWrite::Done => {}
+            refused => return Ok(Err(refused)),
+        }
         chats.feeds.tell(self.id(), || ChatEvent::Updated(message));
-        Ok(ToolAnswered { applied: true, continued: None })
+        Ok(Ok(ToolAnswered { applied: true, continued: None }))
     }
 
     /// The message is still being written: the answer goes into the log.
@@ -303,11 +340,6 @@ impl<A: ChatAgent> AgentHandle<A> {
         turn.answered(chunk).await?;
         let continued = if auto_continue && !is_open(&turn.message().await) { Some(self.continue_last_turn().await?) } else { None };
         Ok(ToolAnswered { applied: true, continued })
-    }
-
-    async fn continue_with(&self, message: &UiMessage) -> Result<TurnHandle> {
-        let more: NewTurn = self.continue_last_turn();
-        more.with(vec![message.clone()]).await
     }
 }
 

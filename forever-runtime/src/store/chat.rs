@@ -164,6 +164,9 @@ pub struct NewTurnRow {
     pub messages: Vec<MessageRow>,
     /// Id of a message. All messages behind it are deleted first.
     pub cut_behind: Option<String>,
+    /// Conditional update of a message, before the messages are stored. If it is
+    /// refused, so is the turn.
+    pub update: Option<MessageUpdate>,
     /// Id of the message that an [`Answer`](TurnKind::Reply) makes.
     pub message: String,
     /// Body of the request, JSON.
@@ -178,6 +181,27 @@ pub struct NewTurnRow {
     pub now_ms: i64,
 }
 
+/// Conditional update of a stored message, such as an answer to one of its tool calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MessageUpdate {
+    /// The message as it is to be. Its id is that of the stored one.
+    pub message: MessageRow,
+    /// [`MessageRow::data`] of the stored message from which the update was made.
+    pub from: String,
+}
+
+/// Result of a [`MessageUpdate`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageWrite {
+    /// The message is stored.
+    Done,
+    /// The stored message is another one by now, or is deleted. Nothing was changed.
+    Changed,
+    /// An activation of a running turn writes the message, and stores it when the turn ends. Nothing
+    /// was changed.
+    InUse,
+}
+
 /// Result of [`ChatStore::accept_turn`].
 #[derive(Debug)]
 pub enum AcceptTurnResult {
@@ -190,6 +214,9 @@ pub enum AcceptTurnResult {
     /// The last message is not the assistant's, so that there is nothing to continue. Nothing was
     /// changed.
     NothingToContinue,
+    /// The [update](NewTurnRow::update) was refused, with [`Changed`](MessageWrite::Changed) or
+    /// [`InUse`](MessageWrite::InUse). Nothing was changed.
+    Refused(MessageWrite),
 }
 
 /// Stored turn, without its log.
@@ -405,7 +432,7 @@ pub trait ChatStore {
     /// Stores a turn with its messages, its place and its fiber, in one transaction.
     ///
     /// The order is: an existing turn with its id or key, the [policy](QueuePolicy), the cut, the
-    /// messages. A wish for a continuation ends with it. A [`Continue`](TurnKind::Continue) adds to
+    /// [update](NewTurnRow::update), the messages. A wish for a continuation ends with it. A [`Continue`](TurnKind::Continue) adds to
     /// the message of the last turn under way, or else to the last message; a body and tools that
     /// it lacks are those of the last turn of that message. The origins are the new messages of the
     /// user, or else the last one.
@@ -482,8 +509,13 @@ pub trait ChatStore {
     /// Gives the id of the message that is to be continued once all its tool calls have results.
     fn continuation_target(&self, chat: AgentId) -> BoxFuture<'_, Result<Option<String>>>;
 
-    /// Replaces the message of the same id, and stores whether it is to be continued.
-    fn replace_message(&self, chat: AgentId, message: MessageRow, wanted: bool, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+    /// Updates a message, and stores whether it is to be continued once its calls have results.
+    ///
+    /// The update is refused unless the message is the one that it was made from, and no turn that is
+    /// `running` writes it whose fiber is `running`: such a turn has read the message. A message to be
+    /// continued stays so when another one is updated, unless that one is wanted and
+    /// stands behind it.
+    fn update_message(&self, chat: AgentId, update: MessageUpdate, wanted: bool, now_ms: i64) -> BoxFuture<'_, Result<MessageWrite>>;
 
     /// Replaces all messages of a chat. Refused, with `false`, while a turn has not ended.
     fn replace_messages(&self, chat: AgentId, messages: Vec<MessageRow>, now_ms: i64) -> BoxFuture<'_, Result<bool>>;

@@ -92,6 +92,8 @@ async fn run_all<S: Store + 'static>(make: impl AsyncFn() -> S) {
     chat::lets_others_take_the_place_of_a_turn(&make().await).await;
     chat::continues_and_asks_again(&make().await).await;
     chat::replaces_and_clears_messages(&make().await).await;
+    chat::holds_a_continuation_for_the_message_that_wants_it(&make().await).await;
+    chat::updates_a_message_that_no_running_turn_has_read(&make().await).await;
     chat::lists_messages_for_as_long_as_they_are_pending(&make().await).await;
     chat::lists_pending_messages_by_page_and_by_agent(&make().await).await;
     chat::leaves_out_the_message_of_a_running_turn(&make().await).await;

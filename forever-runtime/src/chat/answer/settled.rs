@@ -129,6 +129,9 @@ pub(in crate::chat) async fn settle_left(core: &Arc<Core>, chats: &Arc<Chats>, r
         Some(reason) => (TurnState::Aborted, reason.as_str()),
         None => (TurnState::Interrupted, "its fiber has ended"),
     };
+    // No fiber runs, so answers are stored in the message: none between its reading and its writing.
+    let asking = chats.answering(&row.chat);
+    let _alone = asking.lock().await;
     settle_as(core, chats, None, row, state, why).await.map(drop)
 }
 

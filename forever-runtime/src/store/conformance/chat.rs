@@ -2,8 +2,8 @@
 use super::claims::is_lost;
 use crate::store::{
     AcceptTurnResult, Admission, AgentId, ChunkBatch, Claim, End, FiberRef, FiberState, IncidentRow, IncidentState, InteractionQuery,
-    MessageRow, NewFiber, NewTurnRow, QueuePolicy, Store, TurnFilter, TurnKind, TurnRow, TurnSettlement, TurnSettler, TurnStart, TurnState,
-    TurnWrite,
+    MessageRow, MessageUpdate, MessageWrite, NewFiber, NewTurnRow, QueuePolicy, Store, TurnFilter, TurnKind, TurnRow, TurnSettlement,
+    TurnSettler, TurnStart, TurnState, TurnWrite,
 };
 
 fn chat(name: &str) -> AgentId {
@@ -23,6 +23,7 @@ fn new(of: &str, id: &str) -> NewTurnRow {
         queueing: QueuePolicy::Queue,
         messages: vec![message(&format!("u-{id}"), "user")],
         cut_behind: None,
+        update: None,
         message: format!("a-{id}"),
         body: Some("{}".into()),
         tools: None,
@@ -42,6 +43,14 @@ fn new(of: &str, id: &str) -> NewTurnRow {
         },
         now_ms: 1,
     }
+}
+
+/// Updates a message of chat `a` from what it is.
+async fn update(store: &impl Store, message: MessageRow, wanted: bool, now_ms: i64) {
+    let there = store.chat_messages(chat("a"), i64::MAX).await.unwrap();
+    let from = there.into_iter().find(|there| there.id == message.id).unwrap().data;
+    let written = store.update_message(chat("a"), MessageUpdate { message, from }, wanted, now_ms).await.unwrap();
+    assert_eq!(written, MessageWrite::Done);
 }
 
 async fn accept(store: &impl Store, turn: NewTurnRow) -> TurnRow {
@@ -286,7 +295,7 @@ pub(super) async fn continues_and_asks_again(store: &impl Store) {
     assert!(
         store.replace_messages(chat("a"), vec![message("u", "user"), message("v", "assistant"), message("w", "user")], 10).await.unwrap()
     );
-    store.replace_message(chat("a"), message("v", "assistant"), true, 11).await.unwrap();
+    update(store, message("v", "assistant"), true, 11).await;
     let stored = store.chat_messages(chat("a"), i64::MAX).await.unwrap();
     for nothing in [
         NewTurnRow { cut_behind: Some("u".into()), ..more("5") },
@@ -302,7 +311,7 @@ pub(super) async fn replaces_and_clears_messages(store: &impl Store) {
     assert_eq!(store.continuation_target(chat("a")).await.unwrap(), None);
     assert!(store.replace_messages(chat("a"), vec![message("m", "system"), message("n", "user")], 1).await.unwrap());
     let changed = MessageRow { data: "\"changed\"".into(), ..message("n", "user") };
-    store.replace_message(chat("a"), changed.clone(), true, 2).await.unwrap();
+    update(store, changed.clone(), true, 2).await;
     assert_eq!(store.continuation_target(chat("a")).await.unwrap().as_deref(), Some("n"));
     assert_eq!(store.chat_messages(chat("a"), i64::MAX).await.unwrap(), [message("m", "system"), changed]);
     let (first, second) = (accept(store, new("a", "1")).await, accept(store, new("a", "2")).await);
@@ -324,6 +333,63 @@ pub(super) async fn replaces_and_clears_messages(store: &impl Store) {
     );
     assert!(ids(store, "a", i64::MAX).await.is_empty());
     assert!(store.clear_chat(chat("nobody"), 8).await.unwrap().is_empty());
+}
+
+pub(super) async fn holds_a_continuation_for_the_message_that_wants_it(store: &impl Store) {
+    let said = |id: &str| message(id, "assistant");
+    assert!(store.replace_messages(chat("a"), vec![said("m"), message("u", "user"), said("n")], 1).await.unwrap());
+    let target = async || store.continuation_target(chat("a")).await.unwrap();
+    for (id, wanted, held) in [
+        ("m", true, Some("m")),
+        ("n", false, Some("m")),
+        ("n", true, Some("n")),
+        ("m", true, Some("n")),
+        ("m", false, Some("n")),
+        ("n", false, None),
+    ] {
+        update(store, said(id), wanted, 2).await;
+        assert_eq!(target().await.as_deref(), held, "{id} {wanted}");
+    }
+}
+
+/// An answer is stored in the message that was read, and not while a turn that has read the message will write it.
+pub(super) async fn updates_a_message_that_no_running_turn_has_read(store: &impl Store) {
+    let more = |id: &str| NewTurnRow { kind: TurnKind::Continue, messages: Vec::new(), ..new("a", id) };
+    let written = |data: &str| MessageRow { data: data.into(), ..message("n", "assistant") };
+    let change = |from: &str, to: &str| MessageUpdate { message: written(to), from: from.into() };
+    let tries = async |from: &str, to: &str, id: &str| {
+        let before = store.chat_messages(chat("a"), i64::MAX).await.unwrap();
+        let accepted = store.accept_turn(NewTurnRow { update: Some(change(from, to)), ..more(id) }).await.unwrap();
+        let AcceptTurnResult::Refused(refused) = accepted else { panic!("{accepted:?}") };
+        assert_eq!(store.update_message(chat("a"), change(from, to), true, 5).await.unwrap(), refused);
+        assert_eq!(store.chat_messages(chat("a"), i64::MAX).await.unwrap(), before, "nothing was changed");
+        assert_eq!(store.continuation_target(chat("a")).await.unwrap(), None);
+        refused
+    };
+    assert_eq!(store.update_message(chat("a"), change("1", "2"), true, 1).await.unwrap(), MessageWrite::Changed, "there is no chat");
+    assert!(store.replace_messages(chat("a"), vec![message("u", "user"), written("1")], 1).await.unwrap());
+    assert_eq!(tries("0", "2", "0").await, MessageWrite::Changed);
+    let turn = accept(store, NewTurnRow { update: Some(change("1", "2")), ..more("1") }).await;
+    assert_eq!(store.chat_messages(chat("a"), i64::MAX).await.unwrap()[1], written("2"));
+    // It is read when the turn begins.
+    assert_eq!(store.update_message(chat("a"), change("2", "3"), false, 2).await.unwrap(), MessageWrite::Done);
+    begin(store, &turn).await;
+    assert_eq!(tries("3", "4", "2").await, MessageWrite::InUse);
+    assert_eq!(tries("0", "4", "2").await, MessageWrite::InUse, "it may be the one that was read when the turn has ended");
+    // Another message is nobody's.
+    let other = MessageUpdate { message: MessageRow { data: "5".into(), ..message("u", "user") }, from: message("u", "user").data };
+    assert_eq!(store.update_message(chat("a"), other, false, 3).await.unwrap(), MessageWrite::Done);
+    // A fiber that does not run reads the message again when it does.
+    store.take_over(super::SECOND, 3).await.unwrap();
+    assert_eq!(store.update_message(chat("a"), change("3", "4"), false, 4).await.unwrap(), MessageWrite::Done);
+    let fiber = store.find(FiberRef::Id("fiber-a-1".into())).await.unwrap().unwrap().seq;
+    let claim = super::claimed(store, fiber, super::SECOND).await;
+    assert_eq!(tries("4", "5", "3").await, MessageWrite::InUse);
+    store.settle_turn(TurnSettler::Activation(claim), turn.seq, ends(TurnState::Completed, Some("6"))).await.unwrap();
+    assert_eq!(tries("4", "5", "4").await, MessageWrite::Changed, "it was written since");
+    assert_eq!(store.update_message(chat("a"), change("6", "7"), true, 6).await.unwrap(), MessageWrite::Done);
+    store.clear_chat(chat("a"), 7).await.unwrap();
+    assert_eq!(store.update_message(chat("a"), change("7", "8"), false, 8).await.unwrap(), MessageWrite::Changed, "it is not brought back");
 }
 
 /// A message that waits for a person.
@@ -362,16 +428,16 @@ pub(super) async fn lists_messages_for_as_long_as_they_are_pending(store: &impl 
     assert!(store.replace_messages(chat("a"), vec![message("m", "user"), asks("n")], 5).await.unwrap());
     assert_eq!(all_pending(store).await, [at("a", "n", 5)]);
     // It stays, whichever write comes; also at another place.
-    store.replace_message(chat("a"), MessageRow { data: "7".into(), ..asks("n") }, false, 6).await.unwrap();
+    update(store, MessageRow { data: "7".into(), ..asks("n") }, false, 6).await;
     assert!(store.replace_messages(chat("a"), vec![asks("n"), message("m", "user")], 7).await.unwrap());
     accept(store, NewTurnRow { messages: vec![asks("n")], now_ms: 8, ..new("a", "1") }).await;
     assert_eq!(all_pending(store).await, [at("a", "n", 5)]);
     let read = store.chat_messages(chat("a"), i64::MAX).await.unwrap();
     assert_eq!(read, [asks("n"), message("m", "user")]);
     // Answered, in each of the ways; and pending again, since then.
-    store.replace_message(chat("a"), message("n", "assistant"), true, 9).await.unwrap();
+    update(store, message("n", "assistant"), true, 9).await;
     assert_eq!(all_pending(store).await, []);
-    store.replace_message(chat("a"), asks("n"), true, 10).await.unwrap();
+    update(store, asks("n"), true, 10).await;
     assert_eq!(all_pending(store).await, [at("a", "n", 10)]);
     accept(store, NewTurnRow { messages: vec![message("n", "assistant"), asks("o")], now_ms: 11, ..new("a", "2") }).await;
     assert_eq!(all_pending(store).await, [at("a", "o", 11)]);

@@ -2,7 +2,7 @@
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::store::{AgentId, MessageRole, MessageRow};
+use crate::store::{AgentId, MessageRole, MessageRow, MessageUpdate, MessageWrite};
 
 pub(super) fn find_chat(conn: &Connection, chat: &AgentId) -> rusqlite::Result<Option<i64>> {
     conn.prepare_cached("SELECT seq FROM chats WHERE class = ?1 AND agent = ?2")?
@@ -41,6 +41,41 @@ pub(super) fn replace(conn: &Connection, chat: i64, message: &MessageRow, now_ms
     )?
     .execute(params![chat, message.id, message.role.as_str(), message.data, now_ms, message.pending])
     .map(|replaced| replaced == 1)
+}
+
+/// Updates a message, unless it is another one by now, or a turn has read it and will write it.
+pub(super) fn update(conn: &Connection, chat: i64, update: &MessageUpdate, now_ms: i64) -> rusqlite::Result<MessageWrite> {
+    let id = &update.message.id;
+    let in_use: bool = conn
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM turns t JOIN fibers f ON f.seq = t.fiber
+                            WHERE t.chat = ?1 AND t.settled_ms IS NULL AND t.state = 'running' AND t.message = ?2
+                            AND f.state = 'running')",
+        )?
+        .query_row(params![chat, id], |r| r.get(0))?;
+    if in_use {
+        return Ok(MessageWrite::InUse);
+    }
+    let unchanged: bool = conn
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM chat_messages WHERE chat = ?1 AND id = ?2 AND data = ?3)")?
+        .query_row(params![chat, id, update.from], |r| r.get(0))?;
+    if !unchanged {
+        return Ok(MessageWrite::Changed);
+    }
+    replace(conn, chat, &update.message, now_ms)?;
+    Ok(MessageWrite::Done)
+}
+
+/// Stores whether a message is to be continued, and leaves alone what is stored of a later one.
+pub(super) fn hold(conn: &Connection, chat: i64, id: &str, wanted: bool) -> rusqlite::Result<()> {
+    conn.prepare_cached(
+        "UPDATE chats SET held = iif(?3, ?2, NULL) WHERE seq = ?1 AND CASE WHEN ?3 THEN NOT EXISTS (
+             SELECT 1 FROM chat_messages there JOIN chat_messages new ON new.chat = there.chat AND new.id = ?2
+             WHERE there.chat = ?1 AND there.id = chats.held AND there.place > new.place)
+         ELSE held = ?2 END",
+    )?
+    .execute(params![chat, id, wanted])
+    .map(drop)
 }
 
 /// Puts messages in the place of all that a chat has. Those that wait for a person go on waiting since when they did.

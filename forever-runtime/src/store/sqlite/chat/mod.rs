@@ -13,12 +13,12 @@ use crate::error::Result;
 use crate::future::BoxFuture;
 use crate::store::{
     AcceptTurnResult, Admission, AgentId, ChatStore, ChunkBatch, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow,
-    MessageRow, NewTurnRow, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite,
+    MessageRow, MessageUpdate, MessageWrite, NewTurnRow, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite,
 };
 use crate::store::{Claim, Seq};
 pub(super) use interactions::mark as mark_interactions;
 use logs::{append, chunks, fold};
-use messages::{chat_of, message_row, replace, replace_all};
+use messages::{chat_of, find_chat, hold, message_row, replace_all, update};
 use turns::{TURN, accept, begin, by, by_seq, clear, listed, request, settle, under_way};
 
 /// Fails unless the claim of a turn's fiber is in force; says whether the turn is running.
@@ -194,12 +194,14 @@ impl ChatStore for Sqlite {
         }))
     }
 
-    fn replace_message(&self, chat: AgentId, message: MessageRow, wanted: bool, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+    fn update_message(&self, chat: AgentId, change: MessageUpdate, wanted: bool, now_ms: i64) -> BoxFuture<'_, Result<MessageWrite>> {
         Box::pin(self.write("store a message of a chat", Scope::Many, move |c| {
-            let chat = chat_of(c, &chat)?;
-            replace(c, chat, &message, now_ms)?;
-            let held = wanted.then_some(&message.id);
-            c.prepare_cached("UPDATE chats SET held = ?2 WHERE seq = ?1")?.execute(params![chat, held]).map(drop)
+            let Some(chat) = find_chat(c, &chat)? else { return Ok(MessageWrite::Changed) };
+            let written = update(c, chat, &change, now_ms)?;
+            if written == MessageWrite::Done {
+                hold(c, chat, &change.message.id, wanted)?;
+            }
+            Ok(written)
         }))
     }
 

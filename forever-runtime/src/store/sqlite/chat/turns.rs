@@ -4,12 +4,12 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::incidents::{self, incident};
 use super::logs::{chunks, fold};
-use super::messages::{chat_of, find_chat, insert_message, last_message, next_place, replace};
+use super::messages::{chat_of, find_chat, insert_message, last_message, next_place, replace, update};
 use crate::store::AgentId;
 use crate::store::sqlite::{agents, rows};
 use crate::store::{
-    AcceptTurnResult, Admission, MessageRole, MessageRow, NewTurnRow, QueuePolicy, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnSettlement,
-    TurnStart, TurnState, TurnWrite,
+    AcceptTurnResult, Admission, MessageRole, MessageRow, MessageWrite, NewTurnRow, QueuePolicy, TurnKind, TurnRequest, TurnRow, TurnSeq,
+    TurnSettlement, TurnStart, TurnState, TurnWrite,
 };
 
 pub(super) const TURN: &str = "SELECT t.*, c.class, c.agent FROM chats c JOIN turns t ON t.chat = c.seq";
@@ -80,15 +80,15 @@ pub(super) fn under_way(conn: &Connection, chat: i64) -> rusqlite::Result<bool> 
     conn.prepare_cached("SELECT EXISTS (SELECT 1 FROM turns WHERE chat = ?1 AND settled_ms IS NULL)")?.query_row([chat], |r| r.get(0))
 }
 
-/// Stores a turn. What was written of one that has nothing to continue, which is known only behind its messages, is taken back.
+/// Stores a turn. What was written of one that is refused, which is known only behind its messages, is taken back.
 pub(super) fn accept(conn: &Connection, new: &NewTurnRow) -> rusqlite::Result<AcceptTurnResult> {
-    if new.kind == TurnKind::Reply {
+    if new.kind == TurnKind::Reply && new.update.is_none() {
         return accept_here(conn, new);
     }
     conn.prepare_cached("SAVEPOINT accept")?.execute(())?;
     // One that fails is taken back as a whole, by the job.
     let accepted = accept_here(conn, new)?;
-    if matches!(accepted, AcceptTurnResult::NothingToContinue) {
+    if matches!(accepted, AcceptTurnResult::NothingToContinue | AcceptTurnResult::Refused(_)) {
         conn.prepare_cached("ROLLBACK TO accept")?.execute(())?;
     }
     conn.prepare_cached("RELEASE accept")?.execute(())?;
@@ -112,6 +112,12 @@ fn accept_here(conn: &Connection, new: &NewTurnRow) -> rusqlite::Result<AcceptTu
             "DELETE FROM chat_messages WHERE chat = ?1 AND place > (SELECT place FROM chat_messages WHERE chat = ?1 AND id = ?2)",
         )?
         .execute(params![chat, last])?;
+    }
+    if let Some(change) = &new.update {
+        let written = update(conn, chat, change, new.now_ms)?;
+        if written != MessageWrite::Done {
+            return Ok(AcceptTurnResult::Refused(written));
+        }
     }
     let mut origins = Vec::new();
     for message in &new.messages {
