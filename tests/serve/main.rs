@@ -11,6 +11,7 @@ mod handshake;
 mod hostile;
 mod limits;
 mod memory;
+mod overlap;
 mod paths;
 mod sessions;
 mod shutdown;
