@@ -9,6 +9,7 @@ mod events;
 mod frames;
 mod handshake;
 mod hostile;
+mod idle;
 mod limits;
 mod memory;
 mod overlap;
