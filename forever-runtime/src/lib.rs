@@ -8,6 +8,7 @@ pub mod chat;
 mod clock;
 mod error;
 mod exact;
+mod fanout;
 mod fiber;
 mod forever;
 mod future;

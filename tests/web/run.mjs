@@ -15,7 +15,6 @@ const files = [
   ["http.mjs", 180],
   ["seven.mjs http.mjs", 180],
   ["kills.mjs", 180],
-  ["seven.mjs kills.mjs", 180],
   ["plain.mjs", 120],
   ["page.mjs", 300],
   ["seven.mjs page.mjs", 300],

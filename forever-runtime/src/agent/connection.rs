@@ -3,12 +3,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
-use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use super::registry::{Hold, Woken};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
+use crate::fanout::{self, Taken};
 use crate::fiber::core::{Link, race};
 
 /// How many messages are kept for a connection that is slow to take them.
@@ -48,6 +47,15 @@ pub enum Pushed {
     Missed(u64),
 }
 
+impl From<Taken<Pushed>> for Pushed {
+    fn from(taken: Taken<Pushed>) -> Self {
+        match taken {
+            Taken::Value(pushed) => pushed,
+            Taken::Lost(lost) => Pushed::Missed(lost),
+        }
+    }
+}
+
 /// Follows an agent, and keeps it awake.
 ///
 /// State and broadcasts come in the order in which they were set and sent. For a connection that does not take them 256 messages are
@@ -57,7 +65,7 @@ pub struct Connection {
     _link: Link,
     woken: Woken,
     first: Option<Pushed>,
-    pushes: broadcast::Receiver<Pushed>,
+    pushes: fanout::Receiver<Pushed>,
 }
 
 impl Connection {
@@ -68,7 +76,7 @@ impl Connection {
         // Nothing is stored or pushed between the state that comes first and those that follow.
         let mut state = slot.state.lock().await;
         let first = super::state::known(&core, slot, &mut state).await?;
-        let pushes = slot.pushes.get_or_init(|| broadcast::Sender::new(KEPT)).subscribe();
+        let pushes = slot.pushes.get_or_init(|| fanout::Sender::new(KEPT)).subscribe();
         drop(state);
         Ok(Connection { _link: link, woken, first: first.map(|text| Pushed::State(Message(text))), pushes })
     }
@@ -80,13 +88,10 @@ impl Connection {
         if let Some(first) = self.first.take() {
             return Some(first);
         }
-        if let Some(core) = self.hold().core() {
-            match race(self.pushes.recv(), core.closing()).await {
-                Some(Ok(pushed)) => return Some(pushed),
-                Some(Err(RecvError::Lagged(lost))) => return Some(Pushed::Missed(lost)),
-                // The agent's place has the sender, and the connection holds that.
-                Some(Err(RecvError::Closed)) | None => {}
-            }
+        if let Some(core) = self.hold().core()
+            && let Some(taken) = race(self.pushes.recv(), core.closing()).await
+        {
+            return Some(taken.into());
         }
         self.try_recv()
     }
@@ -96,11 +101,7 @@ impl Connection {
         if let Some(first) = self.first.take() {
             return Some(first);
         }
-        match self.pushes.try_recv() {
-            Ok(pushed) => Some(pushed),
-            Err(TryRecvError::Lagged(lost)) => Some(Pushed::Missed(lost)),
-            Err(TryRecvError::Empty | TryRecvError::Closed) => None,
-        }
+        self.pushes.try_recv().map(Pushed::from)
     }
 
     fn hold(&self) -> &Hold {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::{broadcast, watch};
+use tokio::sync::watch;
 use tracing::debug;
 
 use super::hooks::{Class, Classes, Hooks};
@@ -12,6 +12,7 @@ use super::keep_alive::Heart;
 use super::state::Known;
 use super::{AgentHandle, BoxError, Pushed};
 use crate::error::{Error, ErrorKind, Result, chain};
+use crate::fanout;
 use crate::fiber::core::{Core, Link};
 use crate::fiber::owner::{Owners, check_name};
 use crate::fiber::timer::{Alarm, Timer};
@@ -95,7 +96,7 @@ pub(super) struct Slot {
     /// The stored state, as far as it is known; held while it is written, so that it is pushed in the order of storing.
     pub(super) state: Arc<tokio::sync::Mutex<Known>>,
     /// To the connections; made with the first of them.
-    pub(super) pushes: OnceLock<broadcast::Sender<Pushed>>,
+    pub(super) pushes: OnceLock<fanout::Sender<Pushed>>,
 }
 
 struct Inner {
@@ -164,8 +165,7 @@ impl Slot {
     /// Sends something to every connection.
     pub(super) fn push(&self, pushed: Pushed) {
         if let Some(pushes) = self.pushes.get() {
-            // That nobody is connected is no error.
-            let _ = pushes.send(pushed);
+            pushes.send(pushed);
         }
     }
 }

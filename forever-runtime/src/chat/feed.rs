@@ -5,12 +5,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::RecvError;
-
 use super::handle::TurnStatus;
 use super::message::UiMessage;
 use crate::error::Result;
+use crate::fanout::{self, Taken};
 use crate::fiber::core::{Link, race};
 use crate::store::AgentId;
 
@@ -46,19 +44,18 @@ pub enum ChatEvent {
 #[derive(Debug, Default, Clone)]
 pub(super) struct Feeds(Arc<Mutex<HashMap<AgentId, Feed>>>);
 
-type Feed = broadcast::Sender<Arc<ChatEvent>>;
+type Feed = fanout::Sender<Arc<ChatEvent>>;
 
 impl Feeds {
     /// Tells those who listen.
     pub(super) fn tell(&self, chat: &AgentId, event: impl FnOnce() -> ChatEvent) {
         let Some(feed) = self.feeds().get(chat).cloned() else { return };
-        // That the last of them has just gone is no error.
-        let _ = feed.send(Arc::new(event()));
+        feed.send(Arc::new(event()));
     }
 
     pub(super) fn listen(&self, link: Link, chat: &AgentId) -> ChatEvents {
         let mut feeds = self.feeds();
-        let feed = feeds.entry(chat.clone()).or_insert_with(|| broadcast::Sender::new(KEPT));
+        let feed = feeds.entry(chat.clone()).or_insert_with(|| fanout::Sender::new(KEPT));
         ChatEvents { link, heard: Some(feed.subscribe()), feeds: self.clone(), chat: chat.clone() }
     }
 
@@ -77,7 +74,7 @@ impl Feeds {
 pub struct ChatEvents {
     link: Link,
     /// `None` while it is dropped.
-    heard: Option<broadcast::Receiver<Arc<ChatEvent>>>,
+    heard: Option<fanout::Receiver<Arc<ChatEvent>>>,
     feeds: Feeds,
     chat: AgentId,
 }
@@ -101,9 +98,9 @@ impl ChatEvents {
         let core = self.link.core()?;
         let Some(heard) = &mut self.heard else { return Ok(None) };
         Ok(match race(heard.recv(), core.closing()).await {
-            Some(Ok(event)) => Some(Arc::unwrap_or_clone(event)),
-            Some(Err(RecvError::Lagged(missed))) => Some(ChatEvent::Missed(missed)),
-            Some(Err(RecvError::Closed)) | None => None,
+            Some(Taken::Value(event)) => Some(Arc::unwrap_or_clone(event)),
+            Some(Taken::Lost(missed)) => Some(ChatEvent::Missed(missed)),
+            None => None,
         })
     }
 }

@@ -151,7 +151,7 @@ impl FromRequestParts<Arc<Served>> for At {
 }
 
 /// What is kept for each connection to read into, and how much is written at once, in bytes: what clients say is short, and there are many.
-const READ: usize = 8 << 10;
+const READ: usize = 4 << 10;
 const WRITE: usize = 16 << 10;
 
 /// A connection, or a request that is none.

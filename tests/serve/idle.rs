@@ -1,0 +1,96 @@
+//! Connections that are open and idle: what each costs the server.
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use futures_util::stream::{self, StreamExt};
+use serde_json::json;
+
+use crate::support::client::{Client, NONE};
+use crate::support::place::Place;
+
+/// How many bytes a connection that is idle may take, with the agent that is awake for it.
+const EACH: usize = 20_000;
+
+/// How many connections are there before it is measured: what all have in common is there with the first.
+const BEFORE: usize = 50;
+
+/// A server in a process of its own, where no client takes memory.
+struct Served {
+    process: Child,
+    address: std::net::SocketAddr,
+}
+
+impl Served {
+    fn start() -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "idle::serves", "--ignored", "--nocapture", "--test-threads=1"]);
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        // The name of the test may stand before it.
+        let address = lines.map_while(Result::ok).find_map(|line| line.split_once("address=")?.1.parse().ok());
+        Served { process, address: address.unwrap() }
+    }
+
+    /// The memory of its process now, in bytes.
+    fn memory(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() * 1024
+    }
+
+    /// A client that has opened a chat of its own, and asked whether something is under way there.
+    async fn client(&self, chat: usize) -> Client {
+        let mut client = Client::connect(self.address, &format!("chat-{chat}")).await;
+        client.send(json!({ "type": "cf_agent_stream_resume_request", "probeId": "p" })).await;
+        client.of_type(NONE).await;
+        client
+    }
+
+    async fn clients(&self, chats: std::ops::Range<usize>) -> Vec<Client> {
+        stream::iter(chats).map(|chat| self.client(chat)).buffer_unordered(20).collect().await
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "the process of `Served`"]
+async fn serves() {
+    let place = Place::new();
+    let up = place.up_with(|server| server.max_new_agents(1_000_000, 1_000_000)).await;
+    println!("address={}", up.address);
+    let ended = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new()));
+    ended.await.unwrap().unwrap();
+    up.down().await;
+}
+
+async fn measured(connections: usize) {
+    let served = Served::start();
+    let mut clients = served.clients(0..BEFORE).await;
+    let before = served.memory();
+    clients.extend(served.clients(BEFORE..BEFORE + connections).await);
+    let after = served.memory();
+    let each = after.saturating_sub(before) / connections;
+    println!(
+        "idle_connections={connections}\nidle_memory_before_bytes={before}\nidle_memory_after_bytes={after}\nidle_connection_bytes={each}"
+    );
+    assert!(each < EACH, "{connections} connections: {before} bytes before, {after} after, {each} each");
+    drop(clients);
+}
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn a_connection_that_is_idle_takes_little_memory() {
+    measured(200).await;
+}
+
+#[tokio::test]
+#[ignore = "2 000 connections"]
+async fn measured_for_many() {
+    measured(2_000).await;
+}
