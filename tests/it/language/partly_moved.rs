@@ -387,7 +387,10 @@ twin! {
         let questions = plan.questions;
         let sent = match (n, questions.len()) {
             (1, _) => step!("send", io.did("send", count).await?),
-            _ => return Ok(format!("{questions:?} {}", step!("other", io.did("other", count + n).await?))),
+            _ => {
+                let other = step!("other", io.did("other", count + n).await?);
+                return Ok(format!("{questions:?} {other}"));
+            }
         };
         Ok(format!("{questions:?} {sent} {}", plan.budget))
     }
