@@ -299,3 +299,40 @@ async fn an_operation_of_a_derived_step_is_not_taken_for_another_one_of_its_name
     soon(forever.handle::<one::order>(ID).wait()).await.unwrap();
     assert_eq!(bank.charges().len(), 2, "asked again under the same id");
 }
+
+versions! {
+    a_branch(bank) {
+        let (receipt, ()) = steps!("both", step!("receipt", effect, |op| bank.charge(op.id(), 100).await?), step!("mail", bank.knock()));
+        Ok(receipt)
+    }
+    a_branch_removed(bank) {
+        let ((), ()) = steps!("both", step!("mail", bank.knock()), step!("note", bank.knock()));
+        Ok(0)
+    }
+}
+
+#[tokio::test]
+async fn an_effect_in_a_branch_that_is_removed_parks_before_another_branch_begins() {
+    let (place, bank) = (Place::new(), Bank::default());
+    bank.plan([Plan::Silent]);
+    let forever = place.builder(&bank).fiber::<a_branch::order>().open().await.unwrap();
+    forever.spawn(a_branch::order()).id(ID).await.unwrap();
+    soon(bank.called(2)).await;
+    drop(forever);
+    for open in ["in doubt", "carried out"] {
+        let forever = place.builder(&bank).fiber::<a_branch_removed::order>().open().await.unwrap();
+        let handle = forever.handle::<a_branch_removed::order>(ID);
+        let error = soon(handle.wait()).await.unwrap_err();
+        let said = "comes to step `both` before step `both[receipt]` of `order`, which began it";
+        assert!(error.is_parked() && error.reason().contains(said), "{open}: {error}");
+        let op = forever.ops(ID).await.unwrap().remove(0);
+        if open == "in doubt" {
+            soon(forever.resolve_op(&op.id, forever::Resolution::completed(&1000_u64).unwrap())).await.unwrap();
+            assert!(soon(handle.wait()).await.unwrap_err().is_parked());
+        }
+        assert_eq!((bank.calls(), op.step.as_str()), (2, "both[receipt]"), "{open}");
+        forever.close().await.unwrap();
+    }
+    let forever = place.builder(&bank).fiber::<a_branch::order>().open().await.unwrap();
+    assert_eq!(soon(forever.handle::<a_branch::order>(ID).wait()).await.unwrap(), 1000);
+}

@@ -389,6 +389,64 @@ async fn parks<F: forever::Fiber<Output: std::fmt::Debug>>(place: &Place, why: &
     }
 }
 
+/// Two transactions of one function, with one closure: only where they stand in the source tells them apart.
+async fn once_or_before(ctx: &FiberContext, once: bool) -> anyhow::Result<i64> {
+    let write = move |tx: &Tx<'_>| insert(tx, if once { "once" } else { "before" });
+    let [before, after] = [ctx.transaction(write), ctx.transaction(write)];
+    if once { after.await } else { before.await }
+}
+
+#[fiber(name = "typed")]
+async fn books_once(ctx: &FiberContext) -> anyhow::Result<i64> {
+    Ok(step!("book", once_or_before(ctx, true).await?))
+}
+
+#[fiber(name = "typed")]
+async fn books_before_and_once(ctx: &FiberContext) -> anyhow::Result<i64> {
+    Ok(step!("book", once_or_before(ctx, false).await? + once_or_before(ctx, true).await?))
+}
+
+/// Functions with a transaction each, all at one place of the source: that of the macro's call.
+macro_rules! noting {
+    ($($name:ident)*) => {
+        $(async fn $name(ctx: &FiberContext) -> anyhow::Result<i64> {
+            ctx.transaction(|tx| insert(tx, stringify!($name))).await
+        })*
+    };
+}
+
+noting!(once before);
+
+#[fiber(name = "typed")]
+async fn notes_once(ctx: &FiberContext) -> anyhow::Result<i64> {
+    Ok(step!("book", once(ctx).await?))
+}
+
+#[fiber(name = "typed")]
+async fn notes_before_and_once(ctx: &FiberContext) -> anyhow::Result<i64> {
+    Ok(step!("book", before(ctx).await? + once(ctx).await?))
+}
+
+#[tokio::test]
+async fn a_transaction_of_one_function_is_told_by_where_it_stands() {
+    let place = killed_behind_its_commit(books_once()).await;
+    parks::<books_before_and_once>(&place, "in step `book` is committed, and the code has changed").await;
+    let forever = builder(&place).fiber::<books_once>().open().await.unwrap();
+    assert_eq!(soon(forever.handle::<books_once>(ID).wait()).await.unwrap(), 1);
+    assert_eq!(entries(&place), ["once"]);
+    forever.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_transaction_of_one_place_is_told_by_its_function() {
+    let place = killed_behind_its_commit(notes_once()).await;
+    parks::<notes_before_and_once>(&place, "in step `book` is committed, and the code has changed").await;
+    let forever = builder(&place).fiber::<notes_once>().open().await.unwrap();
+    assert_eq!(soon(forever.handle::<notes_once>(ID).wait()).await.unwrap(), 1);
+    assert_eq!(entries(&place), ["once"]);
+    forever.close().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_step_renamed_behind_a_commit_parks_and_with_was_finds_it() {
     let place = killed_behind_its_commit(gives_a_number()).await;

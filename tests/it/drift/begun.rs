@@ -160,6 +160,8 @@ async fn a_called_function_is_known_by_the_layout_that_it_began_under() {
         }
     }
     let fiber = stopped(old::work(3), "pay").await;
+    assert_eq!(fiber.parked_by_a_check::<old::work, before::callee>().await, 0);
+    assert_eq!(fiber.parked_by_a_check::<new::work, after::callee>().await, 1, "the caller has no snapshot of the callee yet");
     fiber.parks_naming::<new::work>("which step began it cannot be told, `did` stands for 2 steps now and for 1 before").await;
     fiber.resumes::<old::work>(4, &["pay"]).await;
 }
