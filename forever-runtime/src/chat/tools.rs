@@ -220,7 +220,7 @@ impl<A: ChatAgent> AgentHandle<A> {
         let core = self.core()?;
         // An answer and the turn that follows it do not depend on the caller; nor does the work keep the runtime open.
         let agent = AgentHandle::<A>::new(Link::from(&core), self.id().clone());
-        let answered = detached(&core, async move { agent.answer(&call, answer, auto_continue, author).await }).await?;
+        let answered = detached(&core, Box::pin(async move { agent.answer(&call, answer, auto_continue, author).await })).await?;
         let continued = answered.continued.map(|turn| turn.linked(self.link()));
         Ok(ToolAnswered { continued, ..answered })
     }
