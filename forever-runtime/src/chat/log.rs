@@ -54,6 +54,7 @@ impl TurnEnd {
     }
 
     /// The same for clients: of an interruption they are told that it was one, and not why.
+    #[cfg(feature = "server")]
     pub(crate) fn client_text(&self) -> Option<&str> {
         if self.state == TurnState::Interrupted { Some(INTERRUPTED_TEXT) } else { self.reason() }
     }

@@ -112,6 +112,7 @@ impl LeftUnder {
     }
 
     /// What branches have given that is stored since the snapshot.
+    #[cfg(feature = "testing")]
     pub(crate) fn with_results(results: BTreeMap<String, String>) -> Self {
         LeftUnder { results: Mutex::new(results), ..LeftUnder::default() }
     }
