@@ -1,5 +1,6 @@
 //! Copies of the databases, opened by the code of now.
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use forever::testing::VirtualClock;
 use forever::{Builder, Durability, Forever, Retention};
@@ -174,9 +175,16 @@ async fn killed_while_it_is_opened(version: u32) {
     let before = frames(&std::fs::read(whole.file("-wal")).unwrap()).len();
     let (desk, clock) = (Desk::new(LAST, &[]), VirtualClock::new());
     let forever = whole.builder(&desk, &clock).open().await.unwrap();
-    let log = frames(&std::fs::read(whole.file("-wal")).unwrap());
-    // Two commits, before any fiber is entered: the tables of the new version, or what was recovered, and one more.
-    let commits: Vec<_> = (before..log.len()).filter(|n| log[*n].1).take(2).collect();
+    // Two commits, before any fiber is entered: the tables of the new version, or what was recovered, and one more, which may come
+    // when `open` has returned.
+    let (log, commits) = loop {
+        let log = frames(&std::fs::read(whole.file("-wal")).unwrap());
+        let commits: Vec<_> = (before..log.len()).filter(|n| log[*n].1).take(2).collect();
+        if commits.len() == 2 {
+            break (log, commits);
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    };
     let cuts: Vec<usize> =
         (before - 1..commits[1]).flat_map(|n| [log[n].0, usize::midpoint(log[n].0, log[n + 1].0)]).chain([log[commits[1]].0]).collect();
     let copies: Vec<Copy> = cuts.iter().map(|at| whole.cut(*at)).collect();
