@@ -86,7 +86,8 @@ async fn measured(connections: usize) {
 #[tokio::test]
 #[cfg(target_os = "linux")]
 async fn a_connection_that_is_idle_takes_little_memory() {
-    measured(200).await;
+    // Enough of them that what the allocator of the process keeps for itself makes little of the figure.
+    measured(600).await;
 }
 
 #[tokio::test]

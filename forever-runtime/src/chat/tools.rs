@@ -284,12 +284,16 @@ impl<A: ChatAgent> AgentHandle<A> {
     ) -> Result<Result<ToolAnswered, MessageWrite>> {
         let core = self.core()?;
         let rows = core.store.chat_messages(self.id().clone(), i64::MAX).await?;
-        let messages = rows.into_iter().map(|row| Ok((read_message(&row)?, row.data))).collect::<Result<Vec<_>>>()?;
+        let messages = rows.into_iter().map(|row| Ok((read_message(&row)?, row))).collect::<Result<Vec<_>>>()?;
         // Only a turn's own log makes calls: what stands in other messages is none.
         let asks = |message: &UiMessage| message.role == Role::Assistant && find_call(message, &call.id).is_some();
         let last = messages.last().map(|(last, _)| (last.id.clone(), last.role == Role::Assistant && is_open(last)));
-        let (mut message, from) =
+        let (mut message, stored) =
             messages.into_iter().rev().find(|(message, _)| asks(message)).ok_or_else(|| no_call(self.id(), &call.id))?;
+        if stored.id != message.id {
+            let why = format!("message `{}` of agent `{}` has the id `{}` in its text", stored.id, self.id(), message.id);
+            return Err(Error::new(ErrorKind::Value, why));
+        }
         // A later message is what would be continued.
         let later_is_open = last.is_some_and(|(id, open)| open && id != message.id);
         let part = message.parts.iter_mut().find(|part| part.tool_call_id() == Some(&*call.id));
@@ -301,7 +305,7 @@ impl<A: ChatAgent> AgentHandle<A> {
         answer.apply(part);
         let held = core.store.continuation_target(self.id().clone()).await?.as_deref() == Some(message.id.as_str());
         let wanted = auto_continue || held;
-        let update = MessageUpdate { message: message_row(&message)?, from };
+        let update = MessageUpdate { message: message_row(&message)?, from: stored.data };
         if wanted && !is_open(&message) && !later_is_open {
             // Both at once: an answer whose turn does not follow would never be looked at.
             match self.continue_last_turn().store_with(update.clone()).await {
