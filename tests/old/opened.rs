@@ -177,14 +177,17 @@ async fn killed_while_it_is_opened(version: u32) {
     let forever = whole.builder(&desk, &clock).open().await.unwrap();
     // Two commits, before any fiber is entered: the tables of the new version, or what was recovered, and one more, which may come
     // when `open` has returned.
-    let (log, commits) = loop {
-        let log = frames(&std::fs::read(whole.file("-wal")).unwrap());
-        let commits: Vec<_> = (before..log.len()).filter(|n| log[*n].1).take(2).collect();
-        if commits.len() == 2 {
-            break (log, commits);
+    let committed = async {
+        loop {
+            let log = frames(&std::fs::read(whole.file("-wal")).unwrap());
+            let commits: Vec<_> = (before..log.len()).filter(|n| log[*n].1).take(2).collect();
+            if commits.len() == 2 {
+                return (log, commits);
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        tokio::time::sleep(Duration::from_millis(2)).await;
     };
+    let (log, commits) = tokio::time::timeout(Duration::from_secs(30), committed).await.expect("there is a second commit");
     let cuts: Vec<usize> =
         (before - 1..commits[1]).flat_map(|n| [log[n].0, usize::midpoint(log[n].0, log[n + 1].0)]).chain([log[commits[1]].0]).collect();
     let copies: Vec<Copy> = cuts.iter().map(|at| whole.cut(*at)).collect();

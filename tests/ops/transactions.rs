@@ -427,24 +427,24 @@ async fn notes_before_and_once(ctx: &FiberContext) -> anyhow::Result<i64> {
     Ok(step!("book", before(ctx).await? + once(ctx).await?))
 }
 
-#[tokio::test]
-async fn a_transaction_of_one_function_is_told_by_where_it_stands() {
-    let place = killed_behind_its_commit(books_once()).await;
-    parks::<books_before_and_once>(&place, "in step `book` is committed, and the code has changed").await;
-    let forever = builder(&place).fiber::<books_once>().open().await.unwrap();
-    assert_eq!(soon(forever.handle::<books_once>(ID).wait()).await.unwrap(), 1);
+/// The transaction of `once` is committed: code with another one before it parks, and the code that began it finishes.
+async fn is_told_from_one_before_it<Once: Fiber<Output = i64>, Both: Fiber<Output = i64>>(once: Once) {
+    let place = killed_behind_its_commit(once).await;
+    parks::<Both>(&place, "in step `book` is committed, and the code has changed").await;
+    let forever = builder(&place).fiber::<Once>().open().await.unwrap();
+    assert_eq!(soon(forever.handle::<Once>(ID).wait()).await.unwrap(), 1);
     assert_eq!(entries(&place), ["once"]);
     forever.close().await.unwrap();
 }
 
 #[tokio::test]
+async fn a_transaction_of_one_function_is_told_by_where_it_stands() {
+    is_told_from_one_before_it::<_, books_before_and_once>(books_once()).await;
+}
+
+#[tokio::test]
 async fn a_transaction_of_one_place_is_told_by_its_function() {
-    let place = killed_behind_its_commit(notes_once()).await;
-    parks::<notes_before_and_once>(&place, "in step `book` is committed, and the code has changed").await;
-    let forever = builder(&place).fiber::<notes_once>().open().await.unwrap();
-    assert_eq!(soon(forever.handle::<notes_once>(ID).wait()).await.unwrap(), 1);
-    assert_eq!(entries(&place), ["once"]);
-    forever.close().await.unwrap();
+    is_told_from_one_before_it::<_, notes_before_and_once>(notes_once()).await;
 }
 
 #[tokio::test]

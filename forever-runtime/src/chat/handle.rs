@@ -24,7 +24,7 @@ use crate::fiber::dispatch;
 use crate::fiber::owner::check_name;
 use crate::fiber::saved::unreadable;
 use crate::store::{
-    AcceptTurnResult, AgentId, MessageRow, MessageUpdate, MessageWrite, NewFiber, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRow,
+    AcceptTurnResult, AgentId, MessageRow, MessageUpdate, NewFiber, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRow, UpdateRefused,
 };
 
 /// How many turns are listed at a time.
@@ -311,18 +311,16 @@ impl NewTurn {
     }
 
     /// Stores the turn with an update of a message, both or neither: why the update is refused, if it is.
-    pub(super) async fn store_with(mut self, update: MessageUpdate) -> Result<Result<TurnHandle, MessageWrite>> {
+    pub(super) async fn store_with(mut self, update: MessageUpdate) -> Result<Result<TurnHandle, UpdateRefused>> {
         self.update = Some(update);
         self.store_all().await
     }
 
     async fn store(self) -> Result<TurnHandle> {
-        let chat = self.chat.clone();
-        let refused = |_| Error::new(ErrorKind::Conflict, format!("failed to ask agent `{chat}`: a message is another one by now"));
-        self.store_all().await?.map_err(refused)
+        self.store_all().await?.map_err(|_| Error::new(ErrorKind::Conflict, "a message is another one by now"))
     }
 
-    async fn store_all(self) -> Result<Result<TurnHandle, MessageWrite>> {
+    async fn store_all(self) -> Result<Result<TurnHandle, UpdateRefused>> {
         let core = self.link.core()?;
         if core.is_closing() {
             return Err(Error::closed());

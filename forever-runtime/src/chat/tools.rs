@@ -16,7 +16,7 @@ use crate::agent::AgentHandle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiber::core::{Core, Link, race};
 use crate::fiber::detached::detached;
-use crate::store::{AgentId, MessageUpdate, MessageWrite};
+use crate::store::{AgentId, MessageUpdate, UpdateRefused};
 
 /// How long an answer to the message of a turn that is about to be answered waits before it looks again.
 ///
@@ -182,7 +182,7 @@ impl Author {
 pub struct ToolAnswered {
     /// Whether it counts: the call waited for it. The first answer wins, and later ones change nothing.
     pub applied: bool,
-    /// The turn that goes on with it, if that was wanted and nothing else of the message is open. None
+    /// The turn that continues the message, if that was wanted and nothing else of the message is open. None
     /// where the last message is a person's: there is nothing to go on with.
     pub continued: Option<TurnHandle>,
 }
@@ -242,7 +242,7 @@ impl<A: ChatAgent> AgentHandle<A> {
             let (Some(turn), Some(part)) = (&under_way, part) else {
                 match self.answer_stored(&chats, call, &answer, auto_continue, author).await? {
                     Ok(answered) => return Ok(answered),
-                    Err(MessageWrite::InUse) => {
+                    Err(UpdateRefused::InUse) => {
                         drop(alone);
                         let core = self.core()?;
                         // Ready when a turn begins to be answered, is left or ends.
@@ -251,7 +251,7 @@ impl<A: ChatAgent> AgentHandle<A> {
                             return Err(Error::closed());
                         }
                     }
-                    Err(MessageWrite::Changed | MessageWrite::Done) => {}
+                    Err(UpdateRefused::Changed) => {}
                 }
                 continue;
             };
@@ -281,7 +281,7 @@ impl<A: ChatAgent> AgentHandle<A> {
         answer: &ToolAnswer,
         auto_continue: bool,
         author: Author,
-    ) -> Result<Result<ToolAnswered, MessageWrite>> {
+    ) -> Result<Result<ToolAnswered, UpdateRefused>> {
         let core = self.core()?;
         let rows = core.store.chat_messages(self.id().clone(), i64::MAX).await?;
         let messages = rows.into_iter().map(|row| Ok((read_message(&row)?, row))).collect::<Result<Vec<_>>>()?;
@@ -320,9 +320,8 @@ impl<A: ChatAgent> AgentHandle<A> {
             }
         }
         let wanted = wanted && is_open(&message);
-        match core.store.update_message(self.id().clone(), update, wanted, core.now_ms()).await? {
-            MessageWrite::Done => {}
-            refused => return Ok(Err(refused)),
+        if let Err(refused) = core.store.update_message(self.id().clone(), update, wanted, core.now_ms()).await? {
+            return Ok(Err(refused));
         }
         chats.feeds.tell(self.id(), || ChatEvent::Updated(message));
         Ok(Ok(ToolAnswered { applied: true, continued: None }))

@@ -190,15 +190,12 @@ pub struct MessageUpdate {
     pub from: String,
 }
 
-/// Result of a [`MessageUpdate`].
+/// Reason why a [`MessageUpdate`] was refused. Nothing was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MessageWrite {
-    /// The message is stored.
-    Done,
-    /// The stored message is another one by now, or is deleted. Nothing was changed.
+pub enum UpdateRefused {
+    /// The stored message is another one by now, or is deleted.
     Changed,
-    /// An activation of a running turn writes the message, and stores it when the turn ends. Nothing
-    /// was changed.
+    /// An activation of a running turn writes the message, and stores it when the turn ends.
     InUse,
 }
 
@@ -214,9 +211,8 @@ pub enum AcceptTurnResult {
     /// The last message is not the assistant's, so that there is nothing to continue. Nothing was
     /// changed.
     NothingToContinue,
-    /// The [update](NewTurnRow::update) was refused, with [`Changed`](MessageWrite::Changed) or
-    /// [`InUse`](MessageWrite::InUse). Nothing was changed.
-    Refused(MessageWrite),
+    /// The [update](NewTurnRow::update) was refused. Nothing was changed.
+    Refused(UpdateRefused),
 }
 
 /// Stored turn, without its log.
@@ -432,8 +428,8 @@ pub trait ChatStore {
     /// Stores a turn with its messages, its place and its fiber, in one transaction.
     ///
     /// The order is: an existing turn with its id or key, the [policy](QueuePolicy), the cut, the
-    /// [update](NewTurnRow::update), the messages. A wish for a continuation ends with it. A [`Continue`](TurnKind::Continue) adds to
-    /// the message of the last turn under way, or else to the last message; a body and tools that
+    /// [update](NewTurnRow::update), the messages. A wish for a continuation ends with it. A
+    /// [`Continue`](TurnKind::Continue) adds to the message of the last turn under way, or else to the last message; a body and tools that
     /// it lacks are those of the last turn of that message. The origins are the new messages of the
     /// user, or else the last one.
     fn accept_turn(&self, new: NewTurnRow) -> BoxFuture<'_, Result<AcceptTurnResult>>;
@@ -515,7 +511,13 @@ pub trait ChatStore {
     /// `running` writes it whose fiber is `running`: such a turn has read the message. A message to be
     /// continued stays so when another one is updated, unless that one is wanted and
     /// stands behind it.
-    fn update_message(&self, chat: AgentId, update: MessageUpdate, wanted: bool, now_ms: i64) -> BoxFuture<'_, Result<MessageWrite>>;
+    fn update_message(
+        &self,
+        chat: AgentId,
+        update: MessageUpdate,
+        wanted: bool,
+        now_ms: i64,
+    ) -> BoxFuture<'_, Result<Result<(), UpdateRefused>>>;
 
     /// Replaces all messages of a chat. Refused, with `false`, while a turn has not ended.
     fn replace_messages(&self, chat: AgentId, messages: Vec<MessageRow>, now_ms: i64) -> BoxFuture<'_, Result<bool>>;

@@ -84,8 +84,8 @@ pub use admin::{
 pub use agents::{AgentId, AgentStore, FarSchedules, KeepAliveRow, NewScheduleRow, RunResult, ScheduleRow, ScheduleTiming};
 pub use chat::{
     AcceptTurnResult, Admission, ChatStore, ChunkBatch, IncidentRow, IncidentState, InteractionCursor, InteractionQuery, InteractionRow,
-    MessageRole, MessageRow, MessageUpdate, MessageWrite, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRequest, TurnRow, TurnSeq,
-    TurnSettlement, TurnSettler, TurnStart, TurnState, TurnWrite,
+    MessageRole, MessageRow, MessageUpdate, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnSettlement,
+    TurnSettler, TurnStart, TurnState, TurnWrite, UpdateRefused,
 };
 pub use fibers::{
     AcceptResult, BranchResult, Claim, ClaimResult, End, Epoch, FiberRetry, FiberRow, FiberState, FiberStore, LayoutRow, LoadedFiber,

@@ -7,9 +7,9 @@ use forever::store::{
     AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentStore, BoxFuture, BranchResult, ChatStore, ChunkBatch, Claim,
     ClaimResult, CommandResult, DeleteResult, Deletion, End, Epoch, FarSchedules, FiberQuery, FiberRef, FiberRow, FiberStore,
     FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LoadedFiber, MessageRow, MessageUpdate,
-    MessageWrite, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpResolution, OpRow, OpStore,
-    PendingMessage, ReadySender, ResolveOpResult, Restart, RestartResult, RunResult, Runnable, ScheduleRow, Seq, Sqlite, Suspension,
-    TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, Wait, WaitResult, WorkerId,
+    NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpResolution, OpRow, OpStore, PendingMessage,
+    ReadySender, ResolveOpResult, Restart, RestartResult, RunResult, Runnable, ScheduleRow, Seq, Sqlite, Suspension, TurnFilter,
+    TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, WorkerId,
 };
 use forever::{Error, ErrorKind, Result};
 
@@ -178,7 +178,7 @@ impl ChatStore for Counting {
         fn chat_messages(&self, chat: AgentId, up_to: i64) -> Vec<MessageRow>;
         fn pending_interactions(&self, query: InteractionQuery, after: Option<InteractionCursor>, limit: u32) -> Vec<InteractionRow>;
         fn continuation_target(&self, chat: AgentId) -> Option<String>;
-        fn update_message(&self, chat: AgentId, update: MessageUpdate, wanted: bool, now_ms: i64) -> MessageWrite;
+        fn update_message(&self, chat: AgentId, update: MessageUpdate, wanted: bool, now_ms: i64) -> Result<(), UpdateRefused>;
         fn replace_messages(&self, chat: AgentId, messages: Vec<MessageRow>, now_ms: i64) -> bool;
         fn clear_chat(&self, chat: AgentId, now_ms: i64) -> Vec<TurnRow>;
         fn orphaned_turns(&self) -> Vec<TurnSeq>;

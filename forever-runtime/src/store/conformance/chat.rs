@@ -2,8 +2,8 @@
 use super::claims::is_lost;
 use crate::store::{
     AcceptTurnResult, Admission, AgentId, ChunkBatch, Claim, End, FiberRef, FiberState, IncidentRow, IncidentState, InteractionQuery,
-    MessageRow, MessageUpdate, MessageWrite, NewFiber, NewTurnRow, QueuePolicy, Store, TurnFilter, TurnKind, TurnRow, TurnSettlement,
-    TurnSettler, TurnStart, TurnState, TurnWrite,
+    MessageRow, MessageUpdate, NewFiber, NewTurnRow, QueuePolicy, Store, TurnFilter, TurnKind, TurnRow, TurnSettlement, TurnSettler,
+    TurnStart, TurnState, TurnWrite, UpdateRefused,
 };
 
 fn chat(name: &str) -> AgentId {
@@ -50,7 +50,7 @@ async fn update(store: &impl Store, message: MessageRow, wanted: bool, now_ms: i
     let there = store.chat_messages(chat("a"), i64::MAX).await.unwrap();
     let from = there.into_iter().find(|there| there.id == message.id).unwrap().data;
     let written = store.update_message(chat("a"), MessageUpdate { message, from }, wanted, now_ms).await.unwrap();
-    assert_eq!(written, MessageWrite::Done);
+    assert_eq!(written, Ok(()));
 }
 
 async fn accept(store: &impl Store, turn: NewTurnRow) -> TurnRow {
@@ -361,35 +361,39 @@ pub(super) async fn updates_a_message_that_no_running_turn_has_read(store: &impl
         let before = store.chat_messages(chat("a"), i64::MAX).await.unwrap();
         let accepted = store.accept_turn(NewTurnRow { update: Some(change(from, to)), ..more(id) }).await.unwrap();
         let AcceptTurnResult::Refused(refused) = accepted else { panic!("{accepted:?}") };
-        assert_eq!(store.update_message(chat("a"), change(from, to), true, 5).await.unwrap(), refused);
+        assert_eq!(store.update_message(chat("a"), change(from, to), true, 5).await.unwrap(), Err(refused));
         assert_eq!(store.chat_messages(chat("a"), i64::MAX).await.unwrap(), before, "nothing was changed");
         assert_eq!(store.continuation_target(chat("a")).await.unwrap(), None);
         refused
     };
-    assert_eq!(store.update_message(chat("a"), change("1", "2"), true, 1).await.unwrap(), MessageWrite::Changed, "there is no chat");
+    assert_eq!(store.update_message(chat("a"), change("1", "2"), true, 1).await.unwrap(), Err(UpdateRefused::Changed), "there is no chat");
     assert!(store.replace_messages(chat("a"), vec![message("u", "user"), written("1")], 1).await.unwrap());
-    assert_eq!(tries("0", "2", "0").await, MessageWrite::Changed);
+    assert_eq!(tries("0", "2", "0").await, UpdateRefused::Changed);
     let turn = accept(store, NewTurnRow { update: Some(change("1", "2")), ..more("1") }).await;
     assert_eq!(store.chat_messages(chat("a"), i64::MAX).await.unwrap()[1], written("2"));
     // It is read when the turn begins.
-    assert_eq!(store.update_message(chat("a"), change("2", "3"), false, 2).await.unwrap(), MessageWrite::Done);
+    assert_eq!(store.update_message(chat("a"), change("2", "3"), false, 2).await.unwrap(), Ok(()));
     begin(store, &turn).await;
-    assert_eq!(tries("3", "4", "2").await, MessageWrite::InUse);
-    assert_eq!(tries("0", "4", "2").await, MessageWrite::InUse, "it may be the one that was read when the turn has ended");
-    // Another message is nobody's.
+    assert_eq!(tries("3", "4", "2").await, UpdateRefused::InUse);
+    assert_eq!(tries("0", "4", "2").await, UpdateRefused::InUse, "it may be the one that was read when the turn has ended");
+    // The turn does not write another message.
     let other = MessageUpdate { message: MessageRow { data: "5".into(), ..message("u", "user") }, from: message("u", "user").data };
-    assert_eq!(store.update_message(chat("a"), other, false, 3).await.unwrap(), MessageWrite::Done);
+    assert_eq!(store.update_message(chat("a"), other, false, 3).await.unwrap(), Ok(()));
     // A fiber that does not run reads the message again when it does.
     store.take_over(super::SECOND, 3).await.unwrap();
-    assert_eq!(store.update_message(chat("a"), change("3", "4"), false, 4).await.unwrap(), MessageWrite::Done);
+    assert_eq!(store.update_message(chat("a"), change("3", "4"), false, 4).await.unwrap(), Ok(()));
     let fiber = store.find(FiberRef::Id("fiber-a-1".into())).await.unwrap().unwrap().seq;
     let claim = super::claimed(store, fiber, super::SECOND).await;
-    assert_eq!(tries("4", "5", "3").await, MessageWrite::InUse);
+    assert_eq!(tries("4", "5", "3").await, UpdateRefused::InUse);
     store.settle_turn(TurnSettler::Activation(claim), turn.seq, ends(TurnState::Completed, Some("6"))).await.unwrap();
-    assert_eq!(tries("4", "5", "4").await, MessageWrite::Changed, "it was written since");
-    assert_eq!(store.update_message(chat("a"), change("6", "7"), true, 6).await.unwrap(), MessageWrite::Done);
+    assert_eq!(tries("4", "5", "4").await, UpdateRefused::Changed, "it was written since");
+    assert_eq!(store.update_message(chat("a"), change("6", "7"), true, 6).await.unwrap(), Ok(()));
     store.clear_chat(chat("a"), 7).await.unwrap();
-    assert_eq!(store.update_message(chat("a"), change("7", "8"), false, 8).await.unwrap(), MessageWrite::Changed, "it is not brought back");
+    assert_eq!(
+        store.update_message(chat("a"), change("7", "8"), false, 8).await.unwrap(),
+        Err(UpdateRefused::Changed),
+        "it is not brought back"
+    );
 }
 
 /// A message that waits for a person.

@@ -2,7 +2,7 @@
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::store::{AgentId, MessageRole, MessageRow, MessageUpdate, MessageWrite};
+use crate::store::{AgentId, MessageRole, MessageRow, MessageUpdate, UpdateRefused};
 
 pub(super) fn find_chat(conn: &Connection, chat: &AgentId) -> rusqlite::Result<Option<i64>> {
     conn.prepare_cached("SELECT seq FROM chats WHERE class = ?1 AND agent = ?2")?
@@ -44,7 +44,7 @@ pub(super) fn replace(conn: &Connection, chat: i64, message: &MessageRow, now_ms
 }
 
 /// Updates a message, unless it is another one by now, or a turn has read it and will write it.
-pub(super) fn update(conn: &Connection, chat: i64, update: &MessageUpdate, now_ms: i64) -> rusqlite::Result<MessageWrite> {
+pub(super) fn update(conn: &Connection, chat: i64, update: &MessageUpdate, now_ms: i64) -> rusqlite::Result<Result<(), UpdateRefused>> {
     let id = &update.message.id;
     let in_use: bool = conn
         .prepare_cached(
@@ -54,16 +54,16 @@ pub(super) fn update(conn: &Connection, chat: i64, update: &MessageUpdate, now_m
         )?
         .query_row(params![chat, id], |r| r.get(0))?;
     if in_use {
-        return Ok(MessageWrite::InUse);
+        return Ok(Err(UpdateRefused::InUse));
     }
     let unchanged: bool = conn
         .prepare_cached("SELECT EXISTS (SELECT 1 FROM chat_messages WHERE chat = ?1 AND id = ?2 AND data = ?3)")?
         .query_row(params![chat, id, update.from], |r| r.get(0))?;
     if !unchanged {
-        return Ok(MessageWrite::Changed);
+        return Ok(Err(UpdateRefused::Changed));
     }
     replace(conn, chat, &update.message, now_ms)?;
-    Ok(MessageWrite::Done)
+    Ok(Ok(()))
 }
 
 /// Stores whether a message is to be continued, and leaves alone what is stored of a later one.

@@ -13,7 +13,8 @@ use crate::error::Result;
 use crate::future::BoxFuture;
 use crate::store::{
     AcceptTurnResult, Admission, AgentId, ChatStore, ChunkBatch, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow,
-    MessageRow, MessageUpdate, MessageWrite, NewTurnRow, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite,
+    MessageRow, MessageUpdate, NewTurnRow, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite,
+    UpdateRefused,
 };
 use crate::store::{Claim, Seq};
 pub(super) use interactions::mark as mark_interactions;
@@ -194,11 +195,17 @@ impl ChatStore for Sqlite {
         }))
     }
 
-    fn update_message(&self, chat: AgentId, change: MessageUpdate, wanted: bool, now_ms: i64) -> BoxFuture<'_, Result<MessageWrite>> {
+    fn update_message(
+        &self,
+        chat: AgentId,
+        change: MessageUpdate,
+        wanted: bool,
+        now_ms: i64,
+    ) -> BoxFuture<'_, Result<Result<(), UpdateRefused>>> {
         Box::pin(self.write("store a message of a chat", Scope::Many, move |c| {
-            let Some(chat) = find_chat(c, &chat)? else { return Ok(MessageWrite::Changed) };
+            let Some(chat) = find_chat(c, &chat)? else { return Ok(Err(UpdateRefused::Changed)) };
             let written = update(c, chat, &change, now_ms)?;
-            if written == MessageWrite::Done {
+            if written.is_ok() {
                 hold(c, chat, &change.message.id, wanted)?;
             }
             Ok(written)

@@ -8,8 +8,8 @@ use super::messages::{chat_of, find_chat, insert_message, last_message, next_pla
 use crate::store::AgentId;
 use crate::store::sqlite::{agents, rows};
 use crate::store::{
-    AcceptTurnResult, Admission, MessageRole, MessageRow, MessageWrite, NewTurnRow, QueuePolicy, TurnKind, TurnRequest, TurnRow, TurnSeq,
-    TurnSettlement, TurnStart, TurnState, TurnWrite,
+    AcceptTurnResult, Admission, MessageRole, MessageRow, NewTurnRow, QueuePolicy, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnSettlement,
+    TurnStart, TurnState, TurnWrite,
 };
 
 pub(super) const TURN: &str = "SELECT t.*, c.class, c.agent FROM chats c JOIN turns t ON t.chat = c.seq";
@@ -113,11 +113,10 @@ fn accept_here(conn: &Connection, new: &NewTurnRow) -> rusqlite::Result<AcceptTu
         )?
         .execute(params![chat, last])?;
     }
-    if let Some(change) = &new.update {
-        let written = update(conn, chat, change, new.now_ms)?;
-        if written != MessageWrite::Done {
-            return Ok(AcceptTurnResult::Refused(written));
-        }
+    if let Some(change) = &new.update
+        && let Err(why) = update(conn, chat, change, new.now_ms)?
+    {
+        return Ok(AcceptTurnResult::Refused(why));
     }
     let mut origins = Vec::new();
     for message in &new.messages {
