@@ -222,7 +222,7 @@ fn compare(dir: &Path, stage: &Stage, heard: &HashMap<u64, Vec<StoredChunk>>) ->
     let conn = rusqlite::Connection::open(dir.join(DATABASE))?;
     let mut select = conn.prepare(
         "SELECT CAST(t.id AS INTEGER), group_concat(c.data, char(10) ORDER BY c.first)
-         FROM turns t JOIN turn_chunks c ON c.turn = t.seq GROUP BY t.seq",
+         FROM turns t JOIN turn_log c ON c.turn = t.seq GROUP BY t.seq",
     )?;
     let stored =
         select.query_map((), |row| Ok((row.get::<_, u32>(0)?.into(), row.get(1)?)))?.collect::<Result<HashMap<u64, String>, _>>()?;

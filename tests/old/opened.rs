@@ -41,8 +41,13 @@ impl Copy {
         rusqlite::Connection::open(self.file("")).unwrap()
     }
 
+    /// Of the file as it was left, or brought up to date. Until version 6 the logs of turns were one table.
     fn number(&self, query: &str) -> i64 {
-        self.sql().query_row(query, (), |row| row.get(0)).unwrap()
+        let sql = self.sql();
+        if (4..6).contains(&sql.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0)).unwrap()) {
+            sql.execute_batch("CREATE TEMP VIEW turn_log AS SELECT * FROM turn_chunks").unwrap();
+        }
+        sql.query_row(query, (), |row| row.get(0)).unwrap()
     }
 
     fn builder(&self, desk: &Desk, clock: &VirtualClock) -> Builder {

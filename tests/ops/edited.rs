@@ -1,8 +1,9 @@
 //! Code that is changed while an operation is in doubt: whatever the change is, no other body begins, at any open.
 use std::fmt::Debug;
+use std::time::Duration;
 
 use forever::prelude::*;
-use forever::{Fiber, FiberErrorKind};
+use forever::{Fiber, FiberErrorKind, OpState};
 
 use crate::support::{Bank, Place, Plan, soon, words};
 
@@ -98,15 +99,26 @@ async fn charging(bank: Res<Bank>) -> anyhow::Result<u64> {
     Ok(receipt)
 }
 
-/// A fiber that was killed in the body of its effect, when the bank had been asked and had not answered.
-async fn killed_in_its_effect<F: Fiber<Output: Debug>>(call: F) -> (Place, Bank) {
+/// A fiber that was killed when the bank had been called as planned, and `stored` branches had their results.
+async fn killed<F: Fiber<Output: Debug>>(call: F, plans: &[Plan], stored: i64) -> (Place, Bank) {
     let (place, bank) = (Place::new(), Bank::default());
-    bank.plan([Plan::Silent]);
+    bank.plan(plans.iter().cloned());
     let forever = place.builder(&bank).fiber::<F>().open().await.unwrap();
     forever.spawn(call).id(ID).await.unwrap();
-    soon(bank.called(1)).await;
+    soon(bank.called(plans.len())).await;
+    soon(async {
+        while place.number("SELECT count(*) FROM branch_results") < stored {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
     drop(forever);
     (place, bank)
+}
+
+/// A fiber that was killed in the body of its effect, when the bank had been asked and had not answered.
+async fn killed_in_its_effect<F: Fiber<Output: Debug>>(call: F) -> (Place, Bank) {
+    killed(call, &[Plan::Silent], 0).await
 }
 
 /// Under the code `F` the fiber is parked at each of five opens, for a reason that names the operation, and the bank hears nothing.
@@ -229,12 +241,7 @@ mod called {
 
 #[tokio::test]
 async fn an_effect_renamed_in_a_called_fiber_parks() {
-    let (place, bank) = (Place::new(), Bank::default());
-    bank.plan([Plan::Answers, Plan::Silent]);
-    let forever = place.builder(&bank).fiber::<called::before::order>().open().await.unwrap();
-    forever.spawn(called::before::order()).id(ID).await.unwrap();
-    soon(bank.called(2)).await;
-    drop(forever);
+    let (place, bank) = killed(called::before::order(), &[Plan::Answers, Plan::Silent], 0).await;
     for _ in 0..5 {
         let forever = place.builder(&bank).fiber::<called::renamed::order>().open().await.unwrap();
         let error = soon(forever.handle::<called::renamed::order>(ID).wait()).await.unwrap_err();
@@ -335,4 +342,111 @@ async fn an_effect_in_a_branch_that_is_removed_parks_before_another_branch_begin
     }
     let forever = place.builder(&bank).fiber::<a_branch::order>().open().await.unwrap();
     assert_eq!(soon(forever.handle::<a_branch::order>(ID).wait()).await.unwrap(), 1000);
+}
+
+versions! {
+    branches_with_an_effect(bank) {
+        let (fee, receipt) = steps!(
+            "both",
+            step!("fee", bank.charge("fee", 1).await?),
+            step!("receipt", effect, |op| bank.charge(op.id(), 100).await?),
+        );
+        Ok(fee + receipt)
+    }
+    the_branch_is_plain(bank) {
+        let (fee, receipt) = steps!("both", step!("fee", bank.charge("fee", 1).await?), step!("receipt", bank.charge("again", 100).await?));
+        Ok(fee + receipt)
+    }
+    the_branch_is_renamed_and_plain(bank) {
+        let (fee, receipt) = steps!(
+            "both",
+            step!("fee", bank.charge("fee", 1).await?),
+            step!("paid", was = "receipt", |op| bank.charge(op.id(), 100).await?),
+        );
+        Ok(fee + receipt)
+    }
+    the_branch_is_retried_and_plain(bank) {
+        let retry = || Retry::<anyhow::Error>::times(3);
+        let (fee, receipt) = steps!(
+            "both",
+            step!("fee", bank.charge("fee", 1).await?),
+            step!("receipt", retry = retry(), bank.charge("again", 100).await?),
+        );
+        Ok(fee + receipt)
+    }
+    items_that_are_effects(bank) {
+        let receipts = steps!("all", for cents in [100, 200], limit = 1, effect, |op| bank.charge(op.id(), cents).await?);
+        Ok(receipts.iter().sum())
+    }
+    items_that_are_plain(bank) {
+        let receipts = steps!("all", for cents in [100, 200], limit = 1, bank.charge("again", cents).await?);
+        Ok(receipts.iter().sum())
+    }
+    items_that_are_plain_with_an_op(bank) {
+        let receipts = steps!("all", for cents in [200, 100], |op| bank.charge(op.id(), cents).await?);
+        Ok(receipts.iter().sum())
+    }
+}
+
+/// Under `New`, whose branch is no effect, the fiber is parked at each of five opens, before and after the operation is said to be
+/// carried out, and the bank is not called. Under `Old` it has that result.
+async fn branch_without_its_effect_parks<Old, New>(old: Old, plans: &[Plan], stored: i64, result: u64)
+where
+    Old: Fiber<Output = u64>,
+    New: Fiber<Output = u64>,
+{
+    let (place, bank) = killed(old, plans, stored).await;
+    let mut in_doubt = None;
+    for open in 1..=5 {
+        let forever = place.builder(&bank).fiber::<New>().open().await.unwrap();
+        let handle = forever.handle::<New>(ID);
+        let ops = forever.ops(ID).await.unwrap();
+        let op = in_doubt.get_or_insert_with(|| ops.into_iter().find(|op| op.state == OpState::Started).unwrap());
+        for time in 0..2 {
+            let error = soon(handle.wait()).await.unwrap_err();
+            assert!(error.is_parked() && error.reason().contains(&format!("`{}`", op.id)), "{error}");
+            let said = "is another one now, or no effect any more; make it the effect that it was";
+            let renamed = format!("before step `{}` of `order`, which began it", op.step);
+            assert!(error.reason().contains(said) || error.reason().contains(&renamed), "{error}");
+            assert_eq!(bank.calls(), plans.len(), "at open {open}");
+            if (open, time) == (3, 0) {
+                soon(forever.resolve_op(&op.id, forever::Resolution::completed(&1000_u64).unwrap())).await.unwrap();
+            } else {
+                forever.resume(ID).await.unwrap();
+            }
+        }
+        forever.close().await.unwrap();
+    }
+    let forever = place.builder(&bank).fiber::<Old>().open().await.unwrap();
+    assert_eq!(soon(forever.handle::<Old>(ID).wait()).await.unwrap(), result);
+}
+
+#[tokio::test]
+async fn effect_in_doubt_whose_branch_is_plain_now_parks_before_any_branch_begins() {
+    use branches_with_an_effect::order as old;
+    let in_both = [Plan::Silent, Plan::Silent];
+    branch_without_its_effect_parks::<old, the_branch_is_plain::order>(old(), &in_both, 0, 2000).await;
+    branch_without_its_effect_parks::<old, the_branch_is_renamed_and_plain::order>(old(), &in_both, 0, 2000).await;
+    branch_without_its_effect_parks::<old, the_branch_is_retried_and_plain::order>(old(), &in_both, 0, 2000).await;
+    let in_one = [Plan::Answers, Plan::Silent];
+    branch_without_its_effect_parks::<old, the_branch_is_plain::order>(old(), &in_one, 1, 2000).await;
+}
+
+#[tokio::test]
+async fn effect_in_doubt_whose_items_are_plain_now_parks_before_any_item_begins() {
+    use items_that_are_effects::order as old;
+    let first = [Plan::Silent];
+    branch_without_its_effect_parks::<old, items_that_are_plain::order>(old(), &first, 0, 2001).await;
+    branch_without_its_effect_parks::<old, items_that_are_plain_with_an_op::order>(old(), &first, 0, 2001).await;
+    let second = [Plan::Answers, Plan::Silent];
+    branch_without_its_effect_parks::<old, items_that_are_plain::order>(old(), &second, 1, 2000).await;
+}
+
+#[tokio::test]
+async fn stored_result_of_a_branch_stays_when_the_branch_is_no_effect_any_more() {
+    let in_the_plain_one = [Plan::Silent, Plan::Answers];
+    let (place, bank) = killed(branches_with_an_effect::order(), &in_the_plain_one, 1).await;
+    let forever = place.builder(&bank).fiber::<the_branch_is_plain::order>().open().await.unwrap();
+    assert_eq!(soon(forever.handle::<the_branch_is_plain::order>(ID).wait()).await.unwrap(), 2001);
+    assert_eq!(bank.charges().len(), 2);
 }

@@ -271,6 +271,11 @@ fn cut_entry(body: &Body, plan: &Plan, cut: usize, private: &syn::Path) -> Token
         }
         _ => fingerprint(&source.text),
     };
+    let effect = match &source.body {
+        CutBody::Step(step) => step.effect.is_some(),
+        CutBody::Steps(steps) => matches!(&**steps, Steps::Each(each) if each.step.effect.is_some()),
+        _ => false,
+    };
     let branches = branches(&source.body, name, private);
     let topics = topics(topics_of(&source.body));
     let locals = plan.kept[cut].iter().map(|kept| {
@@ -287,7 +292,7 @@ fn cut_entry(body: &Body, plan: &Plan, cut: usize, private: &syn::Path) -> Token
     let line = quote::quote_spanned!(source.span=> ::core::line!());
     emit! {
         #private::Cut {
-            name: #name, explicit: #explicit, of: #of, body: #body_text, was: #was, kind: #private::CutKind::#kind,
+            name: #name, explicit: #explicit, of: #of, body: #body_text, was: #was, kind: #private::CutKind::#kind, effect: #effect,
             locals: &[#(#locals),*], branches: &[#(#branches),*], topics: &[#(#topics),*], next: #next, line: #line,
         }
     }
@@ -304,7 +309,8 @@ fn branches(body: &CutBody, of_steps: &str, private: &syn::Path) -> Vec<TokenStr
         let of = number32(if explicit { 1 } else { derived(branch.base()) });
         let body = if explicit { String::new() } else { fingerprint(&crate::text::whole(&branch.step.body)) };
         let was = optional(branch.step.was.as_ref());
-        emit!(#private::BranchSpec { name: #name, stored: #stored, explicit: #explicit, of: #of, body: #body, was: #was })
+        let effect = branch.step.effect.is_some();
+        emit!(#private::BranchSpec { name: #name, stored: #stored, explicit: #explicit, of: #of, body: #body, was: #was, effect: #effect })
     };
     branches.iter().map(entry).collect()
 }

@@ -22,7 +22,7 @@ use super::kinds::Check;
 use super::layout::{LeftUnder, row_of};
 use super::locals::{Apart, Locals, Save, Unreadable};
 use super::machine::{CutKind, Machine};
-use super::op::ledger::{Ledger, Left, Ops, is_branch_of};
+use super::op::ledger::{Ledger, Left, Ops, is_branch_of, must_come_first};
 use super::op::transaction::Whereabouts;
 use super::parts::{SnapshotRefs, SnapshotTracker};
 use super::saved::Saved;
@@ -479,8 +479,8 @@ impl Frame {
             op.function == function
                 && (op.kind == OpKind::Transaction && spec.has(&op.step) || spec.kind == CutKind::Steps && is_branch_of(spec, &op.step))
         };
-        if let Some(why) = self.run.ops.comes_first(spec.name, is_its_own) {
-            self.run.stop(Stopped::Parked(why));
+        if let Some(op) = self.run.ops.comes_first(is_its_own) {
+            self.run.stop(Stopped::Parked(must_come_first(&op, spec.name)));
             return Restore(None);
         }
         self.reach(cut);

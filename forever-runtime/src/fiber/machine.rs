@@ -52,6 +52,9 @@ pub struct Cut {
     pub was: Option<&'static str>,
     /// Which macro made it.
     pub kind: CutKind,
+    /// Whether its body is an effect, that of each item for a `steps!(for ..)`. No part of the layout: it says what may claim the
+    /// record of an operation, which has its own.
+    pub effect: bool,
     /// What is kept at it, by name.
     pub locals: &'static [Local],
     /// Branches of a `steps!` that is not a `steps!(for ..)`.
@@ -79,6 +82,8 @@ pub struct BranchSpec {
     pub body: &'static str,
     /// `was = "old"`.
     pub was: Option<&'static str>,
+    /// Whether its body is an effect.
+    pub effect: bool,
 }
 
 /// Which macro made a cut point.

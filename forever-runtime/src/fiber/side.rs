@@ -18,10 +18,10 @@ use sha2::{Digest, Sha256};
 
 use super::frame::{Frame, Run, Stopped};
 use super::layout::row_of;
-use super::machine::{Cut, Machine};
+use super::machine::{BranchSpec, Cut, Machine};
 use super::op::Op;
 use super::op::effect::Effect;
-use super::op::ledger::Place;
+use super::op::ledger::{Place, must_come_first};
 use super::retry::Retry;
 use super::saved::{Saved, checked, unreadable};
 use super::step::Attempts;
@@ -66,15 +66,26 @@ pub(crate) fn parts_of_branch(name: &str) -> impl Iterator<Item = (&str, &str)> 
 pub(crate) struct StoredBranch {
     pub(crate) name: String,
     pub(crate) was: Vec<String>,
+    /// Whether its body is an effect.
+    effect: bool,
 }
 
 impl StoredBranch {
-    fn new(cut: &Cut, branch: &str, was: Option<&str>) -> Self {
+    fn named(cut: &Cut, branch: &BranchSpec) -> Self {
+        Self::new(cut, branch.name, branch.was, branch.effect)
+    }
+
+    /// The branch of an item of a `steps!(for ..)`.
+    fn of_item(cut: &Cut, item: &str) -> Self {
+        Self::new(cut, item, None, cut.effect)
+    }
+
+    fn new(cut: &Cut, branch: &str, was: Option<&str>, effect: bool) -> Self {
         let steps = || std::iter::once(cut.name).chain(cut.was);
         let names = || std::iter::once(branch).chain(was);
         let mut all = steps().flat_map(|steps| names().map(move |branch| branch_name(steps, branch)));
         let name = all.next().unwrap_or_default();
-        StoredBranch { name, was: all.collect() }
+        StoredBranch { name, was: all.collect(), effect }
     }
 
     fn has(&self, name: &str) -> bool {
@@ -84,6 +95,16 @@ impl StoredBranch {
     /// Whether an operation of the function is this branch's.
     fn is_of(&self, function: &str, op: &OpRecord) -> bool {
         op.function == function && self.has(&op.step)
+    }
+
+    /// Whether it can settle an operation of its name: an effect of an earlier run is settled by an effect.
+    fn settles(&self, op: &OpRecord) -> bool {
+        self.effect || op.kind != OpKind::Effect
+    }
+
+    /// Whether there is a result for it under one of its names.
+    fn is_in(&self, results: &BTreeMap<String, String>) -> bool {
+        results.keys().any(|name| self.has(name))
     }
 }
 
@@ -113,7 +134,7 @@ impl Side {
     }
 
     fn named_branches(&self) -> Vec<StoredBranch> {
-        self.cut.branches.iter().map(|branch| StoredBranch::new(self.cut, branch.name, branch.was)).collect()
+        self.cut.branches.iter().map(|branch| StoredBranch::named(self.cut, branch)).collect()
     }
 
     /// Gives each branch the result that is stored for it, and parks the fiber for what belongs to none: a result, or an operation in
@@ -121,9 +142,12 @@ impl Side {
     async fn begun(&mut self, branches: Vec<StoredBranch>) -> Vec<Begun> {
         // Earlier versions of this library stored the transactions of branches under the name of the `steps!`.
         let is_committed = |op: &OpRecord| op.kind == OpKind::Transaction && op.function == self.machine.name && self.cut.has(&op.step);
-        let is_ours = |op: &OpRecord| is_committed(op) || branches.iter().any(|branch| branch.is_of(self.machine.name, op));
-        if let Some(why) = self.run.ops.comes_first(self.cut.name, is_ours) {
-            self.run.halt::<()>(Stopped::Parked(why)).await;
+        let of_branch = |op: &OpRecord| branches.iter().find(|branch| branch.is_of(self.machine.name, op));
+        let is_ours =
+            |op: &OpRecord| is_committed(op) || of_branch(op).is_some_and(|branch| branch.settles(op) || branch.is_in(&self.stored));
+        if let Some(op) = self.run.ops.comes_first(is_ours) {
+            let next = of_branch(&op).map_or(self.cut.name, |branch| &branch.name);
+            self.run.halt::<()>(Stopped::Parked(must_come_first(&op, next))).await;
         }
         let mut left = std::mem::take(&mut self.stored);
         let mut begun = Vec::with_capacity(branches.len());
@@ -255,7 +279,7 @@ impl<T: Saved + Send, E: Send, F: Future<Output = Result<T, E>> + Send> Each<F> 
     pub async fn run(self) -> Result<Vec<T>, E> {
         let Each { mut side, limit, branches } = self;
         let (items, bodies): (Vec<_>, Vec<_>) = branches.into_iter().unzip();
-        let begun = side.begun(items.iter().map(|item| StoredBranch::new(side.cut, item, None)).collect()).await;
+        let begun = side.begun(items.iter().map(|item| StoredBranch::of_item(side.cut, item)).collect()).await;
         let mut values: Vec<Option<T>> = items.iter().map(|_| None).collect();
         // Those that the others wait for come first: there may be no room for more.
         let is_in_doubt = |(_, (begun, _)): &(usize, (Begun, F))| side.run.ops.is_in_doubt(|op| begun.branch.is_of(side.machine.name, op));
@@ -376,12 +400,12 @@ impl Branches {
     /// A branch by its place among the named ones.
     pub fn named(&self, n: usize) -> Branch<'_> {
         let branch = &self.cut.branches[n];
-        Branch { of: self, step: branch.stored, stored: StoredBranch::new(self.cut, branch.name, branch.was) }
+        Branch { of: self, step: branch.stored, stored: StoredBranch::named(self.cut, branch) }
     }
 
     /// The branch of an item.
     pub fn of_item(&self, item: &str) -> Branch<'_> {
-        Branch { of: self, step: self.cut.name, stored: StoredBranch::new(self.cut, item, None) }
+        Branch { of: self, step: self.cut.name, stored: StoredBranch::of_item(self.cut, item) }
     }
 }
 

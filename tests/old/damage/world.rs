@@ -374,7 +374,7 @@ fn owners(sql: &Connection, cell: &Cell) -> BTreeSet<String> {
         // All of a chat, and no other.
         "chats" => all.extend([of("agent")]),
         "chat_messages" | "turns" => add("SELECT agent FROM chats WHERE seq = CAST(?1 AS INTEGER)", &[&of("chat")]),
-        "turn_requests" | "turn_chunks" | "incidents" => {
+        "turn_requests" | "turn_chunks" | "turn_tail" | "incidents" => {
             add("SELECT agent FROM turns JOIN chats ON chat = chats.seq WHERE turns.seq = CAST(?1 AS INTEGER)", &[&of("turn")]);
         }
         _ => add("SELECT id FROM fibers WHERE seq = CAST(?1 AS INTEGER)", &[&of("fiber")]),

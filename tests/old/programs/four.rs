@@ -18,11 +18,11 @@ pub(crate) const CHATS: [&str; 3] = ["grace", "hopper", "lovelace"];
 pub(crate) const HOLDS: &[(u32, &str)] = &[(1, "grace: long three"), (2, "grace: long four")];
 
 pub(crate) const SETTLED: &[(u32, &str)] = &[
-    (1, "SELECT sum(count) = 4 FROM turn_chunks JOIN turns ON turn = seq WHERE id = 'long'"),
+    (1, "SELECT sum(count) = 4 FROM turn_log JOIN turns ON turn = seq WHERE id = 'long'"),
     (1, "SELECT count(*) = 0 FROM incidents"),
     (1, "SELECT stash = '2' FROM turn_requests JOIN turns ON turn = seq WHERE id = 'long'"),
     (2, "SELECT state = 'running' AND deaths = 2 FROM turns WHERE id = 'long'"),
-    (2, "SELECT sum(count) = 5 FROM turn_chunks JOIN turns ON turn = seq WHERE id = 'long'"),
+    (2, "SELECT sum(count) = 5 FROM turn_log JOIN turns ON turn = seq WHERE id = 'long'"),
     (2, "SELECT stash = '3' FROM turn_requests JOIN turns ON turn = seq WHERE id = 'long'"),
     (2, "SELECT incidents.state = 'attempting' AND chunks = 4 FROM incidents JOIN turns ON turn = seq WHERE id = 'long'"),
     (2, "SELECT state = 'completed' AND key IS NOT NULL FROM turns WHERE id = 'told'"),

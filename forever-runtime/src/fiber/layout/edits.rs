@@ -63,6 +63,7 @@ fn cut(line: &str) -> Cut {
         body,
         was,
         kind,
+        effect: false,
         locals: locals.leak(),
         branches: branches.leak(),
         topics: topics.leak(),
@@ -89,7 +90,7 @@ fn name(head: &str) -> Named {
 fn branch(word: &str, all: impl Iterator<Item = Named>) -> BranchSpec {
     let Named { name, explicit, body, was } = name(word);
     let of = all.filter(|other| !explicit && !other.explicit && base(other.name) == base(name)).count().max(1);
-    BranchSpec { name, stored: leak(&format!("both[{name}]")), explicit, of: of.try_into().unwrap(), body, was }
+    BranchSpec { name, stored: leak(&format!("both[{name}]")), explicit, of: of.try_into().unwrap(), body, was, effect: false }
 }
 
 fn local(word: &str) -> Local {

@@ -252,7 +252,7 @@ fn kept(local: &Local) -> Kept {
 }
 
 fn branch(branch: &BranchSpec) -> Branch {
-    let BranchSpec { name, stored: _, explicit, of, body, was } = *branch;
+    let BranchSpec { name, stored: _, explicit, of, body, was, effect: _ } = *branch;
     Branch { name: name.to_owned(), explicit, body: body.to_owned(), of, was: was.map(str::to_owned) }
 }
 

@@ -247,22 +247,22 @@ impl Ops {
         self.known().open.get(&id).cloned().unwrap_or_else(|| place.record(id))
     }
 
-    /// Why the body of a step must not begin: an effect or a transaction of an earlier run that is not `its_own` comes first.
-    pub(crate) fn comes_first(&self, step: &str, its_own: impl Fn(&OpRecord) -> bool) -> Option<String> {
+    /// The effect or transaction of an earlier run before which the body of a step must not begin: one that is not `its_own`.
+    pub(crate) fn comes_first(&self, its_own: impl Fn(&OpRecord) -> bool) -> Option<OpRecord> {
         let mut known = self.known();
         let Known { open, committed, .. } = &mut *known;
         // What was committed between two steps keeps none of them from beginning.
         committed.retain(|id| open.get(id).is_some_and(|op| !op.step.is_empty() && !its_own(op)));
         let transactions = known.committed.iter().filter_map(|id| known.open.get(id));
-        known.due().chain(transactions).find(|op| !its_own(op)).map(|op| must_come_first(op, step))
+        known.due().chain(transactions).find(|op| !its_own(op)).cloned()
     }
 
     /// The record of the effect at a place, made if there is none, and whether its outcome is in doubt. `Err` when the place has one of
     /// another key, of which this one must not be a silent repetition, or when another operation has to be decided first.
     pub(super) fn of_effect(&self, place: Place) -> Result<(OpRecord, bool), String> {
         let its_own = |op: &OpRecord| place.is_of(op) || place.is_beside(op);
-        if let Some(why) = self.comes_first(&place.step, its_own) {
-            return Err(why);
+        if let Some(op) = self.comes_first(its_own) {
+            return Err(must_come_first(&op, &place.step));
         }
         let id = self.id_at(&place);
         let mut known = self.known();
@@ -463,7 +463,7 @@ fn what_is_known(op: &OpRecord) -> &'static str {
 }
 
 /// Why a step must not begin before an operation is decided.
-fn must_come_first(op: &OpRecord, next: &str) -> String {
+pub(crate) fn must_come_first(op: &OpRecord, next: &str) -> String {
     let OpRecord { id, step, function, .. } = op;
     let what = if op.kind == OpKind::Transaction { "transaction" } else { "operation" };
     let known = what_is_known(op);

@@ -301,6 +301,7 @@ pub(crate) mod tests {
             body: "",
             was: None,
             kind: CutKind::Step,
+            effect: false,
             locals: &[],
             branches: &[],
             topics: &[],

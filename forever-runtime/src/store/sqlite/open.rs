@@ -7,7 +7,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::lock::{self, DatabaseFile};
-use super::{schema, user};
+use super::{chat, schema, user};
 use crate::error::{Error, ErrorKind, Result};
 
 /// How long a statement waits for a person's own SQLite tool to let go of the database.
@@ -233,6 +233,7 @@ fn prepare(conn: &mut Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "temp_store", "memory")?;
     let version = conn.pragma_query_value(None, "user_version", |r| r.get(0))?;
     schema::migrate(conn, version)?;
+    chat::open_logs(conn)?;
     user::guard(conn)
 }
 

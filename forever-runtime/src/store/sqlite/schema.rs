@@ -28,7 +28,7 @@ const MIGRATIONS: &[Migration] = &[
 ];
 
 /// Our tables and views, and the indexes with names.
-pub(super) const NAMES: [&str; 47] = [
+pub(super) const NAMES: [&str; 50] = [
     "agents",
     "agents_awake",
     "branch_results",
@@ -63,7 +63,10 @@ pub(super) const NAMES: [&str; 47] = [
     "snapshot_documents",
     "snapshots",
     "turn_chunks",
+    "turn_log",
     "turn_requests",
+    "turn_tail",
+    "turn_tail_left",
     "turns",
     "turns_chat",
     "turns_fiber",
@@ -77,6 +80,9 @@ pub(super) const NAMES: [&str; 47] = [
     "waits_due",
     "workers",
 ];
+
+/// The same of the temporary schema of the connection that writes.
+pub(super) const TEMPORARY: [&str; 2] = ["turn_tail_open", "turn_tail_open_seq"];
 
 /// The version that this code reads and writes.
 pub(crate) fn version() -> i32 {

@@ -1,5 +1,5 @@
--- Version 6: results of branches by their names, the layouts of called functions and of what began behind a snapshot, and messages that wait
--- for a person.
+-- Version 6: results of branches by their names, the layouts of called functions and of what began behind a snapshot, messages that wait
+-- for a person, and the newest chunks of turns.
 
 -- What the branches of a `steps!` have given so far, until all of them have. A result of an earlier version of this library has the place of
 -- its branch for a name: `#0`.
@@ -34,3 +34,30 @@ ALTER TABLE chat_messages ADD COLUMN pending_ms INTEGER;
 -- The latest first, of all chats and of one.
 CREATE INDEX chat_messages_pending ON chat_messages (pending_ms, seq, chat) WHERE pending_ms IS NOT NULL;
 CREATE INDEX chat_messages_pending_chat ON chat_messages (chat, pending_ms, seq) WHERE pending_ms IS NOT NULL;
+
+-- The newest chunks of all turns, in the order of their arrival, until they are in `turn_chunks`; and for a while after that. It refers to
+-- turns that may be deleted: an index by turn would be written with each chunk.
+CREATE TABLE turn_tail (
+    seq       INTEGER PRIMARY KEY,
+    turn      INTEGER NOT NULL,
+    first     INTEGER NOT NULL,
+    count     INTEGER NOT NULL,
+    data      TEXT NOT NULL,
+    stored_ms INTEGER NOT NULL
+) STRICT;
+
+-- Of these rows, those that are not in `turn_chunks` yet.
+CREATE VIEW turn_tail_left (seq, turn, first, count, data, stored_ms) AS
+WITH copied (turn, chunks) AS MATERIALIZED (
+    SELECT u.seq, coalesce((SELECT c.first + c.count FROM turn_chunks c WHERE c.turn = u.seq ORDER BY c.first DESC LIMIT 1), 0)
+    FROM turns u WHERE u.folded = 0 AND u.seq IN (SELECT turn FROM turn_tail)
+)
+SELECT t.seq, t.turn, t.first, t.count, t.data, t.stored_ms
+FROM turn_tail t JOIN copied ON copied.turn = t.turn
+WHERE NOT (t.first >= 0 AND t.count > 0 AND t.first + t.count <= copied.chunks);
+
+-- The log of each turn.
+CREATE VIEW turn_log (turn, first, count, data, stored_ms) AS
+SELECT turn, first, count, data, stored_ms FROM turn_chunks
+UNION ALL
+SELECT turn, first, count, data, stored_ms FROM turn_tail_left;

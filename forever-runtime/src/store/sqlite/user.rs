@@ -493,7 +493,7 @@ fn touched(about: &AuthContext<'_>) -> Option<String> {
 
 /// Whether a table, index or view is one of Forever's.
 fn is_ours(name: &str) -> bool {
-    schema::NAMES.iter().any(|ours| ours.eq_ignore_ascii_case(name))
+    schema::NAMES.iter().chain(&schema::TEMPORARY).any(|ours| ours.eq_ignore_ascii_case(name))
 }
 
 const ENDS: &str = "it is begun and ended from outside, and cannot be nested";

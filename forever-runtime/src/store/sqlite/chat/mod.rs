@@ -18,6 +18,7 @@ use crate::store::{
 };
 use crate::store::{Claim, Seq};
 pub(super) use interactions::mark as mark_interactions;
+pub(super) use logs::open as open_logs;
 use logs::{append, chunks, fold};
 use messages::{chat_of, find_chat, hold, message_row, replace_all, update};
 use turns::{TURN, accept, begin, by, by_seq, clear, listed, request, settle, under_way};
@@ -163,7 +164,8 @@ impl ChatStore for Sqlite {
     }
 
     fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<ChunkBatch>>> {
-        Box::pin(self.read("load chunks of a turn", move |c| chunks(c, turn, from, limit)))
+        // The connection that writes knows which rows of the tail belong to a log.
+        Box::pin(self.write("load chunks of a turn", Scope::Read, move |c| chunks(c, turn, from, limit)))
     }
 
     fn chat_messages(&self, chat: AgentId, up_to: i64) -> BoxFuture<'_, Result<Vec<MessageRow>>> {

@@ -3,7 +3,7 @@ use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::incidents::{self, incident};
-use super::logs::{chunks, fold};
+use super::logs::{self, chunks, fold};
 use super::messages::{chat_of, find_chat, insert_message, last_message, next_place, replace, update};
 use crate::store::AgentId;
 use crate::store::sqlite::{agents, rows};
@@ -351,6 +351,7 @@ pub(super) fn settle(conn: &Connection, turn: TurnSeq, how: &TurnSettlement) -> 
     }
     conn.prepare_cached("UPDATE turns SET state = ?2, reason = ?3, settled_ms = ?4, deaths = max(deaths - 1, 0) WHERE seq = ?1")?
         .execute(params![turn, how.state.as_str(), how.reason, how.now_ms])?;
+    logs::close(conn, turn)?;
     Ok(TurnWrite::Done)
 }
 
