@@ -92,20 +92,27 @@ const offers = (frame) => frame.type === "cf_agent_stream_pending" || frame.type
 
 function comparable(frames) {
   const seen = [];
+  let told;
   for (const frame of frames.map(plain)) {
     // There are no MCP servers here.
     if (frame.type === "cf_agent_mcp_servers") continue;
     // What a client that comes again has missed.
     if (frame.connect) continue;
-    // So that the page of a client takes what adds to an answer, and not the stream that has asked.
-    if (frame.reason === "continuation-owned") continue;
+    // So that the page of a client takes what adds to an answer, and not the stream that has asked: if the answer runs by now, its probe is told
+    // this, and the offer behind it is to all.
+    if (frame.reason === "continuation-owned") {
+      told = frame.probeId;
+      continue;
+    }
     if (frame.continuation && frame.replay && frame.body && frame.seq === undefined) continue;
     // How much of a log is a replay is a matter of moments.
     if (frame.replayComplete) continue;
     // So is whether a turn that is asked for waits or runs; what counts is that it is offered, and to whom asked.
     if (offers(frame)) {
       const before = seen.at(-1)?.type === "offered" && seen.at(-1).id === frame.id ? seen.pop().asked : [];
-      seen.push({ type: "offered", id: frame.id, asked: frame.probeId ? [...before, frame.probeId] : before });
+      const probe = frame.probeId ?? told;
+      told = undefined;
+      seen.push({ type: "offered", id: frame.id, asked: probe ? [...before, probe] : before });
       continue;
     }
     if (frame.type === "cf_agent_use_chat_response" && frame.seq !== undefined) delete frame.replay;
