@@ -21,7 +21,8 @@ edits! {
     LocalRenamedWithWas, BodyChanged, TypeChanged, WrappedInIf, WrappedInFor, WrappedInWhile, Unwrapped, LoopReversed, ListAppended,
     ListInsertedInFront, ListItemRemoved, ListReordered, BranchesExchanged, BranchRemoved, BranchAdded, BranchRenamed, TopicChanged,
     CalleeEdited, CalleeReplaced, EffectMadePlain, PlainMadeEffect, EffectMoved, StepBeforeEffect, ArgumentAdded, ArgumentRemoved,
-    LoopMadeBorrow, DerivedStepAdded, OptionsChanged, AnyAdded, Two, TwoAdded,
+    LoopMadeBorrow, DerivedStepAdded, OptionsChanged, BranchMadePlain, BranchMadeEffect, ItemsMadePlain, ItemsMadeEffect, AnyAdded, Two,
+    TwoAdded,
 }
 
 impl Edit {
@@ -33,6 +34,10 @@ impl Edit {
             Edit::TopicChanged => Some("recv"),
             Edit::CalleeEdited | Edit::CalleeReplaced => Some("call"),
             Edit::EffectMadePlain | Edit::EffectMoved | Edit::StepBeforeEffect => Some("effect"),
+            Edit::BranchMadePlain => Some("effects"),
+            Edit::BranchMadeEffect => Some("steps"),
+            Edit::ItemsMadePlain => Some("effect for"),
+            Edit::ItemsMadeEffect => Some("steps for"),
             Edit::LoopReversed => Some("range"),
             Edit::LoopMadeBorrow => Some("value"),
             Edit::DerivedNamed => Some("derived"),
@@ -149,7 +154,20 @@ fn change(edit: Edit, program: &mut Program, prng: &mut Prng) -> Option<()> {
             let shape = match edit {
                 Edit::StepAdded => "step",
                 Edit::DerivedStepAdded => prng.pick(&["derived", "unnamed"]),
-                _ => prng.pick(&["steps", "steps for", "recv", "sleep", "spawn", "value", "constant", "effect", "checked", "if"]),
+                _ => prng.pick(&[
+                    "steps",
+                    "steps for",
+                    "recv",
+                    "sleep",
+                    "spawn",
+                    "value",
+                    "constant",
+                    "effect",
+                    "checked",
+                    "effects",
+                    "effect for",
+                    "if",
+                ]),
             };
             let known = known(program);
             let nodes = node(program, prng, known, shape);
@@ -301,7 +319,8 @@ fn change(edit: Edit, program: &mut Program, prng: &mut Prng) -> Option<()> {
                 Edit::BranchAdded => {
                     let literal = branches[0].name.literal.as_ref().map(|_| format!("b{new}"));
                     let name = Name { literal, was: None };
-                    branches.insert(at, Branch { id: new, name, bind, label: format!("~b{new}"), input: expr_of(1, &args) });
+                    let effect = prng.chance(30).then(|| prng.pick(&[Policy::Park, Policy::Check]));
+                    branches.insert(at, Branch { id: new, name, bind, label: format!("~b{new}"), input: expr_of(1, &args), effect });
                 }
                 Edit::BranchRenamed => {
                     let old = branches[at].name.literal.replace(format!("x{new}"));
@@ -325,6 +344,21 @@ fn change(edit: Edit, program: &mut Program, prng: &mut Prng) -> Option<()> {
             let Kind::Step { effect, .. } = &mut places::node(&mut program.work, id).kind else { return None };
             *effect = if effect.is_some() { None } else { Some(prng.pick(&[Policy::Park, Policy::Check])) };
         }
+        Edit::BranchMadePlain | Edit::BranchMadeEffect => {
+            let plain = edit == Edit::BranchMadeEffect;
+            let has = |kind: &Kind| matches!(kind, Kind::Steps { branches, .. } if branches.iter().any(|branch| branch.effect.is_none() == plain));
+            let id = some(prng, &places::all(&program.work, has))?;
+            let Kind::Steps { branches, .. } = &mut places::node(&mut program.work, id).kind else { return None };
+            let fit: Vec<usize> = (0..branches.len()).filter(|at| branches[*at].effect.is_none() == plain).collect();
+            branches[prng.pick(&fit)].effect = plain.then(|| prng.pick(&[Policy::Park, Policy::Check]));
+        }
+        Edit::ItemsMadePlain | Edit::ItemsMadeEffect => {
+            let plain = edit == Edit::ItemsMadeEffect;
+            let has = |kind: &Kind| matches!(kind, Kind::StepsFor { effect, .. } if effect.is_none() == plain);
+            let id = some(prng, &places::all(&program.work, has))?;
+            let Kind::StepsFor { effect, .. } = &mut places::node(&mut program.work, id).kind else { return None };
+            *effect = plain.then(|| prng.pick(&[Policy::Park, Policy::Check]));
+        }
         Edit::OptionsChanged => {
             let id = some(prng, &movable(program, |kind| matches!(kind, Kind::Step { .. })))?;
             let Kind::Step { options, .. } = &mut places::node(&mut program.work, id).kind else { return None };
@@ -334,7 +368,7 @@ fn change(edit: Edit, program: &mut Program, prng: &mut Prng) -> Option<()> {
         Edit::StepBeforeEffect => {
             let id = some(prng, &movable(program, is_effect))?;
             let known = known(program);
-            let shape = prng.pick(&["step", "effect", "checked", "sleep", "spawn", "note", "steps"]);
+            let shape = prng.pick(&["step", "effect", "checked", "sleep", "spawn", "note", "steps", "effects"]);
             let nodes = node(program, prng, known, shape);
             let (block, at) = places::of(&mut program.work.body, id)?;
             block.splice(at..at, nodes);

@@ -16,7 +16,7 @@ pub(super) fn program(prng: &mut Prng, number: usize, needs: &BTreeSet<&str>) ->
         next: 0,
     };
     let mut make = Make { program, prng, known: Vec::new(), depth: 0 };
-    make.function(Some((number, needs)), 1);
+    make.function(Some((number, needs)), 0);
     let work = std::mem::replace(&mut make.program.work, function("work"));
     for at in 0..2 {
         make.function(None, 2);
@@ -51,10 +51,27 @@ struct Make<'a> {
 
 /// What a function called inline is made of; the others have these and the rest.
 const PLAIN: [&str; 9] = ["step", "derived", "unnamed", "text", "list", "local", "if", "range", "while"];
-const REST: [&str; 13] =
-    ["effect", "value", "borrow", "constant", "call", "steps", "steps for", "recv", "sleep", "spawn", "derived steps", "checked", "note"];
+const REST: [&str; 17] = [
+    "effect",
+    "value",
+    "borrow",
+    "constant",
+    "call",
+    "steps",
+    "steps for",
+    "recv",
+    "sleep",
+    "spawn",
+    "derived steps",
+    "checked",
+    "note",
+    "effects",
+    "derived effects",
+    "effect for",
+    "set",
+];
 
-const IN_CALLEES: [&str; 8] = ["effect", "checked", "value", "constant", "steps", "steps for", "recv", "sleep"];
+const IN_CALLEES: [&str; 10] = ["effect", "checked", "value", "constant", "steps", "steps for", "effects", "effect for", "recv", "sleep"];
 
 impl Make<'_> {
     /// A body, in `work`.
@@ -67,7 +84,9 @@ impl Make<'_> {
         let mut body = vec![self.at(Kind::Local { bind: sum, to: start })];
         self.known.push(sum);
         if let Some((number, needs)) = shapes {
-            for shape in needs.iter().chain([&REST[number % REST.len()]]) {
+            // A few programs of any seed have all shapes.
+            let turn = [PLAIN[number % PLAIN.len()], REST[2 * number % REST.len()], REST[(2 * number + 1) % REST.len()]];
+            for shape in needs.iter().chain(&turn) {
                 body.extend(self.shape(shape));
             }
         }
@@ -183,12 +202,18 @@ impl Make<'_> {
         Name { literal, was: None }
     }
 
-    fn branches(&mut self, literal: bool) -> Vec<Branch> {
+    fn policy(&mut self) -> Policy {
+        self.prng.pick(&[Policy::Park, Policy::Check])
+    }
+
+    /// Branches, of which some are effects if there is a policy.
+    fn branches(&mut self, literal: bool, policy: Option<Policy>) -> Vec<Branch> {
         let mut branches = Vec::new();
-        for _ in 0..2 + self.prng.below(2) {
+        for at in 0..2 + self.prng.below(2) {
+            let effect = policy.filter(|_| at == 0 || self.prng.chance(60));
             let (id, bind) = (self.program.new_id(), self.program.new_var(Type::Int));
             let name = Name { literal: literal.then(|| format!("b{id}")), was: None };
-            branches.push(Branch { id, name, bind, label: format!("~b{id}"), input: self.expr() });
+            branches.push(Branch { id, name, bind, label: format!("~b{id}"), input: self.expr(), effect });
         }
         self.known.extend(branches.iter().map(|branch| branch.bind));
         branches
@@ -240,13 +265,24 @@ impl Make<'_> {
                 self.bound(Type::Int, |make, bind| Kind::Call { name, bind, input: make.expr(), helper })
             }
             "steps" | "derived steps" => {
-                let (name, branches) = (self.named("all"), self.branches(shape == "steps"));
+                let (name, branches) = (self.named("all"), self.branches(shape == "steps", None));
                 vec![self.at(Kind::Steps { name, branches })]
             }
-            "steps for" => {
+            "effects" | "derived effects" => {
+                let policy = self.policy();
+                let (name, branches) = (self.named("all"), self.branches(shape == "effects", Some(policy)));
+                vec![self.at(Kind::Steps { name, branches })]
+            }
+            "steps for" | "effect for" => {
                 let (name, list) = (self.named("each"), self.list());
                 let label = format!("~i{list}");
-                self.bound(Type::List, |_, bind| Kind::StepsFor { name, bind, list, label })
+                let effect = (shape == "effect for").then(|| self.policy());
+                self.bound(Type::List, |_, bind| Kind::StepsFor { name, bind, list, label, effect })
+            }
+            "set" => {
+                let step = self.step(Type::Int, true, true, None);
+                let set = self.set();
+                step.into_iter().chain(set).collect()
             }
             "recv" => {
                 let (name, topic) = (self.named("r"), format!("t{}", self.prng.below(3)));

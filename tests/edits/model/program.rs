@@ -84,6 +84,7 @@ pub(crate) struct Branch {
     pub(crate) bind: Id,
     pub(crate) label: String,
     pub(crate) input: Expr,
+    pub(crate) effect: Option<Policy>,
 }
 
 /// Options of a step that say how often and how long, and nothing of what.
@@ -143,6 +144,7 @@ pub(crate) enum Kind {
         bind: Id,
         list: Id,
         label: String,
+        effect: Option<Policy>,
     },
     Recv {
         name: Name,
@@ -171,10 +173,11 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// The kinds, and what they are called.
-    pub(crate) const ALL: [&str; 17] = [
+    pub(crate) const ALL: [&str; 20] = [
         "local",
         "set",
         "step",
+        "effect",
         "if",
         "for by value",
         "for by borrow",
@@ -183,7 +186,9 @@ impl Kind {
         "while",
         "call",
         "steps",
+        "steps with an effect",
         "steps for",
+        "steps for, each an effect",
         "recv",
         "sleep",
         "spawn",
@@ -195,6 +200,7 @@ impl Kind {
         match self {
             Kind::Local { .. } => "local",
             Kind::Set { .. } => "set",
+            Kind::Step { effect: Some(_), .. } => "effect",
             Kind::Step { .. } => "step",
             Kind::If { .. } => "if",
             Kind::For { over: Over::Value { .. }, .. } => "for by value",
@@ -203,7 +209,9 @@ impl Kind {
             Kind::For { over: Over::Range(_), .. } => "for over a range",
             Kind::While { .. } => "while",
             Kind::Call { .. } => "call",
+            Kind::Steps { branches, .. } if branches.iter().any(|branch| branch.effect.is_some()) => "steps with an effect",
             Kind::Steps { .. } => "steps",
+            Kind::StepsFor { effect: Some(_), .. } => "steps for, each an effect",
             Kind::StepsFor { .. } => "steps for",
             Kind::Recv { .. } => "recv",
             Kind::Sleep { .. } => "sleep",

@@ -151,14 +151,18 @@ impl Out<'_> {
                 let bodies: Vec<_> = branches
                     .iter()
                     .map(|branch| {
-                        let body = format!("io.num({:?}, {}).await?", branch.label, self.expr(&branch.input));
-                        if branch.name == Name::default() { body } else { format!("step!({}{body})", written(&branch.name)) }
+                        let input = self.expr(&branch.input);
+                        let options = effect(branch.effect, &branch.label, &input);
+                        let body = format!("io.num({:?}, {input}).await?", branch.label);
+                        let is_bare = branch.name == Name::default() && branch.effect.is_none();
+                        if is_bare { body } else { format!("step!({}{options}{body})", written(&branch.name)) }
                     })
                     .collect();
                 self.line(&format!("let ({}) = steps!({}{});", binds.join(", "), written(name), bodies.join(", ")));
             }
-            Kind::StepsFor { name, bind, list, label } => {
-                let value = format!("steps!({}for x in C{list}, io.num({label:?}, mix(0, &[x])).await?)", written(name));
+            Kind::StepsFor { name, bind, list, label, effect } => {
+                let options = self::effect(*effect, label, "mix(0, &[x])");
+                let value = format!("steps!({}for x in C{list}, {options}io.num({label:?}, mix(0, &[x])).await?)", written(name));
                 self.bind(*bind, false, &value);
             }
             Kind::Recv { name, bind, topic } => {
@@ -194,6 +198,15 @@ impl Out<'_> {
             Over::Range(end) if reversed => format!("(0..{end}i64).rev()"),
             Over::Range(end) => format!("0..{end}i64"),
         }
+    }
+}
+
+/// The options of an effect of a `steps!`, whose policy is made where the branch is.
+fn effect(policy: Option<Policy>, label: &str, input: &str) -> String {
+    match policy {
+        None => String::new(),
+        Some(Policy::Park) => "effect, ".to_owned(),
+        Some(Policy::Check) => format!("effect, on_unknown = OnUnknown::check(async |_| io.found_num({label:?}, {input})), "),
     }
 }
 

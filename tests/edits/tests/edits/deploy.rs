@@ -86,12 +86,17 @@ impl Version {
         }
         let sql = rusqlite::Connection::open(&path).unwrap();
         let stored = || sql.query_row("SELECT count(*) FROM branch_results", (), |row| row.get::<_, i64>(0)).unwrap();
+        // The record of an effect is stored before its body begins; of several side by side one may come later.
+        let begun = || sql.query_row("SELECT count(*) FROM ops WHERE kind = 'effect' AND state = 'started'", (), |row| row.get::<_, i64>(0)).unwrap();
+        let in_doubt = stop.state.in_doubt.len();
         let mut looks = 0;
         loop {
             let status = (self.status)(&forever).await;
             let waits = status.state == FiberState::Waiting;
             let there = match stop.how {
-                How::Hangs(_) => io.hangs() && usize::try_from(stored()) == Ok(stop.state.results.len()),
+                How::Hangs(_) => {
+                    io.hangs() && usize::try_from(stored()) == Ok(stop.state.results.len()) && usize::try_from(begun()) == Ok(in_doubt)
+                }
                 How::Waits | How::WaitsForChild => waits,
             };
             if there {

@@ -18,11 +18,11 @@ struct World {
     log: Vec<String>,
 }
 
-/// Which calls begin and never answer, by how many began before.
+/// Which calls begin and never answer, by how many began before, and one of several side by side by what it would answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hangs {
     Never,
-    One(usize),
+    One { from: usize, answer: i64 },
     From(usize),
 }
 
@@ -40,7 +40,7 @@ impl Io {
             world.started += 1;
             hangs = match world.hangs {
                 Hangs::Never => false,
-                Hangs::One(number) => at == number,
+                Hangs::One { from, answer } => world.hanging == 0 && at >= from && forever_edits::answer(label, input) == answer,
                 Hangs::From(number) => at >= number,
             };
             if hangs {
@@ -107,8 +107,8 @@ impl Io {
     }
 }
 
-/// Sorts neighbouring lines that begin with `~`.
+/// Sorts neighbouring lines of calls that run side by side, which begin with `~`, and of what is found of such.
 pub(crate) fn sorted(mut log: Vec<String>) -> Vec<String> {
-    log.chunk_by_mut(|a, b| a.starts_with('~') && b.starts_with('~')).for_each(<[_]>::sort);
+    log.chunk_by_mut(|a, b| ["~", "?~"].iter().any(|way| a.starts_with(way) && b.starts_with(way))).for_each(<[_]>::sort);
     log
 }

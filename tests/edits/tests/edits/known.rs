@@ -61,13 +61,30 @@ fn derived(program: &Program, function: &Function) -> Vec<String> {
 }
 
 fn doubt_is_known(old: &Program, new: &Program, state: &State) -> bool {
-    let Some(id) = state.in_doubt else { return true };
+    state.in_doubt.iter().all(|doubt| one_doubt_is_known(old, new, doubt.node, doubt.branch))
+}
+
+fn one_doubt_is_known(old: &Program, new: &Program, id: Id, branch: Option<i64>) -> bool {
     let found = |program: &Program| {
         let function = program.functions().find(|function| node(function, id).is_some())?;
-        Some((derived(program, function), name(&node(function, id)?.kind)?.clone()))
+        let kind = &node(function, id)?.kind;
+        // The branch's own name, or the items that there are.
+        let within = branch.map(|branch| match kind {
+            Kind::Steps { branches, .. } => {
+                branches.iter().find(|one| i64::from(one.id) == branch).map(|one| (one.name.clone(), Vec::new()))
+            }
+            Kind::StepsFor { list, .. } => Some((Name::default(), program.lists[list].clone())),
+            _ => None,
+        });
+        Some((derived(program, function), name(kind)?.clone(), within.unwrap_or_default()))
     };
-    let (Some((derived_then, then)), Some((derived_now, now))) = (found(old), found(new)) else { return false };
-    is_same(&then, &now) || then == now && derived_then == derived_now
+    let (Some((derived_then, then, in_then)), Some((derived_now, now, in_now))) = (found(old), found(new)) else { return false };
+    let untouched = derived_then == derived_now;
+    let branch = match (in_then, in_now) {
+        (Some((then, items)), Some((now, items_now))) => (is_same(&then, &now) || then == now && untouched) && items == items_now,
+        (then, now) => branch.is_none() && then.is_none() && now.is_none(),
+    };
+    branch && (is_same(&then, &now) || then == now && untouched)
 }
 
 fn frame_is_known(old: &Program, new: &Program, frame: &Frame, state: &State) -> bool {

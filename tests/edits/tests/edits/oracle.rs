@@ -5,7 +5,7 @@ use forever_edits::{Number as _, answer, list_of, mix, text_of};
 
 use crate::io::{Hangs, sorted};
 use crate::model::program::{Expr, Function, Id, Kind, Node, Over, Policy, Program, Type};
-use crate::state::{Frame, How, Loop, Outcome, Phase, State, Stop, Value};
+use crate::state::{Doubt, Frame, How, Loop, Outcome, Phase, State, Stop, Value};
 
 /// Why a loop by position does not go on.
 pub(crate) const OTHER_ITEMS: &str = "the items before it are others";
@@ -38,7 +38,7 @@ pub(crate) fn run(program: &Program, from: &State) -> Outcome {
         run.state.args.clone_from(&args);
     }
     let end = run.function(&program.work, args).map(|result| (result, sorted(std::mem::take(&mut run.log))));
-    let end = if end.is_ok() && run.state.in_doubt.is_some() { Err("an effect is in doubt") } else { end };
+    let end = if end.is_ok() && !run.state.in_doubt.is_empty() { Err("an effect is in doubt") } else { end };
     Outcome { end, stops: run.stops }
 }
 
@@ -247,7 +247,7 @@ impl Run<'_> {
     }
 
     fn checkpoint(&mut self, at: Id, phase: Phase, topic: Option<&str>) -> Run1<()> {
-        if self.state.in_doubt.is_some() {
+        if !self.state.in_doubt.is_empty() {
             return Err("a checkpoint comes before the effect that is in doubt");
         }
         let frame = self.frame();
@@ -270,28 +270,32 @@ impl Run<'_> {
 
     /// A call between steps, or in one, which may be an effect.
     fn call(&mut self, label: &str, input: i64, step: Option<(Id, Option<Policy>)>) -> Run1<i64> {
-        if let (Some(doubt), Some((id, policy))) = (self.state.in_doubt, step) {
-            if doubt != id {
+        if let (false, Some((node, policy))) = (self.state.in_doubt.is_empty(), step) {
+            if !self.state.in_doubt.remove(&Doubt { node, branch: None }) {
                 return Err("a body comes before the effect that is in doubt");
             }
-            return match policy {
-                Some(Policy::Check) => {
-                    self.log.push(format!("?{label}({input})"));
-                    self.state.in_doubt = None;
-                    Ok(answer(label, input))
-                }
-                Some(Policy::Park) => Err("an effect is in doubt and parks"),
-                None => Err("an effect in doubt is none any more"),
-            };
+            return self.decided(label, input, policy);
         }
         let mut state = self.state.clone();
-        if let Some((id, Some(_))) = step {
-            state.in_doubt = Some(id);
+        if let Some((node, Some(_))) = step {
+            state.in_doubt.insert(Doubt { node, branch: None });
         }
         self.stop(How::Hangs(Hangs::From(self.started)), state);
         self.started += 1;
         self.log.push(format!("{label}({input})"));
         Ok(answer(label, input))
+    }
+
+    /// What is found of an effect in doubt.
+    fn decided(&mut self, label: &str, input: i64, policy: Option<Policy>) -> Run1<i64> {
+        match policy {
+            Some(Policy::Check) => {
+                self.log.push(format!("?{label}({input})"));
+                Ok(answer(label, input))
+            }
+            Some(Policy::Park) => Err("an effect is in doubt and parks"),
+            None => Err("an effect in doubt is none any more"),
+        }
     }
 
     fn waiting(&mut self, how: How) {
@@ -319,36 +323,50 @@ impl Run<'_> {
 
     /// `steps!` with the results that are stored.
     fn side(&mut self, node: &Node, stored: &BTreeMap<i64, i64>) -> Run1<()> {
-        let calls: Vec<(i64, &str, i64)> = match &node.kind {
+        let calls: Vec<(i64, &str, i64, Option<Policy>)> = match &node.kind {
             Kind::Steps { branches, .. } => {
                 let mut calls = Vec::new();
                 for branch in branches {
-                    calls.push((i64::from(branch.id), &*branch.label, self.eval(&branch.input)?));
+                    calls.push((i64::from(branch.id), &*branch.label, self.eval(&branch.input)?, branch.effect));
                 }
                 calls
             }
-            Kind::StepsFor { list, label, .. } => self.program.lists[list].iter().map(|item| (*item, &**label, mix(0, &[*item]))).collect(),
+            Kind::StepsFor { list, label, effect, .. } => {
+                self.program.lists[list].iter().map(|item| (*item, &**label, mix(0, &[*item]), *effect)).collect()
+            }
             _ => return Err("it is no steps!"),
         };
         if stored.keys().any(|key| !calls.iter().any(|(id, ..)| id == key)) {
             return Err("a branch with a result is gone");
         }
-        let open: Vec<_> = calls.iter().filter(|(id, ..)| !stored.contains_key(id)).collect();
-        self.state.results.clone_from(stored);
-        if !open.is_empty() {
-            self.stop(How::Hangs(Hangs::From(self.started)), self.state.clone());
+        let mut stored = stored.clone();
+        for doubt in std::mem::take(&mut self.state.in_doubt) {
+            let of = |(id, ..): &&(i64, &str, i64, Option<Policy>)| doubt == Doubt { node: node.id, branch: Some(*id) };
+            let Some((id, label, input, policy)) = calls.iter().find(of) else { return Err("the effect in doubt is gone") };
+            stored.insert(*id, self.decided(label, *input, *policy)?);
         }
-        for (at, (hanging, ..)) in open.iter().enumerate().filter(|_| open.len() > 1) {
+        let open: Vec<_> = calls.iter().filter(|(id, ..)| !stored.contains_key(id)).collect();
+        let doubt = |(id, _, _, policy): &(i64, &str, i64, Option<Policy>)| policy.map(|_| Doubt { node: node.id, branch: Some(*id) });
+        self.state.results.clone_from(&stored);
+        if !open.is_empty() {
+            let in_doubt = open.iter().filter_map(|call| doubt(call)).collect();
+            self.stop(How::Hangs(Hangs::From(self.started)), State { in_doubt, ..self.state.clone() });
+        }
+        for hanging in open.iter().filter(|_| open.len() > 1) {
             let mut state = self.state.clone();
-            state.results.extend(calls.iter().filter(|(id, ..)| id != hanging).map(|(id, label, input)| (*id, answer(label, *input))));
-            self.stop(How::Hangs(Hangs::One(self.started + at)), state);
-            let done = open.iter().filter(|(id, ..)| id != hanging).map(|(_, label, input)| format!("{label}({input})"));
+            state.in_doubt.extend(doubt(hanging));
+            state
+                .results
+                .extend(calls.iter().filter(|(id, ..)| *id != hanging.0).map(|(id, label, input, _)| (*id, answer(label, *input))));
+            self.stop(How::Hangs(Hangs::One { from: self.started, answer: answer(hanging.1, hanging.2) }), state);
+            let done = open.iter().filter(|(id, ..)| *id != hanging.0).map(|(_, label, input, _)| format!("{label}({input})"));
             let stop = self.stops.last_mut().expect("it was just put there");
             stop.log = sorted(stop.log.iter().cloned().chain(done).collect());
         }
         self.started += open.len();
-        self.log.extend(open.iter().map(|(_, label, input)| format!("{label}({input})")));
-        let result = |(id, label, input): &(i64, &str, i64)| stored.get(id).copied().unwrap_or_else(|| answer(label, *input));
+        self.log.extend(open.iter().map(|(_, label, input, _)| format!("{label}({input})")));
+        let result =
+            |(id, label, input, _): &(i64, &str, i64, Option<Policy>)| stored.get(id).copied().unwrap_or_else(|| answer(label, *input));
         let results: Vec<i64> = calls.iter().map(result).collect();
         match &node.kind {
             Kind::Steps { branches, .. } => {

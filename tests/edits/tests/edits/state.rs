@@ -1,5 +1,5 @@
 //! What is stored of a fiber, in ids, and what comes of a run.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::io::Hangs;
 use crate::model::program::{Id, Over};
@@ -42,13 +42,20 @@ pub(crate) struct Frame {
     pub(crate) topic: Option<String>,
 }
 
+/// An effect by its step, or by its `steps!` and its branch: the branch's id, or its item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Doubt {
+    pub(crate) node: Id,
+    pub(crate) branch: Option<i64>,
+}
+
 /// What is stored of a fiber.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
     /// Outermost first; none before the first checkpoint.
     pub(crate) frames: Vec<Frame>,
-    /// The effect whose outcome is not known.
-    pub(crate) in_doubt: Option<Id>,
+    /// The effects whose outcome is not known.
+    pub(crate) in_doubt: BTreeSet<Doubt>,
     /// Results of branches, by id or item.
     pub(crate) results: BTreeMap<i64, i64>,
     /// The arguments that were given.
