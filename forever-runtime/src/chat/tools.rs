@@ -182,8 +182,8 @@ impl Author {
 pub struct ToolAnswered {
     /// Whether it counts: the call waited for it. The first answer wins, and later ones change nothing.
     pub applied: bool,
-    /// The turn that continues the message, if that was wanted and nothing else of the message is open. None
-    /// where the last message is a person's: there is nothing to go on with.
+    /// The turn that continues the message, if that was wanted and nothing else of the message is open. None where the
+    /// message is not the last of its chat: no tool that was approved in it is run.
     pub continued: Option<TurnHandle>,
 }
 
@@ -287,15 +287,15 @@ impl<A: ChatAgent> AgentHandle<A> {
         let messages = rows.into_iter().map(|row| Ok((read_message(&row)?, row))).collect::<Result<Vec<_>>>()?;
         // Only a turn's own log makes calls: what stands in other messages is none.
         let asks = |message: &UiMessage| message.role == Role::Assistant && find_call(message, &call.id).is_some();
-        let last = messages.last().map(|(last, _)| (last.id.clone(), last.role == Role::Assistant && is_open(last)));
+        let last = messages.last().map(|(last, _)| last.id.clone());
         let (mut message, stored) =
             messages.into_iter().rev().find(|(message, _)| asks(message)).ok_or_else(|| no_call(self.id(), &call.id))?;
         if stored.id != message.id {
             let why = format!("message `{}` of agent `{}` has the id `{}` in its text", stored.id, self.id(), message.id);
             return Err(Error::new(ErrorKind::Value, why));
         }
-        // A later message is what would be continued.
-        let later_is_open = last.is_some_and(|(id, open)| open && id != message.id);
+        // What would be continued is the last message: what is said in an earlier one is stored, and costs no turn.
+        let is_last = last.as_deref() == Some(&*message.id);
         let part = message.parts.iter_mut().find(|part| part.tool_call_id() == Some(&*call.id));
         let Some(part) = part.filter(|part| answer.answers(part.tool_state())) else {
             return Ok(Ok(ToolAnswered::ignored()));
@@ -304,9 +304,9 @@ impl<A: ChatAgent> AgentHandle<A> {
         author.check(&core, None, part, answer)?;
         answer.apply(part);
         let held = core.store.continuation_target(self.id().clone()).await?.as_deref() == Some(message.id.as_str());
-        let wanted = auto_continue || held;
+        let wanted = is_last && (auto_continue || held);
         let update = MessageUpdate { message: message_row(&message)?, from: stored.data };
-        if wanted && !is_open(&message) && !later_is_open {
+        if wanted && !is_open(&message) {
             // Both at once: an answer whose turn does not follow would never be looked at.
             match self.continue_last_turn().store_with(update.clone()).await {
                 Ok(Ok(continued)) => {
