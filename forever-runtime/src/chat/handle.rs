@@ -61,6 +61,8 @@ impl From<Queueing> for QueuePolicy {
 
 impl<A: ChatAgent> AgentHandle<A> {
     /// Stores messages and asks for an answer to them. A message whose id is there takes the place of that one; others are new.
+    ///
+    /// The message of a turn that is under way is the turn's: what is saved under its id is replaced when the turn ends.
     pub fn save_messages(&self, messages: impl IntoIterator<Item = UiMessage>) -> NewTurn {
         self.ask(TurnKind::Reply, messages.into_iter().collect())
     }
