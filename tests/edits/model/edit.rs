@@ -30,12 +30,13 @@ impl Edit {
     pub(super) fn needs(self) -> Option<&'static str> {
         match self {
             Edit::ListAppended | Edit::ListInsertedInFront | Edit::ListItemRemoved | Edit::ListReordered => Some("constant"),
-            Edit::BranchesExchanged | Edit::BranchRemoved | Edit::BranchAdded | Edit::BranchRenamed => Some("steps"),
+            Edit::BranchesExchanged | Edit::BranchRemoved | Edit::BranchAdded | Edit::BranchRenamed | Edit::BranchMadeEffect => {
+                Some("steps")
+            }
             Edit::TopicChanged => Some("recv"),
             Edit::CalleeEdited | Edit::CalleeReplaced => Some("call"),
             Edit::EffectMadePlain | Edit::EffectMoved | Edit::StepBeforeEffect => Some("effect"),
             Edit::BranchMadePlain => Some("effects"),
-            Edit::BranchMadeEffect => Some("steps"),
             Edit::ItemsMadePlain => Some("effect for"),
             Edit::ItemsMadeEffect => Some("steps for"),
             Edit::LoopReversed => Some("range"),

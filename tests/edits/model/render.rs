@@ -1,7 +1,7 @@
 //! Programs as Rust source.
 use std::fmt::Write as _;
 
-use super::program::{Expr, Function, Kind, Name, Node, Options, Over, Policy, Program, Type};
+use super::program::{Branch, Expr, Function, Kind, Name, Node, Options, Over, Policy, Program, Type};
 
 /// The functions of a program, in a module.
 pub(super) fn module(name: &str, program: &Program) -> String {
@@ -148,16 +148,7 @@ impl Out<'_> {
             }
             Kind::Steps { name, branches } => {
                 let binds: Vec<_> = branches.iter().map(|branch| self.name(branch.bind)).collect();
-                let bodies: Vec<_> = branches
-                    .iter()
-                    .map(|branch| {
-                        let input = self.expr(&branch.input);
-                        let options = effect(branch.effect, &branch.label, &input);
-                        let body = format!("io.num({:?}, {input}).await?", branch.label);
-                        let is_bare = branch.name == Name::default() && branch.effect.is_none();
-                        if is_bare { body } else { format!("step!({}{options}{body})", written(&branch.name)) }
-                    })
-                    .collect();
+                let bodies: Vec<_> = branches.iter().map(|branch| self.branch(branch)).collect();
                 self.line(&format!("let ({}) = steps!({}{});", binds.join(", "), written(name), bodies.join(", ")));
             }
             Kind::StepsFor { name, bind, list, label, effect } => {
@@ -183,6 +174,14 @@ impl Out<'_> {
                 self.line(&format!("io.note({label:?}, {input}).await;"));
             }
         }
+    }
+
+    fn branch(&self, branch: &Branch) -> String {
+        let input = self.expr(&branch.input);
+        let options = effect(branch.effect, &branch.label, &input);
+        let body = format!("io.num({:?}, {input}).await?", branch.label);
+        let is_bare = branch.name == Name::default() && branch.effect.is_none();
+        if is_bare { body } else { format!("step!({}{options}{body})", written(&branch.name)) }
     }
 
     fn over(&self, over: &Over, reversed: bool) -> String {
