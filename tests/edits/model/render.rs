@@ -101,18 +101,10 @@ impl Out<'_> {
                     Type::Int | Type::Handle => "num",
                 };
                 let input = self.expr(input);
-                let options = match effect {
-                    None => "",
-                    Some(Policy::Park) => "effect, ",
-                    Some(Policy::Check) => "effect, on_unknown = check, ",
-                };
+                let options = self::effect(*effect, call, label, &input);
                 let retry = if *retry { "retry = Retry::times(2), " } else { "" };
                 let timeout = if *timeout { "timeout = HOUR, " } else { "" };
                 let step = format!("step!({}{options}{retry}{timeout}io.{call}({label:?}, {input}).await?)", written(name));
-                if *effect == Some(Policy::Check) {
-                    self.line(&format!("let input = {input};"));
-                    self.line(&format!("let check = OnUnknown::check(async |_| io.found_{call}({label:?}, input));"));
-                }
                 match bind {
                     Some(bind) => self.bind(*bind, false, &step),
                     None => self.line(&format!("{step};")),
@@ -152,7 +144,7 @@ impl Out<'_> {
                 self.line(&format!("let ({}) = steps!({}{});", binds.join(", "), written(name), bodies.join(", ")));
             }
             Kind::StepsFor { name, bind, list, label, effect } => {
-                let options = self::effect(*effect, label, "mix(0, &[x])");
+                let options = self::effect(*effect, "num", label, "mix(0, &[x])");
                 let value = format!("steps!({}for x in C{list}, {options}io.num({label:?}, mix(0, &[x])).await?)", written(name));
                 self.bind(*bind, false, &value);
             }
@@ -178,7 +170,7 @@ impl Out<'_> {
 
     fn branch(&self, branch: &Branch) -> String {
         let input = self.expr(&branch.input);
-        let options = effect(branch.effect, &branch.label, &input);
+        let options = effect(branch.effect, "num", &branch.label, &input);
         let body = format!("io.num({:?}, {input}).await?", branch.label);
         let is_bare = branch.name == Name::default() && branch.effect.is_none();
         if is_bare { body } else { format!("step!({}{options}{body})", written(&branch.name)) }
@@ -200,12 +192,12 @@ impl Out<'_> {
     }
 }
 
-/// The options of an effect of a `steps!`, whose policy is made where the branch is.
-fn effect(policy: Option<Policy>, label: &str, input: &str) -> String {
+/// The options of an effect whose body is `io.call(label, input)`.
+fn effect(policy: Option<Policy>, call: &str, label: &str, input: &str) -> String {
     match policy {
         None => String::new(),
         Some(Policy::Park) => "effect, ".to_owned(),
-        Some(Policy::Check) => format!("effect, on_unknown = OnUnknown::check(async |_| io.found_num({label:?}, {input})), "),
+        Some(Policy::Check) => format!("effect, on_unknown = OnUnknown::check(async |_| io.found_{call}({label:?}, {input})), "),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use forever_edits::{Number as _, answer, list_of, mix, text_of};
 
 use crate::io::{Hangs, sorted};
-use crate::model::program::{Expr, Function, Id, Kind, Node, Over, Policy, Program, Type};
+use crate::model::program::{Branch, Expr, Function, Id, Kind, Node, Over, Policy, Program, Type};
 use crate::state::{Doubt, Frame, How, Loop, Outcome, Phase, State, Stop, Value};
 
 /// Why a loop by position does not go on.
@@ -46,6 +46,24 @@ pub(crate) fn run(program: &Program, from: &State) -> Outcome {
 fn sleeps(program: &Program, from: &State) -> bool {
     let at = from.frames.last().map(|frame| frame.at);
     program.functions().flat_map(Function::nodes).any(|node| Some(node.id) == at && matches!(node.kind, Kind::Sleep { .. }))
+}
+
+/// The body of a branch or an item of a `steps!`.
+struct Call<'a> {
+    id: i64,
+    label: &'a str,
+    input: i64,
+    effect: Option<Policy>,
+}
+
+impl Call<'_> {
+    fn answer(&self) -> i64 {
+        answer(self.label, self.input)
+    }
+
+    fn line(&self) -> String {
+        format!("{}({})", self.label, self.input)
+    }
 }
 
 type Run1<T> = Result<T, &'static str>;
@@ -323,51 +341,46 @@ impl Run<'_> {
 
     /// `steps!` with the results that are stored.
     fn side(&mut self, node: &Node, stored: &BTreeMap<i64, i64>) -> Run1<()> {
-        let calls: Vec<(i64, &str, i64, Option<Policy>)> = match &node.kind {
+        let calls: Vec<Call<'_>> = match &node.kind {
             Kind::Steps { branches, .. } => {
                 let mut calls = Vec::new();
-                for branch in branches {
-                    calls.push((i64::from(branch.id), &*branch.label, self.eval(&branch.input)?, branch.effect));
+                for Branch { id, label, input, effect, .. } in branches {
+                    calls.push(Call { id: i64::from(*id), label, input: self.eval(input)?, effect: *effect });
                 }
                 calls
             }
             Kind::StepsFor { list, label, effect, .. } => {
-                self.program.lists[list].iter().map(|item| (*item, &**label, mix(0, &[*item]), *effect)).collect()
+                let items = self.program.lists[list].iter();
+                items.map(|item| Call { id: *item, label, input: mix(0, &[*item]), effect: *effect }).collect()
             }
             _ => return Err("it is no steps!"),
         };
-        if stored.keys().any(|key| !calls.iter().any(|(id, ..)| id == key)) {
+        if stored.keys().any(|key| !calls.iter().any(|call| call.id == *key)) {
             return Err("a branch with a result is gone");
         }
+        let doubt = |call: &Call<'_>| Doubt { node: node.id, branch: Some(call.id) };
         let mut stored = stored.clone();
-        for doubt in std::mem::take(&mut self.state.in_doubt) {
-            let of = |(id, ..): &&(i64, &str, i64, Option<Policy>)| doubt == Doubt { node: node.id, branch: Some(*id) };
-            let Some((id, label, input, policy)) = calls.iter().find(of) else { return Err("the effect in doubt is gone") };
-            stored.insert(*id, self.decided(label, *input, *policy)?);
+        for in_doubt in std::mem::take(&mut self.state.in_doubt) {
+            let Some(call) = calls.iter().find(|call| doubt(call) == in_doubt) else { return Err("the effect in doubt is gone") };
+            stored.insert(call.id, self.decided(call.label, call.input, call.effect)?);
         }
-        let open: Vec<_> = calls.iter().filter(|(id, ..)| !stored.contains_key(id)).collect();
-        let doubt = |(id, _, _, policy): &(i64, &str, i64, Option<Policy>)| policy.map(|_| Doubt { node: node.id, branch: Some(*id) });
+        let open: Vec<_> = calls.iter().filter(|call| !stored.contains_key(&call.id)).collect();
+        let in_doubt = |hanging: &[&Call<'_>]| hanging.iter().filter(|call| call.effect.is_some()).map(|call| doubt(call)).collect();
         self.state.results.clone_from(&stored);
         if !open.is_empty() {
-            let in_doubt = open.iter().filter_map(|call| doubt(call)).collect();
-            self.stop(How::Hangs(Hangs::From(self.started)), State { in_doubt, ..self.state.clone() });
+            self.stop(How::Hangs(Hangs::From(self.started)), State { in_doubt: in_doubt(&open), ..self.state.clone() });
         }
         for hanging in open.iter().filter(|_| open.len() > 1) {
-            let mut state = self.state.clone();
-            state.in_doubt.extend(doubt(hanging));
-            state
-                .results
-                .extend(calls.iter().filter(|(id, ..)| *id != hanging.0).map(|(id, label, input, _)| (*id, answer(label, *input))));
-            self.stop(How::Hangs(Hangs::One { from: self.started, answer: answer(hanging.1, hanging.2) }), state);
-            let done = open.iter().filter(|(id, ..)| *id != hanging.0).map(|(_, label, input, _)| format!("{label}({input})"));
+            let mut state = State { in_doubt: in_doubt(&[hanging]), ..self.state.clone() };
+            state.results.extend(calls.iter().filter(|call| call.id != hanging.id).map(|call| (call.id, call.answer())));
+            self.stop(How::Hangs(Hangs::One { from: self.started, answer: hanging.answer() }), state);
+            let done = open.iter().filter(|call| call.id != hanging.id).map(|call| call.line());
             let stop = self.stops.last_mut().expect("it was just put there");
             stop.log = sorted(stop.log.iter().cloned().chain(done).collect());
         }
         self.started += open.len();
-        self.log.extend(open.iter().map(|(_, label, input, _)| format!("{label}({input})")));
-        let result =
-            |(id, label, input, _): &(i64, &str, i64, Option<Policy>)| stored.get(id).copied().unwrap_or_else(|| answer(label, *input));
-        let results: Vec<i64> = calls.iter().map(result).collect();
+        self.log.extend(open.iter().map(|call| call.line()));
+        let results: Vec<i64> = calls.iter().map(|call| stored.get(&call.id).copied().unwrap_or_else(|| call.answer())).collect();
         match &node.kind {
             Kind::Steps { branches, .. } => {
                 for (branch, result) in branches.iter().zip(results) {
