@@ -303,8 +303,8 @@ impl<A: ChatAgent> AgentHandle<A> {
         call.check(part)?;
         author.check(&core, None, part, answer)?;
         answer.apply(part);
-        let held = core.store.continuation_target(self.id().clone()).await?.as_deref() == Some(message.id.as_str());
-        let wanted = is_last && (auto_continue || held);
+        let wanted =
+            is_last && (auto_continue || core.store.continuation_target(self.id().clone()).await?.as_deref() == Some(message.id.as_str()));
         let update = MessageUpdate { message: message_row(&message)?, from: stored.data };
         if wanted && !is_open(&message) {
             // Both at once: an answer whose turn does not follow would never be looked at.
