@@ -4,15 +4,20 @@
 //! (context, frames, steps, recovery) over `store`. `exact` is the JSON that gives back exactly what was saved.
 
 mod agent;
+mod api;
 pub mod chat;
 mod clock;
 mod error;
 mod exact;
+mod exec;
 mod fanout;
-mod fiber;
-mod forever;
+mod frame;
 mod future;
+mod guard;
 mod ide;
+pub mod layout;
+mod ops;
+mod runtime;
 #[cfg(feature = "server")]
 pub mod serve;
 pub mod store;
@@ -22,33 +27,43 @@ pub mod testing;
 pub use agent::{
     Agent, AgentHandle, Awake, BoxError, Connection, Due, KeepAlive, Message, NewSchedule, Pushed, Schedule, ScheduleKind, When,
 };
+pub use api::admin::{Cursor, FiberFilter, Fibers, Page};
+pub use api::builder::Builder;
+pub use api::forever::{Close, Forever};
+pub use api::messages::SendMessage;
 pub use clock::{Clock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
-pub use fiber::closure::{RunFiber, stash};
-pub use fiber::compatibility::{Compatibility, CompatibilityEntry, OnIncompatible, Verdict};
-pub use fiber::events::{Event, EventKind, Events, Told};
-pub use fiber::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus, RetryStatus};
-pub use fiber::layout::layout;
-pub use fiber::log::Log;
-pub use fiber::managed::{Cursor, FiberFilter, Fibers, Page};
-pub use fiber::messages::SendMessage;
-pub use fiber::op::by_hand::OpCall;
-pub use fiber::op::log::OpLog;
-pub use fiber::op::resolve::{OpStatus, Resolution};
-pub use fiber::op::transaction::TransactionCall;
-pub use fiber::op::unknown::{Answer, OnUnknown};
-pub use fiber::owner::{EndedFiber, RecoveredFiber, Recovery};
-pub use fiber::retention::Retention;
-pub use fiber::spawn::Spawn;
-pub use fiber::step_error::StepError;
-pub use fiber::{Backoff, Drift, EagerIterator, Fiber, FiberContext, KeepsOrder, Layout, Op, Problem, Res, Retry, Snapshot};
-pub use forever::{Builder, Close, Forever};
-#[doc(inline)]
-pub use store::{Durability, FiberState, OpState, Tx};
-
+pub use exec::agent_hooks::{EndedFiber, RecoveredFiber, Recovery};
+pub use exec::closure::{RunFiber, stash};
+pub use exec::compatibility::{Compatibility, CompatibilityEntry, OnIncompatible, Verdict};
+pub use exec::spawn::Spawn;
+pub use frame::context::FiberContext;
+pub use frame::eager::EagerIterator;
+pub use frame::fiber::Fiber;
+pub use frame::keeps_order::KeepsOrder;
+pub use frame::log::Log;
+pub use frame::resources::Res;
+pub use frame::retry::{Backoff, Retry};
+pub use frame::snapshot::Snapshot;
+pub use frame::step_error::StepError;
+pub use layout::drift::Drift;
+pub use layout::of_fiber::layout;
+pub use layout::problem::Problem;
+pub use layout::spec::Layout;
+pub use ops::log::OpLog;
+pub use ops::manual::OpCall;
+pub use ops::on_unknown::{Answer, OnUnknown};
+pub use ops::op::Op;
+pub use ops::resolve::{OpStatus, Resolution};
+pub use ops::transaction::TransactionCall;
+pub use runtime::events::{Event, EventKind, Events, Told};
+pub use runtime::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus, RetryStatus};
+pub use runtime::settings::Retention;
 /// What derives the JSON schema of a tool's input, for [`Tool::typed`](chat::Tool::typed).
 #[cfg(feature = "schemars")]
 pub use schemars;
+#[doc(inline)]
+pub use store::{Durability, FiberState, OpState, Tx};
 
 /// What of `rusqlite` a closure with a [`Tx`] needs: use it in place of a dependency of your own, so that the two are one version. A new
 /// version of it is a breaking change of this library.
@@ -59,12 +74,6 @@ pub mod rusqlite {
         CachedStatement, Connection, Error, ErrorCode, MappedRows, OptionalExtension, Params, Result, Row, Rows, Statement, ToSql,
         named_params, params, params_from_iter, types,
     };
-}
-
-/// Layouts as a whole program has them.
-pub mod layout {
-    #[doc(inline)]
-    pub use crate::__forever_layout_check as check;
 }
 
 /// Compares the layouts of all functions that a builder has registered with those in `forever.layouts.json`, in the folder of the crate's
@@ -104,44 +113,43 @@ pub use ide::{
 /// What the code written by `#[fiber]` names. Not for people; it changes without notice.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::fiber::borrows::SharedBorrows;
-    pub use crate::fiber::frame::Frame;
-    pub use crate::fiber::held::{Data, Held, NoDestructor, held};
-    pub use crate::fiber::iter::{Source, collected};
-    pub use crate::fiber::keeps_order::{in_order, in_order_value, joined};
-    pub use crate::fiber::locals::{Locals, Save, Unreadable};
-    pub use crate::fiber::machine::{BranchSpec, COMPUTED_TOPIC, Cut, CutKind, END, Local, LocalRole, Machine};
-    pub use crate::fiber::op::effect::{Effect, Gives, Key, Next, Stored, key};
-    pub use crate::fiber::op::unknown::{Made, NotMade, OnUnknown, Probe};
-    pub use crate::fiber::position::{LoopCursor, LoopItem, LoopPosition};
-    pub use crate::fiber::retry::policy;
-    pub use crate::fiber::saved::{Saved, carried, none_like, text};
-    pub use crate::fiber::select::{ArmNames, Either, Last, on_end, on_message, on_message_until, on_time};
-    pub use crate::fiber::side::{Branch, Branches, ByJson, ByPlace, Each, Item, ItemPlace, Side, item, places};
-    pub use crate::fiber::step::{Attempt, Attempts};
-    pub use crate::fiber::step_error::StepError;
-    pub use crate::fiber::topics::{FixedTopic, FixedTopics, topics};
-    pub use crate::fiber::waits::Deadline;
-    pub use crate::fiber::{Awaitable, Fiber, FiberContext, IsResult, Needs, Never};
-    pub use serde;
     pub use std::marker::PhantomData;
+
+    pub use serde;
+
+    pub use crate::frame::activation::Frame;
+    pub use crate::frame::borrows::SharedBorrows;
+    pub use crate::frame::branches::{Branch, Branches, ByJson, ByPlace, Each, Item, ItemPlace, Side, item, places};
+    pub use crate::frame::context::FiberContext;
+    pub use crate::frame::fiber::{Awaitable, Fiber, IsResult, Never};
+    pub use crate::frame::held::{Data, Held, NoDestructor, held};
+    pub use crate::frame::iter::{Source, collected};
+    pub use crate::frame::keeps_order::{in_order, in_order_value, joined};
+    pub use crate::frame::locals::{Locals, Save, Unreadable};
+    pub use crate::frame::machine::{BranchSpec, COMPUTED_TOPIC, Cut, CutKind, END, Local, LocalRole, Machine};
+    pub use crate::frame::position::{LoopCursor, LoopItem, LoopPosition};
+    pub use crate::frame::resources::Needs;
+    pub use crate::frame::retry::policy;
+    pub use crate::frame::saved::{Saved, carried, none_like, text};
+    pub use crate::frame::select::{ArmNames, Either, Last, on_end, on_message, on_message_until, on_time};
+    pub use crate::frame::step::{Attempt, Attempts};
+    pub use crate::frame::step_error::StepError;
+    pub use crate::frame::topics::{FixedTopic, FixedTopics, topics};
+    pub use crate::frame::waits::Deadline;
+    pub use crate::ops::effect::{Effect, Gives, Key, Next, Stored, key};
+    pub use crate::ops::on_unknown::{Made, NotMade, OnUnknown, Probe};
 
     /// What is left of a variable after fields of it were moved out.
     pub mod remains {
-        pub use crate::fiber::remains::{Copied, Evidence, Fields, Moved, Nothing, Seen, Whole, evidence, seen};
+        pub use crate::frame::remains::{Copied, Evidence, Fields, Moved, Nothing, Seen, Whole, evidence, seen};
     }
 
     /// What the cut-point macros are to editors, which see the body as it was written.
     pub mod ide {
-        pub use crate::__forever_ide_call as call;
-        pub use crate::__forever_ide_recv as recv;
-        pub use crate::__forever_ide_select as select;
-        pub use crate::__forever_ide_sleep as sleep;
-        pub use crate::__forever_ide_sleep_until as sleep_until;
-        pub use crate::__forever_ide_spawn as spawn;
-        pub use crate::__forever_ide_step as step;
-        pub use crate::__forever_ide_steps as steps;
-        pub use crate::__forever_ide_wait as wait;
-        pub use crate::__forever_ide_wait_all as wait_all;
+        pub use crate::{
+            __forever_ide_call as call, __forever_ide_recv as recv, __forever_ide_select as select, __forever_ide_sleep as sleep,
+            __forever_ide_sleep_until as sleep_until, __forever_ide_spawn as spawn, __forever_ide_step as step,
+            __forever_ide_steps as steps, __forever_ide_wait as wait, __forever_ide_wait_all as wait_all,
+        };
     }
 }

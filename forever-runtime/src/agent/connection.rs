@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
-use super::registry::{Hold, Woken};
+use super::registry::{Agents, Hold, Woken};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
 use crate::fanout::{self, Taken};
-use crate::fiber::core::{Link, race};
+use crate::runtime::link::Link;
+use crate::runtime::race::race;
 
 /// How many messages are kept for a connection that is slow to take them.
 pub(super) const KEPT: usize = 256;
@@ -62,20 +63,20 @@ impl From<Taken<Pushed>> for Pushed {
 /// kept; then the oldest are lost, which [`Pushed::Missed`] tells. Nobody ever waits for it.
 pub struct Connection {
     /// Keeps the runtime open, if the handle did.
-    _link: Link,
+    _link: Link<Agents>,
     woken: Woken,
     first: Option<Pushed>,
     pushes: fanout::Receiver<Pushed>,
 }
 
 impl Connection {
-    pub(super) async fn open(link: Link, woken: Woken) -> Result<Self> {
+    pub(super) async fn open(link: Link<Agents>, woken: Woken) -> Result<Self> {
         let hold = &woken.hold;
-        let core = hold.core().ok_or_else(Error::closed)?;
+        let runtime = hold.runtime().ok_or_else(Error::closed)?;
         let slot = &hold.slot;
         // Nothing is stored or pushed between the state that comes first and those that follow.
         let mut state = slot.state.lock().await;
-        let first = super::state::known(&core, slot, &mut state).await?;
+        let first = super::state::known(&runtime, slot, &mut state).await?;
         let pushes = slot.pushes.get_or_init(|| fanout::Sender::new(KEPT)).subscribe();
         drop(state);
         Ok(Connection { _link: link, woken, first: first.map(|text| Pushed::State(Message(text))), pushes })
@@ -88,8 +89,8 @@ impl Connection {
         if let Some(first) = self.first.take() {
             return Some(first);
         }
-        if let Some(core) = self.hold().core()
-            && let Some(taken) = race(self.pushes.recv(), core.closing()).await
+        if let Some(runtime) = self.hold().runtime()
+            && let Some(taken) = race(self.pushes.recv(), runtime.closing()).await
         {
             return Some(taken.into());
         }

@@ -3,7 +3,7 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -14,10 +14,13 @@ use super::schedule::{NewSchedule, Schedule, When};
 use super::{Agent, KeepAlive, state};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
-use crate::fiber::closure::RunFiber;
-use crate::fiber::core::{Core, Link};
-use crate::fiber::spawn::Spawn;
-use crate::fiber::{Failure, Fiber, FiberContext, Value};
+use crate::exec::closure::RunFiber;
+use crate::exec::executor::Executor;
+use crate::exec::spawn::Spawn;
+use crate::frame::context::FiberContext;
+use crate::frame::fiber::{Failure, Fiber, Value};
+use crate::runtime::link::Link;
+use crate::runtime::state::Runtime;
 use crate::store::AgentId;
 
 /// An agent by its name; made by [`Forever::agent`](crate::Forever::agent), or given to the agent itself when it is made.
@@ -27,13 +30,13 @@ use crate::store::AgentId;
 ///
 /// The state, the schedules and broadcasts of an agent can be had without waking it.
 pub struct AgentHandle<A> {
-    link: Link,
+    link: Link<Agents>,
     id: Arc<AgentId>,
     agent: PhantomData<fn() -> A>,
 }
 
 impl<A> AgentHandle<A> {
-    pub(crate) fn new(link: Link, id: AgentId) -> Self {
+    pub(crate) fn new(link: Link<Agents>, id: AgentId) -> Self {
         AgentHandle { link, id: Arc::new(id), agent: PhantomData }
     }
 
@@ -51,12 +54,34 @@ impl<A> AgentHandle<A> {
         &self.id
     }
 
-    pub(crate) fn link(&self) -> &Link {
+    pub(crate) fn link(&self) -> &Link<Agents> {
         &self.link
     }
 
-    pub(crate) fn core(&self) -> Result<Arc<Core>> {
-        self.link.core()
+    pub(crate) fn agents(&self) -> Result<Arc<Agents>> {
+        self.link.get()
+    }
+
+    pub(crate) fn exec(&self) -> Result<Arc<Executor>> {
+        self.agents()?.exec()
+    }
+
+    pub(crate) fn runtime(&self) -> Result<Arc<Runtime>> {
+        self.agents()?.runtime()
+    }
+}
+
+impl Link<Agents> {
+    /// A link to the executor, which keeps the runtime open if this one does.
+    pub(crate) fn exec(&self) -> Link<Executor> {
+        match self {
+            Link::Open(agents, guard) => agents.exec().map_or_else(|_| Link::Weak(Weak::new()), |exec| Link::Open(exec, Arc::clone(guard))),
+            Link::Weak(agents) => {
+                let exec = agents.upgrade().and_then(|agents| agents.exec().ok());
+                Link::Weak(exec.map_or_else(Weak::new, |exec| Arc::downgrade(&exec)))
+            }
+            Link::None => Link::None,
+        }
     }
 }
 
@@ -76,17 +101,18 @@ impl<A: Agent> AgentHandle<A> {
 
     /// Wakes the agent for somebody; a runtime that closes takes no new requests, while what is under way may still use its agents.
     async fn request(&self) -> Result<Woken> {
-        let core = self.core()?;
-        if core.is_closing() {
+        let agents = self.agents()?;
+        let runtime = agents.runtime()?;
+        if runtime.is_closing() {
             return Err(Error::closed());
         }
-        Agents::of(&core)?.wake(&core, &self.id).await
+        agents.wake(&runtime, &self.id).await
     }
 
     /// Whether the agent is in memory.
     pub fn is_awake(&self) -> bool {
-        let Ok(core) = self.core() else { return false };
-        !core.is_closing() && Agents::of(&core).is_ok_and(|agents| agents.is_awake(&self.id))
+        let Ok(agents) = self.agents() else { return false };
+        agents.runtime().is_ok_and(|runtime| !runtime.is_closing()) && agents.is_awake(&self.id)
     }
 
     /// The agent's state as it was last set, or its default.
@@ -94,8 +120,7 @@ impl<A: Agent> AgentHandle<A> {
     /// # Errors
     /// When what is stored cannot be read as an `A::State`, or the store cannot be read.
     pub async fn state(&self) -> Result<A::State> {
-        let core = self.core()?;
-        let Some(text) = state::load(&core, &self.id).await? else { return Ok(A::State::default()) };
+        let Some(text) = state::load(&*self.agents()?, &self.id).await? else { return Ok(A::State::default()) };
         exact::from_str(&text).map_err(|why| {
             let wanted = std::any::type_name::<A::State>();
             Error::new(ErrorKind::Value, format!("the state of agent `{}` cannot be read as `{wanted}`: {why}", self.id))
@@ -109,13 +134,13 @@ impl<A: Agent> AgentHandle<A> {
     pub async fn set_state(&self, state: &A::State) -> Result<()> {
         let text = exact::to_string(state)
             .map_err(|why| Error::new(ErrorKind::Value, format!("the state of agent `{}` cannot be saved: {why}", self.id)))?;
-        state::save(&self.core()?, &self.id, text).await
+        state::save(&*self.agents()?, &self.id, text).await
     }
 
     /// The same, of a state that is text already.
     #[cfg(feature = "server")]
     pub(crate) async fn set_state_text(&self, text: String) -> Result<()> {
-        state::save(&self.core()?, &self.id, text).await
+        state::save(&*self.agents()?, &self.id, text).await
     }
 
     /// Sends a value to every connection there is now. It is not stored.
@@ -125,8 +150,7 @@ impl<A: Agent> AgentHandle<A> {
     pub fn broadcast<V: Serialize + ?Sized>(&self, value: &V) -> Result<()> {
         let text = exact::to_string(value)
             .map_err(|why| Error::new(ErrorKind::Value, format!("what agent `{}` broadcasts cannot be saved: {why}", self.id)))?;
-        let core = self.core()?;
-        if let Some(slot) = Agents::of(&core)?.slot(&self.id) {
+        if let Some(slot) = self.agents()?.slot(&self.id) {
             slot.push(Pushed::Broadcast(Message(text.into())));
         }
         Ok(())
@@ -146,9 +170,9 @@ impl<A: Agent> AgentHandle<A> {
     /// # Errors
     /// Those of [`wake`](AgentHandle::wake), or when the store fails.
     pub async fn keep_alive(&self) -> Result<KeepAlive> {
-        let core = self.core()?;
-        let agents = Agents::of(&core)?;
-        let hold = if is_within_start(&self.id) { agents.hold(&core, &self.id) } else { agents.wake(&core, &self.id).await?.hold };
+        let agents = self.agents()?;
+        let runtime = agents.runtime()?;
+        let hold = if is_within_start(&self.id) { agents.hold(&runtime, &self.id) } else { agents.wake(&runtime, &self.id).await?.hold };
         KeepAlive::take(self.link.clone(), hold).await
     }
 
@@ -167,7 +191,7 @@ impl<A: Agent> AgentHandle<A> {
     /// Starts a fiber of this agent: as [`Forever::spawn`](crate::Forever::spawn) does, with [`Spawn::agent`]. While it runs the agent, if it is
     /// awake, stays so; if it is interrupted the agent says what becomes of it, and when it has ended the agent hears of it.
     pub fn spawn<F: Fiber>(&self, call: F) -> Spawn<F> {
-        Spawn::new(self.link.clone(), call).agent(&*self.id.class, &*self.id.name)
+        Spawn::new(self.link.exec(), call).agent(&*self.id.class, &*self.id.name)
     }
 
     /// Runs a closure as a fiber of this agent, as [`Forever::run_fiber`](crate::Forever::run_fiber) does.
@@ -178,7 +202,7 @@ impl<A: Agent> AgentHandle<A> {
         T: Value,
         E: Failure + 'static,
     {
-        RunFiber::new(self.link.clone(), name.into(), closure).agent(&*self.id.class, &*self.id.name)
+        RunFiber::new(self.link.exec(), name.into(), closure).agent(&*self.id.class, &*self.id.name)
     }
 
     /// Has the agent's [`on_schedule`](Agent::on_schedule) run with this name and payload: once after a [`Duration`] or at a
@@ -211,7 +235,7 @@ impl<A: Agent> AgentHandle<A> {
     /// # Errors
     /// When the store fails.
     pub async fn cancel_schedule(&self, id: &str) -> Result<bool> {
-        self.core()?.store.cancel_schedule((*self.id).clone(), id.to_owned()).await
+        self.runtime()?.store.cancel_schedule((*self.id).clone(), id.to_owned()).await
     }
 
     /// The schedules of this agent that are not done, and those that were set aside because they failed, in the order in which they were made.
@@ -219,9 +243,9 @@ impl<A: Agent> AgentHandle<A> {
     /// # Errors
     /// When the store cannot be read.
     pub async fn schedules(&self) -> Result<Vec<Schedule>> {
-        let core = self.core()?;
-        Agents::of(&core)?.check(&self.id)?;
-        Ok(core.store.schedules((*self.id).clone()).await?.into_iter().map(Schedule::of).collect())
+        let agents = self.agents()?;
+        agents.check(&self.id)?;
+        Ok(agents.runtime()?.store.schedules((*self.id).clone()).await?.into_iter().map(Schedule::of).collect())
     }
 }
 
@@ -240,7 +264,7 @@ impl<A> fmt::Debug for AgentHandle<A> {
 /// An agent in memory; it stays there for as long as this does.
 pub struct Awake<A> {
     /// Keeps the runtime open, if the handle did.
-    _link: Link,
+    _link: Link<Agents>,
     agent: Arc<A>,
     woken: Woken,
 }

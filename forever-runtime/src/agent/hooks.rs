@@ -10,10 +10,9 @@ use futures_util::FutureExt;
 
 use super::{Agent, AgentHandle, BoxError, Due};
 use crate::error::{Error, ErrorKind, Result, chain};
-use crate::fiber::drive::panic_text;
-use crate::fiber::owner::{EndedFiber, RecoveredFiber, Recovery, check_name};
-use crate::fiber::registry::guarded;
+use crate::exec::agent_hooks::{EndedFiber, RecoveredFiber, Recovery, check_name};
 use crate::future::BoxFuture;
+use crate::guard::{guarded, panic_text};
 
 /// An agent in memory.
 pub(crate) trait Hooks: Send + Sync {

@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
-use super::registry::{Agents, Hold, Kept, later, ring};
+use super::registry::{Agents, Hold, Kept, later};
 use crate::error::{Error, Result, chain};
-use crate::fiber::core::{Core, Link, race};
-use crate::fiber::detached::detached;
-use crate::fiber::timer::{Alarm, Timer};
+use crate::runtime::detached::detached;
+use crate::runtime::link::Link;
+use crate::runtime::race::race;
+use crate::runtime::state::Runtime;
+use crate::runtime::timer::{Alarm, Timer};
 use crate::store::{AgentId, KeepAliveRow};
 
 /// The alarm of the heartbeats.
@@ -41,14 +43,15 @@ pub(super) enum Heart {
 #[must_use = "the agent is kept awake until this is dropped"]
 pub struct KeepAlive {
     /// Keeps the runtime open, if the handle did.
-    _link: Link,
+    _link: Link<Agents>,
     kept: Option<Kept>,
 }
 
 impl KeepAlive {
-    pub(super) async fn take(link: Link, hold: Hold) -> Result<Self> {
-        let core = hold.core().ok_or_else(Error::closed)?;
-        let (agents, now_ms) = (Agents::of(&core)?, core.now_ms());
+    pub(super) async fn take(link: Link<Agents>, hold: Hold) -> Result<Self> {
+        let agents = hold.agents().ok_or_else(Error::closed)?;
+        let runtime = agents.runtime()?;
+        let now_ms = runtime.now_ms();
         // Whatever becomes of this call, the guard sees to it that nothing is left behind.
         let guard = KeepAlive { _link: link, kept: Some(Kept::new(hold)) };
         if let Some(kept) = &guard.kept {
@@ -56,11 +59,11 @@ impl KeepAlive {
             let mut heart = slot.heart.lock().await;
             if *heart != Heart::Beats {
                 *heart = Heart::Perhaps;
-                core.store.keep_awake(slot.id.clone(), now_ms).await?;
+                runtime.store.keep_awake(slot.id.clone(), now_ms).await?;
                 *heart = Heart::Beats;
             }
         }
-        core.timer.set_earlier(Alarm::the(BEAT), later(now_ms, agents.settings.keep_alive_interval));
+        runtime.timer.set_earlier(Alarm::the(BEAT), later(now_ms, agents.settings.keep_alive_interval));
         Ok(guard)
     }
 
@@ -71,20 +74,20 @@ impl KeepAlive {
     /// When the store fails: then the heartbeat may be left, and cause the agent to be woken once more.
     pub async fn release(&mut self) -> Result<()> {
         let Some(kept) = self.kept.take() else { return Ok(()) };
-        let Some((core, hold)) = let_go(kept) else { return Ok(()) };
-        let of_work = Arc::clone(&core);
-        detached(&core, async move { rest(&of_work, hold).await }).await
+        let Some((runtime, hold)) = let_go(kept) else { return Ok(()) };
+        let of_work = Arc::clone(&runtime);
+        detached(&runtime, async move { rest(&of_work, hold).await }).await
     }
 }
 
 impl Drop for KeepAlive {
     fn drop(&mut self) {
-        if let Some((core, hold)) = self.kept.take().and_then(let_go) {
-            let task_core = Arc::clone(&core);
+        if let Some((runtime, hold)) = self.kept.take().and_then(let_go) {
+            let of_task = Arc::clone(&runtime);
             // A runtime that closes leaves the heartbeat: the guard was held until then.
-            let _ = core.start(async move {
+            let _ = runtime.start(async move {
                 let id = hold.slot.id.clone();
-                if let Err(why) = rest(&task_core, hold).await {
+                if let Err(why) = rest(&of_task, hold).await {
                     warn!(agent = %id, error = %chain(&why), "the heartbeat of an agent could not be removed");
                 }
             });
@@ -99,81 +102,82 @@ impl fmt::Debug for KeepAlive {
 }
 
 /// Takes a guard back; gives what is needed to remove the heartbeat if it was the last.
-fn let_go(kept: Kept) -> Option<(Arc<Core>, Hold)> {
-    let core = kept.hold.core()?;
-    let hold = Agents::of(&core).ok()?.hold(&core, &kept.hold.slot.id);
+fn let_go(kept: Kept) -> Option<(Arc<Runtime>, Hold)> {
+    let agents = kept.hold.agents()?;
+    let runtime = agents.runtime().ok()?;
+    let hold = agents.hold(&runtime, &kept.hold.slot.id);
     drop(kept);
-    (hold.slot.kept() == 0).then_some((core, hold))
+    (hold.slot.kept() == 0).then_some((runtime, hold))
 }
 
 /// Removes the heartbeat, unless somebody has taken a guard meanwhile.
-async fn rest(core: &Core, hold: Hold) -> Result<()> {
+async fn rest(runtime: &Runtime, hold: Hold) -> Result<()> {
     let slot = &hold.slot;
     let mut heart = slot.heart.lock().await;
     if slot.kept() == 0 && *heart != Heart::Still {
         *heart = Heart::Perhaps;
-        core.store.end_keep_alive(slot.id.clone()).await?;
+        runtime.store.end_keep_alive(slot.id.clone()).await?;
         *heart = Heart::Still;
     }
     Ok(())
 }
 
-pub(super) fn listen(timer: &mut Timer) {
-    timer.on(BEAT, ring(|agents, core, _| Box::pin(async move { beat(&agents, &core).await })));
+pub(super) fn listen(agents: &Agents, timer: &Timer) {
+    timer.on(BEAT, agents.ring(|agents, runtime, _| Box::pin(async move { beat(&agents, &runtime).await })));
 }
 
 /// Renews the heartbeats of all agents that are kept awake, in one transaction.
-async fn beat(agents: &Agents, core: &Core) {
+async fn beat(agents: &Agents, runtime: &Runtime) {
     let kept = agents.kept();
     if kept.is_empty() {
         return;
     }
-    let now_ms = core.now_ms();
-    if let Err(why) = core.store.renew_keep_alives(kept, now_ms).await {
+    let now_ms = runtime.now_ms();
+    if let Err(why) = runtime.store.renew_keep_alives(kept, now_ms).await {
         warn!(error = %chain(&why), "heartbeats could not be stored");
     }
-    core.timer.set_earlier(Alarm::the(BEAT), later(now_ms, agents.settings.keep_alive_interval));
+    runtime.timer.set_earlier(Alarm::the(BEAT), later(now_ms, agents.settings.keep_alive_interval));
 }
 
 /// Wakes the agents that an earlier process has left awake. Those that it may have died of come one at a time, after the others.
-pub(super) async fn revive(agents: &Arc<Agents>, core: &Arc<Core>) -> Result<()> {
-    let left = core.store.awake_agents().await?.into_iter().filter(|left| agents.check(&left.agent).is_ok());
+pub(super) async fn revive(agents: &Arc<Agents>, runtime: &Arc<Runtime>) -> Result<()> {
+    let left = runtime.store.awake_agents().await?.into_iter().filter(|left| agents.check(&left.agent).is_ok());
     let (suspects, others): (Vec<_>, Vec<_>) = left.partition(|left| left.deaths > 0);
     if suspects.len() + others.len() > 0 {
         info!(agents = suspects.len() + others.len(), "waking agents that were kept awake");
     }
     for KeepAliveRow { agent, .. } in others {
-        core.start(wake_left(Arc::clone(agents), Arc::clone(core), agent))?;
+        runtime.start(wake_left(Arc::clone(agents), Arc::clone(runtime), agent))?;
     }
     if suspects.is_empty() {
         return Ok(());
     }
-    let (agents, task_core) = (Arc::clone(agents), Arc::clone(core));
-    core.start(async move {
+    let (agents, of_task) = (Arc::clone(agents), Arc::clone(runtime));
+    runtime.start(async move {
         for KeepAliveRow { agent, deaths } in suspects {
-            let core = &task_core;
+            let runtime = &of_task;
             if deaths >= STRIKES {
                 warn!(%agent, deaths, "the process died each time this agent was woken; it is not woken before somebody asks for it");
-                let _ = core.store.end_keep_alive(agent).await;
+                let _ = runtime.store.end_keep_alive(agent).await;
                 continue;
             }
-            let waking = wake_left(Arc::clone(&agents), Arc::clone(core), agent.clone());
-            if race(waking, core.clock.sleep(agents.settings.hung_schedule_timeout)).await.is_none() {
+            let waking = wake_left(Arc::clone(&agents), Arc::clone(runtime), agent.clone());
+            if race(waking, runtime.clock.sleep(agents.settings.hung_schedule_timeout)).await.is_none() {
                 warn!(%agent, "an agent takes long to wake");
-                let _ = core.start(wake_left(Arc::clone(&agents), Arc::clone(core), agent));
+                let _ = runtime.start(wake_left(Arc::clone(&agents), Arc::clone(runtime), agent));
             }
         }
     })
 }
 
 /// Wakes one agent, again and again until it is, and removes its heartbeat if nothing keeps it awake then.
-async fn wake_left(agents: Arc<Agents>, core: Arc<Core>, id: AgentId) {
+async fn wake_left(agents: Arc<Agents>, runtime: Arc<Runtime>, id: AgentId) {
     let mut pause = BACKOFF.0;
     loop {
         let woken = async {
-            core.store.count_wake_attempt(id.clone()).await?;
-            let woken = agents.wake(&core, &id).await;
-            core.store.reset_wake_attempts(id.clone()).await?;
+            runtime.store.count_wake_attempt(id.clone()).await?;
+            let woken = agents.wake(&runtime, &id).await;
+            runtime.store.reset_wake_attempts(id.clone()).await?;
             woken
         };
         match woken.await {
@@ -184,7 +188,7 @@ async fn wake_left(agents: Arc<Agents>, core: Arc<Core>, id: AgentId) {
                     *heart = Heart::Perhaps;
                 }
                 drop(heart);
-                if let Err(why) = rest(&core, woken.hold).await {
+                if let Err(why) = rest(&runtime, woken.hold).await {
                     warn!(agent = %id, error = %chain(&why), "the heartbeat of an agent could not be removed");
                 }
                 return;
@@ -192,7 +196,7 @@ async fn wake_left(agents: Arc<Agents>, core: Arc<Core>, id: AgentId) {
             Err(why) if why.is_closed() => return,
             Err(why) => warn!(agent = %id, error = %chain(&why), "an agent that was kept awake could not be woken"),
         }
-        if race(core.closing(), core.clock.sleep(pause)).await.is_some() {
+        if race(runtime.closing(), runtime.clock.sleep(pause)).await.is_some() {
             return;
         }
         pause = pause.saturating_mul(2).min(BACKOFF.1);

@@ -6,20 +6,16 @@
 //! to it before its `on_start` has ended well.
 mod connection;
 mod cron;
+mod fiber_hooks;
 mod handle;
 mod hooks;
 mod keep_alive;
-mod owner;
 mod registry;
 mod runs;
 mod schedule;
 mod state;
 
 use std::future::Future;
-
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use tracing::warn;
 
 pub use connection::{Connection, Message, Pushed};
 pub use handle::{AgentHandle, Awake};
@@ -28,8 +24,11 @@ pub use keep_alive::KeepAlive;
 pub(crate) use registry::{Agents, Settings, Woken};
 pub use runs::Due;
 pub use schedule::{NewSchedule, Schedule, ScheduleKind, When};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tracing::warn;
 
-use crate::fiber::owner::{EndedFiber, RecoveredFiber, Recovery};
+use crate::exec::agent_hooks::{EndedFiber, RecoveredFiber, Recovery};
 
 /// Any error, as the hooks of an [`Agent`] return it: `?` turns every error into one, `anyhow`'s too.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

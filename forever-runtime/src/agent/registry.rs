@@ -12,10 +12,13 @@ use super::keep_alive::Heart;
 use super::state::Known;
 use super::{AgentHandle, BoxError, Pushed};
 use crate::error::{Error, ErrorKind, Result, chain};
+use crate::exec::agent_hooks::check_name;
+use crate::exec::executor::Executor;
 use crate::fanout;
-use crate::fiber::core::{Core, Link};
-use crate::fiber::owner::{Owners, check_name};
-use crate::fiber::timer::{Alarm, Timer};
+use crate::future::BoxFuture;
+use crate::runtime::link::Link;
+use crate::runtime::state::Runtime;
+use crate::runtime::timer::{Alarm, Ring, Timer};
 use crate::store::AgentId;
 
 /// The alarm of an agent that nothing holds.
@@ -44,6 +47,9 @@ impl Default for Settings {
 /// The agents of one runtime.
 #[derive(Debug)]
 pub(crate) struct Agents {
+    me: Weak<Agents>,
+    /// Set when the runtime opens.
+    exec: OnceLock<Weak<Executor>>,
     pub(super) classes: Classes,
     pub(super) settings: Settings,
     /// Those that are in memory, or that something holds.
@@ -64,12 +70,12 @@ struct Slots {
 impl Slots {
     /// Takes away the agents that were let go first, until there are no more than so many or all
     /// have work.
-    fn take_surplus(&mut self, core: &Core, most: usize) -> Vec<Arc<Slot>> {
+    fn take_surplus(&mut self, runtime: &Runtime, most: usize) -> Vec<Arc<Slot>> {
         let mut surplus = Vec::new();
         while self.by_id.len() > most
             && let Some((_, id)) = self.idle.pop_first()
         {
-            core.timer.clear(&idle_alarm(&id));
+            runtime.timer.clear(&idle_alarm(&id));
             surplus.extend(self.by_id.remove(&id));
         }
         surplus
@@ -173,23 +179,28 @@ impl Slot {
 /// Keeps a slot, and the agent in it if it is awake.
 #[derive(Debug)]
 pub(super) struct Hold {
-    core: Weak<Core>,
+    agents: Weak<Agents>,
     pub(super) slot: Arc<Slot>,
 }
 
 impl Hold {
+    /// The agents, if the runtime is still there.
+    pub(super) fn agents(&self) -> Option<Arc<Agents>> {
+        self.agents.upgrade()
+    }
+
     /// The runtime, if it is still there.
-    pub(super) fn core(&self) -> Option<Arc<Core>> {
-        self.core.upgrade()
+    pub(super) fn runtime(&self) -> Option<Arc<Runtime>> {
+        self.agents()?.runtime().ok()
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if let Some(core) = self.core.upgrade()
-            && let Ok(agents) = Agents::of(&core)
+        if let Some(agents) = self.agents()
+            && let Ok(runtime) = agents.runtime()
         {
-            agents.let_go(&core, &self.slot);
+            agents.let_go(&runtime, &self.slot);
         }
     }
 }
@@ -230,8 +241,15 @@ pub(super) fn is_within_start(id: &AgentId) -> bool {
 }
 
 impl Agents {
-    pub(crate) fn new(classes: Classes, settings: Settings) -> Self {
-        Agents { classes, settings, slots: Mutex::default(), begun: Mutex::default() }
+    pub(crate) fn new(classes: Classes, settings: Settings) -> Arc<Self> {
+        Arc::new_cyclic(|me| Agents {
+            me: Weak::clone(me),
+            exec: OnceLock::new(),
+            classes,
+            settings,
+            slots: Mutex::default(),
+            begun: Mutex::default(),
+        })
     }
 
     fn begun_runs(&self) -> MutexGuard<'_, HashSet<String>> {
@@ -249,17 +267,39 @@ impl Agents {
         self.begun_runs().iter().cloned().collect()
     }
 
-    /// The agents of a runtime.
-    pub(crate) fn of(core: &Arc<Core>) -> Result<Arc<Agents>> {
-        let owners: Arc<dyn std::any::Any + Send + Sync> = Arc::<dyn Owners>::clone(&core.owners);
-        owners.downcast().map_err(|_| Error::new(ErrorKind::Setup, "the runtime was opened without agents"))
+    /// Names the executor of the runtime whose agents these are.
+    pub(crate) fn attach(&self, exec: &Arc<Executor>) {
+        // A runtime has one executor.
+        let _ = self.exec.set(Arc::downgrade(exec));
+    }
+
+    /// The executor, if the runtime is still there.
+    pub(crate) fn exec(&self) -> Result<Arc<Executor>> {
+        self.exec.get().and_then(Weak::upgrade).ok_or_else(Error::closed)
+    }
+
+    /// The runtime, if it is still there.
+    pub(crate) fn runtime(&self) -> Result<Arc<Runtime>> {
+        Ok(Arc::clone(&self.exec()?.runtime))
     }
 
     /// Says what to do when alarms of agents are due.
-    pub(crate) fn listen(timer: &mut Timer) {
-        timer.on(IDLE, ring(|agents, core, of| Box::pin(async move { agents.leave(&core, &of) })));
-        super::keep_alive::listen(timer);
-        super::runs::listen(timer);
+    pub(crate) fn listen(&self, timer: &Timer) {
+        timer.on(IDLE, self.ring(|agents, runtime, of| Box::pin(async move { agents.leave(&runtime, &of) })));
+        super::keep_alive::listen(self, timer);
+        super::runs::listen(self, timer);
+    }
+
+    /// An alarm that the agents take, if the runtime is still there.
+    pub(super) fn ring(
+        &self,
+        work: impl Fn(Arc<Agents>, Arc<Runtime>, Arc<str>) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) -> Ring {
+        let me = Weak::clone(&self.me);
+        Arc::new(move |runtime, of| match me.upgrade() {
+            Some(agents) => work(agents, runtime, of),
+            None => Box::pin(async {}),
+        })
     }
 
     fn slots(&self) -> MutexGuard<'_, Slots> {
@@ -298,7 +338,7 @@ impl Agents {
     }
 
     /// Holds an agent's place, whether it is in memory or not.
-    pub(super) fn hold(&self, core: &Arc<Core>, id: &AgentId) -> Hold {
+    pub(super) fn hold(&self, runtime: &Arc<Runtime>, id: &AgentId) -> Hold {
         let (slot, surplus) = {
             let mut slots = self.slots();
             let slot = if let Some(slot) = slots.by_id.get(id) {
@@ -314,17 +354,17 @@ impl Agents {
                 slots.idle.remove(&number);
             }
             if inner.holds == 1 && matches!(inner.phase, Phase::Awake(_)) {
-                core.timer.clear(&idle_alarm(id));
+                runtime.timer.clear(&idle_alarm(id));
             }
             drop(inner);
-            (slot, slots.take_surplus(core, self.settings.max_in_memory))
+            (slot, slots.take_surplus(runtime, self.settings.max_in_memory))
         };
         send_to_sleep(surplus);
-        Hold { core: Arc::downgrade(core), slot }
+        Hold { agents: Weak::clone(&self.me), slot }
     }
 
     /// One of those that held a slot does not any more.
-    fn let_go(&self, core: &Arc<Core>, slot: &Arc<Slot>) {
+    fn let_go(&self, runtime: &Arc<Runtime>, slot: &Arc<Slot>) {
         let mut slots = self.slots();
         let mut inner = slot.inner();
         inner.holds -= 1;
@@ -335,21 +375,21 @@ impl Agents {
             slots.by_id.remove(&slot.id);
             return;
         }
-        let now_ms = core.now_ms();
+        let now_ms = runtime.now_ms();
         inner.idle_since_ms = now_ms;
-        core.timer.set(idle_alarm(&slot.id), later(now_ms, self.settings.idle_timeout));
+        runtime.timer.set(idle_alarm(&slot.id), later(now_ms, self.settings.idle_timeout));
         let number = slots.next;
         slots.next += 1;
         inner.idle = Some(number);
         drop(inner);
         slots.idle.insert(number, slot.id.clone());
-        let surplus = slots.take_surplus(core, self.settings.max_in_memory);
+        let surplus = slots.take_surplus(runtime, self.settings.max_in_memory);
         drop(slots);
         send_to_sleep(surplus);
     }
 
     /// Lets an agent leave memory if nothing has held it for long enough.
-    fn leave(&self, core: &Arc<Core>, of: &str) {
+    fn leave(&self, runtime: &Arc<Runtime>, of: &str) {
         let Some((class, name)) = of.split_once('/') else { return };
         let id = AgentId { class: class.to_owned(), name: name.to_owned() };
         let gone = {
@@ -359,12 +399,12 @@ impl Agents {
             if inner.holds > 0 {
                 return;
             }
-            let now_ms = core.now_ms();
+            let now_ms = runtime.now_ms();
             // The clock may have been set back since.
             inner.idle_since_ms = inner.idle_since_ms.min(now_ms);
             let over_ms = later(inner.idle_since_ms, self.settings.idle_timeout);
             if now_ms < over_ms {
-                return core.timer.set(idle_alarm(&id), over_ms);
+                return runtime.timer.set(idle_alarm(&id), over_ms);
             }
             slots.by_id.remove(&id);
             if let Some(number) = inner.idle.take() {
@@ -378,13 +418,13 @@ impl Agents {
     }
 
     /// Wakes an agent unless it is awake, and keeps it so.
-    pub(crate) async fn wake(&self, core: &Arc<Core>, id: &AgentId) -> Result<Woken> {
+    pub(crate) async fn wake(&self, runtime: &Arc<Runtime>, id: &AgentId) -> Result<Woken> {
         let class = self.check(id)?;
         if is_within_start(id) {
             let why = format!("agent `{id}` cannot be woken by its own `on_start`, which would wait for itself");
             return Err(Error::new(ErrorKind::Agent, why));
         }
-        let hold = self.hold(core, id);
+        let hold = self.hold(runtime, id);
         loop {
             let mut woke = {
                 let mut inner = hold.slot.inner();
@@ -401,8 +441,8 @@ impl Agents {
                         drop(inner);
                         let mut within = WAKING.try_with(Clone::clone).unwrap_or_default();
                         within.push(id.clone());
-                        let waking = Waking { hold: self.hold(core, id), within, tell };
-                        core.start(waking.run(Arc::clone(class)))?;
+                        let waking = Waking { hold: self.hold(runtime, id), within, tell };
+                        runtime.start(waking.run(Arc::clone(class)))?;
                         woke
                     }
                 }
@@ -443,9 +483,7 @@ impl Waking {
     async fn run(mut self, class: Arc<dyn Class>) {
         let within = std::mem::take(&mut self.within);
         let slot = &self.hold.slot;
-        let Some(core) = self.hold.core() else { return };
-        let handle = AgentHandle::new(Link::from(&core), slot.id.clone());
-        drop(core);
+        let handle = AgentHandle::new(Link::Weak(Weak::clone(&self.hold.agents)), slot.id.clone());
         let started = async {
             let agent = class.make(handle)?;
             agent.start().await?;
@@ -492,14 +530,4 @@ fn idle_alarm(id: &AgentId) -> Alarm {
 /// A time so much later than another, in milliseconds.
 pub(super) fn later(at_ms: i64, by: Duration) -> i64 {
     at_ms.saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX))
-}
-
-/// What is done by the agents of the runtime that the alarm rings in.
-pub(super) fn ring(
-    work: impl Fn(Arc<Agents>, Arc<Core>, Arc<str>) -> crate::future::BoxFuture<'static, ()> + Send + Sync + 'static,
-) -> crate::fiber::timer::Ring {
-    Arc::new(move |core, of| match Agents::of(&core) {
-        Ok(agents) => work(agents, core, of),
-        Err(_) => Box::pin(async {}),
-    })
 }

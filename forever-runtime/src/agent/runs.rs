@@ -9,14 +9,15 @@ use std::time::{Duration, SystemTime};
 use serde::de::DeserializeOwned;
 use tracing::{debug, info, warn};
 
-use super::registry::{Agents, later, ring};
+use super::registry::{Agents, later};
 use super::schedule::{self, next_due};
 use super::{BoxError, keep_alive};
 use crate::clock::from_ms;
 use crate::error::{Result, chain};
-use crate::fiber::core::{Core, race};
-use crate::fiber::retry::{Backoff, Retry};
-use crate::fiber::timer::{Alarm, Timer};
+use crate::frame::retry::{Backoff, Retry};
+use crate::runtime::race::race;
+use crate::runtime::state::Runtime;
+use crate::runtime::timer::{Alarm, Timer};
 use crate::store::{RunResult, ScheduleRow};
 
 /// The alarm of the schedule that is due next.
@@ -81,47 +82,47 @@ impl fmt::Debug for Due {
     }
 }
 
-pub(super) fn listen(timer: &mut Timer) {
-    timer.on(DUE, ring(|agents, core, _| Box::pin(async move { run_due(&agents, &core).await })));
-    timer.on_set_back(ring(|agents, core, _| Box::pin(async move { schedule::correct(&core, &agents).await })));
+pub(super) fn listen(agents: &Agents, timer: &Timer) {
+    timer.on(DUE, agents.ring(|agents, runtime, _| Box::pin(async move { run_due(&agents, &runtime).await })));
+    timer.on_set_back(agents.ring(|agents, runtime, _| Box::pin(async move { schedule::correct(&runtime, &agents).await })));
 }
 
 /// Sees to it that schedules are looked at then, or sooner.
-pub(super) fn due_at(core: &Core, at_ms: i64) {
-    core.timer.set_earlier(Alarm::the(DUE), at_ms);
+pub(super) fn due_at(runtime: &Runtime, at_ms: i64) {
+    runtime.timer.set_earlier(Alarm::the(DUE), at_ms);
 }
 
 impl Agents {
     /// Goes on where earlier processes have stopped: wakes the agents that were kept awake, and sets the alarm for what is due.
-    pub(crate) async fn recover(self: &Arc<Self>, core: &Arc<Core>) -> Result<()> {
-        core.store.recover_schedules(STRIKES).await?;
-        for class in core.store.unregistered_classes(self.classes.names()).await? {
+    pub(crate) async fn recover(self: &Arc<Self>, runtime: &Arc<Runtime>) -> Result<()> {
+        runtime.store.recover_schedules(STRIKES).await?;
+        for class in runtime.store.unregistered_classes(self.classes.names()).await? {
             warn!(
                 agent.class = class,
                 "an agent class that has schedules, or was kept awake, is not registered; what it has stays as it is"
             );
         }
-        keep_alive::revive(self, core).await?;
-        schedule::arm(core, self).await?;
+        keep_alive::revive(self, runtime).await?;
+        schedule::arm(runtime, self).await?;
         // The clock may have been set back while no process was there.
-        let (agents, of_task) = (Arc::clone(self), Arc::clone(core));
-        core.start(async move { schedule::correct(&of_task, &agents).await })
+        let (agents, of_task) = (Arc::clone(self), Arc::clone(runtime));
+        runtime.start(async move { schedule::correct(&of_task, &agents).await })
     }
 }
 
 /// Starts everything that is due, and sets the alarm for what is due next.
-async fn run_due(agents: &Arc<Agents>, core: &Arc<Core>) {
+async fn run_due(agents: &Arc<Agents>, runtime: &Arc<Runtime>) {
     let all = async {
         loop {
-            let due = core.store.claim_schedules(agents.classes.names(), core.now_ms(), PAGE).await?;
+            let due = runtime.store.claim_schedules(agents.classes.names(), runtime.now_ms(), PAGE).await?;
             let last = due.len() < PAGE as usize;
             for row in due {
-                let (agents, task_core) = (Arc::clone(agents), Arc::clone(core));
+                let (agents, task_core) = (Arc::clone(agents), Arc::clone(runtime));
                 // A runtime that closes takes back that it runs.
-                core.start(async move { run(&agents, &task_core, row).await })?;
+                runtime.start(async move { run(&agents, &task_core, row).await })?;
             }
             if last {
-                return schedule::arm(core, agents).await;
+                return schedule::arm(runtime, agents).await;
             }
         }
     };
@@ -129,61 +130,61 @@ async fn run_due(agents: &Arc<Agents>, core: &Arc<Core>) {
         && !why.is_closed()
     {
         warn!(error = %chain(&why), "schedules that are due could not be taken");
-        due_at(core, later(core.now_ms(), STORE_PAUSE));
+        due_at(runtime, later(runtime.now_ms(), STORE_PAUSE));
     }
 }
 
 /// Runs one schedule once, and stores what came of it.
-async fn run(agents: &Arc<Agents>, core: &Arc<Core>, row: ScheduleRow) {
+async fn run(agents: &Arc<Agents>, runtime: &Arc<Runtime>, row: ScheduleRow) {
     let due = Due { row };
     let mut begun = None;
     let told = async {
-        let woken = agents.wake(core, &due.row.agent).await?;
+        let woken = agents.wake(runtime, &due.row.agent).await?;
         // From here on whoever asks for the same once more asks for another run.
         begun = Some(agents.begin_run(due.id()));
         debug!(agent = %due.row.agent, schedule.id = due.id(), schedule.name = due.name(), attempt = due.attempt(), "schedule runs");
         woken.agent.due(&due).await
     };
     let longest = agents.settings.hung_schedule_timeout;
-    let outcome: Result<(), BoxError> = match race(told, core.clock.sleep(longest)).await {
+    let outcome: Result<(), BoxError> = match race(told, runtime.clock.sleep(longest)).await {
         Some(outcome) => outcome,
         None => Err(format!("it was dropped after {longest:?}, in which it had not ended").into()),
     };
-    if outcome.is_err() && core.is_closing() {
+    if outcome.is_err() && runtime.is_closing() {
         // Whatever went wrong may come of that; it runs again at the next open.
         return;
     }
     let row = due.row;
-    let ran = judge(&row, outcome.map_err(|why| chain(&*why)), core);
+    let ran = judge(&row, outcome.map_err(|why| chain(&*why)), runtime);
     let suspect = row.deaths > 1;
     let next = match &ran {
         RunResult::Next { due_ms: at, .. } | RunResult::Retry { next_ms: at, .. } => Some(*at),
         RunResult::Done | RunResult::Suspended { .. } => None,
     };
     // Until it is stored that the run has ended, it does not run again.
-    while let Err(why) = core.store.end_run(row.clone(), ran.clone()).await {
+    while let Err(why) = runtime.store.end_run(row.clone(), ran.clone()).await {
         if why.is_closed() {
             return;
         }
         warn!(agent = %row.agent, schedule.id = row.id, error = %chain(&why), "it could not be stored how a schedule has run");
-        if race(core.closing(), core.clock.sleep(STORE_PAUSE)).await.is_some() {
+        if race(runtime.closing(), runtime.clock.sleep(STORE_PAUSE)).await.is_some() {
             return;
         }
     }
     drop(begun);
     if let Some(at) = next {
-        due_at(core, at);
+        due_at(runtime, at);
     }
     if suspect {
         // The next that may have killed the process has its turn.
-        due_at(core, core.now_ms());
+        due_at(runtime, runtime.now_ms());
     }
 }
 
 /// What becomes of a schedule after a run.
-fn judge(row: &ScheduleRow, outcome: Result<(), String>, core: &Core) -> RunResult {
+fn judge(row: &ScheduleRow, outcome: Result<(), String>, runtime: &Runtime) -> RunResult {
     let (agent, id, name) = (&row.agent, &row.id, &row.name);
-    let now_ms = core.now_ms();
+    let now_ms = runtime.now_ms();
     let error = match outcome {
         Ok(()) if !row.timing.repeats() => return RunResult::Done,
         Ok(()) => None,

@@ -13,10 +13,11 @@ use super::{cron, runs};
 use crate::clock::{from_ms, ms};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exact;
-use crate::fiber::core::{Core, Link};
-use crate::fiber::detached::detached;
-use crate::fiber::owner::check_name;
-use crate::fiber::timer::SET_BACK_MS;
+use crate::exec::agent_hooks::check_name;
+use crate::runtime::detached::detached;
+use crate::runtime::link::Link;
+use crate::runtime::state::Runtime;
+use crate::runtime::timer::SET_BACK_MS;
 use crate::store::{self, AgentId, ScheduleRow, ScheduleTiming};
 
 /// 9999-12-31T23:59:59.999Z: what is later is a mistake.
@@ -112,7 +113,7 @@ pub(super) fn next_due(timing: &ScheduleTiming, due_ms: i64, now_ms: i64) -> Res
 #[derive(Debug)]
 #[must_use = "a schedule is made when this is awaited"]
 pub struct NewSchedule {
-    link: Link,
+    link: Link<Agents>,
     agent: AgentId,
     when: When,
     name: String,
@@ -121,7 +122,7 @@ pub struct NewSchedule {
 }
 
 impl NewSchedule {
-    pub(super) fn new(link: Link, agent: AgentId, when: When, name: String, payload: Result<String, String>) -> Self {
+    pub(super) fn new(link: Link<Agents>, agent: AgentId, when: When, name: String, payload: Result<String, String>) -> Self {
         NewSchedule { link, agent, when, name, payload, idempotent: None }
     }
 
@@ -137,17 +138,17 @@ impl NewSchedule {
 
     async fn store(self) -> Result<Schedule> {
         let NewSchedule { link, agent, when, name, payload, idempotent } = self;
-        let core = link.core()?;
-        let agents = Agents::of(&core)?;
+        let agents = link.get()?;
+        let runtime = agents.runtime()?;
         agents.check(&agent)?;
         let refused = |why: String| Error::new(ErrorKind::Value, format!("failed to schedule `{name}` of agent `{agent}`: {why}"));
         check_name(&name).map_err(|why| refused(format!("its name {why}")))?;
         let payload = payload.map_err(|why| refused(format!("its payload cannot be saved: {why}")))?;
-        let now_ms = core.now_ms();
+        let now_ms = runtime.now_ms();
         let (timing, due_ms) = when.plan(now_ms).map_err(refused)?;
         let idempotent = idempotent.unwrap_or(timing.repeats());
         let new = store::NewScheduleRow {
-            id: core.clock.id(),
+            id: runtime.clock.id(),
             agent: agent.clone(),
             name: name.clone(),
             payload,
@@ -157,7 +158,7 @@ impl NewSchedule {
             begun: agents.begun(),
             now_ms,
         };
-        let of_work = Arc::clone(&core);
+        let of_work = Arc::clone(&runtime);
         let work = async move {
             let (row, _) = of_work.store.add_schedule(new).await?;
             if let Some(next_ms) = row.next_ms {
@@ -169,7 +170,7 @@ impl NewSchedule {
             }
             Ok(Schedule::of(row))
         };
-        detached(&core, work).await
+        detached(&runtime, work).await
     }
 }
 
@@ -183,27 +184,27 @@ impl IntoFuture for NewSchedule {
 }
 
 /// Makes sure that the alarm of the schedules rings when the next of them is due.
-pub(super) async fn arm(core: &Core, agents: &Agents) -> Result<()> {
-    if let Some(at) = core.store.next_schedule(agents.classes.names()).await? {
-        runs::due_at(core, at);
+pub(super) async fn arm(runtime: &Runtime, agents: &Agents) -> Result<()> {
+    if let Some(at) = runtime.store.next_schedule(agents.classes.names()).await? {
+        runs::due_at(runtime, at);
     }
     Ok(())
 }
 
 /// Brings forward what was computed by a clock that was ahead and has been set back since: no schedule waits longer than from one time of its rhythm to
 /// the next, or than the delay that it was made with.
-pub(super) async fn correct(core: &Core, agents: &Agents) {
+pub(super) async fn correct(runtime: &Runtime, agents: &Agents) {
     let corrected = async {
-        let now_ms = core.now_ms();
-        let far = core.store.far_schedules(now_ms, SET_BACK_MS).await?;
+        let now_ms = runtime.now_ms();
+        let far = runtime.store.far_schedules(now_ms, SET_BACK_MS).await?;
         let next = |pattern: String| Some((cron::next(&pattern, now_ms).ok()?, pattern));
         let crons = far.crons.into_iter().filter_map(|(pattern, latest_ms)| Some((latest_ms, next(pattern)?)));
         let crons: Vec<_> = crons.filter(|(latest_ms, (next_ms, _))| is_far(*latest_ms, *next_ms)).map(|(_, cron)| cron).collect();
         if far.others || !crons.is_empty() {
-            let corrected = core.store.correct_schedules(now_ms, SET_BACK_MS, crons).await?;
+            let corrected = runtime.store.correct_schedules(now_ms, SET_BACK_MS, crons).await?;
             warn!(schedules = corrected, "schedules that were far ahead, as the clock had been, are due earlier");
         }
-        arm(core, agents).await
+        arm(runtime, agents).await
     };
     if let Err(why) = corrected.await
         && !why.is_closed()

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use super::registry::{Agents, Slot};
 use super::{Message, Pushed};
 use crate::error::Result;
-use crate::fiber::core::Core;
-use crate::fiber::detached::detached;
+use crate::runtime::detached::detached;
+use crate::runtime::state::Runtime;
 use crate::store::AgentId;
 
 /// What is known in memory of the stored state.
@@ -18,31 +18,31 @@ pub(super) enum Known {
 }
 
 /// The state as text, if it was ever set.
-pub(super) async fn load(core: &Arc<Core>, id: &AgentId) -> Result<Option<Arc<str>>> {
-    let agents = Agents::of(core)?;
+pub(super) async fn load(agents: &Agents, id: &AgentId) -> Result<Option<Arc<str>>> {
     agents.check(id)?;
-    let hold = agents.hold(core, id);
+    let runtime = &agents.runtime()?;
+    let hold = agents.hold(runtime, id);
     let mut state = hold.slot.state.lock().await;
-    known(core, &hold.slot, &mut state).await
+    known(runtime, &hold.slot, &mut state).await
 }
 
 /// The state, read if it is not known.
-pub(super) async fn known(core: &Core, slot: &Slot, state: &mut Known) -> Result<Option<Arc<str>>> {
+pub(super) async fn known(runtime: &Runtime, slot: &Slot, state: &mut Known) -> Result<Option<Arc<str>>> {
     if let Known::Stored(known) = state {
         return Ok(known.clone());
     }
-    let read: Option<Arc<str>> = core.store.load_state(slot.id.clone()).await?.map(Into::into);
+    let read: Option<Arc<str>> = runtime.store.load_state(slot.id.clone()).await?.map(Into::into);
     *state = Known::Stored(read.clone());
     Ok(read)
 }
 
 /// Stores a state and pushes it; a caller that goes away in between leaves nothing half done.
-pub(super) async fn save(core: &Arc<Core>, id: &AgentId, text: String) -> Result<()> {
-    let agents = Agents::of(core)?;
+pub(super) async fn save(agents: &Agents, id: &AgentId, text: String) -> Result<()> {
     agents.check(id)?;
-    let hold = agents.hold(core, id);
+    let runtime = &agents.runtime()?;
+    let hold = agents.hold(runtime, id);
     let mut state = Arc::clone(&hold.slot.state).lock_owned().await;
-    let of_work = Arc::clone(core);
+    let of_work = Arc::clone(runtime);
     let work = async move {
         // Until it is known whether it was stored.
         *state = Known::Nothing;
@@ -53,5 +53,5 @@ pub(super) async fn save(core: &Arc<Core>, id: &AgentId, text: String) -> Result
         slot.push(Pushed::State(Message(text)));
         Ok(())
     };
-    detached(core, work).await
+    detached(runtime, work).await
 }

@@ -13,8 +13,10 @@ use super::hooks::ChatClass;
 use super::log::{Logs, TurnEnd};
 use super::writer::{Batching, over};
 use super::{ChatClasses, Turn, retention};
+use crate::agent::Agents;
 use crate::error::{Error, ErrorKind, Result, chain};
-use crate::fiber::core::{Core, race};
+use crate::exec::executor::Executor;
+use crate::runtime::race::race;
 use crate::store::{AgentId, TurnRow, TurnSeq};
 
 /// What the builder lets its user choose.
@@ -34,6 +36,8 @@ impl Default for Settings {
 /// The chats of one runtime; a resource of it.
 #[derive(Debug)]
 pub(crate) struct Chats {
+    /// The agents that are talked to.
+    pub(super) agents: Arc<Agents>,
     pub(crate) classes: ChatClasses,
     pub(crate) settings: Settings,
     pub(crate) logs: Logs,
@@ -52,8 +56,9 @@ struct Told {
 }
 
 impl Chats {
-    pub(crate) fn new(classes: ChatClasses, settings: Settings) -> Self {
+    pub(crate) fn new(agents: Arc<Agents>, classes: ChatClasses, settings: Settings) -> Self {
         Chats {
+            agents,
             classes,
             settings,
             logs: Logs::default(),
@@ -145,17 +150,17 @@ impl Chats {
     }
 
     /// The turn of this id, as soon as it is being answered.
-    pub(super) async fn joined(&self, core: &Core, chat: &AgentId, turn: &str) -> Result<Turn> {
+    pub(super) async fn joined(&self, exec: &Executor, chat: &AgentId, turn: &str) -> Result<Turn> {
         let mut changed = self.changed.subscribe();
         loop {
             if let Some(there) = self.turn_of(chat).filter(|there| there.id() == turn && there.is_open()) {
                 return Ok(there);
             }
-            let row = core.store.turn(chat.clone(), turn.to_owned()).await?;
+            let row = exec.runtime.store.turn(chat.clone(), turn.to_owned()).await?;
             if row.is_none_or(|row| row.state.is_settled()) {
                 return Err(over());
             }
-            if race(changed.changed(), core.closing()).await.is_none() {
+            if race(changed.changed(), exec.runtime.closing()).await.is_none() {
                 return Err(Error::closed());
             }
         }
@@ -171,13 +176,13 @@ impl Chats {
     }
 
     /// Settles the turns that were left by fibers that have ended; done when a runtime opens.
-    pub(crate) async fn recover(self: &Arc<Self>, core: &Arc<Core>) -> Result<()> {
-        retention::correct(core).await;
-        for left in core.store.orphaned_turns().await? {
+    pub(crate) async fn recover(self: &Arc<Self>, exec: &Arc<Executor>) -> Result<()> {
+        retention::correct(&exec.runtime).await;
+        for left in exec.runtime.store.orphaned_turns().await? {
             let settled = async {
                 // Whoever cannot be read keeps nobody else waiting.
-                match core.store.turn_by_seq(left).await? {
-                    Some(row) => super::answer::settle_left(core, self, &row).await,
+                match exec.runtime.store.turn_by_seq(left).await? {
+                    Some(row) => super::answer::settle_left(exec, self, &row).await,
                     None => Ok(()),
                 }
             };

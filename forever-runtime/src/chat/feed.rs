@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::handle::TurnStatus;
 use super::message::UiMessage;
 use crate::error::Result;
+use crate::exec::executor::Executor;
 use crate::fanout::{self, Taken};
-use crate::fiber::core::{Link, race};
+use crate::runtime::link::Link;
+use crate::runtime::race::race;
 use crate::store::AgentId;
 
 /// How much is kept for one who is slow to listen.
@@ -53,7 +55,7 @@ impl Feeds {
         feed.send(Arc::new(event()));
     }
 
-    pub(super) fn listen(&self, link: Link, chat: &AgentId) -> ChatEvents {
+    pub(super) fn listen(&self, link: Link<Executor>, chat: &AgentId) -> ChatEvents {
         let mut feeds = self.feeds();
         let feed = feeds.entry(chat.clone()).or_insert_with(|| fanout::Sender::new(KEPT));
         ChatEvents { link, heard: Some(feed.subscribe()), feeds: self.clone(), chat: chat.clone() }
@@ -72,7 +74,7 @@ impl Feeds {
 
 /// Listens to what happens in a chat; made by [`AgentHandle::chat_events`](crate::AgentHandle::chat_events).
 pub struct ChatEvents {
-    link: Link,
+    link: Link<Executor>,
     /// `None` while it is dropped.
     heard: Option<fanout::Receiver<Arc<ChatEvent>>>,
     feeds: Feeds,
@@ -95,9 +97,9 @@ impl ChatEvents {
     /// # Errors
     /// When the runtime is gone.
     pub async fn recv(&mut self) -> Result<Option<ChatEvent>> {
-        let core = self.link.core()?;
+        let exec = self.link.get()?;
         let Some(heard) = &mut self.heard else { return Ok(None) };
-        Ok(match race(heard.recv(), core.closing()).await {
+        Ok(match race(heard.recv(), exec.runtime.closing()).await {
             Some(Taken::Value(event)) => Some(Arc::unwrap_or_clone(event)),
             Some(Taken::Lost(missed)) => Some(ChatEvent::Missed(missed)),
             None => None,

@@ -18,11 +18,13 @@ use super::{ChatAgent, Chats, TurnState};
 use crate::agent::AgentHandle;
 use crate::clock::from_ms;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fiber::core::{Core, Link, race};
-use crate::fiber::detached::detached;
-use crate::fiber::dispatch;
-use crate::fiber::owner::check_name;
-use crate::fiber::saved::unreadable;
+use crate::exec::agent_hooks::check_name;
+use crate::exec::dispatch;
+use crate::exec::executor::Executor;
+use crate::frame::saved::unreadable;
+use crate::runtime::detached::detached;
+use crate::runtime::link::Link;
+use crate::runtime::race::race;
 use crate::store::{
     AcceptTurnResult, AgentId, MessageRow, MessageUpdate, NewFiber, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRow, UpdateRefused,
 };
@@ -80,7 +82,7 @@ impl<A: ChatAgent> AgentHandle<A> {
 
     fn ask(&self, kind: TurnKind, messages: Vec<UiMessage>) -> NewTurn {
         NewTurn {
-            link: self.link().clone(),
+            link: self.link().exec(),
             chat: self.id().clone(),
             kind,
             messages,
@@ -100,7 +102,7 @@ impl<A: ChatAgent> AgentHandle<A> {
     /// # Errors
     /// When what is stored cannot be read.
     pub async fn messages(&self) -> Result<Vec<UiMessage>> {
-        read_messages(&self.core()?.store.chat_messages(self.id().clone(), i64::MAX).await?)
+        read_messages(&self.exec()?.runtime.store.chat_messages(self.id().clone(), i64::MAX).await?)
     }
 
     /// Puts these messages in the place of all there are.
@@ -108,17 +110,17 @@ impl<A: ChatAgent> AgentHandle<A> {
     /// # Errors
     /// Of kind [`Busy`](ErrorKind::Busy) while a turn is under way or waits; when one of them cannot be saved, or the store fails.
     pub async fn set_messages(&self, messages: impl IntoIterator<Item = UiMessage>) -> Result<()> {
-        let core = self.core()?;
+        let exec = self.exec()?;
         let messages = rows(&messages.into_iter().collect::<Vec<_>>())?;
-        let (of_work, chats, chat) = (Arc::clone(&core), chats(&core)?, self.id().clone());
+        let (of_work, chats, chat) = (Arc::clone(&exec), chats(&exec)?, self.id().clone());
         let work = async move {
-            if of_work.store.replace_messages(chat.clone(), messages, of_work.now_ms()).await? {
+            if of_work.runtime.store.replace_messages(chat.clone(), messages, of_work.runtime.now_ms()).await? {
                 chats.feeds.tell(&chat, || ChatEvent::Replaced);
                 return Ok(());
             }
             Err(Error::new(ErrorKind::Busy, format!("the messages of agent `{chat}` cannot be replaced while a turn is under way")))
         };
-        detached(&core, work).await
+        detached(&exec.runtime, work).await
     }
 
     /// Puts messages in the place of all there are, chosen from what is stored.
@@ -134,7 +136,7 @@ impl<A: ChatAgent> AgentHandle<A> {
         if !self.turns(&open).await?.is_empty() {
             return Err(busy());
         }
-        let asking = chats(&*self.core()?)?.answering(self.id());
+        let asking = chats(&*self.exec()?)?.answering(self.id());
         let _alone = asking.lock().await;
         if !self.turns(&open).await?.is_empty() {
             return Err(busy());
@@ -148,20 +150,20 @@ impl<A: ChatAgent> AgentHandle<A> {
     /// # Errors
     /// When the store fails.
     pub async fn clear(&self) -> Result<()> {
-        let core = self.core()?;
-        let (of_work, chats, chat) = (Arc::clone(&core), chats(&core)?, self.id().clone());
+        let exec = self.exec()?;
+        let (of_work, chats, chat) = (Arc::clone(&exec), chats(&exec)?, self.id().clone());
         let work = async move {
             // No answer to a tool call brings back a message that is taken away.
             let asking = chats.answering(&chat);
             let _alone = asking.lock().await;
-            for ended in of_work.store.clear_chat(chat.clone(), of_work.now_ms()).await? {
+            for ended in of_work.runtime.store.clear_chat(chat.clone(), of_work.runtime.now_ms()).await? {
                 chats.cleared(&ended);
                 cancel_fiber(&of_work, &ended, "the chat was cleared").await;
             }
             chats.feeds.tell(&chat, || ChatEvent::Cleared);
             Ok(())
         };
-        detached(&core, work).await
+        detached(&exec.runtime, work).await
     }
 
     /// Listens to what happens in the chat from now on.
@@ -169,8 +171,8 @@ impl<A: ChatAgent> AgentHandle<A> {
     /// # Errors
     /// When no class is registered for chat, or the runtime is gone.
     pub fn chat_events(&self) -> Result<ChatEvents> {
-        let core = self.core()?;
-        Ok(chats(&core)?.feeds.listen(self.link().clone(), self.id()))
+        let exec = self.exec()?;
+        Ok(chats(&exec)?.feeds.listen(self.link().exec(), self.id()))
     }
 
     /// Ends a turn. What there is of its answer is kept. One that has ended stays as it is; says whether there is one of this id.
@@ -187,8 +189,8 @@ impl<A: ChatAgent> AgentHandle<A> {
     /// # Errors
     /// When the store cannot be read.
     pub async fn turn(&self, id: &str) -> Result<Option<TurnHandle>> {
-        let row = self.core()?.store.turn(self.id().clone(), id.to_owned()).await?;
-        Ok(row.map(|row| TurnHandle::new(self.link().clone(), row, false)))
+        let row = self.exec()?.runtime.store.turn(self.id().clone(), id.to_owned()).await?;
+        Ok(row.map(|row| TurnHandle::new(self.link().exec(), row, false)))
     }
 
     /// A turn by the key with which it was submitted.
@@ -196,8 +198,8 @@ impl<A: ChatAgent> AgentHandle<A> {
     /// # Errors
     /// When the store cannot be read.
     pub async fn turn_by_key(&self, key: &str) -> Result<Option<TurnHandle>> {
-        let row = self.core()?.store.turn_by_key(self.id().clone(), key.to_owned()).await?;
-        Ok(row.map(|row| TurnHandle::new(self.link().clone(), row, false)))
+        let row = self.exec()?.runtime.store.turn_by_key(self.id().clone(), key.to_owned()).await?;
+        Ok(row.map(|row| TurnHandle::new(self.link().exec(), row, false)))
     }
 
     /// The turns in these states, or all if there are none, in the order in which they were accepted.
@@ -205,11 +207,11 @@ impl<A: ChatAgent> AgentHandle<A> {
     /// # Errors
     /// When the store cannot be read.
     pub async fn turns(&self, states: &[TurnState]) -> Result<Vec<TurnStatus>> {
-        let (core, mut found) = (self.core()?, Vec::new());
+        let (exec, mut found) = (self.exec()?, Vec::new());
         let which = TurnFilter { states: states.to_vec() };
         let mut after = 0;
         loop {
-            let page = core.store.turns(self.id().clone(), which.clone(), after, PAGE).await?;
+            let page = exec.runtime.store.turns(self.id().clone(), which.clone(), after, PAGE).await?;
             let last = page.last().map(|row| row.seq);
             let whole = page.len() == PAGE as usize;
             found.extend(page.into_iter().map(TurnStatus::of));
@@ -226,9 +228,9 @@ impl<A: ChatAgent> AgentHandle<A> {
     /// # Errors
     /// When what is stored cannot be read.
     pub async fn has_pending_interaction(&self) -> Result<bool> {
-        let core = self.core()?;
+        let exec = self.exec()?;
         let messages = self.messages().await?;
-        let asks = |part: &Part| interaction(&core, part).is_some();
+        let asks = |part: &Part| interaction(&exec, part).is_some();
         Ok(messages.last().is_some_and(|last| last.role == Role::Assistant && last.parts.iter().any(asks)))
     }
 
@@ -237,7 +239,7 @@ impl<A: ChatAgent> AgentHandle<A> {
     /// # Errors
     /// When the store cannot be read, or the runtime is closed.
     pub async fn wait_until_stable(&self, timeout: Duration) -> Result<bool> {
-        let mut over = self.core()?.clock.sleep(timeout);
+        let mut over = self.exec()?.runtime.clock.sleep(timeout);
         loop {
             // Looked at once however short the time is.
             let open = self.turns(&[TurnState::Queued, TurnState::Running]).await?;
@@ -255,7 +257,7 @@ impl<A: ChatAgent> AgentHandle<A> {
 /// A turn about to be asked for; `.await` stores it. From then on it will be answered, whatever becomes of the process.
 #[must_use = "a turn is asked for when this is awaited"]
 pub struct NewTurn {
-    link: Link,
+    link: Link<Executor>,
     chat: AgentId,
     kind: TurnKind,
     messages: Vec<UiMessage>,
@@ -323,11 +325,11 @@ impl NewTurn {
     }
 
     async fn store_all(self) -> Result<Result<TurnHandle, UpdateRefused>> {
-        let core = self.link.core()?;
-        if core.is_closing() {
+        let exec = self.link.get()?;
+        if exec.runtime.is_closing() {
             return Err(Error::closed());
         }
-        let chats = chats(&core)?;
+        let chats = chats(&exec)?;
         chats.class(&self.chat.class)?;
         let refused = |kind, why: String| Error::new(kind, format!("failed to ask agent `{}`: {why}", self.chat));
         if let Err(why) = check_name(&self.chat.name) {
@@ -340,9 +342,9 @@ impl NewTurn {
         }
         let saved = |what: &str, why: String| refused(ErrorKind::Value, format!("the {what} of a turn cannot be saved: {why}"));
         let tools = (!self.client_tools.is_empty()).then(|| serde_json::to_string(&self.client_tools)).transpose();
-        let id = self.id.clone().unwrap_or_else(|| core.clock.id());
+        let id = self.id.clone().unwrap_or_else(|| exec.runtime.clock.id());
         let args = serde_json::json!({ "class": self.chat.class, "agent": self.chat.name, "turn": id });
-        let now_ms = core.now_ms();
+        let now_ms = exec.runtime.now_ms();
         let new = NewTurnRow {
             chat: self.chat.clone(),
             id,
@@ -352,12 +354,12 @@ impl NewTurn {
             messages: rows(&self.messages)?,
             cut_behind: self.cut_behind.clone(),
             update: self.update.clone(),
-            message: core.clock.id(),
+            message: exec.runtime.clock.id(),
             body: self.body.clone().map_err(|why| saved("body", why))?,
             tools: tools.map_err(|why| saved("client tools", why.to_string()))?,
             metadata: self.metadata.clone().map_err(|why| saved("metadata", why))?,
             fiber: NewFiber {
-                id: core.clock.id(),
+                id: exec.runtime.clock.id(),
                 name: NAME.to_owned(),
                 key: None,
                 id_given: false,
@@ -371,7 +373,7 @@ impl NewTurn {
             },
             now_ms,
         };
-        match accept(&core, new).await? {
+        match accept(&exec, new).await? {
             AcceptTurnResult::Created(row, _) => Ok(Ok(TurnHandle::new(self.link, *row, true))),
             AcceptTurnResult::Existing(row) => Ok(Ok(TurnHandle::new(self.link, *row, false))),
             AcceptTurnResult::Dropped => {
@@ -386,10 +388,10 @@ impl NewTurn {
 }
 
 /// Stores a turn and starts its fiber.
-async fn accept(core: &Arc<Core>, new: NewTurnRow) -> Result<AcceptTurnResult> {
-    let (of_work, chats) = (Arc::clone(core), chats(core)?);
+async fn accept(exec: &Arc<Executor>, new: NewTurnRow) -> Result<AcceptTurnResult> {
+    let (of_work, chats) = (Arc::clone(exec), chats(exec)?);
     let work = async move {
-        let accepted = of_work.store.accept_turn(new).await?;
+        let accepted = of_work.runtime.store.accept_turn(new).await?;
         if let AcceptTurnResult::Created(row, fiber) = &accepted {
             // First told, then begun.
             chats.feeds.tell(&row.chat, || ChatEvent::Accepted(TurnStatus::of((**row).clone())));
@@ -397,7 +399,7 @@ async fn accept(core: &Arc<Core>, new: NewTurnRow) -> Result<AcceptTurnResult> {
         }
         Ok(accepted)
     };
-    detached(core, work).await
+    detached(&exec.runtime, work).await
 }
 
 impl IntoFuture for NewTurn {
@@ -418,18 +420,18 @@ impl fmt::Debug for NewTurn {
 /// A turn that was asked for.
 #[derive(Debug, Clone)]
 pub struct TurnHandle {
-    link: Link,
+    link: Link<Executor>,
     row: Arc<TurnRow>,
     accepted: bool,
 }
 
 impl TurnHandle {
-    fn new(link: Link, row: TurnRow, accepted: bool) -> Self {
+    fn new(link: Link<Executor>, row: TurnRow, accepted: bool) -> Self {
         TurnHandle { link, row: Arc::new(row), accepted }
     }
 
     /// The same turn, by another way to its runtime.
-    pub(super) fn linked(self, link: &Link) -> Self {
+    pub(super) fn linked(self, link: &Link<Executor>) -> Self {
         TurnHandle { link: link.clone(), ..self }
     }
 
@@ -449,8 +451,8 @@ impl TurnHandle {
     }
 
     async fn log(&self) -> Result<Arc<Log>> {
-        let core = self.link.core()?;
-        let (log, row) = log::known(&core, &chats(&core)?.logs, self.row.seq).await?;
+        let exec = self.link.get()?;
+        let (log, row) = log::known(&exec, &chats(&exec)?.logs, self.row.seq).await?;
         self.mine(row).map(|_| log)
     }
 
@@ -469,8 +471,8 @@ impl TurnHandle {
     /// When it is not there any more, the store cannot be read, or the runtime is closed.
     pub async fn wait(&self) -> Result<TurnEnd> {
         let log = self.log().await?;
-        let core = self.link.core()?;
-        race(log.over(), core.closing()).await.or_else(|| log.ended()).ok_or_else(Error::closed)
+        let exec = self.link.get()?;
+        race(log.over(), exec.runtime.closing()).await.or_else(|| log.ended()).ok_or_else(Error::closed)
     }
 
     /// Follows its log from a chunk on, 0 for all of it.
@@ -500,17 +502,17 @@ impl TurnHandle {
     /// # Errors
     /// When the store fails.
     pub async fn cancel(&self, reason: &str) -> Result<()> {
-        let core = self.link.core()?;
-        let (of_work, chats) = (Arc::clone(&core), chats(&core)?);
+        let exec = self.link.get()?;
+        let (of_work, chats) = (Arc::clone(&exec), chats(&exec)?);
         let (turn, reason) = (self.row.seq, reason.to_owned());
         let work = async move {
-            if let Some(row) = of_work.store.cancel_turn(turn, reason.clone(), of_work.now_ms()).await? {
+            if let Some(row) = of_work.runtime.store.cancel_turn(turn, reason.clone(), of_work.runtime.now_ms()).await? {
                 chats.ended(&row);
                 chats.cancel(row.seq, &reason);
             }
             Ok(())
         };
-        detached(&core, work).await
+        detached(&exec.runtime, work).await
     }
 
     /// What was given to [`NewTurn::metadata`].
@@ -518,9 +520,9 @@ impl TurnHandle {
     /// # Errors
     /// When it cannot be read as a `V`, or the store cannot be read.
     pub async fn metadata<V: DeserializeOwned>(&self) -> Result<Option<V>> {
-        let core = self.link.core()?;
-        self.mine(core.store.turn_by_seq(self.row.seq).await?)?;
-        let Some(text) = core.store.turn_request(self.row.seq).await?.metadata else { return Ok(None) };
+        let exec = self.link.get()?;
+        self.mine(exec.runtime.store.turn_by_seq(self.row.seq).await?)?;
+        let Some(text) = exec.runtime.store.turn_request(self.row.seq).await?.metadata else { return Ok(None) };
         serde_json::from_str(&text)
             .map(Some)
             .map_err(|why| Error::new(ErrorKind::Value, format!("the metadata of turn `{}` {}", self.row.id, unreadable::<V>(why))))
@@ -531,7 +533,7 @@ impl TurnHandle {
     /// # Errors
     /// When it is not there any more, or the store cannot be read.
     pub async fn status(&self) -> Result<TurnStatus> {
-        let row = self.link.core()?.store.turn_by_seq(self.row.seq).await?;
+        let row = self.link.get()?.runtime.store.turn_by_seq(self.row.seq).await?;
         self.mine(row).map(TurnStatus::of)
     }
 }
@@ -606,8 +608,8 @@ fn rows(messages: &[UiMessage]) -> Result<Vec<MessageRow>> {
 }
 
 /// The chats of a runtime.
-pub(super) fn chats(core: &Core) -> Result<Arc<Chats>> {
-    let chats = core.resources.get::<Arc<Chats>>();
+pub(super) fn chats(exec: &Executor) -> Result<Arc<Chats>> {
+    let chats = exec.resources.get::<Arc<Chats>>();
     chats
         .map(|chats| Arc::clone(&chats))
         .ok_or_else(|| Error::new(ErrorKind::NotRegistered, "no agent class is registered for chat: add one with `.chat_agent(..)`"))

@@ -14,10 +14,11 @@ use super::answer::read_message;
 use super::message::{Part, Role, UiMessage};
 use super::{AgentLoop, ChatAgent, ToolCallRef};
 use crate::agent::AgentHandle;
+use crate::api::forever::Forever;
 use crate::clock::{from_ms, ms};
 use crate::error::{Result, chain};
-use crate::fiber::core::{Core, Link};
-use crate::forever::Forever;
+use crate::exec::executor::Executor;
+use crate::runtime::link::Link;
 use crate::store;
 use crate::store::{InteractionKind, InteractionQuery, InteractionRow};
 
@@ -74,19 +75,19 @@ impl From<&PendingInteraction> for ToolCallRef {
 ///
 /// A tool that runs here is not the client's: a call of it without a result was cut off when its turn
 /// was cancelled or failed.
-pub(super) fn interaction(core: &Core, part: &Part) -> Option<InteractionKind> {
+pub(super) fn interaction(exec: &Executor, part: &Part) -> Option<InteractionKind> {
     let kind = part.interaction()?;
     let runs_here = || {
         let name = part.tool_name().unwrap_or_default();
-        part.get("providerExecuted") == Some(&Value::Bool(true)) || core.resources.get::<AgentLoop>().is_some_and(|l| l.has_tool(name))
+        part.get("providerExecuted") == Some(&Value::Bool(true)) || exec.resources.get::<AgentLoop>().is_some_and(|l| l.has_tool(name))
     };
     if kind == InteractionKind::ClientTool && runs_here() { None } else { Some(kind) }
 }
 
 /// The pending interactions of a message.
-fn of_message(core: &Core, row: &InteractionRow, message: &UiMessage) -> Vec<PendingInteraction> {
+fn of_message(exec: &Executor, row: &InteractionRow, message: &UiMessage) -> Vec<PendingInteraction> {
     let pending = |part: &Part| {
-        let kind = interaction(core, part)?;
+        let kind = interaction(exec, part)?;
         let approval = part.get("approval").and_then(|approval| approval.get("id")).and_then(Value::as_str);
         Some(PendingInteraction {
             class: row.chat.class.clone(),
@@ -112,7 +113,7 @@ fn of_message(core: &Core, row: &InteractionRow, message: &UiMessage) -> Vec<Pen
 #[derive(Debug)]
 #[must_use = "pending interactions are listed when this is awaited"]
 pub struct PendingInteractions {
-    link: Link,
+    link: Link<Executor>,
     query: InteractionQuery,
     limit: u32,
     after: Option<InteractionCursor>,
@@ -134,7 +135,7 @@ pub struct InteractionPage {
 pub struct InteractionCursor(store::InteractionCursor);
 
 impl PendingInteractions {
-    fn new(link: Link, query: InteractionQuery) -> Self {
+    fn new(link: Link<Executor>, query: InteractionQuery) -> Self {
         PendingInteractions { link, query, limit: PAGE.0, after: None }
     }
 
@@ -163,17 +164,17 @@ impl PendingInteractions {
     }
 
     async fn read(self) -> Result<InteractionPage> {
-        let core = self.link.core()?;
+        let exec = self.link.get()?;
         let mut next = self.after;
         loop {
             let after = next.map(|cursor| cursor.0);
-            let rows = core.store.pending_interactions(self.query.clone(), after, self.limit).await?;
+            let rows = exec.runtime.store.pending_interactions(self.query.clone(), after, self.limit).await?;
             let full = u32::try_from(rows.len()) == Ok(self.limit);
             next = rows.last().filter(|_| full).map(|row| InteractionCursor(row.at));
             let mut interactions = Vec::new();
             for row in rows {
                 match read_message(&row.message) {
-                    Ok(message) => interactions.extend(of_message(&core, &row, &message)),
+                    Ok(message) => interactions.extend(of_message(&exec, &row, &message)),
                     Err(error) => warn!(agent = %row.chat, error = %chain(&error), "a message is left out of the pending interactions"),
                 }
             }
@@ -215,7 +216,7 @@ impl Forever {
     /// is replaced or deleted. The list is read from an index of the messages that wait, so the number
     /// of chats makes no difference.
     pub fn pending_interactions(&self) -> PendingInteractions {
-        PendingInteractions::new(self.link(), InteractionQuery::default())
+        PendingInteractions::new(self.exec_link(), InteractionQuery::default())
     }
 }
 
@@ -227,6 +228,6 @@ impl<A: ChatAgent> AgentHandle<A> {
     /// [`has_pending_interaction`](Self::has_pending_interaction) does not ask.
     pub fn pending_interactions(&self) -> PendingInteractions {
         let id = self.id();
-        PendingInteractions::new(self.link().clone(), InteractionQuery { class: Some(id.class.clone()), agent: Some(id.name.clone()) })
+        PendingInteractions::new(self.link().exec(), InteractionQuery { class: Some(id.class.clone()), agent: Some(id.name.clone()) })
     }
 }

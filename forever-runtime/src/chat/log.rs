@@ -10,7 +10,9 @@ use tokio::sync::watch;
 
 use super::message::Chunk;
 use crate::error::{Error, Result};
-use crate::fiber::core::{Core, Link, race};
+use crate::exec::executor::Executor;
+use crate::runtime::link::Link;
+use crate::runtime::race::race;
 use crate::store::{ChunkBatch, TurnRow, TurnSeq, TurnState};
 
 /// How many of the newest chunks are kept in memory for followers; those who are further behind read the database.
@@ -250,7 +252,7 @@ impl Logs {
 ///
 /// What it gives is stored. It need not be kept up with: what is not in memory any more is read from the database.
 pub struct Follow {
-    link: Link,
+    link: Link<Executor>,
     turn: TurnSeq,
     log: Arc<Log>,
     next: u64,
@@ -260,7 +262,7 @@ pub struct Follow {
 }
 
 impl Follow {
-    pub(crate) fn new(link: Link, turn: TurnSeq, log: Arc<Log>, from: u64) -> Self {
+    pub(crate) fn new(link: Link<Executor>, turn: TurnSeq, log: Arc<Log>, from: u64) -> Self {
         Follow { link, turn, log, next: from, read: VecDeque::new(), over: false }
     }
 
@@ -278,10 +280,10 @@ impl Follow {
             if self.over {
                 return Ok(None);
             }
-            let core = self.link.core()?;
+            let exec = self.link.get()?;
             let mut grown = self.log.grown.subscribe();
             if let Found::Nothing = self.log.find(self.next)
-                && race(grown.changed(), core.closing()).await.is_none()
+                && race(grown.changed(), exec.runtime.closing()).await.is_none()
             {
                 return Err(Error::closed());
             }
@@ -317,8 +319,8 @@ impl Follow {
     }
 
     async fn load(&mut self) -> Result<()> {
-        let core = self.link.core()?;
-        let rows = core.store.chunks(self.turn, self.next, PAGE).await?;
+        let exec = self.link.get()?;
+        let rows = exec.runtime.store.chunks(self.turn, self.next, PAGE).await?;
         let chunks = rows.iter().flat_map(lines);
         self.read = chunks.filter(|(number, _)| *number >= self.next).map(|(_, chunk)| chunk.into()).collect();
         if self.read.is_empty() {
@@ -341,12 +343,12 @@ impl fmt::Debug for Follow {
 }
 
 /// The log of a turn, with what is stored of it: the end is heard of even if it comes just now.
-pub(crate) async fn known(core: &Core, logs: &Logs, row: TurnSeq) -> Result<(Arc<Log>, Option<TurnRow>)> {
+pub(crate) async fn known(exec: &Executor, logs: &Logs, row: TurnSeq) -> Result<(Arc<Log>, Option<TurnRow>)> {
     // First there, then asked: whoever ends the turn after this finds it.
     let log = logs.of(row);
-    let row = core.store.turn_by_seq(row).await?;
+    let row = exec.runtime.store.turn_by_seq(row).await?;
     if let Some(row) = &row {
-        let last = core.store.chunks(row.seq, u64::MAX >> 1, 1).await?;
+        let last = exec.runtime.store.chunks(row.seq, u64::MAX >> 1, 1).await?;
         log.learn(last.last().map_or(0, |chunks| chunks.first + chunks.count));
         if let Some(end) = TurnEnd::of(row) {
             log.end(end);

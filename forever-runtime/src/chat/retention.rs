@@ -6,9 +6,9 @@ use tracing::warn;
 
 use super::Chats;
 use crate::error::{Error, Result, chain};
-use crate::fiber::core::Core;
-use crate::fiber::dispatch;
-use crate::fiber::timer::{Alarm, Ring, SET_BACK_MS, Timer};
+use crate::exec::dispatch;
+use crate::runtime::state::Runtime;
+use crate::runtime::timer::{Alarm, Ring, SET_BACK_MS, Timer};
 
 /// The alarm of the next look.
 const RETENTION: &str = "chat retention";
@@ -20,31 +20,31 @@ const EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 const BATCH: u32 = 64;
 
 /// Says what to do when the alarm is due.
-pub(crate) fn listen(timer: &mut Timer, chats: &Arc<Chats>) {
+pub(crate) fn listen(timer: &Timer, chats: &Arc<Chats>) {
     let chats = Arc::clone(chats);
-    let ring: Ring = Arc::new(move |core, _| {
+    let ring: Ring = Arc::new(move |runtime, _| {
         let chats = Arc::clone(&chats);
         Box::pin(async move {
-            match forget(&core, &chats).await {
+            match forget(&runtime, &chats).await {
                 Ok(()) => {}
-                Err(error) if core.is_closing() || error.is_closed() => return,
+                Err(error) if runtime.is_closing() || error.is_closed() => return,
                 Err(error) => warn!(error = %chain(&error), "turns that were over their time could not be deleted"),
             }
-            set_alarm(&core, &chats);
+            set_alarm(&runtime, &chats);
         })
     });
     timer.on(RETENTION, ring);
-    timer.on_set_back(Arc::new(|core, _| Box::pin(async move { correct(&core).await })));
+    timer.on_set_back(Arc::new(|runtime, _| Box::pin(async move { correct(&runtime).await })));
 }
 
 /// Lets no turn wait for the time of a clock that was ahead and has been set back since.
-pub(super) async fn correct(core: &Arc<Core>) {
+pub(super) async fn correct(runtime: &Arc<Runtime>) {
     let corrected = async {
-        let now_ms = core.now_ms();
-        if core.store.has_far_turns(now_ms, SET_BACK_MS).await? {
-            let turns = core.store.correct_turns(now_ms, SET_BACK_MS).await?;
+        let now_ms = runtime.now_ms();
+        if runtime.store.has_far_turns(now_ms, SET_BACK_MS).await? {
+            let turns = runtime.store.correct_turns(now_ms, SET_BACK_MS).await?;
             warn!(turns, "turns that were far ahead, as the clock had been, are due earlier");
-            dispatch::set_alarm(core).await?;
+            dispatch::set_alarm(runtime).await?;
         }
         Ok::<_, Error>(())
     };
@@ -56,20 +56,20 @@ pub(super) async fn correct(core: &Arc<Core>) {
 }
 
 /// Sets the alarm for the next look.
-pub(crate) fn set_alarm(core: &Core, chats: &Chats) {
+pub(crate) fn set_alarm(runtime: &Runtime, chats: &Chats) {
     if !chats.classes.is_empty() {
         let every = (chats.settings.replay / 10).clamp(EVERY.0, EVERY.1);
-        core.timer.set(Alarm::the(RETENTION), core.now_ms().saturating_add(ms(every)));
+        runtime.timer.set(Alarm::the(RETENTION), runtime.now_ms().saturating_add(ms(every)));
     }
 }
 
-async fn forget(core: &Core, chats: &Chats) -> Result<()> {
-    let folded = core.now_ms().saturating_sub(ms(chats.settings.replay));
-    while core.store.compact_turns(folded, BATCH).await? == u64::from(BATCH) && !core.is_closing() {}
+async fn forget(runtime: &Runtime, chats: &Chats) -> Result<()> {
+    let folded = runtime.now_ms().saturating_sub(ms(chats.settings.replay));
+    while runtime.store.compact_turns(folded, BATCH).await? == u64::from(BATCH) && !runtime.is_closing() {}
     // A turn is kept for as long as a fiber that has failed.
-    if let Some(keep) = core.settings.retention.failed {
-        let deleted = core.now_ms().saturating_sub(ms(keep.max(chats.settings.replay)));
-        while core.store.delete_turns(deleted, BATCH).await? == u64::from(BATCH) && !core.is_closing() {}
+    if let Some(keep) = runtime.settings.retention.failed {
+        let deleted = runtime.now_ms().saturating_sub(ms(keep.max(chats.settings.replay)));
+        while runtime.store.delete_turns(deleted, BATCH).await? == u64::from(BATCH) && !runtime.is_closing() {}
     }
     Ok(())
 }

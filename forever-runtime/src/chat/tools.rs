@@ -14,8 +14,10 @@ use super::message::{Chunk, Part, Role, ToolState, UiMessage};
 use super::{AgentLoop, ChatAgent, Chats, Turn};
 use crate::agent::AgentHandle;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fiber::core::{Core, Link, race};
-use crate::fiber::detached::detached;
+use crate::exec::executor::Executor;
+use crate::runtime::detached::detached;
+use crate::runtime::link::Link;
+use crate::runtime::race::race;
 use crate::store::{AgentId, MessageUpdate, UpdateRefused};
 
 /// How long an answer to the message of a turn that is about to be answered waits before it looks again.
@@ -161,12 +163,12 @@ impl Author {
     ///
     /// The tools of an [`AgentLoop`] run here, whatever tools a client says that it has. While a
     /// loop answers, only the tools that its client has declared are the client's.
-    fn check(self, core: &Core, under_way: Option<&Turn>, part: &Part, answer: &ToolAnswer) -> Result<()> {
+    fn check(self, exec: &Executor, under_way: Option<&Turn>, part: &Part, answer: &ToolAnswer) -> Result<()> {
         if self == Author::Program || matches!(answer, ToolAnswer::Approved | ToolAnswer::Refused) {
             return Ok(());
         }
         let name = part.tool_name().unwrap_or_default();
-        let of_loop = core.resources.get::<AgentLoop>().is_some_and(|looped| looped.has_tool(name));
+        let of_loop = exec.resources.get::<AgentLoop>().is_some_and(|looped| looped.has_tool(name));
         let undeclared =
             under_way.is_some_and(|turn| turn.is_answered_by_a_fiber() && !turn.client_tools().iter().any(|tool| tool.name == name));
         if of_loop || undeclared || part.get("providerExecuted") == Some(&Value::Bool(true)) {
@@ -217,16 +219,16 @@ impl<A: ChatAgent> AgentHandle<A> {
     }
 
     async fn answer_detached(&self, call: ToolCallRef, answer: ToolAnswer, auto_continue: bool, author: Author) -> Result<ToolAnswered> {
-        let core = self.core()?;
+        let exec = self.exec()?;
         // An answer and the turn that follows it do not depend on the caller; nor does the work keep the runtime open.
-        let agent = AgentHandle::<A>::new(Link::from(&core), self.id().clone());
-        let answered = detached(&core, Box::pin(async move { agent.answer(&call, answer, auto_continue, author).await })).await?;
-        let continued = answered.continued.map(|turn| turn.linked(self.link()));
+        let agent = AgentHandle::<A>::new(Link::from(&self.agents()?), self.id().clone());
+        let answered = detached(&exec.runtime, Box::pin(async move { agent.answer(&call, answer, auto_continue, author).await })).await?;
+        let continued = answered.continued.map(|turn| turn.linked(&self.link().exec()));
         Ok(ToolAnswered { continued, ..answered })
     }
 
     async fn answer(&self, call: &ToolCallRef, answer: ToolAnswer, auto_continue: bool, author: Author) -> Result<ToolAnswered> {
-        let chats = chats(&*self.core()?)?;
+        let chats = chats(&*self.exec()?)?;
         let asking = chats.answering(self.id());
         let (mut ended, mut changed) = (None, chats.changes());
         loop {
@@ -244,10 +246,10 @@ impl<A: ChatAgent> AgentHandle<A> {
                     Ok(answered) => return Ok(answered),
                     Err(UpdateRefused::InUse) => {
                         drop(alone);
-                        let core = self.core()?;
+                        let exec = self.exec()?;
                         // Ready when a turn begins to be answered, is left or ends.
-                        let looks_again = race(changed.changed(), core.clock.sleep(LOOKS_AGAIN));
-                        if race(looks_again, core.closing()).await.is_none() {
+                        let looks_again = race(changed.changed(), exec.runtime.clock.sleep(LOOKS_AGAIN));
+                        if race(looks_again, exec.runtime.closing()).await.is_none() {
                             return Err(Error::closed());
                         }
                     }
@@ -257,7 +259,7 @@ impl<A: ChatAgent> AgentHandle<A> {
             };
             if answer.answers(part.tool_state()) {
                 call.check(part)?;
-                author.check(&*self.core()?, Some(turn), part, &answer)?;
+                author.check(&*self.exec()?, Some(turn), part, &answer)?;
             }
             if let Some(chunk) = answer.chunk(&call.id) {
                 match self.answer_under_way(turn, &call.id, &answer, chunk, auto_continue).await {
@@ -282,8 +284,8 @@ impl<A: ChatAgent> AgentHandle<A> {
         auto_continue: bool,
         author: Author,
     ) -> Result<Result<ToolAnswered, UpdateRefused>> {
-        let core = self.core()?;
-        let rows = core.store.chat_messages(self.id().clone(), i64::MAX).await?;
+        let exec = self.exec()?;
+        let rows = exec.runtime.store.chat_messages(self.id().clone(), i64::MAX).await?;
         let messages = rows.into_iter().map(|row| Ok((read_message(&row)?, row))).collect::<Result<Vec<_>>>()?;
         // Only a turn's own log makes calls: what stands in other messages is none.
         let asks = |message: &UiMessage| message.role == Role::Assistant && find_call(message, &call.id).is_some();
@@ -301,10 +303,10 @@ impl<A: ChatAgent> AgentHandle<A> {
             return Ok(Ok(ToolAnswered::ignored()));
         };
         call.check(part)?;
-        author.check(&core, None, part, answer)?;
+        author.check(&exec, None, part, answer)?;
         answer.apply(part);
-        let wanted =
-            is_last && (auto_continue || core.store.continuation_target(self.id().clone()).await?.as_deref() == Some(message.id.as_str()));
+        let wanted = is_last
+            && (auto_continue || exec.runtime.store.continuation_target(self.id().clone()).await?.as_deref() == Some(message.id.as_str()));
         let update = MessageUpdate { message: message_row(&message)?, from: stored.data };
         if wanted && !is_open(&message) {
             // Both at once: an answer whose turn does not follow would never be looked at.
@@ -320,7 +322,7 @@ impl<A: ChatAgent> AgentHandle<A> {
             }
         }
         let wanted = wanted && is_open(&message);
-        if let Err(refused) = core.store.update_message(self.id().clone(), update, wanted, core.now_ms()).await? {
+        if let Err(refused) = exec.runtime.store.update_message(self.id().clone(), update, wanted, exec.runtime.now_ms()).await? {
             return Ok(Err(refused));
         }
         chats.feeds.tell(self.id(), || ChatEvent::Updated(message));

@@ -11,7 +11,6 @@ use tokio::sync::watch;
 use tracing::debug;
 
 use super::agent_loop::ask_and_call;
-use super::handle::chats;
 use super::hooks::ChatHooks;
 use super::message::{Chunk, Continuation, MAX_CHUNK, MessageBuilder, Part, Repair, ToolState, UiMessage, repair};
 use super::model::ToolSpec;
@@ -19,24 +18,26 @@ use super::recovery::ChatRecovery;
 use super::user_code::USUAL_TEXT;
 use super::writer::{self, Writer};
 use crate::agent::BoxError;
+use crate::chat::chats::Chats;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
-use crate::fiber::core::{Core, Link};
-use crate::fiber::detached::detached;
-use crate::fiber::fence::Fence;
-use crate::fiber::handle::FiberError;
-use crate::fiber::saved::{text_to_keep, unreadable};
-use crate::fiber::spawn::Spawn;
-use crate::fiber::{Fiber, FiberContext};
-use crate::store::{AgentId, FiberRef};
-use crate::store::{TurnKind, TurnRow, TurnWrite};
+use crate::exec::executor::Executor;
+use crate::exec::spawn::Spawn;
+use crate::frame::context::FiberContext;
+use crate::frame::fiber::Fiber;
+use crate::frame::saved::{text_to_keep, unreadable};
+use crate::runtime::detached::detached;
+use crate::runtime::fence::Fence;
+use crate::runtime::handle::FiberError;
+use crate::runtime::link::Link;
+use crate::store::{AgentId, FiberRef, TurnKind, TurnRow, TurnWrite};
 
 /// One answer, being given. A clone is the same turn.
 #[derive(Clone)]
 pub struct Turn(Arc<Inner>);
 
 pub(super) struct Inner {
-    pub(super) core: Arc<Core>,
+    pub(super) exec: Arc<Executor>,
     pub(super) fence: Arc<Fence>,
     pub(super) row: TurnRow,
     pub(super) messages: Vec<UiMessage>,
@@ -134,9 +135,9 @@ pub(crate) struct TurnRef {
 impl TurnRef {
     /// The turn, as soon as it is being answered in this process.
     pub(super) async fn joined(&self, ctx: &FiberContext) -> Result<Turn> {
-        let core = ctx.run().sink.link().core()?;
+        let chats = ctx.resource::<Arc<Chats>>();
         let chat = AgentId { class: self.class.clone(), name: self.agent.clone() };
-        chats(&core)?.joined(&core, &chat, &self.turn).await
+        chats.joined(&*chats.agents.exec()?, &chat, &self.turn).await
     }
 }
 
@@ -259,8 +260,8 @@ impl Turn {
         inner.runs_fiber.store(true, Ordering::Release);
         let AgentId { class, name } = &inner.row.chat;
         let not_started = |error| FiberError::not_started(F::MACHINE.name, &error);
-        let id = fiber_id(&inner.core, &inner.row).await.map_err(not_started)?;
-        let spawn = Spawn::new(Link::from(&inner.core), call).id(id).agent(class, name);
+        let id = fiber_id(&inner.exec, &inner.row).await.map_err(not_started)?;
+        let spawn = Spawn::new(Link::from(&inner.exec), call).id(id).agent(class, name);
         let handle = spawn.await.map_err(not_started)?;
         handle.wait().await
     }
@@ -373,8 +374,8 @@ impl Turn {
         }
         let turn = self.clone();
         let work = async move {
-            let Inner { core, fence, row, stash, .. } = &*turn.0;
-            match fence.checked(core.store.stash_turn(fence.claim(), row.seq, text.clone()).await)? {
+            let Inner { exec, fence, row, stash, .. } = &*turn.0;
+            match fence.checked(exec.runtime.store.stash_turn(fence.claim(), row.seq, text.clone()).await)? {
                 TurnWrite::NotRunning | TurnWrite::HasFiber => Err(writer::over()),
                 TurnWrite::Done => {
                     *stash.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
@@ -382,7 +383,7 @@ impl Turn {
                 }
             }
         };
-        detached(&self.0.core, work).await
+        detached(&self.0.exec.runtime, work).await
     }
 
     /// What was stashed last, by this attempt or an earlier one.
@@ -508,7 +509,7 @@ const JOINT: &str = "/turn/";
 
 /// The id of the fiber that answers a turn: `class/name/turn/id`, or, where that can be taken apart in more than one way,
 /// `class/turn/name/id` with each `/` and `%` of both as `%2F` and `%25`, unless the turn has a fiber under the first already.
-pub(super) async fn fiber_id(core: &Core, row: &TurnRow) -> Result<String> {
+pub(super) async fn fiber_id(exec: &Executor, row: &TurnRow) -> Result<String> {
     let AgentId { class, name } = &row.chat;
     let plain = format!("{class}/{name}{JOINT}{}", row.id);
     // An id that is `/turn/` from one place only is read in one way; those places may overlap.
@@ -516,7 +517,7 @@ pub(super) async fn fiber_id(core: &Core, row: &TurnRow) -> Result<String> {
     if joints == 1 {
         return Ok(plain);
     }
-    let there = core.store.find(FiberRef::Id(plain.clone())).await?;
+    let there = exec.runtime.store.find(FiberRef::Id(plain.clone())).await?;
     if there.is_some_and(|fiber| fiber.agent.as_ref() == Some(&row.chat)) {
         return Ok(plain);
     }

@@ -10,8 +10,7 @@ use tracing::warn;
 
 use crate::agent::BoxError;
 use crate::error::chain;
-use crate::fiber::drive::panic_text;
-use crate::fiber::registry::guarded_text;
+use crate::guard::{guarded_text, panic_text};
 
 /// What people are told of an error unless the program says otherwise.
 pub(super) const USUAL_TEXT: &str = "An error occurred.";

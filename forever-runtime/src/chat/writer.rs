@@ -6,8 +6,9 @@ use tokio::sync::watch;
 
 use super::log::Log;
 use crate::error::{Error, ErrorKind, Result, chain};
-use crate::fiber::core::{Core, race};
-use crate::fiber::fence::Fence;
+use crate::exec::executor::Executor;
+use crate::runtime::fence::Fence;
+use crate::runtime::race::race;
 use crate::store::{ChunkBatch, TurnSeq, TurnWrite};
 
 /// How chunks are stored.
@@ -30,7 +31,7 @@ impl Default for Batching {
 /// The writing end of a log.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    core: Arc<Core>,
+    exec: Arc<Executor>,
     fence: Arc<Fence>,
     turn: TurnSeq,
     pub(crate) log: Arc<Log>,
@@ -78,10 +79,10 @@ impl Waiting {
 
 impl Writer {
     /// Goes on after `stored` chunks.
-    pub(crate) fn new(core: Arc<Core>, fence: Arc<Fence>, turn: TurnSeq, log: Arc<Log>, stored: u64, batching: Batching) -> Arc<Self> {
+    pub(crate) fn new(exec: Arc<Executor>, fence: Arc<Fence>, turn: TurnSeq, log: Arc<Log>, stored: u64, batching: Batching) -> Arc<Self> {
         let waiting = Mutex::new(Waiting { first: stored, ..Waiting::default() });
         let (moved, awaited) = (watch::Sender::new(()), watch::Sender::new(()));
-        Arc::new(Writer { core, fence, turn, log, batching, waiting, moved, awaited })
+        Arc::new(Writer { exec, fence, turn, log, batching, waiting, moved, awaited })
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -114,7 +115,7 @@ impl Writer {
         waiting.failure()?;
         if !waiting.storing {
             let writer = Arc::clone(self);
-            self.core.start(async move { writer.store().await })?;
+            self.exec.runtime.start(async move { writer.store().await })?;
             waiting.storing = true;
         }
         apply()?;
@@ -157,8 +158,8 @@ impl Writer {
             };
             let count = chunks.len();
             let data = chunks.join("\n");
-            let row = ChunkBatch { first, count: count as u64, data, stored_ms: self.core.now_ms() };
-            let stored = self.core.store.append_chunks(self.fence.claim(), self.turn, row).await;
+            let row = ChunkBatch { first, count: count as u64, data, stored_ms: self.exec.runtime.now_ms() };
+            let stored = self.exec.runtime.store.append_chunks(self.fence.claim(), self.turn, row).await;
             let failed = match self.fence.checked(stored) {
                 Ok(TurnWrite::Done) => None,
                 Ok(TurnWrite::NotRunning | TurnWrite::HasFiber) => Some(over()),
@@ -207,7 +208,7 @@ impl Writer {
                 let _ = awaited.changed().await;
             }
         };
-        race(told, self.core.closing()).await;
+        race(told, self.exec.runtime.closing()).await;
     }
 }
 

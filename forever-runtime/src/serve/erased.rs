@@ -1,7 +1,7 @@
 //! An agent whose class is known by its name alone, as it stands in a URL.
-use crate::agent::{Agent, AgentHandle, BoxError};
+use crate::agent::{Agent, AgentHandle, Agents, BoxError};
 use crate::chat::{ChatAgent, Turn};
-use crate::fiber::core::Link;
+use crate::runtime::link::Link;
 use crate::store::AgentId;
 
 /// The type of such an agent; there is no value of it.
@@ -19,6 +19,6 @@ impl ChatAgent for Erased {
     }
 }
 
-pub(super) fn agent(link: Link, class: &str, name: &str) -> AgentHandle<Erased> {
+pub(super) fn agent(link: Link<Agents>, class: &str, name: &str) -> AgentHandle<Erased> {
     AgentHandle::new(link, AgentId { class: class.to_owned(), name: name.to_owned() })
 }

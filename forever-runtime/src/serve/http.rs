@@ -21,11 +21,12 @@ use super::door::{Asking, Door, Refused, RequestKind};
 use super::erased::{self, Erased};
 use super::room::{Full, Rooms};
 use super::{Calls, ClientMessages, Limits, address, connection};
-use crate::agent::AgentHandle;
+use crate::agent::{AgentHandle, Agents};
+use crate::api::forever::Forever;
 use crate::chat::{Chats, Entry, Follow};
 use crate::error::{Error, ErrorKind, chain};
-use crate::fiber::core::{Core, Link};
-use crate::forever::Forever;
+use crate::runtime::link::Link;
+use crate::runtime::state::Runtime;
 
 /// What all connections of a server share.
 pub(super) struct Served {
@@ -43,14 +44,14 @@ pub(super) struct Served {
 
 impl Served {
     pub(super) fn new(forever: Forever, door: Door, limits: Limits, calls: Calls, messages: ClientMessages) -> Self {
-        let chats = forever.core().resources.get::<Arc<Chats>>();
+        let chats = forever.exec.resources.get::<Arc<Chats>>();
         let names = chats.map(|chats| chats.classes.names().map(|class| (address::kebab(class), class)).collect());
         let rooms = Arc::new(Rooms::new(limits.clone()));
         Served { forever, door, limits, calls, messages, classes: names.unwrap_or_default(), rooms }
     }
 
-    pub(super) fn core(&self) -> Arc<Core> {
-        Arc::clone(self.forever.core())
+    pub(super) fn runtime(&self) -> Arc<Runtime> {
+        Arc::clone(self.forever.runtime())
     }
 }
 
@@ -68,8 +69,8 @@ pub(super) struct At {
 
 impl At {
     /// The agent; a connection does not keep the runtime open.
-    pub(super) fn agent(&self, core: &Arc<Core>) -> AgentHandle<Erased> {
-        erased::agent(Link::from(core), self.class, &self.name)
+    pub(super) fn agent(&self, agents: &Arc<Agents>) -> AgentHandle<Erased> {
+        erased::agent(Link::from(agents), self.class, &self.name)
     }
 
     /// Asks the program whether the client may do something beyond what it was let in for.
@@ -171,7 +172,7 @@ pub(super) async fn agent(
             "this is for WebSockets; `/get-messages` and `/stream/{turn}` are not".to_owned(),
         ));
     };
-    if served.core().is_closing() {
+    if served.runtime().is_closing() {
         return Err(Error::closed().into());
     }
     let place = served.rooms.enter(&at)?;
@@ -188,7 +189,7 @@ pub(super) async fn agent(
 /// `GET /agents/{class}/{name}/get-messages`: the conversation.
 pub(super) async fn messages(State(served): State<Arc<Served>>, at: At) -> Result<Response, Failed> {
     served.rooms.ask(&at)?;
-    let messages = at.agent(&served.core()).messages().await?;
+    let messages = at.agent(&served.forever.agents).messages().await?;
     Ok(Json(messages).into_response())
 }
 
@@ -212,7 +213,7 @@ pub(super) async fn stream(
     };
     let place = served.rooms.enter(&at)?;
     let turn = path.get("turn").map(String::as_str).unwrap_or_default();
-    let Some(turn) = at.agent(&served.core()).turn(turn).await? else {
+    let Some(turn) = at.agent(&served.forever.agents).turn(turn).await? else {
         return Err(Failed(StatusCode::NOT_FOUND, "there is no such turn".to_owned()));
     };
     let events = stream::unfold(Some((turn.follow(from).await?, place)), async |shown| {

@@ -8,7 +8,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::{Extension, Router, extract::ConnectInfo};
+use axum::extract::ConnectInfo;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -17,7 +18,8 @@ use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use super::room::Rooms;
-use crate::fiber::core::{Core, race};
+use crate::runtime::race::race;
+use crate::runtime::state::Runtime;
 
 /// How long clients have at the end to hear of it.
 const GOODBYE: Duration = Duration::from_secs(5);
@@ -29,17 +31,17 @@ const HEAD: usize = 64 << 10;
 const OUT_OF_ALL: Duration = Duration::from_millis(200);
 
 /// Serves `router` until the runtime closes and all connections have ended.
-pub(super) async fn serve(listener: TcpListener, router: Router, core: &Arc<Core>, rooms: &Rooms, head: Duration) {
+pub(super) async fn serve(listener: TcpListener, router: Router, runtime: &Arc<Runtime>, rooms: &Rooms, head: Duration) {
     // Each connection has one end of it until it is over.
     let connections = watch::Sender::new(());
-    while let Some(taken) = race(listener.accept(), core.closing()).await {
+    while let Some(taken) = race(listener.accept(), runtime.closing()).await {
         match taken {
-            Ok((socket, peer)) => serve_one(socket, peer, &router, core, connections.subscribe(), head),
+            Ok((socket, peer)) => serve_one(socket, peer, &router, runtime, connections.subscribe(), head),
             // It was gone before it was taken.
             Err(why) if is_of_one(&why) => debug!(%why, "a connection was not taken"),
             Err(why) => {
                 warn!(%why, "no connection can be taken");
-                race(tokio::time::sleep(OUT_OF_ALL), core.closing()).await;
+                race(tokio::time::sleep(OUT_OF_ALL), runtime.closing()).await;
             }
         }
     }
@@ -53,18 +55,18 @@ pub(super) async fn serve(listener: TcpListener, router: Router, core: &Arc<Core
     }
 }
 
-fn serve_one(socket: TcpStream, peer: SocketAddr, router: &Router, core: &Arc<Core>, open: watch::Receiver<()>, head: Duration) {
+fn serve_one(socket: TcpStream, peer: SocketAddr, router: &Router, runtime: &Arc<Runtime>, open: watch::Receiver<()>, head: Duration) {
     // Chunks are small, and are not to wait for each other.
     if let Err(why) = socket.set_nodelay(true) {
         debug!(%why, "the chunks of a connection may wait for each other");
     }
     let service = TowerToHyperService::new(router.clone().layer(Extension(ConnectInfo(peer))));
-    let core = Arc::clone(core);
+    let runtime = Arc::clone(runtime);
     tokio::spawn(async move {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(head).max_buf_size(HEAD);
         let mut connection = pin!(http.serve_connection(TokioIo::new(socket), service).with_upgrades());
-        let over = if let Some(over) = race(connection.as_mut(), core.closing()).await {
+        let over = if let Some(over) = race(connection.as_mut(), runtime.closing()).await {
             over
         } else {
             connection.as_mut().graceful_shutdown();

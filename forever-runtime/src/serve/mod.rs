@@ -29,21 +29,20 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get};
+pub use client_messages::ClientMessages;
+use door::Door;
+pub use door::{Asking, Refused, RequestKind};
+use http::Served;
+pub use network::{Network, NotANetwork};
+use rate::Limit;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-pub use client_messages::ClientMessages;
-pub use door::{Asking, Refused, RequestKind};
-pub use network::{Network, NotANetwork};
-
 use crate::agent::{Agent, AgentHandle, BoxError};
+use crate::api::forever::Forever;
 use crate::chat::ChatAgent;
 use crate::error::{Error, ErrorKind, Result};
-use crate::forever::Forever;
 use crate::future::BoxFuture;
-use door::Door;
-use http::Served;
-use rate::Limit;
 
 /// What may come in and how much of it. [`router`](Server::router) makes the routes, [`listen`](Server::listen) serves them.
 ///
@@ -290,9 +289,9 @@ impl Server {
             let why = format!("other machines reach {address}: say who may come in, with `.authorize(..)` or `.allow_anonymous()`");
             return Err(Error::new(ErrorKind::Value, why));
         }
-        let (core, head) = (Arc::clone(self.forever.core()), self.limits.head);
+        let (runtime, head) = (Arc::clone(self.forever.runtime()), self.limits.head);
         let (served, router) = self.served();
-        listen::serve(listener, router, &core, &served.rooms, head).await;
+        listen::serve(listener, router, &runtime, &served.rooms, head).await;
         Ok(())
     }
 }

@@ -160,10 +160,10 @@ mod tests {
         let mut long = clock.sleep(Duration::from_secs(10));
         assert_eq!(clock.next_sleeper(), Some(Duration::from_secs(1)));
         clock.advance(Duration::from_millis(999));
-        assert!(crate::fiber::core::race(&mut short, async {}).await.is_none());
+        assert!(crate::runtime::race::race(&mut short, async {}).await.is_none());
         clock.advance(Duration::from_millis(1));
         short.await;
-        assert!(crate::fiber::core::race(&mut long, async {}).await.is_none());
+        assert!(crate::runtime::race::race(&mut long, async {}).await.is_none());
         assert_eq!(clock.next_sleeper(), Some(Duration::from_secs(9)));
         drop(long);
         assert_eq!(clock.next_sleeper(), None);

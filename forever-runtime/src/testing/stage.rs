@@ -8,15 +8,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
-use crate::fiber::drive::{Ended, drive};
-use crate::fiber::frame::{Checkpoint, Frame, Run, Sink, Stopped};
-use crate::fiber::layout::LeftUnder;
-use crate::fiber::op::ledger::{Ledger, Left};
-use crate::fiber::op::memory::MemoryLedger;
-use crate::fiber::{Fiber, FiberContext, Needs, Resources, Snapshot};
+use crate::frame::activation::Frame;
+use crate::frame::backend::{Checkpoint, RunBackend};
+use crate::frame::context::FiberContext;
+use crate::frame::fiber::Fiber;
+use crate::frame::poll::drive;
+use crate::frame::resources::{Needs, Resources};
+use crate::frame::run::Run;
+use crate::frame::snapshot::Snapshot;
 use crate::future::BoxFuture;
-use crate::store::SnapshotRows;
-use crate::store::{BranchResult, PendingMessage};
+use crate::layout::rows::LeftUnder;
+use crate::ops::known::Left;
+use crate::ops::ledger::Ledger;
+use crate::ops::memory::MemoryLedger;
+use crate::runtime::exit::Exit;
+use crate::store::{BranchResult, PendingMessage, SnapshotRows};
 use crate::{Error, ErrorKind, exact};
 
 /// Where a fiber is played: its resources.
@@ -178,13 +184,13 @@ impl Stage {
         let outcome = match frame {
             Err(why) => Outcome::Parked(why),
             Ok(frame) => match drive(start, &ctx, frame, &run).await {
-                Ended::Returned(Ok(value)) => Outcome::Completed(value),
-                Ended::Returned(Err(error)) => Outcome::Failed(error.into().to_string()),
-                Ended::Panicked(message) => Outcome::Failed(format!("panicked: {message}")),
-                Ended::Stopped(Stopped::Failed(why)) => Outcome::Failed(why),
-                Ended::Stopped(Stopped::Parked(why) | Stopped::Unreadable { why, .. }) => Outcome::Parked(why),
-                Ended::Stopped(Stopped::Interrupted(_)) => Outcome::Killed,
-                Ended::Stopped(Stopped::Waiting(_)) => Outcome::Waiting,
+                Ok(Ok(value)) => Outcome::Completed(value),
+                Ok(Err(error)) => Outcome::Failed(error.into().to_string()),
+                Err(Exit::Parked(why) | Exit::Unreadable { why, .. }) => Outcome::Parked(why.to_string()),
+                Err(Exit::Waiting(_)) => Outcome::Waiting,
+                Err(Exit::Interrupted(_)) => Outcome::Killed,
+                Err(Exit::Failed(why)) => Outcome::Failed(why.to_string()),
+                Err(exit) => Outcome::Failed(exit.word().to_owned()),
             },
         };
         let snapshots = std::mem::take(&mut *locked(&tape.snapshots));
@@ -206,7 +212,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Sink for Tape {
+impl RunBackend for Tape {
     fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>> {
         let killed = || Box::pin(async { Err(Error::new(ErrorKind::Store, "killed by the test")) });
         let made = locked(&self.snapshots).len();

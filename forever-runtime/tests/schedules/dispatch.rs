@@ -21,14 +21,18 @@ use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::fiber::compatibility::Compatibility;
-use crate::fiber::core::{Core, Parts, Settings};
-use crate::fiber::detached::detached;
-use crate::fiber::owner::Nobody;
-use crate::fiber::registry::{Known, MESSAGES, Receives, Registry};
-use crate::fiber::runner::{FiberTask, Turn};
-use crate::fiber::timer::{Timer, run};
-use crate::fiber::{Resources, dispatch, events, sync};
+use crate::exec::activation::{FiberTask, Turn};
+use crate::exec::agent_hooks::NoAgents;
+use crate::exec::compatibility::Compatibility;
+use crate::exec::dispatch;
+use crate::exec::executor::Executor;
+use crate::exec::registry::{Known, MESSAGES, Receives, Registry};
+use crate::frame::resources::Resources;
+use crate::runtime::detached::detached;
+use crate::runtime::settings::Settings;
+use crate::runtime::state::{Parts, Runtime};
+use crate::runtime::timer::run;
+use crate::runtime::{events, sync};
 use crate::store::Seq;
 use crate::store::sqlite::rows::{Database, OpenStore, is_closed};
 use crate::support::{caller, in_orders};
@@ -65,48 +69,42 @@ impl Clock for Slept {
     }
 }
 
-/// One open runtime.
+/// One open runtime on a database that others share.
 #[derive(Clone)]
-struct Runtime {
-    core: Arc<Core>,
+struct Worker {
+    exec: Arc<Executor>,
     store: Arc<OpenStore>,
 }
 
-impl Runtime {
+impl Worker {
     /// Joins and listens; begins nothing that is there.
     fn join(database: &Arc<Database>) -> Self {
         let store = OpenStore::open(database);
-        let mut timer = Timer::default();
-        timer.on(dispatch::WAITS, dispatch::ring());
         let parts = Parts {
             store: Arc::<OpenStore>::clone(&store),
             sqlite: Some(Arc::clone(&store)),
             worker: store.worker,
-            registry: Registry,
-            compatibility: Compatibility,
-            resources: Resources,
             clock: Arc::new(Slept::default()),
             listeners: events::Listeners,
-            timer,
-            owners: Arc::new(Nobody),
             settings: Settings::default(),
         };
-        let core = Arc::new(Core::new(parts, sync::Handle));
-        dispatch::listen(&core).unwrap();
-        core.start(run(Arc::clone(&core))).unwrap();
-        Runtime { core, store }
+        let runtime = Arc::new(Runtime::new(parts, sync::Handle));
+        let exec = Arc::new(Executor::new(Arc::clone(&runtime), Registry, Resources, Arc::new(NoAgents), Compatibility));
+        dispatch::listen(&exec).unwrap();
+        runtime.start(run(Arc::clone(&runtime))).unwrap();
+        Worker { exec, store }
     }
 
     /// Begins what others have left, as `recovery::recover` does.
     async fn recover(&self) -> Result<()> {
         let mut before = None;
         for fiber in self.store.unfinished().await? {
-            let Some(alive) = self.core.live.activate(&fiber) else { continue };
+            let Some(alive) = self.exec.runtime.active.activate(&fiber) else { continue };
             let (through, next) = oneshot::channel();
             let turn = Turn { before: before.replace(next), after: Some(through) };
-            self.core.start(FiberTask::new(&self.core, &fiber, alive, turn, None).recover())?;
+            self.exec.runtime.start(FiberTask::new(&self.exec, &fiber, alive, turn, None).recover())?;
         }
-        dispatch::set_alarm(&self.core).await
+        dispatch::set_alarm(&self.exec.runtime).await
     }
 
     /// Stores a fiber that the dispatcher hears of.
@@ -117,32 +115,32 @@ impl Runtime {
     /// Stores a fiber under a claim and runs it, as `spawn` does.
     async fn spawn(&self, id: &str) -> Seq {
         let (tell, told) = oneshot::channel();
-        let (core, store, id) = (Arc::clone(&self.core), Arc::clone(&self.store), id.to_owned());
+        let (exec, store, id) = (Arc::clone(&self.exec), Arc::clone(&self.store), id.to_owned());
         let task = async move {
             let claim = store.accept(id.clone(), true).await.unwrap();
             let known: Arc<dyn Known> = Arc::new(Receives);
-            let alive = core.live.activate_new(&id, known.machine().name).await;
+            let alive = exec.runtime.active.activate_new(&id, known.machine().name).await;
             let _ = tell.send(claim.fiber);
-            FiberTask::begin(core, known, claim, None, alive, Box::new(())).await;
+            FiberTask::begin(exec, known, claim, None, alive, Box::new(())).await;
         };
-        self.core.start(task).unwrap();
+        self.exec.runtime.start(task).unwrap();
         told.await.unwrap()
     }
 
-    /// Tells a fiber to end, as `managed::cancel` does.
+    /// Tells a fiber to end, as `commands::cancel` does.
     async fn cancel(&self, id: &str, fiber: Seq) -> Result<()> {
-        let (core, store, id) = (Arc::clone(&self.core), Arc::clone(&self.store), id.to_owned());
+        let (runtime, store, id) = (Arc::clone(&self.exec.runtime), Arc::clone(&self.store), id.to_owned());
         let command = async move {
             let runs = store.cancel(fiber).await?;
-            if let Some(control) = core.live.get(&id).and_then(|entry| entry.control()) {
+            if let Some(control) = runtime.active.get(&id).and_then(|entry| entry.control()) {
                 control.cancel("enough");
             }
             if !runs {
-                core.live.tell(&id);
+                runtime.active.tell(&id);
             }
             Ok(())
         };
-        detached(&self.core, command).await
+        detached(&self.exec.runtime, command).await
     }
 
     /// Sends messages in turn to each of the fibers; gives those to whom one was not stored because the runtime was closed.
@@ -176,17 +174,17 @@ fn all_have_ended(database: &Database, fibers: &[Seq]) {
 /// Fibers that wait for messages which two others send, while the first ones are on their way into memory and out of it.
 fn messages_beside_activations(sweeps: bool) {
     let database = Database::new();
-    let runtime = Runtime::join(&database);
+    let worker = Worker::join(&database);
     if sweeps {
-        now(dispatch::begin(&runtime.core)).unwrap();
+        now(dispatch::begin(&worker.exec)).unwrap();
     }
-    let fibers = vec![now(runtime.accept("a")), now(runtime.spawn("b"))];
-    let senders = [runtime.sends(fibers.clone()), runtime.sends(fibers.iter().rev().copied().collect())];
+    let fibers = vec![now(worker.accept("a")), now(worker.spawn("b"))];
+    let senders = [worker.sends(fibers.clone()), worker.sends(fibers.iter().rev().copied().collect())];
     now(database.until_ended(fibers.len()));
     for sender in senders {
         assert!(sender.join().unwrap().is_empty());
     }
-    now(runtime.core.close(LONG)).unwrap();
+    now(worker.exec.runtime.close(LONG)).unwrap();
     all_have_ended(&database, &fibers);
 }
 
@@ -204,10 +202,10 @@ fn sweep_beside_notifications_begins_no_second_activation() {
 fn fiber_that_is_due_while_its_activation_leaves_runs_again() {
     in_orders(ORDERS, || {
         let database = Database::new();
-        let runtime = Runtime::join(&database);
-        let fibers = vec![now(runtime.accept("a due")), now(runtime.spawn("b due"))];
+        let worker = Worker::join(&database);
+        let fibers = vec![now(worker.accept("a due")), now(worker.spawn("b due"))];
         now(database.until_ended(fibers.len()));
-        now(runtime.core.close(LONG)).unwrap();
+        now(worker.exec.runtime.close(LONG)).unwrap();
         all_have_ended(&database, &fibers);
     });
 }
@@ -215,23 +213,23 @@ fn fiber_that_is_due_while_its_activation_leaves_runs_again() {
 /// A close while messages arrive, and the runtime after it.
 fn closes_beside_notifications(deadline: Duration, sweeps: bool) {
     let database = Database::new();
-    let first = Runtime::join(&database);
+    let first = Worker::join(&database);
     if sweeps {
-        now(dispatch::begin(&first.core)).unwrap();
+        now(dispatch::begin(&first.exec)).unwrap();
     }
     let fibers = vec![now(first.accept("a")), now(first.spawn("b")), now(first.accept("c"))];
     let senders = [first.sends(fibers.clone()), first.sends(fibers.iter().rev().copied().collect())];
-    now(first.core.close(deadline)).unwrap();
+    now(first.exec.runtime.close(deadline)).unwrap();
     assert_eq!(database.count("running"), 0, "{database:?}");
     let late: Vec<Seq> = senders.into_iter().flat_map(|sender| sender.join().unwrap()).collect();
     now(database.until_gone(first.store.worker));
-    assert!(first.core.start(async { unreachable!("it is closed") }).is_err());
+    assert!(first.exec.runtime.start(async { unreachable!("it is closed") }).is_err());
 
-    let second = Runtime::join(&database);
+    let second = Worker::join(&database);
     now(second.recover()).unwrap();
     second.sends(late).join().unwrap();
     now(database.until_ended(fibers.len()));
-    now(second.core.close(LONG)).unwrap();
+    now(second.exec.runtime.close(LONG)).unwrap();
     all_have_ended(&database, &fibers);
 }
 
@@ -249,18 +247,18 @@ fn close_that_drops_tasks_leaves_what_is_ready_to_the_next_runtime() {
 fn runtime_that_dies_loses_nothing() {
     in_orders(ORDERS, || {
         let database = Database::new();
-        let first = Runtime::join(&database);
+        let first = Worker::join(&database);
         let fibers = vec![now(first.accept("a")), now(first.spawn("b"))];
         let senders = [first.sends(fibers.clone()), first.sends(fibers.clone())];
-        first.core.die();
+        first.exec.runtime.die();
         let late: Vec<Seq> = senders.into_iter().flat_map(|sender| sender.join().unwrap()).collect();
         now(database.until_gone(first.store.worker));
 
-        let second = Runtime::join(&database);
+        let second = Worker::join(&database);
         now(second.recover()).unwrap();
         second.sends(late).join().unwrap();
         now(database.until_ended(fibers.len()));
-        now(second.core.close(LONG)).unwrap();
+        now(second.exec.runtime.close(LONG)).unwrap();
         all_have_ended(&database, &fibers);
     });
 }
@@ -270,7 +268,7 @@ fn runtime_that_dies_loses_nothing() {
 fn two_workers_over_one_store_run_each_fiber_under_one_claim() {
     in_orders(ORDERS, || {
         let database = Database::new();
-        let (first, second) = (Runtime::join(&database), Runtime::join(&database));
+        let (first, second) = (Worker::join(&database), Worker::join(&database));
         let fibers = vec![now(first.accept("a")), now(second.spawn("b"))];
         let senders = [first.sends(fibers.clone()), second.sends(fibers.clone())];
         let takers = [&second, &first].map(|taker| {
@@ -287,8 +285,8 @@ fn two_workers_over_one_store_run_each_fiber_under_one_claim() {
         for sender in senders {
             assert!(sender.join().unwrap().is_empty());
         }
-        for runtime in [first, second] {
-            now(runtime.core.close(LONG)).unwrap();
+        for worker in [first, second] {
+            now(worker.exec.runtime.close(LONG)).unwrap();
         }
         all_have_ended(&database, &fibers);
     });
@@ -298,10 +296,10 @@ fn two_workers_over_one_store_run_each_fiber_under_one_claim() {
 fn fiber_that_is_cancelled_ends_once_whatever_it_does() {
     in_orders(ORDERS, || {
         let database = Database::new();
-        let runtime = Runtime::join(&database);
-        let fibers = vec![now(runtime.accept("a")), now(runtime.spawn("b"))];
-        let senders = [runtime.sends(fibers.clone()), runtime.sends(fibers.clone())];
-        let of_caller = runtime.clone();
+        let worker = Worker::join(&database);
+        let fibers = vec![now(worker.accept("a")), now(worker.spawn("b"))];
+        let senders = [worker.sends(fibers.clone()), worker.sends(fibers.clone())];
+        let of_caller = worker.clone();
         let (a, b) = (fibers[0], fibers[1]);
         let cancels = caller(async move {
             of_caller.cancel("a", a).await?;
@@ -313,7 +311,7 @@ fn fiber_that_is_cancelled_ends_once_whatever_it_does() {
         for sender in senders {
             sender.join().unwrap();
         }
-        now(runtime.core.close(LONG)).unwrap();
+        now(worker.exec.runtime.close(LONG)).unwrap();
         assert_eq!(database.count("completed") + database.count("cancelled"), fibers.len(), "{database:?}");
     });
 }

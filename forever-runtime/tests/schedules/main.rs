@@ -20,22 +20,39 @@ mod writer;
 mod future;
 
 #[allow(dead_code, reason = "the runtime uses all of it")]
-#[path = "../../src/fiber"]
-mod fiber {
-    pub(crate) mod core;
+#[path = "../../src/runtime"]
+mod runtime {
+    pub(crate) mod active;
     pub(crate) mod detached;
-    pub(crate) mod dispatch;
+    pub(crate) mod exit;
+    pub(crate) mod exits;
     pub(crate) mod fence;
-    pub(crate) mod live;
-    pub(crate) mod runner;
-    #[path = "../../tests/schedules/stubs.rs"]
-    mod stubs;
+    pub(crate) mod link;
+    pub(crate) mod race;
+    #[allow(unreachable_pub, reason = "the runtime gives it to others")]
+    pub(crate) mod settings;
+    pub(crate) mod state;
     #[path = "../../tests/schedules/tasks.rs"]
     pub(crate) mod sync;
     pub(crate) mod timer;
 
-    pub(crate) use stubs::{FiberContext, Resources, compatibility, drive, events, frame, kinds, op, owner, registry, retention, sink};
+    pub(crate) use crate::stubs::runtime::{events, type_checks};
 }
+
+#[allow(dead_code, reason = "the runtime uses all of it")]
+#[path = "../../src/exec"]
+mod exec {
+    pub(crate) mod activation;
+    pub(crate) mod dispatch;
+    pub(crate) mod executor;
+
+    pub(crate) use crate::stubs::exec::{agent_hooks, backend, compatibility, registry};
+}
+
+#[allow(dead_code, reason = "as in the runtime")]
+mod stubs;
+
+pub(crate) use stubs::{frame, ops};
 
 #[allow(dead_code, reason = "the runtime uses all of it")]
 #[path = "../../src/store"]

@@ -2,135 +2,137 @@
 //!
 //! There is one function. It receives so many messages, each with a checkpoint, waits where there is none, and ends. It says when it is entered, polled
 //! and dropped.
-use std::sync::Arc;
+pub(crate) mod runtime {
+    pub(crate) mod events {
+        use std::sync::Arc;
+        use std::time::SystemTime;
 
-use crate::clock::Clock;
-
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Resources;
-
-pub(crate) struct FiberContext {
-    pub(crate) id: String,
-    pub(crate) name: Arc<str>,
-    pub(crate) resuming: bool,
-    pub(crate) resources: Resources,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) run: Arc<frame::Run>,
-}
-
-pub(crate) mod drive {
-    /// No code of these tests panics.
-    #[allow(non_snake_case, reason = "it stands for a type")]
-    pub(crate) mod Guarded {
-        pub(crate) fn new<F>(code: F) -> F {
-            code
-        }
-    }
-}
-
-pub(crate) mod events {
-    use std::sync::Arc;
-    use std::time::SystemTime;
-
-    pub(crate) struct Event {
-        pub(crate) fiber: Arc<str>,
-        pub(crate) name: Arc<str>,
-        pub(crate) time: SystemTime,
-        pub(crate) kind: EventKind,
-    }
-
-    pub(crate) enum EventKind {
-        Spawned,
-        Woken,
-        Started { resuming: bool },
-        Waiting,
-        Interrupted { reason: Arc<str> },
-        Parked { reason: Arc<str> },
-        Completed,
-        Failed { reason: Arc<str> },
-        Cancelled { reason: Arc<str> },
-    }
-
-    #[derive(Debug, Default)]
-    pub(crate) struct Listeners;
-
-    #[allow(clippy::unused_self, reason = "as in the runtime")]
-    impl Listeners {
-        pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
-            drop(event());
+        pub(crate) struct Event {
+            pub(crate) fiber: Arc<str>,
+            pub(crate) name: Arc<str>,
+            pub(crate) time: SystemTime,
+            pub(crate) kind: EventKind,
         }
 
-        pub(crate) fn close(&self) {}
+        pub(crate) enum EventKind {
+            Spawned,
+            Woken,
+            Started { resuming: bool },
+            Waiting,
+            Interrupted { reason: Arc<str> },
+            Parked { reason: Arc<str> },
+            Completed,
+            Failed { reason: Arc<str> },
+            Cancelled { reason: Arc<str> },
+        }
+
+        #[derive(Debug, Default)]
+        pub(crate) struct Listeners;
+
+        #[allow(clippy::unused_self, reason = "as in the runtime")]
+        impl Listeners {
+            pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
+                drop(event());
+            }
+
+            pub(crate) fn close(&self) {}
+        }
+    }
+
+    pub(crate) mod type_checks {
+        #[derive(Debug, Default)]
+        pub(crate) struct Kinds {}
     }
 }
 
 pub(crate) mod frame {
-    use std::any::Any;
-    use std::sync::Arc;
-    use std::time::Duration;
+    pub(crate) mod backend {
+        use std::any::Any;
 
-    use super::op::ledger::Left;
-    use crate::error::Result;
-    use crate::future::BoxFuture;
-    use crate::store::OpOutcome;
+        use crate::error::Result;
+        use crate::future::BoxFuture;
 
-    pub(crate) const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
-
-    /// The store, as the function sees it.
-    pub(crate) trait Sink: Send + Sync {
-        fn receive(&self, number: u64) -> BoxFuture<'_, Result<bool>>;
-        fn is_told_to_stop(&self) -> bool;
-        /// The code begins, until what comes back is dropped.
-        fn enters(&self) -> Box<dyn Any + Send>;
-        fn is_polled(&self);
-    }
-
-    pub(crate) struct Run {
-        pub(crate) ops: Ops,
-        pub(crate) sink: Arc<dyn Sink>,
-        /// Checkpoints made before.
-        pub(crate) number: u64,
-    }
-
-    pub(crate) struct Ops;
-
-    impl Run {
-        pub(crate) fn first(_: &str, sink: Arc<dyn Sink>) -> Arc<Self> {
-            Arc::new(Run { ops: Ops, sink, number: 0 })
-        }
-
-        pub(crate) fn again(_: &str, sink: Arc<dyn Sink>, Left { checkpoints, .. }: Left) -> Arc<Self> {
-            Arc::new(Run { ops: Ops, sink, number: checkpoints })
+        /// The store, as the function sees it.
+        pub(crate) trait RunBackend: Send + Sync {
+            fn receive(&self, number: u64) -> BoxFuture<'_, Result<bool>>;
+            fn is_told_to_stop(&self) -> bool;
+            /// The code begins, until what comes back is dropped.
+            fn enters(&self) -> Box<dyn Any + Send>;
+            fn is_polled(&self);
         }
     }
 
-    #[allow(clippy::unused_self, reason = "as in the runtime")]
-    impl Ops {
-        pub(crate) fn take_settled(&self) -> Vec<OpOutcome> {
-            Vec::new()
+    pub(crate) mod run {
+        use std::sync::Arc;
+
+        use super::backend::RunBackend;
+        use crate::ops::known::Left;
+        use crate::store::OpOutcome;
+
+        pub(crate) struct Run {
+            pub(crate) ops: Ops,
+            pub(crate) backend: Arc<dyn RunBackend>,
+            /// Checkpoints made before.
+            pub(crate) number: u64,
         }
 
-        pub(crate) fn ask_to_stop(&self) {}
+        pub(crate) struct Ops;
+
+        impl Run {
+            pub(crate) fn first(_: &str, backend: Arc<dyn RunBackend>) -> Arc<Self> {
+                Arc::new(Run { ops: Ops, backend, number: 0 })
+            }
+
+            pub(crate) fn again(_: &str, backend: Arc<dyn RunBackend>, Left { checkpoints, .. }: Left) -> Arc<Self> {
+                Arc::new(Run { ops: Ops, backend, number: checkpoints })
+            }
+        }
+
+        #[allow(clippy::unused_self, reason = "as in the runtime")]
+        impl Ops {
+            pub(crate) fn take_settled(&self) -> Vec<OpOutcome> {
+                Vec::new()
+            }
+
+            pub(crate) fn ask_to_stop(&self) {}
+        }
+    }
+
+    pub(crate) mod context {
+        use std::sync::Arc;
+
+        use super::resources::Resources;
+        use super::run::Run;
+        use crate::clock::Clock;
+
+        pub(crate) struct FiberContext {
+            pub(crate) id: String,
+            pub(crate) name: Arc<str>,
+            pub(crate) resuming: bool,
+            pub(crate) resources: Resources,
+            pub(crate) clock: Arc<dyn Clock>,
+            pub(crate) run: Arc<Run>,
+        }
+    }
+
+    pub(crate) mod poll {
+        /// No code of these tests panics.
+        #[allow(non_snake_case, reason = "it stands for a type")]
+        pub(crate) mod Guarded {
+            pub(crate) fn new<F>(code: F) -> F {
+                code
+            }
+        }
+    }
+
+    pub(crate) mod resources {
+        #[derive(Debug, Clone, Default)]
+        pub(crate) struct Resources;
     }
 }
 
-pub(crate) mod kinds {
-    #[derive(Debug, Default)]
-    pub(crate) struct Kinds {}
-}
-
-pub(crate) mod compatibility {
-    #[derive(Debug, Default)]
-    pub(crate) struct Compatibility;
-}
-
-pub(crate) mod layout {
-    #[derive(Debug, Default)]
-    pub(crate) struct LayoutRows {}
-}
-
-pub(crate) mod op {
-    pub(crate) mod ledger {
+pub(crate) mod ops {
+    pub(crate) mod known {
         use std::collections::BTreeSet;
 
         use crate::store::LoadedFiber;
@@ -147,212 +149,209 @@ pub(crate) mod op {
     }
 }
 
-pub(crate) mod owner {
-    use std::any::Any;
-    use std::fmt;
-    use std::sync::Arc;
+pub(crate) mod exec {
+    pub(crate) mod agent_hooks {
+        use std::any::Any;
+        use std::fmt;
+        use std::sync::Arc;
 
-    use crate::fiber::core::Core;
-    use crate::future::BoxFuture;
-    use crate::store::{AgentId, FiberState};
+        use crate::future::BoxFuture;
+        use crate::runtime::state::Runtime;
+        use crate::store::{AgentId, FiberState};
 
-    pub(crate) struct EndedFiber {
-        pub(crate) id: String,
-        pub(crate) name: String,
-        pub(crate) state: FiberState,
-        pub(crate) text: Arc<str>,
-    }
-
-    pub(crate) trait Owners: Send + Sync + fmt::Debug {
-        fn hold(&self, core: &Arc<Core>, agent: &AgentId) -> Box<dyn Any + Send>;
-        fn ended<'a>(&'a self, core: &'a Arc<Core>, agent: &'a AgentId, fiber: EndedFiber) -> BoxFuture<'a, ()>;
-    }
-
-    /// There are no agents.
-    #[derive(Debug)]
-    pub(crate) struct Nobody;
-
-    impl Owners for Nobody {
-        fn hold(&self, _: &Arc<Core>, _: &AgentId) -> Box<dyn Any + Send> {
-            Box::new(())
+        pub(crate) struct EndedFiber {
+            pub(crate) id: String,
+            pub(crate) name: String,
+            pub(crate) state: FiberState,
+            pub(crate) text: Arc<str>,
         }
 
-        fn ended<'a>(&'a self, _: &'a Arc<Core>, _: &'a AgentId, _: EndedFiber) -> BoxFuture<'a, ()> {
-            Box::pin(async {})
-        }
-    }
-}
-
-pub(crate) mod registry {
-    use std::any::Any;
-    use std::sync::{Arc, OnceLock};
-
-    use super::FiberContext;
-    use super::frame::Run;
-    use crate::error::{Error, Result};
-    use crate::future::BoxFuture;
-    use crate::store::{End, LayoutRow, LoadedFiber, Wait};
-
-    /// How many messages the function receives.
-    pub(crate) const MESSAGES: u64 = 2;
-
-    #[derive(Debug)]
-    pub(crate) enum Outcome {
-        Completed(String),
-        Failed(String),
-        Parked(String),
-        #[allow(dead_code, reason = "the function has no `migrate` function")]
-        Unreadable(u32, String),
-        Interrupted(Error),
-        Waiting(Wait),
-        Ended(End),
-        Lost,
-    }
-
-    pub(crate) enum Begin {
-        Call(Box<dyn Any + Send>),
-        Stored(Box<LoadedFiber>),
-    }
-
-    pub(crate) struct Machine {
-        pub(crate) name: &'static str,
-        pub(crate) max_recoveries: Option<u32>,
-    }
-
-    pub(crate) trait Known: Send + Sync {
-        fn machine(&self) -> &'static Machine;
-        fn row(&self) -> &Arc<LayoutRow>;
-        fn prepare(&self, begin: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Outcome>, String>;
-    }
-
-    #[derive(Debug, Default)]
-    pub(crate) struct Registry;
-
-    #[allow(clippy::unnecessary_wraps, clippy::unused_self, reason = "as in the runtime")]
-    impl Registry {
-        pub(crate) fn get(&self, _: &str) -> Option<Arc<dyn Known>> {
-            Some(Arc::new(Receives))
+        pub(crate) trait AgentHooks: Send + Sync + fmt::Debug {
+            fn hold(&self, runtime: &Arc<Runtime>, agent: &AgentId) -> Box<dyn Any + Send>;
+            fn ended<'a>(&'a self, runtime: &'a Arc<Runtime>, agent: &'a AgentId, fiber: EndedFiber) -> BoxFuture<'a, ()>;
         }
 
-        pub(crate) fn is_ours(&self, _: &str) -> bool {
-            false
+        /// There are no agents.
+        #[derive(Debug)]
+        pub(crate) struct NoAgents;
+
+        impl AgentHooks for NoAgents {
+            fn hold(&self, _: &Arc<Runtime>, _: &AgentId) -> Box<dyn Any + Send> {
+                Box::new(())
+            }
+
+            fn ended<'a>(&'a self, _: &'a Arc<Runtime>, _: &'a AgentId, _: EndedFiber) -> BoxFuture<'a, ()> {
+                Box::pin(async {})
+            }
         }
     }
 
-    /// The function.
-    pub(crate) struct Receives;
+    pub(crate) mod backend {
+        use std::any::Any;
+        use std::sync::atomic::{AtomicBool, Ordering};
+        use std::sync::{Arc, Weak};
 
-    impl Known for Receives {
-        fn machine(&self) -> &'static Machine {
-            static MACHINE: Machine = Machine { name: "receives", max_recoveries: None };
-            &MACHINE
+        use tokio::sync::OwnedSemaphorePermit;
+
+        use super::registry::Known;
+        use crate::error::Result;
+        use crate::exec::executor::Executor;
+        use crate::frame::backend::RunBackend;
+        use crate::future::BoxFuture;
+        use crate::runtime::active::{ActiveGuard, Control};
+        use crate::runtime::fence::Fence;
+        use crate::store::{AgentId, Claim};
+
+        pub(crate) struct StoreBackend {
+            exec: Arc<Executor>,
+            fence: Fence,
+            control: Weak<Control>,
+            pub(crate) progress: AtomicBool,
         }
 
-        fn row(&self) -> &Arc<LayoutRow> {
-            static ROW: OnceLock<Arc<LayoutRow>> = OnceLock::new();
-            ROW.get_or_init(|| Arc::new(LayoutRow { hash: String::new() }))
-        }
-
-        fn prepare(&self, _: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Outcome>, String> {
-            let sink = Arc::clone(&run.sink);
-            let mut code = Box::pin(async move {
-                let _inside = run.sink.enters();
-                for number in run.number + 1..=MESSAGES {
-                    match run.sink.receive(number).await {
-                        Ok(true) if run.sink.is_told_to_stop() => return Outcome::Interrupted(Error::closed()),
-                        Ok(true) => {}
-                        // Every second one waits for a time as well.
-                        Ok(false) if ctx.id.ends_with("due") => {
-                            return Outcome::Waiting(Wait { due_ms: Some(number.cast_signed() * 1000) });
-                        }
-                        Ok(false) => return Outcome::Waiting(Wait::default()),
-                        Err(error) => return Outcome::Interrupted(error),
-                    }
+        impl StoreBackend {
+            pub(crate) fn new(
+                exec: &Arc<Executor>,
+                _: &Arc<dyn Known>,
+                claim: Claim,
+                alive: &ActiveGuard,
+                _: Option<AgentId>,
+                _: bool,
+            ) -> Self {
+                StoreBackend {
+                    exec: Arc::clone(exec),
+                    fence: Fence::new(claim, Some(&alive.control)),
+                    control: Arc::downgrade(&alive.control),
+                    progress: AtomicBool::default(),
                 }
-                Outcome::Completed(MESSAGES.to_string())
-            });
-            Ok(Box::pin(std::future::poll_fn(move |cx| {
-                sink.is_polled();
-                let polled = code.as_mut().poll(cx);
-                sink.is_polled();
-                polled
-            })))
-        }
-    }
-}
+            }
 
-pub(crate) mod retention {
-    #[derive(Debug, Clone, Default)]
-    pub(crate) struct Retention {}
-}
+            pub(crate) fn claimed(&self, claim: Claim) {
+                self.fence.claimed(claim);
+            }
 
-pub(crate) mod sink {
-    use std::any::Any;
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::{Arc, Weak};
+            #[allow(clippy::unused_self, reason = "as in the runtime")]
+            pub(crate) fn suspect(&self, permit: Option<OwnedSemaphorePermit>) {
+                drop(permit);
+            }
 
-    use tokio::sync::OwnedSemaphorePermit;
-
-    use super::frame::Sink;
-    use super::registry::Known;
-    use crate::error::Result;
-    use crate::fiber::core::Core;
-    use crate::fiber::fence::Fence;
-    use crate::fiber::live::{Alive, Control};
-    use crate::future::BoxFuture;
-    use crate::store::{AgentId, Claim};
-
-    pub(crate) struct StoreSink {
-        core: Arc<Core>,
-        fence: Fence,
-        control: Weak<Control>,
-        pub(crate) progress: AtomicBool,
-    }
-
-    impl StoreSink {
-        pub(crate) fn new(core: &Arc<Core>, _: &Arc<dyn Known>, claim: Claim, alive: &Alive, _: Option<AgentId>, _: bool) -> Self {
-            StoreSink {
-                core: Arc::clone(core),
-                fence: Fence::new(claim, Some(&alive.control)),
-                control: Arc::downgrade(&alive.control),
-                progress: AtomicBool::default(),
+            #[allow(clippy::unused_self, reason = "as in the runtime")]
+            pub(crate) async fn let_others_in<T>(&self, driven: impl Future<Output = T>) -> T {
+                driven.await
             }
         }
 
-        pub(crate) fn claimed(&self, claim: Claim) {
-            self.fence.claimed(claim);
-        }
+        impl RunBackend for StoreBackend {
+            fn receive(&self, number: u64) -> BoxFuture<'_, Result<bool>> {
+                Box::pin(async move {
+                    let received = self.fence.guard(self.exec.runtime.store.receive(self.fence.claim(), number)).await?;
+                    self.progress.store(received, Ordering::Relaxed);
+                    Ok(received)
+                })
+            }
 
-        #[allow(clippy::unused_self, reason = "as in the runtime")]
-        pub(crate) fn suspect(&self, permit: Option<OwnedSemaphorePermit>) {
-            drop(permit);
-        }
+            fn is_told_to_stop(&self) -> bool {
+                self.exec.runtime.is_closing() || self.control.upgrade().is_some_and(|control| control.reason().is_some())
+            }
 
-        #[allow(clippy::unused_self, reason = "as in the runtime")]
-        pub(crate) async fn let_others_in<T>(&self, driven: impl Future<Output = T>) -> T {
-            driven.await
+            fn enters(&self) -> Box<dyn Any + Send> {
+                self.exec.runtime.store.database().enters(self.exec.runtime.worker, self.fence.claim())
+            }
+
+            fn is_polled(&self) {
+                self.exec.runtime.store.database().is_polled(self.exec.runtime.worker);
+            }
         }
     }
 
-    impl Sink for StoreSink {
-        fn receive(&self, number: u64) -> BoxFuture<'_, Result<bool>> {
-            Box::pin(async move {
-                let received = self.fence.guard(self.core.store.receive(self.fence.claim(), number)).await?;
-                self.progress.store(received, Ordering::Relaxed);
-                Ok(received)
-            })
+    pub(crate) mod compatibility {
+        #[derive(Debug, Default)]
+        pub(crate) struct Compatibility;
+    }
+
+    pub(crate) mod registry {
+        use std::any::Any;
+        use std::sync::{Arc, OnceLock};
+
+        use crate::error::Error;
+        use crate::frame::context::FiberContext;
+        use crate::frame::run::Run;
+        use crate::future::BoxFuture;
+        use crate::runtime::exit::Exit;
+        use crate::store::{LayoutRow, LoadedFiber, Wait};
+
+        /// How many messages the function receives.
+        pub(crate) const MESSAGES: u64 = 2;
+
+        pub(crate) enum Begin {
+            Call(Box<dyn Any + Send>),
+            Stored(Box<LoadedFiber>),
         }
 
-        fn is_told_to_stop(&self) -> bool {
-            self.core.is_closing() || self.control.upgrade().is_some_and(|control| control.reason().is_some())
+        pub(crate) struct Machine {
+            pub(crate) name: &'static str,
+            pub(crate) max_recoveries: Option<u32>,
         }
 
-        fn enters(&self) -> Box<dyn Any + Send> {
-            self.core.store.database().enters(self.core.worker, self.fence.claim())
+        pub(crate) trait Known: Send + Sync {
+            fn machine(&self) -> &'static Machine;
+            fn row(&self) -> &Arc<LayoutRow>;
+            fn prepare(&self, begin: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Exit>, String>;
         }
 
-        fn is_polled(&self) {
-            self.core.store.database().is_polled(self.core.worker);
+        #[derive(Debug, Default)]
+        pub(crate) struct Registry;
+
+        #[allow(clippy::unnecessary_wraps, clippy::unused_self, reason = "as in the runtime")]
+        impl Registry {
+            pub(crate) fn get(&self, _: &str) -> Option<Arc<dyn Known>> {
+                Some(Arc::new(Receives))
+            }
+
+            pub(crate) fn is_ours(&self, _: &str) -> bool {
+                false
+            }
+        }
+
+        /// The function.
+        pub(crate) struct Receives;
+
+        impl Known for Receives {
+            fn machine(&self) -> &'static Machine {
+                static MACHINE: Machine = Machine { name: "receives", max_recoveries: None };
+                &MACHINE
+            }
+
+            fn row(&self) -> &Arc<LayoutRow> {
+                static ROW: OnceLock<Arc<LayoutRow>> = OnceLock::new();
+                ROW.get_or_init(|| Arc::new(LayoutRow { hash: String::new() }))
+            }
+
+            fn prepare(&self, _: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Exit>, String> {
+                let backend = Arc::clone(&run.backend);
+                let mut code = Box::pin(async move {
+                    let _inside = run.backend.enters();
+                    for number in run.number + 1..=MESSAGES {
+                        match run.backend.receive(number).await {
+                            Ok(true) if run.backend.is_told_to_stop() => return Exit::interrupted(Error::closed()),
+                            Ok(true) => {}
+                            // Every second one waits for a time as well.
+                            Ok(false) if ctx.id.ends_with("due") => {
+                                return Exit::Waiting(Wait { due_ms: Some(number.cast_signed() * 1000) });
+                            }
+                            Ok(false) => return Exit::Waiting(Wait::default()),
+                            Err(error) => return Exit::interrupted(error),
+                        }
+                    }
+                    Exit::Completed(MESSAGES.to_string().into())
+                });
+                Ok(Box::pin(std::future::poll_fn(move |cx| {
+                    backend.is_polled();
+                    let polled = code.as_mut().poll(cx);
+                    backend.is_polled();
+                    polled
+                })))
+            }
         }
     }
 }

@@ -11,8 +11,9 @@ use crate::chat::message::{Chunk, INTERRUPTED, Part, Repair, Role, ToolState, Ui
 use crate::chat::model::{Finished, Interrupted, ModelErrorKind, ModelEvent, ModelRequest};
 use crate::chat::turn::{Step, Turn, TurnRef};
 use crate::chat::user_code::{called, caught};
-use crate::fiber::core::race;
-use crate::fiber::{FiberContext, Op};
+use crate::frame::context::FiberContext;
+use crate::ops::op::Op;
+use crate::runtime::race::race;
 
 impl AgentLoop {
     /// Asks the model, in whichever attempt of the turn it is.

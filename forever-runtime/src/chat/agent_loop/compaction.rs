@@ -8,7 +8,7 @@ use crate::agent::BoxError;
 use crate::chat::message::{Part, UiMessage};
 use crate::chat::turn::TurnRef;
 use crate::chat::user_code::{awaited, called_or, text_of};
-use crate::fiber::FiberContext;
+use crate::frame::context::FiberContext;
 
 /// A conversation that was made shorter.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -12,10 +12,11 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
+use compaction::{Length, Summary};
 use forever_macros::fiber;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
+use tool::Tools;
 pub use tool::{Tool, UnknownCall};
 
 use super::message::{Chunk, Part, ToolState, UiMessage};
@@ -23,12 +24,12 @@ use super::model::{ChatModel, ModelError};
 use super::turn::{Turn, TurnRef};
 use crate::agent::BoxError;
 use crate::error::Error;
-use crate::fiber::frame::Stopped;
-use crate::fiber::op::unknown::OnUnknown;
-use crate::fiber::{FiberContext, Op, Retry};
+use crate::frame::context::FiberContext;
+use crate::frame::retry::Retry;
 use crate::future::BoxFuture;
-use compaction::{Length, Summary};
-use tool::Tools;
+use crate::ops::on_unknown::OnUnknown;
+use crate::ops::op::Op;
+use crate::runtime::exit::Exit;
 
 /// A model with tools: a resource, for [`Turn::run_agent_loop`].
 ///
@@ -319,5 +320,5 @@ async fn joined(ctx: &FiberContext, turn: &TurnRef) -> Result<Turn, BoxError> {
 
 /// An error of the store, or of a runtime that closes, interrupts the fiber; any other is its own.
 async fn failed<T>(ctx: &FiberContext, error: Error) -> Result<T, BoxError> {
-    if error.is_of_store() { Ok(ctx.run().halt(Stopped::Interrupted(error)).await) } else { Err(error.into()) }
+    if error.is_of_store() { Ok(ctx.run().halt(Exit::interrupted(error)).await) } else { Err(error.into()) }
 }

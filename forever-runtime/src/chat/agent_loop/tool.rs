@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::agent::BoxError;
 use crate::chat::model::ToolSpec;
 use crate::chat::user_code::{awaited, called_or, said_of};
-use crate::fiber::Op;
 use crate::future::BoxFuture;
+use crate::ops::op::Op;
 
 /// What becomes of a call of which nobody knows whether it was carried out: the process died in the middle of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

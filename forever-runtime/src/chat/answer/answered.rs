@@ -9,7 +9,7 @@ use crate::chat::model::ToolSpec;
 use crate::chat::recovery::{ChatRecovery, RecoveryKind, RecoveryPolicy};
 use crate::clock::from_ms;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fiber::core::Core;
+use crate::exec::executor::Executor;
 use crate::store::{ChunkBatch, MessageRow, TurnRequest, TurnRow};
 
 /// What a turn was asked with, read.
@@ -58,8 +58,8 @@ pub(super) struct Answered {
 }
 
 impl Answered {
-    pub(super) async fn load(core: &Core, row: &TurnRow, chunks: &[ChunkBatch]) -> Result<Self> {
-        let mut before = read_messages(&core.store.chat_messages(row.chat.clone(), row.place).await?)?;
+    pub(super) async fn load(exec: &Executor, row: &TurnRow, chunks: &[ChunkBatch]) -> Result<Self> {
+        let mut before = read_messages(&exec.runtime.store.chat_messages(row.chat.clone(), row.place).await?)?;
         let there = before.iter().position(|message| message.id == row.message);
         let message = there.map_or_else(|| UiMessage::new(row.message.as_str(), Role::Assistant), |place| before.remove(place));
         let parts_before = message.parts.len();

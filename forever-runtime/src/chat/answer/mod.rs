@@ -11,27 +11,28 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::{debug, warn};
-
-use prepare::{Not, Preparing};
-
 pub(super) use answered::{message_row, read_message, read_messages};
+use prepare::{Not, Preparing};
 use settled::settle_panicked;
 pub(super) use settled::{cancel_fiber, settle_left};
+use tracing::{debug, warn};
 
 use super::chats::Chats;
 use super::recovery::incident::Interruption;
 use super::user_code::caught;
 use crate::agent::BoxError;
 use crate::error::{Error, ErrorKind, Result, chain};
-use crate::fiber::core::{Core, race};
-use crate::fiber::fence::Fence;
-use crate::fiber::frame::{Frame, Stopped};
-use crate::fiber::locals::{Locals, Save, Unreadable};
-use crate::fiber::machine::{END, Machine};
-use crate::fiber::{Fiber, FiberContext, Needs};
-use crate::store::{Admission, TurnState};
-use crate::store::{AgentId, Wait};
+use crate::exec::executor::Executor;
+use crate::frame::activation::Frame;
+use crate::frame::context::FiberContext;
+use crate::frame::fiber::Fiber;
+use crate::frame::locals::{Locals, Save, Unreadable};
+use crate::frame::machine::{END, Machine};
+use crate::frame::resources::Needs;
+use crate::runtime::exit::Exit;
+use crate::runtime::fence::Fence;
+use crate::runtime::race::race;
+use crate::store::{Admission, AgentId, TurnState, Wait};
 
 /// The stored name of the fiber of a turn.
 pub(crate) const NAME: &str = "forever.turn";
@@ -84,20 +85,20 @@ impl Fiber for Answer {
             let chats = Arc::clone(&ctx.resource::<Arc<Chats>>());
             let answered = async {
                 let answer = start.ok_or_else(|| Error::new(ErrorKind::Value, "a turn has no snapshot to go on from"))?;
-                let core = run.sink.link().core()?;
-                let fence = run.sink.fence().ok_or_else(|| Error::new(ErrorKind::Setup, "a turn needs a runtime"))?;
-                match Box::pin(caught(answer.answer(&core, &chats, &fence, ctx))).await {
+                let exec = chats.agents.exec()?;
+                let fence = run.backend.fence().ok_or_else(|| Error::new(ErrorKind::Setup, "a turn needs a runtime"))?;
+                match Box::pin(caught(answer.answer(&exec, &chats, &fence, ctx))).await {
                     Ok(answered) => answered,
-                    Err(why) => answer.panicked(&core, &chats, &fence, &why).await,
+                    Err(why) => answer.panicked(&exec, &chats, &fence, &why).await,
                 }
             };
             match answered.await {
                 Ok(Next::Over(state)) => Ok(state.as_str().to_owned()),
-                Ok(Next::Wait(wait)) => run.halt(Stopped::Waiting(wait)).await,
+                Ok(Next::Wait(wait)) => run.halt(Exit::Waiting(wait)).await,
                 Err(error) if matches!(error.kind(), ErrorKind::NotRegistered | ErrorKind::Value) => {
-                    run.halt(Stopped::Parked(chain(&error))).await
+                    run.halt(Exit::parked(chain(&error))).await
                 }
-                Err(error) => run.halt(Stopped::Interrupted(error)).await,
+                Err(error) => run.halt(Exit::interrupted(error)).await,
             }
         }
     }
@@ -131,21 +132,21 @@ impl Interrupted {
 }
 
 impl Answer {
-    async fn answer(&self, core: &Arc<Core>, chats: &Arc<Chats>, fence: &Arc<Fence>, ctx: &FiberContext) -> Result<Next> {
+    async fn answer(&self, exec: &Arc<Executor>, chats: &Arc<Chats>, fence: &Arc<Fence>, ctx: &FiberContext) -> Result<Next> {
         let policy = chats.class(&self.chat.class)?.policy();
-        let Some(row) = core.store.turn(self.chat.clone(), self.turn.clone()).await? else {
+        let Some(row) = exec.runtime.store.turn(self.chat.clone(), self.turn.clone()).await? else {
             // Deleted with its chat.
             return Ok(Next::Over(TurnState::Aborted));
         };
         let under_way = chats.enter(row.seq);
         let mut before = Interrupted::by_the_process();
         loop {
-            let begun = match fence.guard(core.store.begin_turn(fence.claim(), row.seq, core.now_ms())).await? {
+            let begun = match fence.guard(exec.runtime.store.begin_turn(fence.claim(), row.seq, exec.runtime.now_ms())).await? {
                 Admission::Begun(begun) => *begun,
                 Admission::Behind(fiber) => return Ok(Next::Wait(Wait { fibers: vec![fiber], ..Wait::default() })),
                 Admission::NotBefore(due_ms) => return Ok(Next::Wait(Wait { due_ms: Some(due_ms), ..Wait::default() })),
                 Admission::Orphaned(left) => {
-                    settle_left(core, chats, &left).await?;
+                    settle_left(exec, chats, &left).await?;
                     continue;
                 }
                 Admission::Settled(row) => {
@@ -153,12 +154,12 @@ impl Answer {
                     return Ok(Next::Over(row.state));
                 }
             };
-            let attempt = match Preparing::load(core, chats, fence, &policy, begun, &before).await {
+            let attempt = match Preparing::load(exec, chats, fence, &policy, begun, &before).await {
                 Ok(preparing) => preparing.attempt(&under_way).await,
                 Err(not) => Err(not),
             };
             let attempted = match attempt {
-                Ok(attempt) => attempt.run(cancelled(core, ctx)).await,
+                Ok(attempt) => attempt.run(cancelled(exec, ctx)).await,
                 Err(Not::Made(attempted)) => Ok(attempted),
                 Err(Not::Failed(error)) => Err(error),
             };
@@ -166,18 +167,18 @@ impl Answer {
                 && error.kind() == ErrorKind::Value
             {
                 // It will be parked: the process may die while it is, but not with it.
-                fence.guard(core.store.release_turn(fence.claim(), row.seq)).await?;
+                fence.guard(exec.runtime.store.release_turn(fence.claim(), row.seq)).await?;
             }
             let attempted = attempted?;
             match attempted {
                 Attempted::Over(state) => return Ok(Next::Over(state)),
                 Attempted::Interrupted(interrupted) => {
-                    fence.guard(core.store.release_turn(fence.claim(), row.seq)).await?;
+                    fence.guard(exec.runtime.store.release_turn(fence.claim(), row.seq)).await?;
                     if let Some(delay) = interrupted.delay {
                         debug!(turn.id = %self.turn, why = interrupted.why, ?delay, "a turn is tried again");
-                        let told = async { drop(race(under_way.cancelled(), core.closing()).await) };
-                        race(core.clock.sleep(delay), told).await;
-                        if core.is_closing() {
+                        let told = async { drop(race(under_way.cancelled(), exec.runtime.closing()).await) };
+                        race(exec.runtime.clock.sleep(delay), told).await;
+                        if exec.runtime.is_closing() {
                             return Err(Error::closed());
                         }
                     }
@@ -190,19 +191,19 @@ impl Answer {
 
 impl Answer {
     /// Ends a turn in which something has panicked that nothing else has caught: nobody waits for an answer that does not come.
-    async fn panicked(&self, core: &Arc<Core>, chats: &Arc<Chats>, fence: &Arc<Fence>, why: &BoxError) -> Result<Next> {
+    async fn panicked(&self, exec: &Arc<Executor>, chats: &Arc<Chats>, fence: &Arc<Fence>, why: &BoxError) -> Result<Next> {
         warn!(turn.id = %self.turn, error = %why, "the fiber of a turn panicked, which ends the turn");
-        match core.store.turn(self.chat.clone(), self.turn.clone()).await? {
-            Some(row) => settle_panicked(core, chats, fence, &row).await.map(Next::Over),
+        match exec.runtime.store.turn(self.chat.clone(), self.turn.clone()).await? {
+            Some(row) => settle_panicked(exec, chats, fence, &row).await.map(Next::Over),
             None => Ok(Next::Over(TurnState::Aborted)),
         }
     }
 }
 
 /// Ready when the fiber is told to end, and not because its runtime closes: then the turn is interrupted.
-async fn cancelled(core: &Core, ctx: &FiberContext) {
+async fn cancelled(exec: &Executor, ctx: &FiberContext) {
     ctx.cancelled().await;
-    if core.is_closing() {
+    if exec.runtime.is_closing() {
         std::future::pending::<()>().await;
     }
 }

@@ -10,7 +10,7 @@ use super::answered::{Answered, Asked};
 use super::attempt::Attempt;
 use super::settled::Settled;
 use super::{Attempted, Interrupted};
-use crate::agent::{Agents, Woken};
+use crate::agent::Woken;
 use crate::chat::chats::UnderWay;
 use crate::chat::feed::ChatEvent;
 use crate::chat::hooks::ChatHooks;
@@ -22,8 +22,9 @@ use crate::chat::user_code::text_of;
 use crate::chat::writer::Writer;
 use crate::chat::{AgentLoop, Chats};
 use crate::error::{Error, ErrorKind, Result, chain};
-use crate::fiber::core::{Core, race};
-use crate::fiber::fence::Fence;
+use crate::exec::executor::Executor;
+use crate::runtime::fence::Fence;
+use crate::runtime::race::race;
 use crate::store::{AgentId, IncidentRow, TurnKind, TurnRow, TurnStart, TurnState};
 
 /// The longest wait between two attempts.
@@ -44,7 +45,7 @@ impl From<Error> for Not {
 
 /// A turn that was begun.
 pub(super) struct Preparing<'a> {
-    core: &'a Arc<Core>,
+    exec: &'a Arc<Executor>,
     chats: &'a Arc<Chats>,
     fence: &'a Arc<Fence>,
     policy: &'a RecoveryPolicy,
@@ -62,7 +63,7 @@ pub(super) struct Preparing<'a> {
 impl<'a> Preparing<'a> {
     /// Reads what there is; a turn that was told to end, or has its answer, ends here.
     pub(super) async fn load(
-        core: &'a Arc<Core>,
+        exec: &'a Arc<Executor>,
         chats: &'a Arc<Chats>,
         fence: &'a Arc<Fence>,
         policy: &'a RecoveryPolicy,
@@ -70,14 +71,14 @@ impl<'a> Preparing<'a> {
         before: &'a Interrupted,
     ) -> Result<Self, Not> {
         let TurnStart { row, request, chunks, incident, again } = begun;
-        let answered = Answered::load(core, &row, &chunks).await?;
+        let answered = Answered::load(exec, &row, &chunks).await?;
         let mut asked = Asked::read(request, row.kind == TurnKind::Continue)?;
-        if let Some(looped) = core.resources.get::<AgentLoop>() {
+        if let Some(looped) = exec.resources.get::<AgentLoop>() {
             // A client cannot take the place of a tool that runs here.
             asked.client_tools.retain(|tool| !looped.has_tool(&tool.name));
         }
         let interrupted = again || before.how == Interruption::Here;
-        let mut this = Preparing { core, chats, fence, policy, before, row, asked, incident, answered, interrupted, attempts: 0 };
+        let mut this = Preparing { exec, chats, fence, policy, before, row, asked, incident, answered, interrupted, attempts: 0 };
         if let Some(reason) = this.row.cancel.clone() {
             return Err(this.ends(TurnState::Aborted, Some(&reason)).await);
         }
@@ -95,9 +96,9 @@ impl<'a> Preparing<'a> {
             let (this, context) = self.judged().await?;
             (self, recovery) = (this, Some(context));
         }
-        let (woken, hooks) = match wake(self.core, self.chats, self.policy, &self.row.chat).await {
+        let (woken, hooks) = match wake(self.exec, self.chats, self.policy, &self.row.chat).await {
             Ok(awake) => awake,
-            Err(error) if error.is_closed() || self.core.is_closing() => return Err(error.into()),
+            Err(error) if error.is_closed() || self.exec.runtime.is_closing() => return Err(error.into()),
             Err(error) => {
                 let why = chain(&error);
                 warn!(turn.id = %self.row.id, error = why, "the agent of a turn could not be woken");
@@ -113,9 +114,9 @@ impl<'a> Preparing<'a> {
 
     /// Counts the interruption; a turn that has used up what it was given ends here.
     async fn judged(mut self) -> Result<(Self, ChatRecovery), Not> {
-        let Preparing { core, fence, policy, before, .. } = self;
+        let Preparing { exec, fence, policy, before, .. } = self;
         let deaths = self.row.deaths.saturating_sub(1);
-        let facts = Facts { how: before.how, chunks: self.answered.stored, deaths, now_ms: core.now_ms() };
+        let facts = Facts { how: before.how, chunks: self.answered.stored, deaths, now_ms: exec.runtime.now_ms() };
         let (mut incident, mut exhausted) = judge(policy, self.incident.as_ref(), facts);
         if before.asleep && exhausted.is_some() {
             exhausted = Some(ExhaustedReason::StableTimeout);
@@ -130,12 +131,12 @@ impl<'a> Preparing<'a> {
             }
         }
         incident.reason = exhausted.map(|why| why.as_str().to_owned());
-        fence.guard(core.store.store_incident(fence.claim(), self.row.seq, incident.clone(), core.now_ms())).await?;
+        fence.guard(exec.runtime.store.store_incident(fence.claim(), self.row.seq, incident.clone(), exec.runtime.now_ms())).await?;
         self.incident = Some(incident);
         self.chats.feeds.tell(&self.row.chat, || ChatEvent::Recovering { turn: self.row.id.clone(), recovering: true });
         let Some(reason) = exhausted else { return Ok((self, context)) };
         warn!(turn.id = %self.row.id, %reason, why = before.why, "an interrupted turn is given up");
-        let settled = Settled { core, chats: self.chats, by: Some(fence), row: &self.row, incident: true };
+        let settled = Settled { exec, chats: self.chats, by: Some(fence), row: &self.row, incident: true };
         let state = settled.given_up(policy, reason, self.answered.builder.into_message()).await?;
         if let Err(why) = policy.tell_exhausted(Exhausted { reason, recovery: context }).await {
             warn!(turn.id = %self.row.id, error = text_of(&why), "`on_exhausted` failed");
@@ -145,12 +146,12 @@ impl<'a> Preparing<'a> {
 
     /// Asks the agent what becomes of the turn.
     async fn asks(mut self, hooks: &dyn ChatHooks, context: &mut ChatRecovery) -> Result<Self, Not> {
-        let limit = self.core.settings.hook_timeout;
+        let limit = self.exec.runtime.settings.hook_timeout;
         let failed = |why: String| {
             let delay = Some(delay(self.policy, self.attempts, None));
             Err(Not::Made(Attempted::Interrupted(Interrupted::here(why, delay))))
         };
-        let options = match race(hooks.recovery(context), self.core.clock.sleep(limit)).await {
+        let options = match race(hooks.recovery(context), self.exec.runtime.clock.sleep(limit)).await {
             Some(Ok(options)) => options,
             Some(Err(why)) => return failed(format!("`on_chat_recovery` failed: {}", text_of(&why))),
             None => return failed(format!("`on_chat_recovery` took longer than {limit:?}")),
@@ -167,10 +168,10 @@ impl<'a> Preparing<'a> {
     }
 
     fn turn(self, recovery: Option<ChatRecovery>, woken: Woken, hooks: Arc<dyn ChatHooks>, under_way: &'a UnderWay) -> Attempt<'a> {
-        let Preparing { core, chats, fence, policy, row, asked, answered, attempts, .. } = self;
+        let Preparing { exec, chats, fence, policy, row, asked, answered, attempts, .. } = self;
         let log = chats.logs.of(row.seq);
         log.learn(answered.stored);
-        let writer = Writer::new(Arc::clone(core), Arc::clone(fence), row.seq, log, answered.stored, chats.settings.batching);
+        let writer = Writer::new(Arc::clone(exec), Arc::clone(fence), row.seq, log, answered.stored, chats.settings.batching);
         let continues = recovery.is_some() || row.kind == TurnKind::Continue;
         let stream = Stream {
             continuation: continues.then(|| Continuation::of(&answered.builder)),
@@ -183,7 +184,7 @@ impl<'a> Preparing<'a> {
             steps: answered.steps,
         };
         let turn = Turn::new(turn::Inner {
-            core: Arc::clone(core),
+            exec: Arc::clone(exec),
             fence: Arc::clone(fence),
             row,
             messages: answered.before,
@@ -200,13 +201,13 @@ impl<'a> Preparing<'a> {
             hooks: Arc::clone(&hooks),
         });
         under_way.answers(&turn.inner().row.chat, &turn);
-        Attempt { core, chats, policy, under_way, hooks, _woken: woken, turn, attempts }
+        Attempt { exec, chats, policy, under_way, hooks, _woken: woken, turn, attempts }
     }
 
     /// The turn ends before an attempt.
     async fn ends(self, state: TurnState, reason: Option<&str>) -> Not {
         let settled =
-            Settled { core: self.core, chats: self.chats, by: Some(self.fence), row: &self.row, incident: self.incident.is_some() };
+            Settled { exec: self.exec, chats: self.chats, by: Some(self.fence), row: &self.row, incident: self.incident.is_some() };
         match settled.with(state, reason, self.answered.builder.into_message()).await {
             Ok(state) => Not::Made(Attempted::Over(state)),
             Err(error) => Not::Failed(error),
@@ -220,9 +221,8 @@ pub(super) fn delay(policy: &RecoveryPolicy, attempts: u32, told: Option<Duratio
 }
 
 /// Wakes the agent of a turn.
-async fn wake(core: &Arc<Core>, chats: &Chats, policy: &RecoveryPolicy, chat: &AgentId) -> Result<(Woken, Arc<dyn ChatHooks>)> {
-    let agents = Agents::of(core)?;
-    let woken = match race(agents.wake(core, chat), core.clock.sleep(policy.stable_timeout)).await {
+async fn wake(exec: &Arc<Executor>, chats: &Chats, policy: &RecoveryPolicy, chat: &AgentId) -> Result<(Woken, Arc<dyn ChatHooks>)> {
+    let woken = match race(chats.agents.wake(&exec.runtime, chat), exec.runtime.clock.sleep(policy.stable_timeout)).await {
         Some(woken) => woken?,
         None => return Err(Error::new(ErrorKind::Agent, format!("agent `{chat}` was not awake after {:?}", policy.stable_timeout))),
     };

@@ -13,16 +13,16 @@ use crate::chat::recovery::{ExhaustedReason, RecoveryPolicy};
 use crate::chat::turn::fiber_id;
 use crate::chat::user_code::USUAL_TEXT;
 use crate::error::{Result, chain};
-use crate::fiber::core::Core;
-use crate::fiber::detached::detached;
-use crate::fiber::fence::Fence;
-use crate::fiber::managed;
+use crate::exec::executor::Executor;
+use crate::runtime::commands;
+use crate::runtime::detached::detached;
+use crate::runtime::fence::Fence;
 use crate::store::{IncidentState, TurnRow, TurnSettlement, TurnSettler, TurnState, TurnWrite};
 
 /// Settles a turn.
 #[derive(Clone, Copy)]
 pub(super) struct Settled<'a> {
-    pub(super) core: &'a Arc<Core>,
+    pub(super) exec: &'a Arc<Executor>,
     pub(super) chats: &'a Arc<Chats>,
     /// The claim of its fiber; none where that has ended.
     pub(super) by: Option<&'a Arc<Fence>>,
@@ -43,7 +43,7 @@ impl Settled<'_> {
     }
 
     async fn store(self, state: TurnState, reason: Option<&str>, mut message: UiMessage, incident: IncidentState) -> Result<TurnState> {
-        let Settled { core, chats, by, row, incident: interrupted } = self;
+        let Settled { exec, chats, by, row, incident: interrupted } = self;
         let empty = message.parts.is_empty();
         close_parts(&mut message);
         if state != TurnState::Completed {
@@ -59,15 +59,15 @@ impl Settled<'_> {
             pending: message.as_ref().is_some_and(|message| message.pending),
             message: message.map(|message| message.data),
             incident: interrupted.then_some(incident),
-            now_ms: core.now_ms(),
+            now_ms: exec.runtime.now_ms(),
         };
         // Those who follow the turn hear of its end although the fiber that answers it may be dropped now.
-        let (of_work, chats, by, row) = (Arc::clone(core), Arc::clone(chats), by.cloned(), row.clone());
+        let (of_work, chats, by, row) = (Arc::clone(exec), Arc::clone(chats), by.cloned(), row.clone());
         let work = async move {
-            let core = &of_work;
+            let exec = &of_work;
             let reason = how.reason.clone();
             let settled_by = by.as_ref().map_or(TurnSettler::Other, |fence| TurnSettler::Activation(fence.claim()));
-            let settled = core.store.settle_turn(settled_by, row.seq, how).await;
+            let settled = exec.runtime.store.settle_turn(settled_by, row.seq, how).await;
             let settled = match by {
                 Some(fence) => fence.checked(settled),
                 None => settled,
@@ -75,7 +75,7 @@ impl Settled<'_> {
             match settled? {
                 TurnWrite::Done => {
                     if state != TurnState::Completed {
-                        cancel_fiber(core, &row, reason.as_deref().unwrap_or("its turn has ended")).await;
+                        cancel_fiber(exec, &row, reason.as_deref().unwrap_or("its turn has ended")).await;
                     }
                     chats.settled(row.seq, TurnEnd::new(state, reason.as_deref()));
                     if interrupted {
@@ -84,7 +84,7 @@ impl Settled<'_> {
                     Ok(state)
                 }
                 TurnWrite::NotRunning | TurnWrite::HasFiber => {
-                    let row = core.store.turn_by_seq(row.seq).await?;
+                    let row = exec.runtime.store.turn_by_seq(row.seq).await?;
                     if let Some(row) = &row {
                         chats.ended(row);
                     }
@@ -92,13 +92,13 @@ impl Settled<'_> {
                 }
             }
         };
-        detached(core, work).await
+        detached(&exec.runtime, work).await
     }
 }
 
 /// Ends the fiber that answers a turn, if there is one.
-pub(in crate::chat) async fn cancel_fiber(core: &Arc<Core>, row: &TurnRow, reason: &str) {
-    let cancelled = async { managed::cancel(core, &fiber_id(core, row).await?, reason).await };
+pub(in crate::chat) async fn cancel_fiber(exec: &Arc<Executor>, row: &TurnRow, reason: &str) {
+    let cancelled = async { commands::cancel(&exec.runtime, &fiber_id(exec, row).await?, reason).await };
     match cancelled.await {
         Ok(()) => {}
         Err(error) if error.is_not_found() || error.is_invalid_state() || error.is_closed() => {}
@@ -124,7 +124,7 @@ fn mark(message: &mut UiMessage, state: TurnState, reason: Option<&str>) {
 }
 
 /// Settles a turn whose fiber has ended without it.
-pub(in crate::chat) async fn settle_left(core: &Arc<Core>, chats: &Arc<Chats>, row: &TurnRow) -> Result<()> {
+pub(in crate::chat) async fn settle_left(exec: &Arc<Executor>, chats: &Arc<Chats>, row: &TurnRow) -> Result<()> {
     let (state, why) = match &row.cancel {
         Some(reason) => (TurnState::Aborted, reason.as_str()),
         None => (TurnState::Interrupted, "its fiber has ended"),
@@ -132,25 +132,25 @@ pub(in crate::chat) async fn settle_left(core: &Arc<Core>, chats: &Arc<Chats>, r
     // No fiber runs, so answers are stored in the message: none between its reading and its writing.
     let asking = chats.answering(&row.chat);
     let _alone = asking.lock().await;
-    settle_as(core, chats, None, row, state, why).await.map(drop)
+    settle_as(exec, chats, None, row, state, why).await.map(drop)
 }
 
 /// Settles a turn in whose fiber something panicked.
-pub(super) async fn settle_panicked(core: &Arc<Core>, chats: &Arc<Chats>, fence: &Arc<Fence>, row: &TurnRow) -> Result<TurnState> {
-    settle_as(core, chats, Some(fence), row, TurnState::Error, USUAL_TEXT).await
+pub(super) async fn settle_panicked(exec: &Arc<Executor>, chats: &Arc<Chats>, fence: &Arc<Fence>, row: &TurnRow) -> Result<TurnState> {
+    settle_as(exec, chats, Some(fence), row, TurnState::Error, USUAL_TEXT).await
 }
 
 /// Settles a turn with what there is of its answer in the store.
 async fn settle_as(
-    core: &Arc<Core>,
+    exec: &Arc<Executor>,
     chats: &Arc<Chats>,
     by: Option<&Arc<Fence>>,
     row: &TurnRow,
     state: TurnState,
     why: &str,
 ) -> Result<TurnState> {
-    let chunks = core.store.chunks(row.seq, 0, u32::MAX).await?;
-    let answered = Answered::load(core, row, &chunks).await?;
-    let settled = Settled { core, chats, by, row, incident: false };
+    let chunks = exec.runtime.store.chunks(row.seq, 0, u32::MAX).await?;
+    let answered = Answered::load(exec, row, &chunks).await?;
+    let settled = Settled { exec, chats, by, row, incident: false };
     settled.with(state, Some(why), answered.builder.into_message()).await
 }

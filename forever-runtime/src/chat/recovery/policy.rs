@@ -13,7 +13,7 @@ use crate::chat::model::ToolSpec;
 use crate::chat::user_code::awaited;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
-use crate::fiber::saved::unreadable;
+use crate::frame::saved::unreadable;
 use crate::future::BoxFuture;
 
 /// What a turn that was interrupted is given to go on.

@@ -28,7 +28,7 @@ use super::watching::{Shown, Watched, Watching};
 use crate::agent::{AgentHandle, Connection, Pushed};
 use crate::chat::{ChatEvent, ChatEvents, Chats, TurnStatus};
 use crate::error::{Error, ErrorKind, Result, chain};
-use crate::fiber::core::Core;
+use crate::runtime::state::Runtime;
 
 /// Codes with which a connection is closed (RFC 6455, section 7.4.1, and its registry). After 1008 clients do not come again.
 mod close {
@@ -105,7 +105,7 @@ enum Next {
 /// What happens at the agent, and in time.
 type Happens = SelectAll<BoxStream<'static, Next>>;
 
-fn happens(events: ChatEvents, connection: Connection, core: Arc<Core>, every: Duration) -> Happens {
+fn happens(events: ChatEvents, connection: Connection, runtime: Arc<Runtime>, every: Duration) -> Happens {
     let events = stream::unfold(events, async |mut events| Some((Next::Event(Box::new(events.recv().await)), events)));
     let pushed = stream::unfold(connection, async |mut connection| Some((Next::Pushed(connection.recv().await), connection)));
     let mut pings = interval(every);
@@ -115,7 +115,7 @@ fn happens(events: ChatEvents, connection: Connection, core: Arc<Core>, every: D
         Some((Next::Ping, pings))
     });
     let closing = stream::once(async move {
-        core.closing().await;
+        runtime.closing().await;
         Next::Closing
     });
     [events.boxed(), pushed.boxed(), pings.boxed(), closing.boxed()].into_iter().collect()
@@ -127,7 +127,7 @@ pub(super) async fn run(socket: WebSocket, served: Arc<Served>, at: &At) {
         socket,
         served: &served,
         at,
-        agent: at.agent(&served.core()),
+        agent: at.agent(&served.forever.agents),
         watching: Watching::default(),
         offered: HashSet::new(),
         own: HashSet::new(),
@@ -195,7 +195,7 @@ impl Session<'_> {
             // A client that comes again may still believe that an answer is being recovered.
             self.send(&ToClient::Recovering { recovering: false, id: None, connect: true }).await?;
         }
-        let mut happens = happens(events, connection, self.served.core(), self.served.limits.ping);
+        let mut happens = happens(events, connection, self.served.runtime(), self.served.limits.ping);
         loop {
             match self.next(&mut happens).await? {
                 Next::Frame(frame) => self.frame(frame).await?,
@@ -266,7 +266,7 @@ impl Session<'_> {
     }
 
     fn chats(&self) -> Result<Arc<Chats>> {
-        self.served.core().resources.get::<Arc<Chats>>().map(|chats| Arc::clone(&chats)).ok_or_else(Error::closed)
+        self.served.forever.exec.resources.get::<Arc<Chats>>().map(|chats| Arc::clone(&chats)).ok_or_else(Error::closed)
     }
 
     async fn frame(&mut self, frame: Option<std::result::Result<Message, axum::Error>>) -> std::result::Result<(), Over> {

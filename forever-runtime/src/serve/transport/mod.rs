@@ -15,6 +15,7 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use request::Post;
 use tokio::time::timeout;
 
 use super::http::{At, Failed, Served};
@@ -22,14 +23,13 @@ use crate::agent::AgentHandle;
 use crate::chat::{TurnHandle, TurnState};
 use crate::error::{Error, Result as StoreResult};
 use crate::serve::erased::Erased;
-use request::Post;
 
 /// The reason that a turn has which was cancelled over HTTP.
 const CANCELLED: &str = "it was cancelled";
 
 /// `POST /agents/{class}/{name}`: a question, or the answers to tool calls.
 pub(super) async fn post(State(served): State<Arc<Served>>, at: At, request: Request) -> Result<Response, Failed> {
-    if served.core().is_closing() {
+    if served.runtime().is_closing() {
         return Err(Error::closed().into());
     }
     // A body that arrives slowly takes a place as well.
@@ -37,7 +37,7 @@ pub(super) async fn post(State(served): State<Arc<Served>>, at: At, request: Req
     let post = read(&served, request).await?;
     Ok(match request::carry_out(&served, &at, post).await? {
         Some(turn) => {
-            let events = sse::Events::answer(&at.agent(&served.core()), &turn).await?;
+            let events = sse::Events::answer(&at.agent(&served.forever.agents), &turn).await?;
             sse::response(events.ok_or_else(|| request::conflict(request::NOTHING_OPEN))?, place)
         }
         None => sse::response(sse::Events::nothing(), place),
@@ -48,7 +48,7 @@ pub(super) async fn post(State(served): State<Arc<Served>>, at: At, request: Req
 /// of the turn that `Last-Event-ID` names; 204 if no turn is under way.
 pub(super) async fn resume(State(served): State<Arc<Served>>, at: At, headers: HeaderMap) -> Result<Response, Failed> {
     let place = served.rooms.enter(&at)?;
-    let agent = at.agent(&served.core());
+    let agent = at.agent(&served.forever.agents);
     if let Some(last) = headers.get("last-event-id") {
         let Some((turn, next)) = sse::parse_id(last.as_bytes()) else {
             return Err(Failed(StatusCode::BAD_REQUEST, "`Last-Event-ID` is not the id of an event of this stream".to_owned()));
@@ -65,7 +65,7 @@ pub(super) async fn resume(State(served): State<Arc<Served>>, at: At, headers: H
 /// `DELETE /agents/{class}/{name}/{chat}/stream`: cancels the turn under way.
 pub(super) async fn cancel(State(served): State<Arc<Served>>, at: At) -> Result<StatusCode, Failed> {
     served.rooms.ask(&at)?;
-    if let Some(turn) = under_way(&at.agent(&served.core())).await? {
+    if let Some(turn) = under_way(&at.agent(&served.forever.agents)).await? {
         turn.cancel(CANCELLED).await?;
     }
     Ok(StatusCode::NO_CONTENT)
@@ -79,7 +79,7 @@ pub(super) async fn cancel_turn(
 ) -> Result<StatusCode, Failed> {
     served.rooms.ask(&at)?;
     let turn = path.get("turn").map(String::as_str).unwrap_or_default();
-    if at.agent(&served.core()).cancel(turn, CANCELLED).await? { Ok(StatusCode::NO_CONTENT) } else { Err(no_turn()) }
+    if at.agent(&served.forever.agents).cancel(turn, CANCELLED).await? { Ok(StatusCode::NO_CONTENT) } else { Err(no_turn()) }
 }
 
 fn no_turn() -> Failed {

@@ -21,7 +21,7 @@ use crate::chat::model::ToolSpec;
 use crate::chat::{NewTurn, ToolAnswer, ToolAnswered, ToolCallRef, TurnHandle, TurnState};
 use crate::error::{Error, ErrorKind, Result as StoreResult, chain};
 use crate::exact::hex;
-use crate::fiber::owner::check_name;
+use crate::exec::agent_hooks::check_name;
 
 type Agent = AgentHandle<Erased>;
 
@@ -80,7 +80,7 @@ pub(super) fn conflict(why: &str) -> Failed {
 
 /// The turn that responds to the POST; none if a call of the message still waits for an answer.
 pub(super) async fn carry_out(served: &Served, at: &At, post: Post) -> Result<Option<TurnHandle>, Failed> {
-    let agent = &at.agent(&served.core());
+    let agent = &at.agent(&served.forever.agents);
     // First the turns: one that ends in between has its message among those that are stored.
     let open = agent.turns(&[TurnState::Queued, TurnState::Running]).await?;
     let stored = agent.messages().await?;

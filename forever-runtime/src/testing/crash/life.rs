@@ -14,10 +14,12 @@ use super::World;
 use super::image::Image;
 use super::steps::Steps;
 use super::tear::tear;
-use crate::fiber::core::{Core, race};
-use crate::fiber::events::{Event, Events, Told};
-use crate::fiber::retention::Retention;
-use crate::forever::{Builder, Forever, Place};
+use crate::api::builder::{Builder, Place};
+use crate::api::forever::Forever;
+use crate::runtime::events::{Event, Events, Told};
+use crate::runtime::race::race;
+use crate::runtime::settings::Retention;
+use crate::runtime::state::Runtime;
 use crate::testing::Fuse;
 
 /// How often it is looked whether all is at rest.
@@ -140,14 +142,14 @@ impl Stored {
     }
 
     /// Ready when no fiber and no schedule runs or is about to. One that an earlier life has left is called interrupted until it is claimed.
-    async fn at_rest(&self, core: &Core) -> Result<(), String> {
+    async fn at_rest(&self, runtime: &Runtime) -> Result<(), String> {
         const INTERRUPTED: &str = "SELECT id FROM fibers WHERE state = 'interrupted'";
         const BUSY: &str = "SELECT (SELECT count(*) FROM fibers WHERE state IN ('pending', 'running'))
                                  + (SELECT count(*) FROM schedules WHERE running_ms IS NOT NULL)";
         let is_busy = |conn: &Connection| -> rusqlite::Result<bool> {
             // First those that are to be claimed: then one that is claimed in between is seen among those that run.
             let interrupted: Vec<String> = conn.prepare(INTERRUPTED)?.query_map((), |r| r.get(0))?.collect::<Result<_, _>>()?;
-            let about_to = interrupted.iter().any(|id| core.live.is_active(id));
+            let about_to = interrupted.iter().any(|id| runtime.active.is_active(id));
             Ok(about_to || conn.query_row(BUSY, (), |r| r.get::<_, i64>(0))? > 0)
         };
         while self.look(is_busy).map_err(|error| error.to_string())? {
@@ -217,12 +219,12 @@ where
         // What has ended is compared, so it stays, whatever time passes.
         let builder = builder.retention(Retention::forever()).fuse(fuse.clone());
         // Whoever has kept a handle keeps nothing of a dead process alive.
-        let core = Mutex::new(Weak::<Core>::new());
+        let runtime = Mutex::new(Weak::<Runtime>::new());
         let life = async {
             let forever = builder.open().await.map_err(|error| format!("it could not be opened: {error}"))?;
-            *core.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(forever.core());
+            *runtime.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(forever.runtime());
             let outcome = (self.call)(forever.clone()).await;
-            stored.at_rest(forever.core()).await?;
+            stored.at_rest(forever.runtime()).await?;
             forever.close().await.map_err(|error| format!("it could not be closed: {error}"))?;
             Ok(outcome)
         };
@@ -233,9 +235,9 @@ where
             None if fuse.is_blown() => None,
             None => Some(Err(format!("it has not come to its end after {:?}", self.patience))),
         };
-        let left_behind = core.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
-        if let Some(core) = left_behind {
-            core.died().await;
+        let left_behind = runtime.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        if let Some(runtime) = left_behind {
+            runtime.died().await;
         }
         if let (Some(Death { torn: Some(seed), .. }), None, Stored::File(path), Some((heard, last))) = (death, &ended, stored, fuse.log())
             && let Err(error) = tear(path, heard, last, &mut Dice::new(seed))

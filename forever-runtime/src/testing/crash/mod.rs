@@ -18,7 +18,8 @@ use life::{Death, Run, Script};
 pub use world::World;
 
 use super::dice::Dice;
-use crate::forever::{Builder, Forever};
+use crate::api::builder::Builder;
+use crate::api::forever::Forever;
 
 /// How long a life may take, unless it is said otherwise.
 const PATIENCE: Duration = Duration::from_secs(20);

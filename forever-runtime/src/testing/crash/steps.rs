@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 
 use super::image::{Image, Names};
-use crate::fiber::events::{Event, EventKind};
+use crate::runtime::events::{Event, EventKind};
 
 /// The bodies that were begun in all lives of a run.
 #[derive(Debug, Default)]

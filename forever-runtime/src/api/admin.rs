@@ -1,0 +1,236 @@
+//! What is asked of fibers by id: listing them, ending them, letting them run again, deleting them.
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tracing::warn;
+
+use crate::clock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::exec::agent_hooks::Recovery;
+use crate::exec::retention;
+use crate::runtime::commands::{done, in_doubt};
+use crate::runtime::detached::detached;
+use crate::runtime::exits;
+use crate::runtime::handle::FiberStatus;
+use crate::runtime::link::Link;
+use crate::runtime::state::Runtime;
+use crate::store::{End, FiberQuery, FiberState, Restart, RestartResult, Seq};
+
+/// How many fibers a page has unless it is said, and at most.
+const PAGE: (u32, u32) = (50, 1000);
+
+/// How many fibers are deleted in one transaction, so that nobody waits long behind it.
+pub(crate) const BATCH: u32 = 500;
+
+/// Which fibers: those that agree with everything that is said.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::{FiberFilter, FiberState};
+/// let old = FiberFilter::new().state(FiberState::Failed).name("research");
+/// # let _ = old;
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct FiberFilter {
+    query: FiberQuery,
+    /// Whether fibers with operations in doubt are deleted too.
+    in_doubt: bool,
+    /// Whether nothing is remembered of what is deleted.
+    forget_keys: bool,
+}
+
+impl FiberFilter {
+    /// All fibers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// In this state; called several times, in one of them.
+    pub fn state(mut self, state: FiberState) -> Self {
+        self.query.states.push(state);
+        self
+    }
+
+    /// Of the function with this stored name, or closures that were called so.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.query.name = Some(name.into());
+        self
+    }
+
+    /// Of this agent.
+    pub fn agent(mut self, class: impl Into<String>, name: impl Into<String>) -> Self {
+        self.query.class = Some(class.into());
+        self.query.agent = Some(name.into());
+        self
+    }
+
+    /// Ended before this time.
+    pub fn ended_before(mut self, time: SystemTime) -> Self {
+        self.query.ended_before_ms = Some(clock::ms(time));
+        self
+    }
+
+    /// Lets [`Forever::delete`](crate::Forever::delete) delete fibers with operations in doubt too, and with them the only record
+    /// that these may have been carried out. It changes nothing in a list.
+    pub fn delete_in_doubt(mut self) -> Self {
+        self.in_doubt = true;
+        self
+    }
+
+    /// Lets [`Forever::delete`](crate::Forever::delete) forget the keys, and the ids that the program gave, of what it deletes and of
+    /// what was deleted before: the next spawn with one of them begins a new fiber, with new operations. What is remembered of
+    /// fibers that were deleted before says nothing of their agents, so with [`agent`](Self::agent) it stays. It changes nothing in
+    /// a list.
+    pub fn forget_keys(mut self) -> Self {
+        self.forget_keys = true;
+        self
+    }
+}
+
+/// A page of fibers about to be read; made by [`Forever::fibers`](crate::Forever::fibers), read by `.await`.
+#[derive(Debug)]
+#[must_use = "fibers are listed when this is awaited"]
+pub struct Fibers {
+    link: Link<Runtime>,
+    filter: FiberFilter,
+    limit: u32,
+    after: Seq,
+}
+
+/// A page of fibers, in the order in which they were accepted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page {
+    /// The fibers.
+    pub fibers: Vec<FiberStatus>,
+    /// Where the next page begins, if there may be more; for [`Fibers::after`].
+    pub next: Option<Cursor>,
+}
+
+/// A place in the list of fibers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct Cursor(Seq);
+
+impl Fibers {
+    pub(crate) fn new(link: Link<Runtime>) -> Self {
+        Fibers { link, filter: FiberFilter::new(), limit: PAGE.0, after: Seq::MIN }
+    }
+
+    /// Only those that a filter lets through, in place of what was said before.
+    pub fn filter(mut self, filter: FiberFilter) -> Self {
+        self.filter = filter;
+        self
+    }
+
+    /// Only those in this state; called several times, in one of them.
+    pub fn state(mut self, state: FiberState) -> Self {
+        self.filter = self.filter.state(state);
+        self
+    }
+
+    /// Only those of the function with this stored name.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.filter = self.filter.name(name);
+        self
+    }
+
+    /// Only those of this agent.
+    pub fn agent(mut self, class: impl Into<String>, name: impl Into<String>) -> Self {
+        self.filter = self.filter.agent(class, name);
+        self
+    }
+
+    /// So many at most: 50 unless this is called, and never more than 1000.
+    pub fn limit(mut self, limit: u32) -> Self {
+        self.limit = limit.clamp(1, PAGE.1);
+        self
+    }
+
+    /// Those behind the page that gave this cursor.
+    pub fn after(mut self, cursor: Cursor) -> Self {
+        self.after = cursor.0;
+        self
+    }
+
+    async fn read(self) -> Result<Page> {
+        let runtime = self.link.get()?;
+        let rows = runtime.store.list(self.filter.query, self.after, self.limit).await?;
+        let full = u32::try_from(rows.len()) == Ok(self.limit);
+        let next = rows.last().filter(|_| full).map(|row| Cursor(row.seq));
+        Ok(Page { fibers: rows.into_iter().map(FiberStatus::of).collect(), next })
+    }
+}
+
+impl IntoFuture for Fibers {
+    type Output = Result<Page>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.read())
+    }
+}
+
+/// Lets a fiber that stopped run again.
+pub(crate) async fn restart(runtime: &Arc<Runtime>, id: &str, how: Restart) -> Result<()> {
+    let what = match how {
+        Restart::FromSnapshot => "resume",
+        Restart::FromStart => "restart",
+    };
+    let row = runtime.store.find(crate::store::FiberRef::Id(id.to_owned())).await?;
+    if let Some(row) = row.filter(|row| row.closure) {
+        return Err(Error::new(
+            ErrorKind::Conflict,
+            format!("failed to {what} fiber `{id}`: `{}` is a closure, of which nothing is left but its stash; resolve it", row.name),
+        ));
+    }
+    // The store tells the dispatcher.
+    match done(runtime.store.restart(id.to_owned(), how, runtime.now_ms()).await?, id, what)? {
+        RestartResult::Ready => Ok(()),
+        RestartResult::InDoubt(op) => Err(Error::new(ErrorKind::InvalidState, format!("failed to {what} fiber `{id}`: {}", in_doubt(&op)))),
+    }
+}
+
+/// Ends a fiber that is interrupted or parked, or lets it run again.
+pub(crate) async fn resolve(runtime: &Arc<Runtime>, id: &str, how: Recovery) -> Result<()> {
+    let end = match how {
+        Recovery::Resume => return restart(runtime, id, Restart::FromSnapshot).await,
+        Recovery::Restart => return restart(runtime, id, Restart::FromStart).await,
+        Recovery::Skip => return Ok(()),
+        Recovery::Complete(value) => End::Completed(value.to_string()),
+        Recovery::Fail(why) => End::Failed(why),
+    };
+    let (of_task, id) = (Arc::clone(runtime), id.to_owned());
+    let resolved = async move {
+        let runtime = &of_task;
+        let (row, end) = done(runtime.store.resolve(id.clone(), end, runtime.now_ms()).await?, &id, "resolve")?;
+        exits::report(runtime, &row.id, &row.name, row.agent.as_ref(), end.into());
+        runtime.active.tell(&id);
+        Ok(())
+    };
+    detached(runtime, resolved).await
+}
+
+/// Deletes what has ended and agrees with the filter; says how many.
+pub(crate) async fn delete(runtime: &Arc<Runtime>, filter: FiberFilter) -> Result<u64> {
+    let mut query = FiberQuery { exclude_in_doubt: !filter.in_doubt, ..filter.query };
+    if let Some(open) = query.states.iter().find(|state| !state.is_final()) {
+        return Err(Error::new(ErrorKind::InvalidState, format!("fibers that are {open} cannot be deleted: cancel or resolve them first")));
+    }
+    if query.states.is_empty() {
+        query.states = vec![FiberState::Completed, FiberState::Failed, FiberState::Cancelled];
+    }
+    let deletion = retention::deletion(runtime, query, filter.forget_keys);
+    let deleted = retention::delete(runtime, deletion.clone()).await?;
+    if filter.forget_keys && deletion.query.class.is_none() {
+        retention::forget(runtime, deletion, None).await?;
+    }
+    if deleted.held > 0 {
+        warn!(
+            fibers = deleted.held,
+            "fibers were not deleted: rows of the program's own tables refer to them, or their own rows are damaged"
+        );
+    }
+    Ok(deleted.count)
+}

@@ -1,0 +1,419 @@
+//! Opening a runtime: what it is made of, checked before anything runs.
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::agent::{Agent, AgentHandle, Agents, Classes};
+use crate::api::forever::Forever;
+use crate::chat::{AgentLoop, Answer, ChatAgent, ChatClasses, Chats, ask_and_call};
+use crate::clock::{Clock, SystemClock};
+use crate::error::{Error, ErrorKind, Result};
+use crate::exec::agent_hooks::AgentHooks;
+use crate::exec::compatibility::{Compared, Compatibility, OnIncompatible};
+use crate::exec::executor::Executor;
+use crate::exec::registry::Registry;
+use crate::exec::{compatibility, dispatch, executor, recovery, retention};
+use crate::frame::fiber::Fiber;
+use crate::frame::resources::Resources;
+#[cfg(feature = "testing")]
+use crate::runtime::events::Events;
+use crate::runtime::events::Listeners;
+use crate::runtime::link::RuntimeGuard;
+use crate::runtime::settings::{Retention, Settings};
+use crate::runtime::state::{Parts, Runtime};
+use crate::runtime::timer;
+use crate::store::sqlite::SeenBy;
+use crate::store::sqlite::copied::Copied;
+use crate::store::sqlite::user::Migration;
+use crate::store::{Durability, FiberStore, Sqlite, Store};
+use crate::{agent, chat, clock, layout};
+
+/// What a runtime is made of; [`open`](Builder::open) makes it.
+#[derive(Debug)]
+#[must_use = "a runtime is opened by `.open().await`"]
+pub struct Builder {
+    place: Option<Place>,
+    durability: Durability,
+    wait_for_lock: Duration,
+    registry: Result<Registry>,
+    classes: Result<Classes>,
+    agents: agent::Settings,
+    chat_classes: ChatClasses,
+    chats: chat::Settings,
+    resources: Resources,
+    clock: Arc<dyn Clock>,
+    settings: Settings,
+    migrations: Vec<Migration>,
+    listeners: Listeners,
+    seen_by: SeenBy,
+    on_incompatible: OnIncompatible,
+}
+
+#[derive(Debug)]
+pub(crate) enum Place {
+    File(PathBuf),
+    Memory,
+    /// A store that the program has opened.
+    Store(Arc<dyn Store>),
+    /// The same database for all runtimes of this process that name it, as long as one of them, or a test, has it open.
+    #[cfg(feature = "testing")]
+    Named(String),
+}
+
+impl Builder {
+    pub(super) fn new() -> Self {
+        Builder {
+            place: None,
+            durability: Durability::default(),
+            wait_for_lock: Duration::ZERO,
+            registry: Ok(Registry::default()),
+            classes: Ok(Classes::default()),
+            agents: agent::Settings::default(),
+            chat_classes: ChatClasses::default(),
+            chats: chat::Settings::default(),
+            resources: Resources::default(),
+            clock: Arc::new(SystemClock::new()),
+            settings: Settings::default(),
+            migrations: Vec::new(),
+            listeners: Listeners::default(),
+            seen_by: None,
+            on_incompatible: OnIncompatible::default(),
+        }
+    }
+
+    /// Keeps everything in the SQLite file at `path`, made if it is not there. Beside it are the `-wal` and `-shm` files of SQLite
+    /// and `.lock`, which says who owns it.
+    pub fn sqlite(mut self, path: impl AsRef<Path>) -> Self {
+        self.place = Some(Place::File(path.as_ref().to_owned()));
+        self
+    }
+
+    /// Keeps everything in memory, for tests: it is gone with the runtime.
+    pub fn in_memory(mut self) -> Self {
+        self.place = Some(Place::Memory);
+        self
+    }
+
+    /// Keeps everything in a store that the program has opened.
+    ///
+    /// For other databases than SQLite, and for wrappers.
+    ///
+    /// What the store has to keep to is in the documentation of [`store`](crate::store). It has one
+    /// runtime: do not give it to a second builder. The runtime closes it.
+    ///
+    /// What only SQLite can do is an error of kind [`Setup`](ErrorKind::Setup) with such a store,
+    /// also where it wraps a [`Sqlite`]:
+    /// [`FiberContext::transaction`](crate::FiberContext::transaction), [`Forever::transaction`],
+    /// [`migration`](Builder::migration) and [`Forever::backup`].
+    /// [`durability`](Builder::durability) and [`wait_for_lock`](Builder::wait_for_lock) have no
+    /// effect: the store was opened with its own.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// use forever::Forever;
+    /// use forever::store::Sqlite;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> forever::Result<()> {
+    /// let store = Sqlite::in_memory().await?;
+    /// let forever = Forever::builder().store(store).open().await?;
+    /// forever.close().await
+    /// # }
+    /// ```
+    pub fn store(mut self, store: impl Store + 'static) -> Self {
+        self.place = Some(Place::Store(Arc::new(store)));
+        self
+    }
+
+    /// Adds a migration of the program's own tables, which stand in the same database: SQL that is applied once, after those before it.
+    ///
+    /// At open, before any fiber runs, those that this database does not have yet are applied, each in a transaction of its own. One that
+    /// was applied is never changed, moved or taken out: what is to be different is a new one. One that fails leaves nothing behind. It may do
+    /// what a transaction may ([`Tx`](crate::Tx)); tables of its own need names that are not Forever's. Foreign keys are looked at when all of
+    /// it has run.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// let builder = forever::Forever::builder()
+    ///     .in_memory()
+    ///     .migration("bookings", "CREATE TABLE bookings (id TEXT PRIMARY KEY) STRICT")
+    ///     .migration("bookings have a price", "ALTER TABLE bookings ADD COLUMN cents INTEGER");
+    /// # let _ = builder;
+    /// ```
+    pub fn migration(mut self, name: impl Into<String>, sql: impl Into<String>) -> Self {
+        self.migrations.push(Migration { name: name.into(), sql: sql.into() });
+        self
+    }
+
+    /// What a commit survives; power loss unless this says otherwise.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Waits so long for another process that owns the database; not at all unless this is called.
+    pub fn wait_for_lock(mut self, wait: Duration) -> Self {
+        self.wait_for_lock = wait;
+        self
+    }
+
+    /// Registers a fiber function: it can be spawned, and is resumed when it was left unfinished.
+    pub fn fiber<F: Fiber>(mut self) -> Self {
+        self.registry = self.registry.and_then(|mut registry| registry.add::<F>().map(|()| registry));
+        self
+    }
+
+    /// Registers a class of agents, each made by `make` when it comes into memory: `.agent(|me| Gardener { me })`.
+    pub fn agent<A: Agent>(mut self, make: impl Fn(AgentHandle<A>) -> A + Send + Sync + 'static) -> Self {
+        self.classes = self.classes.and_then(|mut classes| classes.add(make).map(|()| classes));
+        self
+    }
+
+    /// Registers a class of agents that people talk to: [`agent`](Builder::agent), with what is needed for [`ChatAgent`].
+    pub fn chat_agent<A: ChatAgent>(mut self, make: impl Fn(AgentHandle<A>) -> A + Send + Sync + 'static) -> Self {
+        self.chat_classes.add::<A>();
+        self.agent(make)
+    }
+
+    /// Adds the model and tools of [`Turn::run_agent_loop`](crate::chat::Turn::run_agent_loop).
+    pub fn agent_loop(mut self, looped: AgentLoop) -> Self {
+        self.registry = self.registry.and_then(|mut registry| registry.add_ours::<ask_and_call>().map(|()| registry));
+        self.resource(looped)
+    }
+
+    /// How the chunks of a turn are stored: at most so many wait to be stored, then whoever writes more waits; and the next commit of the same
+    /// turn comes so long after the last one at the earliest, unless somebody waits for it: for room, or in [`flush`](crate::chat::Turn::flush).
+    /// 256 and 4 ms unless this is called; 1 and none make every chunk a commit.
+    pub fn turn_batching(mut self, chunks: usize, pause: Duration) -> Self {
+        self.chats.batching.chunks = chunks.max(1);
+        self.chats.batching.pause = pause;
+        self
+    }
+
+    /// How long the chunks of a turn are kept after its end, for replays; then its message alone is left, and its end. 10 minutes unless this is
+    /// called.
+    pub fn replay_retention(mut self, keep: Duration) -> Self {
+        self.chats.replay = keep;
+        self
+    }
+
+    /// How long an agent stays in memory without a request, connection, running fiber, keep-alive or running schedule; 90 s unless
+    /// this is called.
+    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
+        self.agents.idle_timeout = timeout;
+        self
+    }
+
+    /// Maximum number of agents in memory. Defaults to 10 000.
+    ///
+    /// When there are more, the agents that nothing needs leave at once instead of after
+    /// [`idle_timeout`](Builder::idle_timeout), those that have been idle for longest first. An
+    /// agent with a request, connection, running fiber, keep-alive or running schedule stays.
+    pub fn max_agents_in_memory(mut self, agents: usize) -> Self {
+        self.agents.max_in_memory = agents;
+        self
+    }
+
+    /// How often the heartbeat of agents that are kept awake is renewed in the database; 30 s unless this is called.
+    pub fn keep_alive_interval(mut self, interval: Duration) -> Self {
+        self.agents.keep_alive_interval = interval;
+        self
+    }
+
+    /// How long a run of a schedule may take, with the dispatch of its agent, before it is dropped and counts as failed; 30 s unless this is called. Longer work belongs
+    /// into a fiber.
+    pub fn hung_schedule_timeout(mut self, timeout: Duration) -> Self {
+        self.agents.hung_schedule_timeout = timeout;
+        self
+    }
+
+    /// Adds a resource, found by its type: what a fiber takes as `Res<T>`. A second one of the same type takes its place.
+    pub fn resource<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.resources.insert(value);
+        self
+    }
+
+    /// Takes time and ids from `clock`, in place of the system's.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// How long fibers that have ended are kept, and then their keys; 24 hours, 7 days and 30 days unless this is called.
+    pub fn retention(mut self, retention: Retention) -> Self {
+        self.settings.retention = retention;
+        self
+    }
+
+    /// How long a fiber that was cancelled may go on, from its next look at [`Op::cancelled`](crate::Op::cancelled) on, before it is
+    /// dropped where it is; 5 s unless this is called.
+    pub fn cancel_grace(mut self, grace: Duration) -> Self {
+        self.settings.cancel_grace = grace;
+        self
+    }
+
+    /// How long an agent's recovery hook may take before it counts as failed; 10 s unless this is called.
+    pub fn hook_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.hook_timeout = timeout;
+        self
+    }
+
+    /// How long the closure of an [`OnUnknown::check`](crate::OnUnknown::check) may take before the fiber is parked; 30 s unless this is called.
+    pub fn check_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.check_timeout = timeout;
+        self
+    }
+
+    /// What [`open`](Builder::open) does when the code of this program cannot resume all stored fibers; they are parked unless this is
+    /// called.
+    pub fn on_incompatible(mut self, what: OnIncompatible) -> Self {
+        self.on_incompatible = what;
+        self
+    }
+
+    /// Ends the world at a write, as the fuse says.
+    #[cfg(feature = "testing")]
+    pub fn fuse(mut self, fuse: crate::testing::Fuse) -> Self {
+        self.seen_by = Some(Arc::new(fuse));
+        self
+    }
+
+    /// Where its database is to be, to be put elsewhere.
+    #[cfg(feature = "testing")]
+    pub(crate) fn place(&mut self) -> &mut Option<Place> {
+        &mut self.place
+    }
+
+    /// Everything that will happen, from the first moment on.
+    #[cfg(feature = "testing")]
+    pub(crate) fn all_events(&self) -> Events {
+        self.listeners.listen_to_all()
+    }
+
+    /// For [`layout::check!`](crate::layout::check): what is wrong with the file.
+    #[doc(hidden)]
+    pub fn __check_layouts(self, path: &Path) -> Result<(), String> {
+        let registry = self.registry.map_err(|error| error.to_string())?;
+        layout::file::check(registry.layouts(), path, layout::file::accepts())
+    }
+
+    /// Says what would become of the unfinished fibers of the database under the code of this program, and changes nothing: for a check
+    /// before a deploy, on the database in use or on a backup of it.
+    ///
+    /// No fiber, migration or hook is run, and no lock is taken: a live process may own the file, whose state of this moment is copied into
+    /// the system's folder for temporary files and compared there. Functions that are only `call!`ed are compared if they are registered
+    /// with [`fiber`](Builder::fiber) as well. Whether stored values still read as the types of the code is found when a fiber is resumed.
+    ///
+    /// ```no_run
+    /// # use forever_runtime as forever;
+    /// # async fn check<F: forever::Fiber>() -> forever::Result<()> {
+    /// let found = forever::Forever::builder().sqlite("backup.db").fiber::<F>().check().await?;
+    /// println!("{found}");
+    /// std::process::exit(i32::from(!found.is_ok()));
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When no database was named, it is not there or cannot be read, has a newer schema, or two fibers share a name.
+    pub async fn check(self) -> Result<Compatibility> {
+        let mut registry = self.registry?;
+        if !self.chat_classes.is_empty() {
+            registry.add_ours::<Answer>()?;
+        }
+        let file = match self.place {
+            Some(Place::File(path)) => path,
+            place => {
+                let (store, _) = open_store(place, self.durability, self.wait_for_lock, None, Vec::new(), 0).await?;
+                return Ok(compatibility::compare(&*store, &registry).await?.compatibility);
+            }
+        };
+        let copy = Copied::of(&file).await?;
+        let store = Sqlite::open_seen(&copy.path(), Durability::Process, Duration::ZERO, None).await?;
+        let compared = compatibility::compare(&store, &registry).await;
+        store.abandon();
+        Ok(compared?.compatibility)
+    }
+
+    /// Opens the runtime, starts every fiber that was left unfinished, wakes agents that were kept awake, and runs schedules that fell due.
+    ///
+    /// # Errors
+    /// Before anything runs: of kind [`Incompatible`](ErrorKind::Incompatible) when the code cannot resume all fibers and
+    /// [`on_incompatible`](Builder::on_incompatible) says to refuse; when no database was named, two fibers or two agent classes share a
+    /// name, a resource is missing, the file cannot be used, is not one of ours or has a newer
+    /// schema, or a live process owns it ([`Error::is_busy`]); of kind [`Setup`](ErrorKind::Setup)
+    /// when a migration fails, was changed after it was applied, stands elsewhere, or is in the
+    /// database but not in the program, and when a [`store`](Builder::store) was given together
+    /// with a migration.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn open(self) -> Result<Forever> {
+        let (mut registry, mut resources) = (self.registry?, self.resources);
+        let agents = Agents::new(self.classes?, self.agents);
+        let chats = Arc::new(Chats::new(Arc::clone(&agents), self.chat_classes, self.chats));
+        if !chats.classes.is_empty() {
+            registry.add_ours::<Answer>()?;
+            resources.insert(Arc::clone(&chats));
+        }
+        registry.check_needs(&resources)?;
+        let now_ms = clock::ms(self.clock.now());
+        let (store, sqlite) = open_store(self.place, self.durability, self.wait_for_lock, self.seen_by, self.migrations, now_ms).await?;
+        let Compared { compatibility, to_wake } = compatibility::compare(&*store, &registry).await?;
+        if self.on_incompatible == OnIncompatible::Refuse && !compatibility.is_ok() {
+            store.abandon();
+            return Err(compatibility::refused(&compatibility));
+        }
+        let worker = store.join(clock::ms(self.clock.now())).await?;
+        let parts = Parts { store, sqlite, worker, clock: self.clock, listeners: self.listeners, settings: self.settings };
+        let runtime = Arc::new(Runtime::new(parts, tokio::runtime::Handle::current()));
+        let hooks: Arc<dyn AgentHooks> = Arc::<Agents>::clone(&agents);
+        let exec = Arc::new(Executor::new(Arc::clone(&runtime), registry, resources, hooks, compatibility));
+        agents.attach(&exec);
+        let forever = Forever { agents, exec, guard: Arc::new(RuntimeGuard(runtime)) };
+        let (runtime, exec, agents) = (forever.runtime(), &forever.exec, &forever.agents);
+        runtime.timer.on(retention::RETENTION, retention::ring());
+        agents.listen(&runtime.timer);
+        chat::retention::listen(&runtime.timer, &chats);
+        runtime.start(timer::run(Arc::clone(runtime)))?;
+        executor::report_exits(exec);
+        dispatch::listen(exec)?;
+        recovery::recover(exec).await?;
+        compatibility::report(exec, to_wake).await?;
+        chats.recover(exec).await?;
+        agents.recover(runtime).await?;
+        retention::set_alarm(runtime);
+        chat::retention::set_alarm(runtime, &chats);
+        Ok(forever)
+    }
+}
+
+/// Opens the store of a runtime; gives it a second time where it is SQLite.
+async fn open_store(
+    place: Option<Place>,
+    durability: Durability,
+    wait: Duration,
+    seen_by: SeenBy,
+    migrations: Vec<Migration>,
+    now_ms: i64,
+) -> Result<(Arc<dyn Store>, Option<Arc<Sqlite>>)> {
+    let setup = |why: String| Error::new(ErrorKind::Setup, why);
+    let sqlite = match place {
+        Some(Place::File(path)) => Sqlite::open_seen(&path, durability, wait, seen_by).await?,
+        Some(Place::Memory) => Sqlite::in_memory_seen(None, seen_by).await?,
+        #[cfg(feature = "testing")]
+        Some(Place::Named(name)) => Sqlite::in_memory_seen(Some(name), seen_by).await?,
+        Some(Place::Store(store)) => {
+            let needs_sqlite = [(!migrations.is_empty(), "`.migration(..)`"), (seen_by.is_some(), "`.fuse(..)`")];
+            return match needs_sqlite.into_iter().find(|(is_set, _)| *is_set) {
+                None => Ok((store, None)),
+                Some((_, what)) => {
+                    Err(setup(format!("{what} needs the SQLite store: call `.sqlite(path)` or `.in_memory()` in place of `.store(..)`")))
+                }
+            };
+        }
+        None => return Err(setup("no database was named: call `.sqlite(path)`, `.in_memory()` or `.store(store)`".to_owned())),
+    };
+    sqlite.migrate(migrations, now_ms).await?;
+    let sqlite = Arc::new(sqlite);
+    Ok((Arc::<Sqlite>::clone(&sqlite), Some(sqlite)))
+}

@@ -1,0 +1,388 @@
+//! The runtime as its users hold it: opened by a builder, asked for fibers, closed.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::agent::{Agent, AgentHandle, Agents};
+use crate::api::admin;
+use crate::api::admin::{FiberFilter, Fibers};
+use crate::api::builder::Builder;
+use crate::api::messages::SendMessage;
+use crate::error::{Error, ErrorKind, Result};
+use crate::exec::agent_hooks::Recovery;
+use crate::exec::closure::RunFiber;
+use crate::exec::compatibility::Compatibility;
+use crate::exec::executor::Executor;
+use crate::exec::spawn;
+use crate::exec::spawn::Spawn;
+use crate::frame::context::FiberContext;
+use crate::frame::fiber::{Failure, Fiber, Value};
+use crate::ops::resolve::{OpStatus, Resolution};
+use crate::ops::{resolve, transaction};
+use crate::runtime::commands;
+use crate::runtime::events::Events;
+use crate::runtime::handle::{FiberError, FiberHandle};
+use crate::runtime::link::{Link, RuntimeGuard};
+use crate::runtime::state::Runtime;
+use crate::store::{AgentId, FiberRef, Restart, Tx};
+
+/// How long [`Forever::close`] lets steps in flight go on.
+const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// An open database and the fibers that run from it.
+///
+/// Clones are the same runtime. When the last clone and the last handle are dropped without [`close`](Forever::close), it is
+/// as if the process had died: fibers stop where they are and go on from their last checkpoint at the next open.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::Forever;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("research.db");
+/// let forever = Forever::builder().sqlite(path).open().await?;
+/// // forever.spawn(research(topic)).key("req-42").await?.wait().await?
+/// forever.close().await
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Forever {
+    pub(crate) agents: Arc<Agents>,
+    pub(crate) exec: Arc<Executor>,
+    pub(super) guard: Arc<RuntimeGuard>,
+}
+
+impl Forever {
+    /// A runtime to be opened.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// Starts a fiber: `forever.spawn(research(topic)).key("req-42").await?`.
+    ///
+    /// When the await gives the handle, the fiber and its arguments are stored and it will run, whatever happens to the process.
+    ///
+    /// # Errors
+    /// When its function is not registered, an argument cannot be saved, the id or key belongs to a fiber with another function
+    /// or other arguments, the store fails, or the runtime is closed. Of kind [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) when the fiber may
+    /// be stored all the same, and would then run after the next open. The call is safe to repeat with the same id or key; without either
+    /// it may start a second fiber.
+    pub fn spawn<F: Fiber>(&self, call: F) -> Spawn<F> {
+        Spawn::new(self.exec_link(), call)
+    }
+
+    /// Starts a fiber and waits for its result.
+    ///
+    /// # Errors
+    /// When it cannot be started, and everything that [`FiberHandle::wait`] tells.
+    pub async fn run<F: Fiber>(&self, call: F) -> Result<F::Output, FiberError> {
+        let handle = self.spawn(call).await.map_err(|e| FiberError::not_started(F::MACHINE.name, &e))?;
+        handle.wait().await
+    }
+
+    /// The handle of a fiber by its id. That there is none is told by the handle's `wait` and `status`.
+    pub fn handle<F: Fiber>(&self, id: &str) -> FiberHandle<F::Output> {
+        FiberHandle::new(self.runtime_link(), id, F::MACHINE.name, false)
+    }
+
+    /// The handle of any fiber by its id, closures too; the caller says what it gives.
+    ///
+    /// # Errors
+    /// When there is none, or the store cannot be read.
+    pub async fn find<T>(&self, id: &str) -> Result<FiberHandle<T>> {
+        let row = self.runtime().store.find(FiberRef::Id(id.to_owned())).await?;
+        let row = row.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no fiber with id `{id}`")))?;
+        Ok(FiberHandle::new(self.runtime_link(), row.id, row.name, false))
+    }
+
+    /// The handle of the fiber that was spawned with a key.
+    ///
+    /// # Errors
+    /// When there is none, it is of another function, or the store cannot be read.
+    pub async fn by_key<F: Fiber>(&self, key: &str) -> Result<FiberHandle<F::Output>> {
+        spawn::by_key::<F>(&self.runtime_link(), key).await
+    }
+
+    /// The agent of class `A` with a name. It need not be made, and nothing happens until it is asked for something; that its class is not
+    /// registered, or its name empty or longer than 256 bytes, is told then.
+    pub fn agent<A: Agent>(&self, name: impl Into<String>) -> AgentHandle<A> {
+        AgentHandle::new(self.agents_link(), AgentId { class: A::CLASS.to_owned(), name: name.into() })
+    }
+
+    /// Sends `value` to a fiber, which takes it with `recv!(topic)`. When the await returns it is stored, and it is received once, in the order
+    /// of the sends: `forever.send(id, "approval", &true).message_id("mail-17").await?`. Without a [message id](SendMessage::message_id) a send
+    /// that is repeated after an error is a second message.
+    ///
+    /// # Errors
+    /// When there is no such fiber; of kind [`InvalidState`](ErrorKind::InvalidState) when it has ended; when its function receives nothing on
+    /// this topic or something else, or the store fails. After kind [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) the message may be received all
+    /// the same: sending it again is safe if it has a message id.
+    pub fn send<V: Serialize + ?Sized>(&self, id: &str, topic: &str, value: &V) -> SendMessage {
+        SendMessage::new(self.exec_link(), id, topic, value)
+    }
+
+    /// What the comparison of the stored fibers with the code came to when the runtime was opened.
+    ///
+    /// [`Builder::check`] gives the same without opening.
+    pub fn compatibility(&self) -> &Compatibility {
+        &self.exec.compatibility
+    }
+
+    /// The fibers, by page: `forever.fibers().state(FiberState::Failed).limit(20).await?`.
+    pub fn fibers(&self) -> Fibers {
+        Fibers::new(self.runtime_link())
+    }
+
+    /// Tells a fiber, and every fiber that it has spawned, to end; see [`FiberHandle::cancel`].
+    ///
+    /// # Errors
+    /// When there is no such fiber, it has ended, or the store fails. Safe to repeat after
+    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown), and so are [`resume`](Forever::resume), [`restart`](Forever::restart),
+    /// [`resolve`](Forever::resolve), [`resolve_op`](Forever::resolve_op) and [`delete`](Forever::delete): what was done the first time is
+    /// not done again.
+    pub async fn cancel(&self, id: &str, reason: &str) -> Result<()> {
+        commands::cancel(self.runtime(), id, reason).await
+    }
+
+    /// Lets a fiber that failed, is parked or interrupted go on from its last checkpoint.
+    ///
+    /// # Errors
+    /// When there is no such fiber, it stands otherwise, it is a closure, or the store fails.
+    pub async fn resume(&self, id: &str) -> Result<()> {
+        admin::restart(self.runtime(), id, Restart::FromSnapshot).await
+    }
+
+    /// Lets a fiber that failed, was cancelled, is parked or interrupted begin anew, with its arguments. Its snapshot goes.
+    ///
+    /// # Errors
+    /// When there is no such fiber, it stands otherwise, it is a closure, or the store fails.
+    pub async fn restart(&self, id: &str) -> Result<()> {
+        admin::restart(self.runtime(), id, Restart::FromStart).await
+    }
+
+    /// Says by hand what becomes of a fiber that is interrupted or parked: `forever.resolve(id, Recovery::complete(&report)?)`.
+    ///
+    /// # Errors
+    /// When there is no such fiber, it stands otherwise, or the store fails.
+    pub async fn resolve(&self, id: &str, how: Recovery) -> Result<()> {
+        admin::resolve(self.runtime(), id, how).await
+    }
+
+    /// The ledger of a fiber: its effects and its operations by hand, in the order in which they began.
+    ///
+    /// # Errors
+    /// When there is no fiber with this id, or the store cannot be read.
+    pub async fn ops(&self, fiber: &str) -> Result<Vec<OpStatus>> {
+        resolve::list(self.runtime(), fiber).await
+    }
+
+    /// Says how an operation ended of which the runtime does not know, after somebody has looked: `id` is that of the operation. A fiber that is parked for it
+    /// goes on.
+    ///
+    /// # Errors
+    /// Of kind [`NotFound`](ErrorKind::NotFound) when there is no such operation; of kind [`InvalidState`](ErrorKind::InvalidState) when its
+    /// outcome is known, because it has ended or was resolved before, and when its fiber is running; of kind [`Conflict`](ErrorKind::Conflict) when the value
+    /// is not of the type that its step gives, as far as this process has come there; a value that turns out to be of another type parks the fiber again. When the store fails.
+    pub async fn resolve_op(&self, id: &str, how: Resolution) -> Result<()> {
+        resolve::resolve(self.runtime(), id, how).await
+    }
+
+    /// Deletes fibers that have ended, with everything that is stored of them; says how many.
+    ///
+    /// Fibers with an operation in doubt are left out, unless the filter says [`FiberFilter::delete_in_doubt`]. The results of children
+    /// go also while their parent may ask for them: it hears that there is no such fiber. Fibers that rows of the program's own tables
+    /// refer to stay, which is said as a warning.
+    ///
+    /// Keys, and ids that the program gave, are remembered for as long as [`Retention::keys`](crate::Retention::keys) says, unless the
+    /// filter says [`FiberFilter::forget_keys`].
+    ///
+    /// # Errors
+    /// When the filter asks for fibers that have not ended, or the store fails.
+    pub async fn delete(&self, filter: FiberFilter) -> Result<u64> {
+        admin::delete(self.runtime(), filter).await
+    }
+
+    /// Reads and writes the program's own tables, outside fibers: what the closure did is committed when it returns `Ok`, durable as the
+    /// database is, and taken back when it returns `Err` or panics.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), forever::BoxError> {
+    /// let forever = forever::Forever::builder()
+    ///     .in_memory()
+    ///     .migration("bookings", "CREATE TABLE bookings (id TEXT PRIMARY KEY) STRICT")
+    ///     .open()
+    ///     .await?;
+    /// let bookings: i64 = forever
+    ///     .transaction(|tx| {
+    ///         tx.execute("INSERT INTO bookings VALUES ('a-1')", ())?;
+    ///         Ok::<_, forever::BoxError>(tx.query_row("SELECT count(*) FROM bookings", (), |row| row.get(0))?)
+    ///     })
+    ///     .await?;
+    /// assert_eq!(bookings, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The closure runs on the thread that writes the database, and everything that is stored waits for it; it may run more than once, and
+    /// what an earlier run did is taken back by then. What it must not do is told at [`Tx`]. A future that is dropped may leave the
+    /// transaction committed. In a fiber, [`FiberContext::transaction`](crate::FiberContext::transaction) is carried out once.
+    ///
+    /// # Errors
+    /// The closure's, unchanged. Those of the library, made into an `E`: of kind [`Setup`](ErrorKind::Setup) when the closure did what it
+    /// must not; of kind [`Value`](ErrorKind::Value) when a deferred constraint is violated at the end; when the store fails or the runtime is
+    /// closed. Of kind [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) when it may be committed all the same: it is safe to repeat if the closure
+    /// looks first whether its rows are there.
+    ///
+    /// # Panics
+    /// When the closure does.
+    pub async fn transaction<F, T, E>(&self, work: F) -> Result<T, E>
+    where
+        F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+    {
+        transaction::outside(self.runtime(), work).await
+    }
+
+    /// Copies the database to a new file at `path`, while everything goes on: a database of one moment, that any runtime can open. When this
+    /// returns, the copy is complete and on the disk. Of a database in memory too; there, writes wait meanwhile.
+    ///
+    /// What was done after that moment is not known to the copy: a runtime that is opened over it makes the effects since then again, and its
+    /// keys start second fibers. "Backup and restoring" in `docs/guarantees.md` says what to do about it.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> forever::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let forever = forever::Forever::builder().sqlite(folder.path().join("shop.db")).open().await?;
+    /// # let copies = folder.path();
+    /// forever.backup(copies.join("shop-monday.db")).await?;
+    /// # forever.close().await
+    /// # }
+    /// ```
+    ///
+    /// Where the future is dropped or the process dies, there is a complete copy at `path` or nothing; beside it there may be a file that ends in
+    /// `.part`.
+    ///
+    /// # Errors
+    /// Of kind [`Store`](ErrorKind::Store) when there is a file at `path`, or it cannot be written;
+    /// when the database cannot be read, or the runtime is closed. Of kind
+    /// [`Setup`](ErrorKind::Setup) when the runtime was opened with [`Builder::store`].
+    pub async fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
+        let runtime = self.runtime();
+        runtime.sqlite("`Forever::backup`")?.back_up(path, &runtime.clock.id()).await
+    }
+
+    /// What happens to fibers from now on.
+    pub fn events(&self) -> Events {
+        self.runtime().listeners.listen()
+    }
+
+    /// Runs a closure as a fiber: no macro, no arguments, no resume in the middle. What it keeps by hand with
+    /// [`FiberContext::stash`](crate::FiberContext::stash) outlives the process, and its agent's recovery hook gets it.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let forever = forever::Forever::builder().in_memory().open().await?;
+    /// let imported: u64 = forever
+    ///     .run_fiber("import", |ctx| async move {
+    ///         let mut done = 0;
+    ///         while done < 3 {
+    ///             done += 1;
+    ///             ctx.stash(&done).await?;
+    ///         }
+    ///         Ok::<_, forever::Error>(done)
+    ///     })
+    ///     .await?;
+    /// assert_eq!(imported, 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn run_fiber<C, F, T, E>(&self, name: impl Into<String>, closure: C) -> RunFiber<C>
+    where
+        C: FnOnce(FiberContext) -> F + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+        T: Value,
+        E: Failure + 'static,
+    {
+        RunFiber::new(self.exec_link(), name.into(), closure)
+    }
+
+    pub(crate) fn exec_link(&self) -> Link<Executor> {
+        Link::Open(Arc::clone(&self.exec), Arc::clone(&self.guard))
+    }
+
+    pub(crate) fn agents_link(&self) -> Link<Agents> {
+        Link::Open(Arc::clone(&self.agents), Arc::clone(&self.guard))
+    }
+
+    fn runtime_link(&self) -> Link<Runtime> {
+        Link::Open(Arc::clone(self.runtime()), Arc::clone(&self.guard))
+    }
+
+    pub(crate) fn runtime(&self) -> &Arc<Runtime> {
+        &self.guard.0
+    }
+
+    /// Closes the runtime: each fiber stops at its next checkpoint, and then the database is let go of. Fibers that have not
+    /// come to one after 10 s, or the [`deadline`](Close::deadline), are dropped where they are. All go on at the next open.
+    ///
+    /// # Errors
+    /// When the store fails; the database is let go of all the same.
+    pub fn close(&self) -> Close {
+        Close { guard: Arc::clone(&self.guard), deadline: CLOSE_DEADLINE }
+    }
+
+    /// Sets how many pages the database may have, to try what happens on a full disk.
+    ///
+    /// # Errors
+    /// When the store fails.
+    #[doc(hidden)]
+    pub async fn limit_pages(&self, pages: u32) -> Result<()> {
+        self.runtime().sqlite("`Forever::limit_pages`")?.limit_pages(pages).await
+    }
+}
+
+impl fmt::Debug for Forever {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Forever").field("fibers", &self.exec.registry).finish_non_exhaustive()
+    }
+}
+
+/// A runtime about to be closed; made by [`Forever::close`], closed by `.await`.
+#[derive(Debug)]
+#[must_use = "a runtime is closed when this is awaited"]
+pub struct Close {
+    guard: Arc<RuntimeGuard>,
+    deadline: Duration,
+}
+
+impl Close {
+    /// How long steps in flight may go on, in place of 10 s.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+}
+
+impl IntoFuture for Close {
+    type Output = Result<()>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { self.guard.0.close(self.deadline).await })
+    }
+}

@@ -1,0 +1,6 @@
+//! The runtime as its users hold it: opened by a builder, asked for fibers, closed.
+
+pub(crate) mod admin;
+pub(crate) mod builder;
+pub(crate) mod forever;
+pub(crate) mod messages;

@@ -1,0 +1,393 @@
+//! Runs one activation of a fiber in its task: claims it, drives it, and stores how it ended.
+//!
+//! A fiber's code begins only under a claim, and everything it stores is conditional on that claim. When the store fails, the fiber is interrupted:
+//! it goes back to its last snapshot and claims it again, later and later, until the store works or the runtime closes. When the claim is
+//! lost, the activation stops at once and stores nothing. A fiber that waits leaves: what wakes it starts a new task.
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::ops::ControlFlow::{self, Break, Continue};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tracing::{Instrument, debug, info_span, warn};
+
+use crate::error::{Error, ErrorKind, Result, chain};
+use crate::exec::backend::StoreBackend;
+use crate::exec::dispatch;
+use crate::exec::executor::Executor;
+use crate::exec::registry::{Begin, Known};
+use crate::frame::backend::RunBackend;
+use crate::frame::context::FiberContext;
+use crate::frame::poll::Guarded;
+use crate::frame::run::Run;
+use crate::future::BoxFuture;
+use crate::ops::known::Left;
+use crate::runtime::active::{ActiveGuard, RunState};
+use crate::runtime::events::EventKind;
+use crate::runtime::exit::Exit;
+use crate::runtime::exits;
+use crate::runtime::race::race;
+use crate::runtime::timer::Alarm;
+use crate::store::{AgentId, Claim, ClaimResult, End, OpOutcome, Runnable, Seq, Suspension, WaitResult};
+
+/// The first and the longest pause before an interrupted fiber is tried again.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+
+/// After so many deaths without a checkpoint a fiber may be the one that kills the process: such fibers are entered one at a
+/// time, so that the guilty one uses up its own recoveries and not those of the others.
+const SUSPECT: u32 = 3;
+
+/// `max_recoveries` where the fiber does not say.
+pub(crate) const MAX_RECOVERIES: u32 = 10;
+
+/// One fiber to be run.
+pub(crate) struct FiberTask {
+    pub(crate) exec: Arc<Executor>,
+    /// Its stored name.
+    name: String,
+    /// Its function; none that is not registered.
+    known: Option<Arc<dyn Known>>,
+    seq: Seq,
+    agent: Option<AgentId>,
+    alive: ActiveGuard,
+    turn: Turn,
+    /// The functions whose values could not be read, by their depth of calls.
+    unreadable: BTreeSet<u32>,
+    /// Held until the fiber is in memory.
+    entering: Option<OwnedSemaphorePermit>,
+}
+
+/// A fiber's place among those that are recovered: entered after the one before, and before the one after.
+///
+/// All of them are looked up at once; only the moment at which their code begins is in order.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    pub(crate) before: Option<oneshot::Receiver<()>>,
+    /// Its drop is the signal.
+    pub(crate) after: Option<oneshot::Sender<()>>,
+}
+
+impl Turn {
+    /// Waits until it is this fiber's turn, and lets the next one in.
+    async fn pass(&mut self) {
+        if let Some(before) = self.before.take() {
+            // That the other one is gone says as much as that it is through.
+            let _ = before.await;
+        }
+        self.after.take();
+    }
+}
+
+/// A fiber whose code may begin.
+struct Entered {
+    driven: BoxFuture<'static, Exit>,
+    backend: Arc<StoreBackend>,
+    run: Arc<Run>,
+    resuming: bool,
+    claim: Claim,
+}
+
+/// Result of a run.
+struct Ran {
+    exit: Exit,
+    /// What is stored of it is conditional on this: none if nothing could be read of the fiber.
+    claim: Option<Claim>,
+    /// Whether it has come further than the last checkpoint before it.
+    progress: bool,
+    /// Operations that have ended since its last checkpoint.
+    settled: Vec<OpOutcome>,
+}
+
+impl Ran {
+    /// It was not entered.
+    fn not(exit: Exit, claim: Option<Claim>) -> Self {
+        Ran { exit, claim, progress: false, settled: Vec::new() }
+    }
+}
+
+/// Leaves the task, with an exit to report if there is one, or runs the fiber again at once.
+type Next = ControlFlow<Option<Exit>>;
+
+impl FiberTask {
+    pub(crate) fn new(
+        exec: &Arc<Executor>,
+        fiber: &Runnable,
+        alive: ActiveGuard,
+        turn: Turn,
+        entering: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        let known = exec.registry.get(&fiber.name);
+        let (name, agent) = (fiber.name.clone(), fiber.agent.clone());
+        FiberTask { exec: Arc::clone(exec), name, known, seq: fiber.seq, agent, alive, turn, unreadable: BTreeSet::new(), entering }
+    }
+
+    /// Runs a fiber that was just accepted, under the claim that it was accepted with.
+    pub(crate) async fn begin(
+        exec: Arc<Executor>,
+        known: Arc<dyn Known>,
+        claim: Claim,
+        agent: Option<AgentId>,
+        alive: ActiveGuard,
+        call: Box<dyn Any + Send>,
+    ) {
+        let (name, turn) = (known.machine().name.to_owned(), Turn::default());
+        let task =
+            FiberTask { exec, name, known: Some(known), seq: claim.fiber, agent, alive, turn, unreadable: BTreeSet::new(), entering: None };
+        task.run(Some((claim, call))).await;
+    }
+
+    /// Runs a fiber that is stored and claimed by no worker.
+    pub(crate) async fn recover(self) {
+        self.run(None).await;
+    }
+
+    async fn run(mut self, mut begin: Option<(Claim, Box<dyn Any + Send>)>) {
+        // Its agent stays in memory for as long as it does.
+        let _held = self.agent.as_ref().map(|agent| self.exec.agents.hold(&self.exec.runtime, agent));
+        let mut failed = 0;
+        loop {
+            let Ran { exit, claim, progress, settled } = self.once(begin.take()).await;
+            let exit = match exit {
+                // It is entered once more, and its `migrate` function is asked.
+                Exit::Unreadable { depth, .. } if self.unreadable.insert(depth) && self.alive.control.reason().is_none() => continue,
+                Exit::Unreadable { why, .. } => Exit::Parked(why),
+                exit => exit,
+            };
+            let why = match self.store_exit(exit, claim, settled).await {
+                Ok(Break(Some(exit))) => return self.alive.stop(exit),
+                Ok(Break(None)) => return self.alive.away(),
+                Ok(Continue(())) => continue,
+                Err(why) => why,
+            };
+            if self.exec.runtime.is_closing() || why.is_closed() {
+                return self.alive.stop(Exit::Closed);
+            }
+            if why.is_claim_lost() {
+                debug!(fiber.id = %self.alive.id, "the claim of an activation was lost");
+                return self.alive.away();
+            }
+            let text: Arc<str> = chain(&*why).into();
+            failed = if progress { 1 } else { failed + 1 };
+            let pause = pause(failed);
+            warn!(fiber.id = %self.alive.id, error = %text, pause_ms = pause.as_millis(), "fiber interrupted");
+            if let Some(claim) = claim {
+                // The store has just failed; if it does again, the fiber is still there, called running, and this worker's.
+                let aside = Suspension::Interrupted(text.to_string());
+                match self.exec.runtime.store.suspend(claim, aside, self.exec.runtime.now_ms()).await {
+                    Ok(Some(end)) => {
+                        let exit = self.report(end.into());
+                        return self.alive.stop(exit);
+                    }
+                    Err(error) if error.is_claim_lost() => return self.alive.away(),
+                    Ok(None) | Err(_) => {}
+                }
+            }
+            self.exec.runtime.tell(&self.alive.id, &self.name, || EventKind::Interrupted { reason: Arc::clone(&text) });
+            if failed > 1 {
+                self.alive.set(RunState::Stopped(Exit::Interrupted(why)));
+            }
+            let control = Arc::clone(&self.alive.control);
+            let over = async {
+                race(control.made_ready_or_asked(), self.exec.runtime.clock.sleep(pause)).await;
+            };
+            if race(self.exec.runtime.closing(), over).await.is_some() {
+                return self.alive.stop(Exit::Closed);
+            }
+            self.alive.set(RunState::Running);
+        }
+    }
+
+    /// One run, from the invocation or from what is stored.
+    async fn once(&mut self, begin: Option<(Claim, Box<dyn Any + Send>)>) -> Ran {
+        let entered = self.enter(begin).await;
+        self.turn.pass().await;
+        self.entering.take();
+        let Entered { driven, backend, run, resuming, claim } = match entered {
+            Ok(entered) => entered,
+            Err(not) => return not,
+        };
+        self.exec.runtime.tell(&self.alive.id, &self.name, || EventKind::Started { resuming });
+        let span = info_span!("fiber", fiber.id = %self.alive.id, fiber.name = self.name, forever.resuming = resuming);
+        let driven = backend.let_others_in(Guarded::new(driven).instrument(span));
+        let exit = until_told(&self.exec, &self.alive, &run, driven).await;
+        Ran { exit, claim: Some(claim), progress: backend.progress.load(Ordering::Relaxed), settled: run.ops.take_settled() }
+    }
+
+    /// Makes a run ready and claims the fiber; `Err` when it cannot be run.
+    async fn enter(&mut self, begin: Option<(Claim, Box<dyn Any + Send>)>) -> Result<Entered, Ran> {
+        if let Some((claim, call)) = begin {
+            return self.prepare(Begin::Call(call), claim).map_err(|why| Ran::not(Exit::parked(why), Some(claim)));
+        }
+        let stored = match self.exec.runtime.store.load(self.seq).await {
+            Ok(stored) => stored,
+            Err(error) if error.kind() == ErrorKind::Value => {
+                // What is wrong with the row is said in it, if at least its epoch can be read.
+                let claim = self.exec.runtime.store.epoch(self.seq).await.unwrap_or(None).map(|epoch| Claim { fiber: self.seq, epoch });
+                return Err(Ran::not(Exit::parked(chain(&error)), claim));
+            }
+            Err(error) => return Err(Ran::not(Exit::interrupted(error), None)),
+        };
+        let (deaths, seen) = (stored.deaths, Claim { fiber: self.seq, epoch: stored.epoch });
+        let limit = self.known.as_ref().and_then(|known| known.machine().max_recoveries).unwrap_or(MAX_RECOVERIES);
+        if self.known.is_some() && deaths > limit {
+            let why =
+                format!("the process died {deaths} times while it ran, without a checkpoint in between; {limit} recoveries are allowed");
+            return Err(Ran::not(Exit::failed(why), Some(seen)));
+        }
+        let entered = self.prepare(Begin::Stored(Box::new(stored)), seen);
+        let mut entered = entered.map_err(|why| Ran::not(Exit::parked(why), Some(seen)))?;
+        if deaths >= SUSPECT {
+            // It may wait long, and those behind it should not.
+            self.turn.pass().await;
+            let permit = race(Arc::clone(&self.exec.suspects).acquire_owned(), self.exec.runtime.closing()).await.and_then(Result::ok);
+            entered.backend.suspect(permit);
+        }
+        if self.exec.runtime.is_closing() {
+            return Err(Ran::not(Exit::interrupted(Error::closed()), Some(seen)));
+        }
+        entered.claim = self.claim(seen).await?;
+        entered.backend.claimed(entered.claim);
+        Ok(entered)
+    }
+
+    /// A run that is not claimed yet, unless it begins with an invocation; `Err` says why what is stored does not fit.
+    fn prepare(&self, mut begin: Begin, claim: Claim) -> Result<Entered, String> {
+        let Some(known) = &self.known else {
+            warn!(fiber.id = %self.alive.id, fiber.name = %self.name, "fiber is not registered");
+            return Err(format!("fiber `{}` is not registered", self.name));
+        };
+        let (left, resuming, same_layout) = match &mut begin {
+            Begin::Call(_) => (None, false, false),
+            Begin::Stored(stored) => {
+                let same = stored.callees.is_empty() && stored.layout.as_ref().is_some_and(|l| l.hash == known.row().hash);
+                (Some(Left::of(stored, &self.unreadable)), stored.snapshot.is_some(), same)
+            }
+        };
+        let backend = Arc::new(StoreBackend::new(&self.exec, known, claim, &self.alive, self.agent.clone(), same_layout));
+        let (id, to_store) = (&self.alive.id, Arc::clone(&backend) as Arc<dyn RunBackend>);
+        let run = match left {
+            Some(left) => Run::again(id, to_store, left),
+            None => Run::first(id, to_store),
+        };
+        let ctx = FiberContext {
+            id: self.alive.id.clone(),
+            name: self.name.as_str().into(),
+            resuming,
+            resources: self.exec.resources.clone(),
+            clock: Arc::clone(&self.exec.runtime.clock),
+            run: Arc::clone(&run),
+        };
+        let driven = known.prepare(begin, ctx, Arc::clone(&run))?;
+        Ok(Entered { driven, backend, run, resuming, claim })
+    }
+
+    async fn claim(&self, seen: Claim) -> Result<Claim, Ran> {
+        let claimed = self.exec.runtime.store.claim(seen, self.exec.runtime.worker, self.exec.runtime.now_ms()).await;
+        // Whether it is claimed is unknown when this fails: nothing is stored under what was read, and the next look says.
+        match claimed.map_err(|error| Ran::not(Exit::interrupted(error), None))? {
+            ClaimResult::Granted(claim) => {
+                self.alive.control.claimed();
+                Ok(claim)
+            }
+            ClaimResult::Ended(end) => Err(Ran::not(Exit::from(end), None)),
+            ClaimResult::Refused => Err(Ran::not(Exit::ClaimLost, None)),
+        }
+    }
+
+    /// Stores how a run ended; `Err` when it is to be tried again.
+    async fn store_exit(&self, exit: Exit, claim: Option<Claim>, settled: Vec<OpOutcome>) -> Result<Next, Arc<Error>> {
+        debug!(fiber.id = %self.alive.id, exit = exit.word(), "fiber stopped");
+        let Some(claim) = claim else {
+            return match exit {
+                Exit::Interrupted(error) => Err(error),
+                // Nothing can be stored of a row whose epoch cannot be read.
+                Exit::Parked(why) => Ok(Break(Some(self.parked(&why)))),
+                // It had been told to end, and has ended in the attempt to claim it.
+                exit @ (Exit::Completed(_) | Exit::Failed(_) | Exit::Cancelled(_)) => Ok(Break(Some(self.report(exit)))),
+                _ => Ok(Break(None)),
+            };
+        };
+        if let Some(reason) = self.alive.control.reason()
+            && !matches!(exit, Exit::ClaimLost)
+        {
+            return self.end(claim, End::Cancelled(reason.to_string()), settled).await.map(|exit| Break(Some(exit)));
+        }
+        match exit {
+            Exit::Completed(text) => self.end(claim, End::Completed(text.to_string()), settled).await.map(|exit| Break(Some(exit))),
+            Exit::Failed(why) => self.end(claim, End::Failed(why.to_string()), settled).await.map(|exit| Break(Some(exit))),
+            Exit::Parked(why) => {
+                let ended = self.exec.runtime.store.suspend(claim, Suspension::Parked(why.to_string()), self.exec.runtime.now_ms()).await?;
+                Ok(Break(Some(match ended {
+                    Some(end) => self.report(end.into()),
+                    None => self.parked(&why),
+                })))
+            }
+            Exit::Waiting(wait) => {
+                let due = wait.due_ms;
+                if self.exec.runtime.store.wait(claim, wait, self.exec.runtime.now_ms()).await? == WaitResult::Ready {
+                    return Ok(Continue(()));
+                }
+                if let Some(due) = due {
+                    self.exec.runtime.timer.set_earlier(Alarm::the(dispatch::WAITS), due);
+                }
+                self.exec.runtime.tell(&self.alive.id, &self.name, || EventKind::Waiting);
+                Ok(Break(None))
+            }
+            Exit::Interrupted(error) => Err(error),
+            _ => Ok(Break(None)),
+        }
+    }
+
+    fn parked(&self, why: &str) -> Exit {
+        let reason: Arc<str> = why.into();
+        self.exec.runtime.tell(&self.alive.id, &self.name, || EventKind::Parked { reason: Arc::clone(&reason) });
+        Exit::Parked(reason)
+    }
+
+    /// Tells of an end that is stored.
+    fn report(&self, exit: Exit) -> Exit {
+        exits::report(&self.exec.runtime, &self.alive.id, &self.name, self.agent.as_ref(), exit)
+    }
+
+    /// Stores how the fiber ended, and tells whom it concerns.
+    async fn end(&self, claim: Claim, end: End, ops: Vec<OpOutcome>) -> Result<Exit, Arc<Error>> {
+        let end = self.exec.runtime.store.end(claim, end, ops, self.exec.runtime.now_ms()).await?;
+        Ok(self.report(end.into()))
+    }
+}
+
+/// Drives a run until it ends; one that is told to stop ends by itself or, when it is cancelled, is dropped in the end.
+pub(crate) async fn until_told(exec: &Executor, alive: &ActiveGuard, run: &Run, driven: impl Future<Output = Exit>) -> Exit {
+    let (mut driven, control) = (std::pin::pin!(driven), &alive.control);
+    let told = race(exec.runtime.closing(), control.lost_or_asked());
+    if let Some(outcome) = race(driven.as_mut(), async {
+        told.await;
+    })
+    .await
+    {
+        return outcome;
+    }
+    if control.is_lost() {
+        // The store has refused a write: the code is dropped where it is.
+        return Exit::ClaimLost;
+    }
+    run.ops.ask_to_stop();
+    // A runtime that closes has a deadline of its own, after which the whole task is dropped.
+    let grace = async {
+        control.asked().await;
+        exec.runtime.clock.sleep(exec.runtime.settings.cancel_grace).await;
+    };
+    match race(race(driven, control.lost()), grace).await {
+        Some(Some(outcome)) => outcome,
+        Some(None) => Exit::ClaimLost,
+        None => Exit::interrupted(Error::closed()),
+    }
+}
+
+/// How long to wait after `failed` interruptions in a row without progress.
+pub(crate) fn pause(failed: u32) -> Duration {
+    let (first, longest) = BACKOFF;
+    first.saturating_mul(1 << (failed.saturating_sub(1)).min(16)).min(longest)
+}

@@ -1,0 +1,218 @@
+//! What fibers know of agents: that they own fibers, and say what becomes of those that were interrupted.
+use std::any::Any;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::{Error, ErrorKind, Result, chain};
+use crate::exact;
+use crate::frame::run::Run;
+use crate::frame::saved::{result_as_json, unreadable};
+use crate::future::BoxFuture;
+use crate::ops::manual::OpCall;
+use crate::ops::op::Op;
+use crate::runtime::state::Runtime;
+use crate::store::{AgentId, FiberState};
+
+/// The longest name of a class, an agent or a schedule, in bytes.
+const LONGEST_NAME: usize = 256;
+
+/// What is wrong with a name, if anything is.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    match name.len() {
+        0 => Err("must not be empty".to_owned()),
+        n if n > LONGEST_NAME => Err(format!("must not be longer than {LONGEST_NAME} bytes, and has {n}")),
+        _ => Ok(()),
+    }
+}
+
+/// The agents of a runtime, as fibers see them. The layer above implements it.
+pub(crate) trait AgentHooks: Any + Send + Sync + fmt::Debug {
+    /// Whether there is a class of this name.
+    fn knows(&self, class: &str) -> bool;
+
+    /// Keeps an agent in memory, if it is there, until what comes back is dropped; for as long as a fiber of it runs.
+    fn hold(&self, runtime: &Arc<Runtime>, agent: &AgentId) -> Box<dyn Any + Send>;
+
+    /// Wakes the agent and asks in which order its interrupted fibers are to be handed to it.
+    fn order<'a>(
+        &'a self,
+        runtime: &'a Arc<Runtime>,
+        agent: &'a AgentId,
+        fibers: Vec<RecoveredFiber>,
+    ) -> BoxFuture<'a, Result<Vec<RecoveredFiber>>>;
+
+    /// Wakes the agent and asks what becomes of an interrupted fiber.
+    fn recovered<'a>(&'a self, runtime: &'a Arc<Runtime>, agent: &'a AgentId, fiber: &'a RecoveredFiber)
+    -> BoxFuture<'a, Result<Recovery>>;
+
+    /// Tells the agent that a fiber of it has ended.
+    fn ended<'a>(&'a self, runtime: &'a Arc<Runtime>, agent: &'a AgentId, fiber: EndedFiber) -> BoxFuture<'a, ()>;
+}
+
+/// A fiber that was interrupted, as an agent's recovery hook sees it.
+#[derive(Debug, Clone)]
+pub struct RecoveredFiber {
+    pub(crate) seq: i64,
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) key: Option<String>,
+    pub(crate) closure: bool,
+    pub(crate) metadata: Option<serde_json::Value>,
+    pub(crate) reason: String,
+    pub(crate) at: Option<String>,
+    pub(crate) data: Option<String>,
+    pub(crate) deaths: u32,
+    pub(crate) created: SystemTime,
+    /// A way to its ledger.
+    pub(crate) run: Arc<Run>,
+}
+
+impl RecoveredFiber {
+    /// Carries out an operation of the fiber once, in the ledger that the fiber used: what [`FiberContext::op`](crate::FiberContext::op) did not
+    /// come to, or what it left unknown. One that has completed gives its result and is not carried out again.
+    ///
+    /// A hook is not parked: where the outcome is unknown and [`OpCall::on_unknown`] does not say more, this is an error of kind
+    /// [`OpUnknown`](ErrorKind::OpUnknown), and a hook that passes it on leaves the fiber interrupted, to be asked again.
+    ///
+    /// # Errors
+    /// As [`FiberContext::op`](crate::FiberContext::op).
+    pub fn op<'a, F, B, T, E>(&self, kind: impl Into<String>, key: impl Serialize, body: F) -> OpCall<'a, F, T, E>
+    where
+        F: FnOnce(Op) -> B,
+        B: Future<Output = std::result::Result<T, E>>,
+    {
+        OpCall::new(Arc::clone(&self.run), self.name.as_str().into(), kind.into(), &key, body)
+    }
+
+    /// The fiber's id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The stored name of its function, or what a closure fiber was called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its idempotency key.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// Whether it was a closure, of which nothing is left but its stash; it cannot be resumed or restarted.
+    pub fn is_closure(&self) -> bool {
+        self.closure
+    }
+
+    /// What was given to `.metadata(..)`.
+    pub fn metadata(&self) -> Option<&serde_json::Value> {
+        self.metadata.as_ref()
+    }
+
+    /// Why it was interrupted.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// The cut point that it passed last; none before the first, and for a closure.
+    pub fn at(&self) -> Option<&str> {
+        self.at.as_deref()
+    }
+
+    /// How often the process died with it since its last checkpoint or stash.
+    pub fn deaths(&self) -> u32 {
+        self.deaths
+    }
+
+    /// When it was accepted, UTC.
+    pub fn created(&self) -> SystemTime {
+        self.created
+    }
+
+    /// What a closure fiber stashed last; for a `#[fiber]`, its [`Snapshot`](crate::Snapshot).
+    ///
+    /// # Errors
+    /// When what is stored cannot be read as a `V`.
+    pub fn snapshot<V: DeserializeOwned>(&self) -> Result<Option<V>> {
+        let Some(text) = &self.data else { return Ok(None) };
+        exact::from_str(text)
+            .map(Some)
+            .map_err(|why| Error::new(ErrorKind::Value, format!("what fiber `{}` ({}) left {}", self.name, self.id, unreadable::<V>(why))))
+    }
+}
+
+/// What becomes of an interrupted fiber.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Recovery {
+    /// It goes on from its snapshot: what happens to every `#[fiber]` unless a hook says otherwise.
+    Resume,
+    /// It begins anew with its arguments.
+    Restart,
+    /// It stays interrupted until somebody resumes, restarts or resolves it, or the runtime is opened again.
+    Skip,
+    /// It has completed, with this result.
+    Complete(serde_json::Value),
+    /// It has failed, for this reason.
+    Fail(String),
+}
+
+impl Recovery {
+    /// The fiber has completed with `result`.
+    ///
+    /// # Errors
+    /// When `result` cannot be saved.
+    pub fn complete<T: Serialize + ?Sized>(result: &T) -> Result<Self> {
+        result_as_json(result).map(Recovery::Complete)
+    }
+
+    /// The fiber has failed with `error`.
+    pub fn fail(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Recovery::Fail(chain(&*error.into()))
+    }
+}
+
+/// A fiber that has ended, as its agent hears of it.
+#[derive(Debug, Clone)]
+pub struct EndedFiber {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) state: FiberState,
+    /// The result, JSON, or the reason.
+    pub(crate) text: Arc<str>,
+}
+
+impl EndedFiber {
+    /// The fiber's id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The stored name of its function, or what a closure fiber was called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// `Completed`, `Failed` or `Cancelled`.
+    pub fn state(&self) -> FiberState {
+        self.state
+    }
+
+    /// The result of a fiber that has completed; otherwise why it has none.
+    ///
+    /// # Errors
+    /// When it has failed or was cancelled, or its result cannot be read as a `T`.
+    pub fn result<T: DeserializeOwned>(&self) -> Result<T> {
+        match self.state {
+            FiberState::Completed => exact::from_str(&self.text).map_err(|why| {
+                Error::new(ErrorKind::Value, format!("the result of fiber `{}` ({}) {}", self.name, self.id, unreadable::<T>(why)))
+            }),
+            state => Err(Error::new(ErrorKind::NotFound, format!("fiber `{}` ({}) has {state}: {}", self.name, self.id, self.text))),
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Takes what a running fiber puts down to the store, and gets from there what it asks for.
+use std::any::TypeId;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::OwnedSemaphorePermit;
+use tracing::debug;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::exec::activation::FiberTask;
+use crate::exec::executor::Executor;
+use crate::exec::registry::Known;
+use crate::exec::spawn;
+use crate::frame::backend::{Checkpoint, RunBackend};
+use crate::future::BoxFuture;
+use crate::ops::ledger::Ledger;
+use crate::ops::stored_ledger::StoredLedger;
+use crate::runtime::active::{ActiveGuard, Control};
+use crate::runtime::detached::detached;
+use crate::runtime::events::EventKind;
+use crate::runtime::exit::Exit;
+use crate::runtime::fence::Fence;
+use crate::runtime::link::Link;
+use crate::runtime::race::race;
+use crate::runtime::state::Runtime;
+use crate::runtime::type_checks::Check;
+use crate::store::{AgentId, BranchResult, Claim, FiberRef, LayoutRow, NewFiber, NewSnapshot, PendingMessage};
+
+/// How long others wait for a suspect that neither makes a checkpoint nor ends.
+const SUSPECT_TIME: Duration = Duration::from_secs(1);
+
+/// The store, as one running fiber sees it.
+pub(super) struct StoreBackend {
+    exec: Arc<Executor>,
+    known: Arc<dyn Known>,
+    id: Arc<str>,
+    agent: Option<AgentId>,
+    control: Weak<Control>,
+    /// The layouts that the stored snapshot names, where they are known.
+    layouts_stored: Mutex<Option<Vec<Arc<LayoutRow>>>>,
+    /// Whether this run has made a checkpoint.
+    pub(super) progress: AtomicBool,
+    ledger: StoredLedger,
+    /// Held by a suspect until it has shown that it lives.
+    suspect: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+impl StoreBackend {
+    pub(super) fn new(
+        exec: &Arc<Executor>,
+        known: &Arc<dyn Known>,
+        claim: Claim,
+        alive: &ActiveGuard,
+        agent: Option<AgentId>,
+        same_layout: bool,
+    ) -> Self {
+        // Of a snapshot with a call under way it is not looked whether the callees are the same.
+        let layouts_stored = same_layout.then(|| vec![Arc::clone(known.row())]);
+        StoreBackend {
+            exec: Arc::clone(exec),
+            known: Arc::clone(known),
+            id: alive.id.as_str().into(),
+            agent,
+            control: Arc::downgrade(&alive.control),
+            layouts_stored: Mutex::new(layouts_stored),
+            progress: AtomicBool::new(false),
+            ledger: StoredLedger::new(&exec.runtime, claim, Some(&alive.control)),
+            suspect: Mutex::new(None),
+        }
+    }
+
+    /// What is stored from now on is conditional on this claim.
+    pub(super) fn claimed(&self, claim: Claim) {
+        self.ledger.fence().claimed(claim);
+    }
+
+    fn claim(&self) -> Claim {
+        self.ledger.fence().claim()
+    }
+
+    /// Keeps others from being entered until the fiber has shown that it lives.
+    pub(super) fn suspect(&self, permit: Option<OwnedSemaphorePermit>) {
+        *self.suspect.lock().unwrap_or_else(PoisonError::into_inner) = permit;
+    }
+
+    /// Drives a run; a suspect keeps the others waiting for a while at most.
+    pub(super) async fn let_others_in<T>(&self, driven: impl Future<Output = T>) -> T {
+        let mut driven = std::pin::pin!(driven);
+        let suspected = self.suspect.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if suspected {
+            if let Some(ended) = race(driven.as_mut(), self.exec.runtime.clock.sleep(SUSPECT_TIME)).await {
+                return ended;
+            }
+            self.suspect(None);
+        }
+        driven.await
+    }
+
+    fn name(&self) -> &'static str {
+        self.known.machine().name
+    }
+
+    /// Stores a checkpoint that makes children, and starts them: they are claimed with the commit, and so are started also if this
+    /// activation is dropped right behind it.
+    fn commit_with_children(&self, new: NewSnapshot, children: Vec<Child>) -> impl Future<Output = Result<()>> + Send + use<> {
+        let (exec, claim, agent, parent) = (Arc::clone(&self.exec), self.claim(), self.agent.clone(), self.control.clone());
+        let of_work = Arc::clone(&exec);
+        let work = async move {
+            let stored = of_work.runtime.store.checkpoint(claim, new).await.inspect_err(|error| {
+                if error.kind() == ErrorKind::OutcomeUnknown {
+                    for child in &children {
+                        spawn::adopt(&of_work, child.id.clone());
+                    }
+                }
+            });
+            for (claim, child) in stored?.into_iter().zip(children) {
+                start_child(&of_work, claim, child, agent.clone(), &parent).await;
+            }
+            Ok(())
+        };
+        async move { detached(&exec.runtime, work).await }
+    }
+
+    /// The layouts of all functions on the call stack, unless the stored snapshot names them.
+    fn layouts_to_store(&self, callees: &[Arc<LayoutRow>]) -> Option<Vec<Arc<LayoutRow>>> {
+        let stack = || std::iter::once(self.known.row()).chain(callees);
+        let stored = self.layouts_stored.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = stored.as_ref().is_some_and(|stored| stored.iter().map(|row| &row.hash).eq(stack().map(|row| &row.hash)));
+        (!same).then(|| stack().cloned().collect())
+    }
+
+    /// Waits until a checkpoint is stored, and tells of it.
+    async fn pass<T>(&self, stored: impl Future<Output = Result<T>>, passed: Passed) -> Result<()> {
+        self.ledger.fence().guard(stored).await?;
+        let Passed { at, number, bytes, stack } = passed;
+        if stack.is_some() {
+            *self.layouts_stored.lock().unwrap_or_else(PoisonError::into_inner) = stack;
+        }
+        self.progressed();
+        debug!(at, number, bytes, "checkpoint");
+        self.tell(EventKind::StepFinished { step: at, checkpoint: number });
+        if self.is_told_to_stop() { Err(Error::closed()) } else { Ok(()) }
+    }
+}
+
+/// A checkpoint, as logs and events have it.
+struct Passed {
+    at: &'static str,
+    number: u64,
+    bytes: usize,
+    /// The layouts that are stored with it.
+    stack: Option<Vec<Arc<LayoutRow>>>,
+}
+
+/// What is needed to start a child once it is stored.
+struct Child {
+    id: String,
+    known: Arc<dyn Known>,
+    call: Box<dyn std::any::Any + Send>,
+}
+
+/// Starts a child that is stored, under the claim that it was stored with.
+async fn start_child(exec: &Arc<Executor>, claim: Claim, child: Child, agent: Option<AgentId>, parent: &Weak<Control>) {
+    let Child { id, known, call } = child;
+    let name = known.machine().name;
+    exec.runtime.tell(&id, name, || EventKind::Spawned);
+    let alive = exec.runtime.active.activate_new(&id, name).await;
+    if let Some(reason) = parent.upgrade().and_then(|control| control.reason()) {
+        // The command that told its parent to end, right after the child was stored, did not find it in memory.
+        alive.control.cancel(&reason);
+    }
+    // A runtime that closes leaves it for the next one.
+    let _ = exec.runtime.start(FiberTask::begin(Arc::clone(exec), known, claim, agent, alive, call));
+}
+
+impl RunBackend for StoreBackend {
+    fn link(&self) -> Link<Runtime> {
+        Link::from(&self.exec.runtime)
+    }
+
+    fn fence(&self) -> Option<Arc<Fence>> {
+        Some(Arc::clone(self.ledger.fence()))
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.exec.runtime.now_ms()
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.exec.runtime.clock.sleep(duration)
+    }
+
+    fn tell(&self, what: EventKind) {
+        self.exec.runtime.tell(&self.id, self.name(), || what);
+    }
+
+    fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>> {
+        let layouts = self.layouts_to_store(&checkpoint.callees);
+        let stack = layouts.clone();
+        let (at, number, bytes) = (checkpoint.at, checkpoint.number, checkpoint.snapshot.len() + checkpoint.delta.bytes());
+        let mut outbox = checkpoint.outbox;
+        let mut children = Vec::new();
+        let mut to_start = Vec::new();
+        for (new, call) in std::mem::take(&mut outbox.children) {
+            if let Some(known) = self.exec.registry.get(&new.name) {
+                to_start.push(Child { id: new.id.clone(), known, call });
+                children.push(new);
+            }
+        }
+        let new = NewSnapshot {
+            number,
+            at,
+            data: checkpoint.snapshot,
+            now_ms: self.exec.runtime.now_ms(),
+            layouts,
+            ops: checkpoint.ops,
+            delta: checkpoint.delta,
+            received: outbox.received,
+            joined: outbox.joined,
+            children,
+        };
+        let passed = Passed { at, number, bytes, stack };
+        if to_start.is_empty() {
+            // The store's future is made here, so that the snapshot is not moved into this one.
+            Box::pin(self.pass(self.exec.runtime.store.checkpoint(self.claim(), new), passed))
+        } else {
+            Box::pin(self.pass(self.commit_with_children(new, to_start), passed))
+        }
+    }
+
+    fn message<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<Option<PendingMessage>, Error>> {
+        self.exec.runtime.store.message(self.claim().fiber, topic.to_owned())
+    }
+
+    fn takes(&self, topic: &'static str, check: Check) {
+        self.exec.runtime.topics.takes(self.name(), topic, check);
+    }
+
+    fn gives(&self, function: &'static str, step: &'static str, check: Check) {
+        self.exec.runtime.results.takes(function, step, check);
+    }
+
+    fn ended<'a>(&'a self, fiber: &'a str) -> BoxFuture<'a, Result<Option<Exit>, Error>> {
+        Box::pin(async move {
+            let row = self.exec.runtime.store.find(FiberRef::Id(fiber.to_owned())).await?;
+            Ok(row.map_or(Some(Exit::NotFound), |row| Exit::of_row(row.state, row.result, row.reason)))
+        })
+    }
+
+    fn child(&self, name: &'static str, function: TypeId, args: String) -> Result<NewFiber, Error> {
+        self.exec.registry.of_function(name, function)?;
+        Ok(NewFiber {
+            id: self.exec.runtime.clock.id(),
+            name: name.to_owned(),
+            key: None,
+            id_given: false,
+            closure: false,
+            args,
+            metadata: None,
+            agent: self.agent.clone(),
+            parent: Some(self.claim().fiber),
+            worker: Some(self.exec.runtime.worker),
+            now_ms: self.exec.runtime.now_ms(),
+        })
+    }
+
+    fn save_branch(&self, number: u64, result: BranchResult) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.ledger.fence().guard(self.exec.runtime.store.save_branch(self.claim(), number, result)).await?;
+            self.progressed();
+            if self.is_told_to_stop() { Err(Error::closed()) } else { Ok(()) }
+        })
+    }
+
+    fn ledger(&self) -> &dyn Ledger {
+        &self.ledger
+    }
+
+    fn progressed(&self) {
+        self.progress.store(true, Ordering::Relaxed);
+        self.suspect(None);
+    }
+
+    fn is_told_to_stop(&self) -> bool {
+        self.exec.runtime.is_closing() || self.control.upgrade().is_some_and(|control| control.reason().is_some())
+    }
+}

@@ -1,0 +1,317 @@
+//! Closure fibers: any future as a fiber, which keeps by hand what it wants to keep.
+//!
+//! Of a closure nothing outlives the process but its row and its stash: on recovery its agent's hook says what becomes of it.
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tracing::{Instrument, info_span, warn};
+
+use crate::error::{Error, ErrorKind, Result, chain};
+use crate::exact;
+use crate::exec::executor::Executor;
+use crate::exec::spawn::Given;
+use crate::exec::{activation, spawn};
+use crate::frame::backend::RunBackend;
+use crate::frame::context::FiberContext;
+use crate::frame::fiber::{Failure, Value};
+use crate::frame::poll::{Guarded, exit_of};
+use crate::frame::run::Run;
+use crate::frame::saved::{text_to_keep, unreadable};
+use crate::frame::{current, poll};
+use crate::future::BoxFuture;
+use crate::ops::ledger::Ledger;
+use crate::ops::stored_ledger::StoredLedger;
+use crate::runtime::active::{ActiveGuard, RunState};
+use crate::runtime::events::EventKind;
+use crate::runtime::exit::Exit;
+use crate::runtime::exits;
+use crate::runtime::handle::{FiberError, FiberHandle};
+use crate::runtime::link::Link;
+use crate::runtime::race::race;
+use crate::runtime::state::Runtime;
+use crate::store::{AgentId, Claim, End, Suspension};
+
+/// What the fiber stashes that runs here; see [`FiberContext::stash`]. For code that does not have the context at hand.
+///
+/// # Errors
+/// Outside a closure fiber, which is a task of its own: what it spawns is outside. Otherwise as [`FiberContext::stash`].
+pub async fn stash<V: Serialize + ?Sized>(value: &V) -> Result<()> {
+    let Some(run) = current::run() else {
+        return Err(Error::new(ErrorKind::Setup, "`stash` can be used only in a fiber, and in its own task"));
+    };
+    stash_in(&run, value).await
+}
+
+async fn stash_in<V: Serialize + ?Sized>(run: &Run, value: &V) -> Result<()> {
+    let text = text_to_keep(value).map_err(|why| Error::new(ErrorKind::Value, format!("the stash {why}")))?;
+    run.backend.stash(text).await
+}
+
+impl FiberContext {
+    /// Keeps `value` for the recovery of this closure fiber, in place of what was stashed before. It is durable when this returns.
+    ///
+    /// # Errors
+    /// Of kind [`Value`](ErrorKind::Value) when `value` cannot be serialised exactly or takes more than 16 MiB; of kind
+    /// [`Setup`](ErrorKind::Setup) in a `#[fiber]` function, which keeps its locals by itself; when the store fails.
+    pub async fn stash<V: Serialize + ?Sized>(&self, value: &V) -> Result<()> {
+        stash_in(&self.run, value).await
+    }
+
+    /// What this closure fiber stashed last; `None` if nothing.
+    ///
+    /// # Errors
+    /// When it cannot be read as a `V`.
+    pub fn stashed<V: DeserializeOwned>(&self) -> Result<Option<V>> {
+        let Some(text) = self.run.backend.stashed() else { return Ok(None) };
+        exact::from_str(&text).map(Some).map_err(|why| Error::new(ErrorKind::Value, format!("the stash {}", unreadable::<V>(why))))
+    }
+}
+
+/// A closure about to be run as a fiber; made by [`Forever::run_fiber`](crate::Forever::run_fiber). `.await` runs it and gives its
+/// result; [`start`](RunFiber::start) gives its handle.
+#[must_use = "a fiber is run when this is awaited"]
+pub struct RunFiber<C> {
+    link: Link<Executor>,
+    name: String,
+    closure: C,
+    given: Given,
+}
+
+impl<C> std::fmt::Debug for RunFiber<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunFiber")
+            .field("name", &self.name)
+            .field("id", &self.given.id)
+            .field("key", &self.given.key)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<C> RunFiber<C> {
+    pub(crate) fn new(link: Link<Executor>, name: String, closure: C) -> Self {
+        RunFiber { link, name, closure, given: Given::default() }
+    }
+
+    /// Gives the fiber this id, in place of one made by the runtime. If there is a fiber with it, that one is joined.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.given.id = Some(id.into());
+        self
+    }
+
+    /// Gives the fiber an idempotency key, unique among all fibers of the database. If there is a fiber with it, that one is
+    /// joined, also when it has ended, and the closure is not run.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.given.key = Some(key.into());
+        self
+    }
+
+    /// Keeps a value with the fiber, for people, lists and recovery hooks.
+    pub fn metadata(mut self, value: impl Serialize) -> Self {
+        self.given.metadata(&value);
+        self
+    }
+
+    /// Makes it a fiber of an agent, whose hook says what becomes of it when it was interrupted.
+    pub fn agent(mut self, class: impl Into<String>, name: impl Into<String>) -> Self {
+        self.given.agent = Some(AgentId { class: class.into(), name: name.into() });
+        self
+    }
+
+    /// Stores the fiber, starts it, and gives its handle.
+    ///
+    /// # Errors
+    /// When the name, id or key is empty or belongs to another fiber, the agent's class is not registered, the store fails, or the
+    /// runtime is closed.
+    pub async fn start<T, E, F>(self) -> Result<FiberHandle<T>>
+    where
+        C: FnOnce(FiberContext) -> F + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+        T: Value,
+        E: Failure + 'static,
+    {
+        let RunFiber { link, name, closure, given } = self;
+        if name.trim().is_empty() {
+            let why = format!("failed to start fiber `{name}`: its name must not be empty or blank");
+            return Err(Error::new(ErrorKind::Value, why));
+        }
+        let (exec, called) = (link.get()?, name.as_str().into());
+        spawn::start(link, &name, true, Ok("{}".to_owned()), given, move |claim, agent, alive| {
+            Box::pin(ClosureTask { exec, claim, name: called, agent, alive }.run(closure))
+        })
+        .await
+    }
+}
+
+impl<C, F, T, E> IntoFuture for RunFiber<C>
+where
+    C: FnOnce(FiberContext) -> F + Send + 'static,
+    F: Future<Output = Result<T, E>> + Send + 'static,
+    T: Value,
+    E: Failure + 'static,
+{
+    type Output = Result<T, FiberError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let name = self.name.clone();
+            let handle = self.start().await.map_err(|e| FiberError::not_started(&name, &e))?;
+            handle.wait().await
+        })
+    }
+}
+
+/// One closure fiber in its task.
+struct ClosureTask {
+    exec: Arc<Executor>,
+    claim: Claim,
+    name: Arc<str>,
+    agent: Option<AgentId>,
+    alive: ActiveGuard,
+}
+
+impl ClosureTask {
+    async fn run<C, F, T, E>(self, closure: C)
+    where
+        C: FnOnce(FiberContext) -> F + Send,
+        F: Future<Output = Result<T, E>> + Send,
+        T: Value,
+        E: Failure,
+    {
+        let _held = self.agent.as_ref().map(|agent| self.exec.agents.hold(&self.exec.runtime, agent));
+        let backend = Arc::new(ClosureBackend {
+            exec: Arc::clone(&self.exec),
+            id: self.alive.id.as_str().into(),
+            name: Arc::clone(&self.name),
+            ledger: StoredLedger::new(&self.exec.runtime, self.claim, Some(&self.alive.control)),
+            stash: std::sync::Mutex::default(),
+        });
+        let run = Run::first(&self.alive.id, Arc::clone(&backend) as Arc<dyn RunBackend>);
+        let ctx = FiberContext {
+            id: self.alive.id.clone(),
+            name: Arc::clone(&self.name),
+            resuming: false,
+            resources: self.exec.resources.clone(),
+            clock: Arc::clone(&self.exec.runtime.clock),
+            run: Arc::clone(&run),
+        };
+        self.exec.runtime.tell(&self.alive.id, &self.name, || EventKind::Started { resuming: false });
+        let span = info_span!("fiber", fiber.id = %self.alive.id, fiber.name = %self.name, forever.resuming = false);
+        let driven = Guarded::new(Box::pin(drive_closure(&run, ctx, closure))).instrument(span);
+        let exit = activation::until_told(&self.exec, &self.alive, &run, driven).await;
+        let end = match (self.alive.control.reason(), exit) {
+            (_, Exit::ClaimLost) => return self.alive.away(),
+            (Some(reason), _) => End::Cancelled(reason.to_string()),
+            (None, Exit::Completed(text)) => End::Completed(text.to_string()),
+            (None, Exit::Failed(why)) => End::Failed(why.to_string()),
+            (None, Exit::Parked(why)) => return self.park(why.to_string()).await,
+            // Dropped under way because the runtime closes.
+            (None, _) => return self.alive.stop(Exit::Closed),
+        };
+        self.keep(end).await;
+    }
+
+    /// Stores that the closure stands at an operation whose outcome is unknown.
+    async fn park(self, why: String) {
+        let reason: Arc<str> = why.as_str().into();
+        // If the store fails, it is found running at the next open: interrupted, then, and not parked.
+        if let Ok(Some(end)) = self.exec.runtime.store.suspend(self.claim, Suspension::Parked(why), self.exec.runtime.now_ms()).await {
+            let stop = exits::report(&self.exec.runtime, &self.alive.id, &self.name, self.agent.as_ref(), end.into());
+            return self.alive.stop(stop);
+        }
+        self.exec.runtime.tell(&self.alive.id, &self.name, || EventKind::Parked { reason: Arc::clone(&reason) });
+        self.alive.stop(Exit::Parked(reason));
+    }
+
+    /// Stores how the closure ended: it cannot run again, so this is tried until the store works or the runtime closes.
+    async fn keep(self, end: End) {
+        let mut failed = 0;
+        loop {
+            let error = match self.exec.runtime.store.end(self.claim, end.clone(), Vec::new(), self.exec.runtime.now_ms()).await {
+                Ok(end) => {
+                    let stop = exits::report(&self.exec.runtime, &self.alive.id, &self.name, self.agent.as_ref(), end.into());
+                    return self.alive.stop(stop);
+                }
+                Err(error) if error.is_claim_lost() => return self.alive.away(),
+                Err(error) if self.exec.runtime.is_closing() || error.is_closed() => return self.alive.stop(Exit::Closed),
+                Err(error) => error,
+            };
+            failed += 1;
+            let text = chain(&error);
+            warn!(fiber.id = %self.alive.id, error = %text, "how a fiber ended could not be stored");
+            let _ = self.exec.runtime.store.suspend(self.claim, Suspension::Interrupted(text), self.exec.runtime.now_ms()).await;
+            if failed > 1 {
+                self.alive.set(RunState::Stopped(Exit::interrupted(error)));
+            }
+            if race(self.exec.runtime.closing(), self.exec.runtime.clock.sleep(activation::pause(failed))).await.is_some() {
+                return self.alive.stop(Exit::Closed);
+            }
+        }
+    }
+}
+
+/// Runs the closure to its end; a panic is its failure.
+async fn drive_closure<C, F, T, E>(run: &Arc<Run>, ctx: FiberContext, closure: C) -> Exit
+where
+    C: FnOnce(FiberContext) -> F,
+    F: Future<Output = Result<T, E>>,
+    T: Value,
+    E: Failure,
+{
+    exit_of(poll::to_end(run, async move { closure(ctx).await }).await.map_err(Exit::from))
+}
+
+/// The store, as one closure fiber sees it.
+struct ClosureBackend {
+    exec: Arc<Executor>,
+    id: Arc<str>,
+    name: Arc<str>,
+    ledger: StoredLedger,
+    stash: std::sync::Mutex<Option<String>>,
+}
+
+impl RunBackend for ClosureBackend {
+    fn link(&self) -> Link<Runtime> {
+        Link::from(&self.exec.runtime)
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.exec.runtime.now_ms()
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.exec.runtime.clock.sleep(duration)
+    }
+
+    fn stash(&self, data: String) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.ledger
+                .fence()
+                .guard(self.exec.runtime.store.stash(self.ledger.fence().claim(), data.clone(), self.exec.runtime.now_ms()))
+                .await?;
+            *self.stash.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(data);
+            self.exec.runtime.tell(&self.id, &self.name, || EventKind::Stashed);
+            Ok(())
+        })
+    }
+
+    fn stashed(&self) -> Option<String> {
+        self.stash.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    fn ledger(&self) -> &dyn Ledger {
+        &self.ledger
+    }
+
+    fn resumes(&self) -> bool {
+        false
+    }
+
+    fn is_told_to_stop(&self) -> bool {
+        self.exec.runtime.is_closing()
+    }
+}

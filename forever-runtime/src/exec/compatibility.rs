@@ -1,0 +1,252 @@
+//! Whether the fibers of a database can be resumed by this program's code, found out before any of them runs.
+//!
+//! Fibers are looked at in groups: those of one function that stand at one cut point and were left under one layout. Where the code has
+//! that layout, and the layouts of all called functions, nothing has to be read. Of the others each snapshot is compared, as it is when
+//! the fiber is entered; `migrate` functions are not run, and locals are not restored.
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+use tracing::{info, warn};
+
+use crate::error::{Error, ErrorKind, Result, chain};
+use crate::exec::executor::Executor;
+use crate::exec::registry::{Known, Registry};
+use crate::frame::snapshot::Snapshot;
+use crate::layout::rows::LeftUnder;
+use crate::store::{LoadedFiber, Seq, Store, UnfinishedGroup};
+
+/// Verdict on the unfinished fibers of a database under the code of this program; see [`Builder::check`](crate::Builder::check).
+///
+/// `Display` is a summary and a line for each entry that is not [`Verdict::Resumes`]; serde gives everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Compatibility {
+    /// One for each function, cut point and verdict, by function.
+    pub entries: Vec<CompatibilityEntry>,
+}
+
+/// The fibers of one function that stand at one cut point, with one verdict.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CompatibilityEntry {
+    /// The stored name of the function.
+    pub function: String,
+    /// The cut point; of a fiber with a call under way, that of the innermost function. `None` before the first checkpoint.
+    pub at: Option<String>,
+    /// How many fibers.
+    pub fibers: u64,
+    /// Their verdict.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+}
+
+/// Verdict on a fiber under the code of this program.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(tag = "verdict", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Verdict {
+    /// It is resumed, unless a stored value no longer reads as its type: that is found when it is entered.
+    Resumes,
+    /// A `migrate` function is asked.
+    Migrates,
+    /// It is parked.
+    Parks {
+        /// Why, and what to write so that it is resumed.
+        reason: String,
+    },
+}
+
+impl Compatibility {
+    /// How many fibers are resumed, or have a `migrate` function that is asked.
+    pub fn resumable(&self) -> u64 {
+        self.entries.iter().filter(|entry| entry.verdict.is_resumable()).map(|entry| entry.fibers).sum()
+    }
+
+    /// How many fibers are parked.
+    pub fn parked(&self) -> u64 {
+        self.entries.iter().filter(|entry| !entry.verdict.is_resumable()).map(|entry| entry.fibers).sum()
+    }
+
+    /// Whether no fiber is parked.
+    pub fn is_ok(&self) -> bool {
+        self.parked() == 0
+    }
+}
+
+impl Verdict {
+    /// Whether the fiber is resumed, or a `migrate` function is asked.
+    pub fn is_resumable(&self) -> bool {
+        !matches!(self, Verdict::Parks { .. })
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Resumes => f.write_str("resumes"),
+            Verdict::Migrates => f.write_str("`migrate` is asked"),
+            Verdict::Parks { reason } => f.write_str(reason),
+        }
+    }
+}
+
+impl fmt::Display for Compatibility {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fibers = |n: u64| if n == 1 { "1 fiber".to_owned() } else { format!("{n} fibers") };
+        let (resumable, parked) = (self.resumable(), self.parked());
+        let verb = if resumable == 1 { "resumes" } else { "resume" };
+        write!(f, "{} {verb}", fibers(resumable))?;
+        match parked {
+            0 => {}
+            1 => f.write_str(", 1 does not")?,
+            n => write!(f, ", {n} do not")?,
+        }
+        for entry in self.entries.iter().filter(|entry| entry.verdict != Verdict::Resumes) {
+            let at = entry.at.as_ref().map_or_else(|| "before its first step".to_owned(), |at| format!("at `{at}`"));
+            write!(f, "\n{} of `{}` {at}: {}", fibers(entry.fibers), entry.function, entry.verdict)?;
+        }
+        Ok(())
+    }
+}
+
+/// What is found of one fiber.
+pub(crate) struct Found {
+    pub(crate) verdict: Verdict,
+    /// Whether it waits for something else than the code would wait for now.
+    pub(crate) wait_changed: bool,
+}
+
+impl Found {
+    pub(crate) fn parks(reason: impl Into<String>) -> Self {
+        Found { verdict: Verdict::Parks { reason: reason.into() }, wait_changed: false }
+    }
+}
+
+/// How many fibers of a group are looked up at a time.
+const PAGE: u32 = 512;
+
+/// The result of a comparison.
+pub(crate) struct Compared {
+    pub(crate) compatibility: Compatibility,
+    /// Waiting fibers that have to be entered: they are to be parked, or wait for something else.
+    pub(crate) to_wake: Vec<Seq>,
+}
+
+/// Compares every unfinished fiber with the code.
+pub(crate) async fn compare(store: &dyn Store, registry: &Registry) -> Result<Compared> {
+    let mut counts: BTreeMap<(String, Option<String>, Verdict), u64> = BTreeMap::new();
+    let mut to_wake = Vec::new();
+    for group in store.unfinished_groups().await? {
+        let mut count = |verdict: Verdict, fibers: u64| {
+            *counts.entry((group.name.clone(), group.at.clone(), verdict)).or_default() += fibers;
+        };
+        let Some(known) = registry.get(&group.name) else {
+            // One that waits is left to wait: the program that has the function may be the next one.
+            let reason = format!("fiber `{}` is not registered", group.name);
+            count(Verdict::Parks { reason }, group.fibers);
+            continue;
+        };
+        if is_the_same(&group, &*known, registry) {
+            count(Verdict::Resumes, group.fibers);
+            continue;
+        }
+        let mut after = Seq::MIN;
+        loop {
+            let page = store.unfinished_of(group.clone(), after, PAGE).await?;
+            let Some(&last) = page.last() else { break };
+            after = last;
+            for seq in page {
+                let found = match store.load(seq).await {
+                    Ok(stored) => compare_one(&*known, &stored, registry),
+                    Err(error) if error.is_closed() => return Err(error),
+                    // What is wrong with one row must not keep the others from being compared.
+                    Err(error) => Found::parks(chain(&error)),
+                };
+                if group.waiting && (found.wait_changed || found.verdict != Verdict::Resumes) {
+                    to_wake.push(seq);
+                }
+                count(found.verdict, 1);
+            }
+        }
+    }
+    let entry = |((function, at, verdict), fibers)| CompatibilityEntry { function, at, fibers, verdict };
+    Ok(Compared { compatibility: Compatibility { entries: counts.into_iter().map(entry).collect() }, to_wake })
+}
+
+/// Whether a group was left by code of the same layouts, so that nothing has to be compared.
+fn is_the_same(group: &UnfinishedGroup, known: &dyn Known, registry: &Registry) -> bool {
+    let mut callees = group.callees.iter().flat_map(|hashes| hashes.split_whitespace());
+    // Before the first checkpoint its arguments decide.
+    !group.mixed && group.layout.as_deref() == Some(&known.row().hash) && callees.all(|hash| registry.has_layout(hash))
+}
+
+fn compare_one(known: &dyn Known, stored: &LoadedFiber, registry: &Registry) -> Found {
+    let under = LeftUnder::of(stored);
+    let found = compare_snapshot(known, stored, &under, registry);
+    if !found.verdict.is_resumable() {
+        return found;
+    }
+    // Of the functions on the call stack this was asked, with their snapshots.
+    let asked: Vec<&str> = std::iter::once(known.machine().name).chain(stored.callees.iter().map(|layout| layout.fiber.as_str())).collect();
+    let others = under.functions().into_iter().filter(|name| !asked.contains(name)).filter_map(|name| registry.get(name));
+    let unclear = others.map(|known| under.check_begun(known.machine(), None)).find_map(Result::err);
+    unclear.map_or(found, Found::parks)
+}
+
+fn compare_snapshot(known: &dyn Known, stored: &LoadedFiber, under: &LeftUnder, registry: &Registry) -> Found {
+    let Some(text) = &stored.snapshot else {
+        return match under.check_begun(known.machine(), None) {
+            Ok(()) => known.compare_arguments(&stored.args),
+            Err(why) => Found::parks(why),
+        };
+    };
+    let mut snapshot: Snapshot = match serde_json::from_str(text) {
+        Ok(snapshot) => snapshot,
+        Err(why) => return Found::parks(format!("the stored snapshot cannot be read: {why}")),
+    };
+    if let Err(why) = snapshot.put_back(&stored.rows) {
+        return Found::parks(why);
+    }
+    let mut found = known.compare(stored.layout.as_ref(), &snapshot, under);
+    let mut level = snapshot.call.as_deref();
+    while let Some(callee) = level.filter(|_| found.verdict == Verdict::Resumes) {
+        // A function that is only called may not be registered: then it is compared when the call is entered.
+        if let Some(known) = callee.fiber.as_deref().and_then(|name| registry.get(name)) {
+            found = known.compare_callee(callee, under);
+        }
+        level = callee.call.as_deref();
+    }
+    found
+}
+
+/// What opening does when the code cannot resume all stored fibers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnIncompatible {
+    /// Those that cannot be resumed are parked, with the reason; the others run.
+    #[default]
+    Park,
+    /// The runtime does not open: an error of kind [`Incompatible`](ErrorKind::Incompatible), whose text is that of the [`Compatibility`].
+    /// Nothing is changed, and the code from before can be deployed again.
+    Refuse,
+}
+
+/// Logs what was found, and lets those waiting fibers be entered that would wait for nothing, or for something else than the code.
+pub(crate) async fn report(exec: &Executor, to_wake: Vec<Seq>) -> Result<()> {
+    let (found, runtime) = (&exec.compatibility, &exec.runtime);
+    if !found.is_ok() {
+        warn!("{found}");
+    } else if !found.entries.is_empty() {
+        info!("{found}");
+    }
+    for page in to_wake.chunks(PAGE as usize) {
+        runtime.store.wake(page.to_vec(), runtime.now_ms()).await?;
+    }
+    Ok(())
+}
+
+/// The error of a runtime that is not to open over fibers that it would park.
+pub(crate) fn refused(compatibility: &Compatibility) -> Error {
+    Error::new(ErrorKind::Incompatible, format!("the code cannot resume all fibers: {compatibility}"))
+}

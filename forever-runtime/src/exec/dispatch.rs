@@ -1,0 +1,143 @@
+//! The dispatcher: from a row that is ready to an activation.
+//!
+//! Who runs a fiber is decided by its row. A command, a timer, a message or the end of a child only makes the row ready, in its own transaction;
+//! the store then tells the dispatcher, which starts an activation that claims the row. So the caller of a command may go away at any moment. A sweep
+//! looks for rows that are ready and of which nothing was heard.
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::{debug, warn};
+
+use crate::error::{Result, chain};
+use crate::exec::activation::{FiberTask, Turn};
+use crate::exec::executor::Executor;
+use crate::future::BoxFuture;
+use crate::runtime::events::EventKind;
+use crate::runtime::race::race;
+use crate::runtime::state::Runtime;
+use crate::runtime::sync::mpsc::UnboundedReceiver;
+use crate::runtime::sync::{mpsc, sleep};
+use crate::runtime::timer::{Alarm, Ring};
+use crate::store::{ReadySender, Runnable, Seq};
+
+/// The alarm of the waiting fiber that is due next.
+pub(crate) const WAITS: &str = "waits";
+
+/// How many fibers are woken in one transaction.
+const BATCH: u32 = 512;
+
+/// How long until the store is asked again after it failed.
+const AGAIN_MS: i64 = 1000;
+
+/// How often the dispatcher looks for rows that are ready and of which it has heard nothing; of the machine's time, as it is no business
+/// of the fibers'.
+pub(crate) const SWEEP: Duration = Duration::from_secs(1);
+
+/// Makes fibers ready that are due, and sets the alarm for the next one.
+fn ring(exec: &Arc<Executor>) -> Ring {
+    let exec = Arc::downgrade(exec);
+    Arc::new(move |_, _| {
+        let exec = Weak::clone(&exec);
+        let due: BoxFuture<'static, ()> = Box::pin(async move {
+            let Some(exec) = exec.upgrade() else { return };
+            let next = match dispatch_due(&exec).await {
+                Ok(next) => next,
+                Err(error) if exec.runtime.is_closing() || error.is_closed() => return,
+                Err(error) => {
+                    warn!(error = %chain(&error), "fibers that are due could not be woken");
+                    Some(exec.runtime.now_ms() + AGAIN_MS)
+                }
+            };
+            if let Some(next) = next {
+                exec.runtime.timer.set_earlier(Alarm::the(WAITS), next);
+            }
+        });
+        due
+    })
+}
+
+/// Dispatches what is due now; says when the next one is.
+async fn dispatch_due(exec: &Arc<Executor>) -> Result<Option<i64>> {
+    loop {
+        let due = exec.runtime.store.take_due(exec.runtime.now_ms(), BATCH).await?;
+        let through = (due.len() as u64) < u64::from(BATCH);
+        for fiber in due {
+            // So many are on their way at a time; what is behind them is safe in the store.
+            let Ok(permit) = Arc::clone(&exec.entering).acquire_owned().await else { return Ok(None) };
+            start(exec, &fiber, Some(permit));
+        }
+        if through {
+            return exec.runtime.store.next_due().await;
+        }
+    }
+}
+
+/// Lets the store tell the dispatcher of fibers that become ready, and starts those.
+pub(crate) fn listen(exec: &Arc<Executor>) -> Result<()> {
+    exec.runtime.timer.on(WAITS, ring(exec));
+    let (tell, ready) = mpsc::unbounded_channel();
+    let sender = ReadySender::new(move |fiber| {
+        // A runtime that closes leaves them for the next one.
+        let _ = tell.send(fiber);
+    });
+    exec.runtime.active.on_ready(sender.clone());
+    exec.runtime.store.on_ready(sender);
+    exec.runtime.start(dispatch(Arc::clone(exec), ready))
+}
+
+async fn dispatch(exec: Arc<Executor>, mut ready: UnboundedReceiver<Runnable>) {
+    while let Some(Some(fiber)) = race(ready.recv(), exec.runtime.closing()).await {
+        start(&exec, &fiber, None);
+    }
+}
+
+/// Sets the alarm for what already waits.
+pub(crate) async fn set_alarm(runtime: &Runtime) -> Result<()> {
+    if let Some(next) = runtime.store.next_due().await? {
+        runtime.timer.set_earlier(Alarm::the(WAITS), next);
+    }
+    Ok(())
+}
+
+/// Sets the alarm for what already waits, and begins to sweep; when a runtime opens.
+pub(crate) async fn begin(exec: &Arc<Executor>) -> Result<()> {
+    set_alarm(&exec.runtime).await?;
+    exec.runtime.start(sweep(Arc::clone(exec)))
+}
+
+async fn sweep(exec: Arc<Executor>) {
+    while race(exec.runtime.closing(), sleep(SWEEP)).await.is_none() {
+        match sweep_once(&exec).await {
+            Err(error) if exec.runtime.is_closing() || error.is_closed() => return,
+            Err(error) => warn!(error = %chain(&error), "fibers that are ready could not be looked for"),
+            Ok(0) => {}
+            Ok(found) => debug!(found, "the sweep found fibers that were ready"),
+        }
+    }
+}
+
+/// Starts what is ready and not on its way, as many as may be on their way at a time; says how many.
+async fn sweep_once(exec: &Arc<Executor>) -> Result<usize> {
+    let (mut after, mut found) = (Seq::MIN, 0);
+    loop {
+        let page = exec.runtime.store.ready(after, BATCH).await?;
+        let Some(last) = page.last() else { break };
+        after = last.seq;
+        for fiber in page.into_iter().filter(|fiber| !exec.runtime.active.is_active(&fiber.id)) {
+            let Ok(permit) = Semaphore::try_acquire_owned(Arc::clone(&exec.entering)) else { return Ok(found) };
+            found += usize::from(start(exec, &fiber, Some(permit)));
+        }
+    }
+    set_alarm(&exec.runtime).await?;
+    Ok(found)
+}
+
+/// Starts an activation, unless there is one, which then leaves the fiber to the dispatcher; says whether it has.
+pub(crate) fn start(exec: &Arc<Executor>, fiber: &Runnable, entering: Option<OwnedSemaphorePermit>) -> bool {
+    let Some(alive) = exec.runtime.active.activate(fiber) else { return false };
+    exec.runtime.tell(&fiber.id, &fiber.name, || EventKind::Woken);
+    let task = FiberTask::new(exec, fiber, alive, Turn::default(), entering);
+    // A runtime that closes leaves it ready for the next one.
+    exec.runtime.start(task.recover()).is_ok()
+}

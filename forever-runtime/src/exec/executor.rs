@@ -1,0 +1,67 @@
+//! What it takes to run fibers on a runtime: their functions, their resources and their agents.
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use crate::exec::agent_hooks::{AgentHooks, EndedFiber};
+use crate::exec::compatibility::Compatibility;
+use crate::exec::registry::Registry;
+use crate::frame::resources::Resources;
+use crate::runtime::exits::AgentFiberExit;
+use crate::runtime::link::Link;
+use crate::runtime::state::Runtime;
+
+/// Fibers that may be on their way from the store into memory at a time.
+const ENTERING: usize = 512;
+
+/// Runs the fibers of one runtime.
+///
+/// Its tasks hold it, the dispatcher for as long as the runtime is open.
+#[derive(Debug)]
+pub(crate) struct Executor {
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) registry: Registry,
+    pub(crate) resources: Resources,
+    /// The agents, which own fibers and decide about interrupted ones.
+    pub(crate) agents: Arc<dyn AgentHooks>,
+    /// How the stored fibers fitted the code when the runtime was opened.
+    pub(crate) compatibility: Compatibility,
+    /// Bounds how many fibers are on their way into memory.
+    pub(crate) entering: Arc<Semaphore>,
+    /// Admits fibers that died often one at a time.
+    pub(crate) suspects: Arc<Semaphore>,
+}
+
+impl Executor {
+    pub(crate) fn new(
+        runtime: Arc<Runtime>,
+        registry: Registry,
+        resources: Resources,
+        agents: Arc<dyn AgentHooks>,
+        compatibility: Compatibility,
+    ) -> Self {
+        let entering = Arc::new(Semaphore::new(ENTERING));
+        Executor { runtime, registry, resources, agents, compatibility, entering, suspects: Arc::new(Semaphore::new(1)) }
+    }
+}
+
+/// Lets agents hear of the ends of their fibers; those of the layers above are not theirs.
+pub(crate) fn report_exits(exec: &Arc<Executor>) {
+    let of_listener = Arc::downgrade(exec);
+    exec.runtime.exits.listen(move |exit| {
+        let Some(exec) = of_listener.upgrade().filter(|exec| !exec.registry.is_ours(&exit.name)) else { return };
+        let AgentFiberExit { id, name, agent, state, text } = exit;
+        let of_task = Arc::clone(&exec);
+        // A runtime that closes reports no more.
+        let _ = exec.runtime.start(async move {
+            of_task.agents.ended(&of_task.runtime, &agent, EndedFiber { id, name, state, text }).await;
+        });
+    });
+}
+
+impl Link<Executor> {
+    /// The same way to the runtime alone.
+    pub(crate) fn runtime(&self) -> Link<Runtime> {
+        self.to(|exec| Arc::clone(&exec.runtime))
+    }
+}

@@ -1,0 +1,13 @@
+//! The executor: from ready rows to activations, and what follows their exits.
+
+pub(crate) mod activation;
+pub(crate) mod agent_hooks;
+pub(crate) mod backend;
+pub(crate) mod closure;
+pub(crate) mod compatibility;
+pub(crate) mod dispatch;
+pub(crate) mod executor;
+pub(crate) mod recovery;
+pub(crate) mod registry;
+pub(crate) mod retention;
+pub(crate) mod spawn;

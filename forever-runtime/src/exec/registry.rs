@@ -1,0 +1,296 @@
+//! The fiber functions that a runtime knows, by stored name: how a row becomes a running function again.
+use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::value::RawValue;
+
+use crate::error::{Error, ErrorKind, Result, chain};
+use crate::exact;
+use crate::exec::compatibility::{Found, Verdict};
+use crate::frame::activation::Frame;
+use crate::frame::arguments::{load_arguments, save_arguments};
+use crate::frame::context::FiberContext;
+use crate::frame::fiber::Fiber;
+use crate::frame::machine::Machine;
+use crate::frame::poll::{drive, exit_of};
+use crate::frame::resources::Needs;
+use crate::frame::run::Run;
+use crate::frame::snapshot::Snapshot;
+use crate::future::BoxFuture;
+use crate::guard::guarded;
+use crate::layout::rows::{LeftUnder, row_of};
+use crate::layout::spec::Layout;
+use crate::runtime::exit::Exit;
+use crate::store::{LayoutRow, LoadedFiber};
+
+/// Where a run begins.
+pub(crate) enum Begin {
+    /// At the start, with an invocation of the registered type.
+    Call(Box<dyn Any + Send>),
+    /// Where the store says.
+    Stored(Box<LoadedFiber>),
+}
+
+/// A registered fiber function, without its types.
+pub(crate) trait Known: Send + Sync {
+    fn machine(&self) -> &'static Machine;
+    fn function(&self) -> TypeId;
+    fn needs(&self, needs: &mut Needs<'_>);
+    /// The row of the table of layouts under which this code writes.
+    fn row(&self) -> &Arc<LayoutRow>;
+    /// Whether stored arguments are these, where the code that stored them had fewer: an argument or a field that was added since counts as
+    /// its default.
+    fn same_arguments(&self, stored: &str, args: &str) -> bool;
+    /// Whether code of this function can begin with stored arguments.
+    fn compare_arguments(&self, args: &str) -> Found;
+    /// Whether it can resume a snapshot that was left under a layout.
+    fn compare(&self, old: Option<&LayoutRow>, snapshot: &Snapshot, left: &LeftUnder) -> Found;
+    /// Whether it can resume its part of a snapshot in which it is being called.
+    fn compare_callee(&self, snapshot: &Snapshot, left: &LeftUnder) -> Found;
+    /// A run, not yet begun; `Err` says why the stored snapshot does not fit.
+    fn prepare(&self, begin: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Exit>, String>;
+}
+
+/// All registered fiber functions.
+#[derive(Default)]
+pub(crate) struct Registry {
+    functions: BTreeMap<&'static str, Arc<dyn Known>>,
+    /// Those of the layers above, of which no agent is asked or told.
+    ours: Vec<&'static str>,
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.functions.keys()).finish()
+    }
+}
+
+impl Registry {
+    /// Adds a function; `Err` when another one has its name.
+    pub(crate) fn add<F: Fiber>(&mut self) -> Result<()> {
+        let name = F::MACHINE.name;
+        let known: Arc<dyn Known> = Arc::new(Function::<F> { layout: OnceLock::new(), row: OnceLock::new(), fiber: PhantomData });
+        match self.functions.insert(name, known) {
+            Some(there) if there.function() != TypeId::of::<F>() => Err(Error::new(
+                ErrorKind::Setup,
+                format!("two fibers are registered under the name `{name}`: give one of them `name = \"..\"`"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds a function of a layer above: what becomes of it that layer decides, and no agent.
+    pub(crate) fn add_ours<F: Fiber>(&mut self) -> Result<()> {
+        self.ours.push(F::MACHINE.name);
+        self.add::<F>()
+    }
+
+    /// Whether a function is of a layer above.
+    pub(crate) fn is_ours(&self, name: &str) -> bool {
+        self.ours.contains(&name)
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<dyn Known>> {
+        self.functions.get(name).cloned()
+    }
+
+    /// The layouts of all functions that the program has registered.
+    pub(crate) fn layouts(&self) -> Vec<Layout> {
+        let of_the_program = self.functions.values().filter(|known| !self.is_ours(known.machine().name));
+        of_the_program.map(|known| Layout::of(known.machine())).collect()
+    }
+
+    /// Whether a registered function has the layout with this hash.
+    pub(crate) fn has_layout(&self, hash: &str) -> bool {
+        self.functions.values().any(|known| known.row().hash == hash)
+    }
+
+    /// The entry of `F` itself.
+    pub(crate) fn of<F: Fiber>(&self) -> Result<Arc<dyn Known>> {
+        self.of_function(F::MACHINE.name, TypeId::of::<F>())
+    }
+
+    /// The entry of a function itself, and not of another one of its name.
+    pub(crate) fn of_function(&self, name: &str, function: TypeId) -> Result<Arc<dyn Known>> {
+        self.get(name).filter(|k| k.function() == function).ok_or_else(|| {
+            Error::new(ErrorKind::NotRegistered, format!("fiber `{name}` is not registered: add `.fiber::<{name}>()` before `.open()`"))
+        })
+    }
+
+    /// Fails when a resource that a function needs is missing, naming all that are.
+    pub(crate) fn check_needs(&self, resources: &crate::frame::resources::Resources) -> Result<()> {
+        let mut lacks = Vec::new();
+        for (name, known) in &self.functions {
+            let mut needs = Needs::new(resources);
+            known.needs(&mut needs);
+            lacks.extend(needs.missing.iter().map(|(parameter, what)| format!("fiber `{name}` needs a `{what}` for `{parameter}`")));
+        }
+        if lacks.is_empty() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Setup, format!("missing resources: {}: add each with `.resource(..)`", lacks.join("; "))))
+    }
+}
+
+struct Function<F> {
+    layout: OnceLock<Layout>,
+    row: OnceLock<Arc<LayoutRow>>,
+    fiber: PhantomData<fn() -> F>,
+}
+
+impl<F: Fiber> Function<F> {
+    fn layout(&self) -> &Layout {
+        self.layout.get_or_init(|| Layout::of(F::MACHINE))
+    }
+
+    /// Whether a snapshot left by the code of `old` fits; says why not.
+    fn check(&self, old: Option<&LayoutRow>, snapshot: &Snapshot, left: &LeftUnder) -> Result<(), String> {
+        match old {
+            // The same shape: only what the snapshot itself lacks can be wrong, and the frame looks for that.
+            Some(old) if old.hash == self.row().hash => Ok(()),
+            Some(old) => left.check(self.layout(), &old.read()?, snapshot),
+            None => self.layout().check(None, snapshot).map_err(|drift| drift.to_string()),
+        }
+    }
+
+    /// The verdict on a snapshot that was left under another layout.
+    fn compare_with(&self, old: &Layout, snapshot: &Snapshot, left: &LeftUnder) -> Found {
+        found::<F>(left.check(self.layout(), old, snapshot), self.layout().waits_otherwise(old, snapshot))
+    }
+}
+
+/// A run from a snapshot that `migrate` has made; such a one is in the names of this code.
+async fn migrated<F: Fiber>(layout: Layout, snapshot: Snapshot, migrate: Migrate, ctx: FiberContext, run: Arc<Run>) -> Exit {
+    run.left().migrate();
+    let migrated = guarded(|| migrate(snapshot).map_err(|e| chain(&*e)));
+    let snapshot = match migrated {
+        Ok(snapshot) => snapshot,
+        Err(why) => return Exit::parked(format!("its snapshot could not be migrated: {why}")),
+    };
+    if let Err(drift) = layout.check(None, &snapshot) {
+        return Exit::parked(format!("its snapshot does not fit after it was migrated: {drift}"));
+    }
+    match Frame::resume(F::MACHINE, Arc::clone(&run), snapshot) {
+        Ok(frame) => exit_of(drive::<F>(None, &ctx, frame, &run).await),
+        Err(why) => Exit::parked(why),
+    }
+}
+
+type Migrate = fn(Snapshot) -> Result<Snapshot, Box<dyn std::error::Error + Send + Sync>>;
+
+impl<F: Fiber> Known for Function<F> {
+    fn machine(&self) -> &'static Machine {
+        F::MACHINE
+    }
+
+    fn function(&self) -> TypeId {
+        TypeId::of::<F>()
+    }
+
+    fn needs(&self, needs: &mut Needs<'_>) {
+        F::needs(needs);
+    }
+
+    fn row(&self) -> &Arc<LayoutRow> {
+        self.row.get_or_init(|| row_of(F::MACHINE))
+    }
+
+    fn same_arguments(&self, stored: &str, args: &str) -> bool {
+        let Some(stored) = with_defaults(stored, args) else { return false };
+        // Read by the types of the code and written again, a field that was added has its default.
+        let written = guarded(|| load_arguments::<F>(&stored).and_then(|call| save_arguments(&call)));
+        written.is_ok_and(|written| exact::same(&written, args))
+    }
+
+    fn compare_arguments(&self, args: &str) -> Found {
+        match guarded(|| load_arguments::<F>(args).map(drop)) {
+            Ok(()) => Found { verdict: Verdict::Resumes, wait_changed: false },
+            Err(why) => Found::parks(why),
+        }
+    }
+
+    fn compare(&self, old: Option<&LayoutRow>, snapshot: &Snapshot, left: &LeftUnder) -> Found {
+        if let Err(why) = left.check_begun(F::MACHINE, old.map(|old| old.hash.as_str())) {
+            return Found::parks(why);
+        }
+        match old.filter(|old| old.hash != self.row().hash).map(LayoutRow::read) {
+            Some(Ok(old)) => self.compare_with(&old, snapshot, left),
+            _ => found::<F>(self.check(old, snapshot, left), false),
+        }
+    }
+
+    fn compare_callee(&self, snapshot: &Snapshot, left: &LeftUnder) -> Found {
+        if let Err(why) = left.check_begun(F::MACHINE, snapshot.layout.as_deref()) {
+            return Found::parks(why);
+        }
+        match snapshot.layout.as_deref().filter(|hash| *hash != self.row().hash).map(|hash| left.layout(hash)) {
+            Some(Ok(old)) => self.compare_with(&old, snapshot, left),
+            _ => found::<F>(F::MACHINE.fits(snapshot, &self.row().hash, left), false),
+        }
+    }
+
+    fn prepare(&self, begin: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Exit>, String> {
+        let stored = match begin {
+            Begin::Call(call) => {
+                let call = call.downcast::<F>().map_err(|_| "the invocation is of another fiber".to_owned())?;
+                return Ok(Box::pin(from_start(*call, ctx, run)));
+            }
+            Begin::Stored(stored) => stored,
+        };
+        run.left().check_begun(F::MACHINE, stored.layout.as_ref().map(|layout| layout.hash.as_str()))?;
+        let Some(text) = stored.snapshot else {
+            return Ok(Box::pin(async move {
+                match guarded(|| load_arguments::<F>(&stored.args)) {
+                    Ok(call) => from_start(call, ctx, run).await,
+                    Err(why) => Exit::parked(why),
+                }
+            }));
+        };
+        let mut snapshot: Snapshot = serde_json::from_str(&text).map_err(|e| format!("the stored snapshot cannot be read: {e}"))?;
+        snapshot.put_back(&stored.rows)?;
+        let fits = self.check(stored.layout.as_ref(), &snapshot, run.left());
+        match (fits, F::MACHINE.migrate) {
+            (fits, Some(migrate)) if fits.is_err() || run.left().is_unreadable(0) => {
+                snapshot.put_back_logs(&stored.rows)?;
+                run.kept().resume(&text, stored.rows);
+                Ok(Box::pin(migrated::<F>(self.layout().clone(), snapshot, migrate, ctx, run)))
+            }
+            (Err(why), _) => Err(why),
+            (Ok(()), _) => {
+                run.kept().resume(&text, stored.rows);
+                let frame = Frame::resume(F::MACHINE, Arc::clone(&run), snapshot)?;
+                Ok(Box::pin(async move { exit_of(drive::<F>(None, &ctx, frame, &run).await) }))
+            }
+        }
+    }
+}
+
+/// Stored arguments with those that the code has beside them, if these are empty: null, false, zero, or nothing in them.
+fn with_defaults(stored: &str, args: &str) -> Option<String> {
+    type Arguments = BTreeMap<String, Box<RawValue>>;
+    let mut stored: Arguments = serde_json::from_str(stored).ok()?;
+    let args: Arguments = serde_json::from_str(args).ok()?;
+    for (name, value) in args {
+        let is_empty = matches!(value.get(), "null" | "false" | "0" | "0.0" | "\"\"" | "[]" | "{}");
+        if !stored.contains_key(&name) && is_empty {
+            stored.insert(name, value);
+        }
+    }
+    serde_json::to_string(&stored).ok()
+}
+
+fn found<F: Fiber>(fits: Result<(), String>, wait_changed: bool) -> Found {
+    match (fits, F::MACHINE.migrate) {
+        (Ok(()), _) => Found { verdict: Verdict::Resumes, wait_changed },
+        (Err(_), Some(_)) => Found { verdict: Verdict::Migrates, wait_changed: true },
+        (Err(why), None) => Found::parks(why),
+    }
+}
+
+async fn from_start<F: Fiber>(call: F, ctx: FiberContext, run: Arc<Run>) -> Exit {
+    let frame = Frame::start(F::MACHINE, Arc::clone(&run));
+    exit_of(drive(Some(call), &ctx, frame, &run).await)
+}

@@ -1,0 +1,311 @@
+//! Starting a fiber: from an invocation to a stored row and a running task.
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::Serialize;
+use tokio::sync::oneshot;
+use tracing::warn;
+
+use crate::error::{Error, ErrorKind, Result, chain};
+use crate::exact;
+use crate::exec::activation::FiberTask;
+use crate::exec::agent_hooks::check_name;
+use crate::exec::executor::Executor;
+use crate::exec::registry::Known;
+use crate::exec::{activation, dispatch};
+use crate::frame::arguments::save_arguments;
+use crate::frame::fiber::Fiber;
+use crate::future::BoxFuture;
+use crate::runtime::active::ActiveGuard;
+use crate::runtime::events::EventKind;
+use crate::runtime::handle::FiberHandle;
+use crate::runtime::link::Link;
+use crate::runtime::race::race;
+use crate::runtime::state::Runtime;
+use crate::store::{AcceptResult, AgentId, Claim, FiberRef, FiberRow, FiberState, FiberTombstone, NewFiber};
+
+/// A fiber about to be started; made by [`Forever::spawn`](crate::Forever::spawn), started by `.await`.
+#[derive(Debug)]
+#[must_use = "a fiber is started when this is awaited"]
+pub struct Spawn<F> {
+    link: Link<Executor>,
+    call: F,
+    given: Given,
+}
+
+impl<F: Fiber> Spawn<F> {
+    pub(crate) fn new(link: Link<Executor>, call: F) -> Self {
+        Spawn { link, call, given: Given::default() }
+    }
+
+    /// Gives the fiber this id, in place of one made by the runtime. If there is a fiber with it, that one is joined, also when it
+    /// has ended and was deleted, for as long as [`Retention::keys`](crate::Retention::keys) says.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.given.id = Some(id.into());
+        self
+    }
+
+    /// Gives the fiber an idempotency key, unique among all fibers of the database. If there is a fiber with it, that one is
+    /// joined, also when it has ended, and when it was deleted, for as long as [`Retention::keys`](crate::Retention::keys) says:
+    /// nothing is begun then, and the handle's `wait` says how the fiber ended.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.given.key = Some(key.into());
+        self
+    }
+
+    /// Keeps a value with the fiber, for people and for lists; the fiber itself does not see it. A joined fiber keeps its own.
+    pub fn metadata(mut self, value: impl Serialize) -> Self {
+        self.given.metadata(&value);
+        self
+    }
+
+    /// Makes it a fiber of an agent, which stays in memory while it runs, and says what becomes of it when it was interrupted. A joined
+    /// fiber keeps its own.
+    pub fn agent(mut self, class: impl Into<String>, name: impl Into<String>) -> Self {
+        self.given.agent = Some(AgentId { class: class.into(), name: name.into() });
+        self
+    }
+
+    async fn start(self) -> Result<FiberHandle<F::Output>> {
+        let Spawn { link, call, given } = self;
+        let exec = link.get()?;
+        let known = exec.registry.of::<F>()?;
+        let args = save_arguments(&call);
+        start(link, F::MACHINE.name, false, args, given, move |claim, agent, alive| {
+            Box::pin(FiberTask::begin(exec, known, claim, agent, alive, Box::new(call)))
+        })
+        .await
+    }
+}
+
+/// What the caller gives to a fiber about to be started.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    pub(crate) id: Option<String>,
+    pub(crate) key: Option<String>,
+    /// JSON, or why there can be none.
+    metadata: Option<Result<String, String>>,
+    pub(crate) agent: Option<AgentId>,
+}
+
+impl Given {
+    pub(crate) fn metadata(&mut self, value: &impl Serialize) {
+        self.metadata = Some(serde_json::to_string(value).map_err(|e| e.to_string()));
+    }
+}
+
+/// Stores a fiber, unless there is one with its id or key, which is joined then; `run` runs it.
+pub(crate) async fn start<T>(
+    link: Link<Executor>,
+    name: &str,
+    closure: bool,
+    args: Result<String, String>,
+    given: Given,
+    run: impl FnOnce(Claim, Option<AgentId>, ActiveGuard) -> BoxFuture<'static, ()> + Send + 'static,
+) -> Result<FiberHandle<T>> {
+    let exec = &link.get()?;
+    let Given { id: asked_id, key, metadata, agent } = given;
+    let refused = |kind, why: String| Error::new(kind, format!("failed to start fiber `{name}`: {why}"));
+    check_ids(asked_id.as_deref(), key.as_deref()).map_err(|why| refused(ErrorKind::Value, why))?;
+    check_agent(exec, agent.as_ref()).map_err(|why| refused(ErrorKind::Setup, why))?;
+    let args = args.map_err(|why| refused(ErrorKind::Value, why))?;
+    let metadata = metadata.transpose().map_err(|why| refused(ErrorKind::Value, format!("its metadata cannot be saved: {why}")))?;
+    let id = asked_id.clone().unwrap_or_else(|| exec.runtime.clock.id());
+    let new = NewFiber {
+        id: id.clone(),
+        name: name.to_owned(),
+        key: key.clone(),
+        id_given: asked_id.is_some(),
+        closure,
+        args: args.clone(),
+        metadata,
+        agent: agent.clone(),
+        parent: None,
+        worker: Some(exec.runtime.worker),
+        now_ms: exec.runtime.now_ms(),
+    };
+    let there = accept(exec, new, move |claim, alive| run(claim, agent, alive)).await;
+    let there = there.map_err(|e| refused(e.kind(), "it could not be stored".into()).with_source(e))?;
+    let Some(there) = there else { return Ok(FiberHandle::new(link.runtime(), id, name, true)) };
+    let known = exec.registry.get(name);
+    joins(&there, name, &args, known.as_deref(), asked_id.as_deref(), key.as_deref()).map_err(|why| refused(ErrorKind::Conflict, why))?;
+    Ok(FiberHandle::new(link.runtime(), there.id(), name, false))
+}
+
+/// A fiber that a spawn found in place of its own.
+enum There {
+    /// It runs, or has ended.
+    Stored(Box<FiberRow>),
+    /// It has ended and was deleted.
+    Past(Box<FiberTombstone>),
+}
+
+impl There {
+    fn id(&self) -> &str {
+        match self {
+            There::Stored(row) => &row.id,
+            There::Past(past) => &past.id,
+        }
+    }
+
+    fn key(&self) -> Option<&str> {
+        match self {
+            There::Stored(row) => row.key.as_deref(),
+            There::Past(past) => past.key.as_deref(),
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            There::Stored(row) => &row.name,
+            There::Past(past) => &past.name,
+        }
+    }
+
+    /// Whether it was spawned with these arguments, as the code reads them now.
+    fn has_arguments(&self, args: &str, known: Option<&dyn Known>) -> bool {
+        match self {
+            There::Stored(row) => exact::same(&row.args, args) || known.is_some_and(|known| known.same_arguments(&row.args, args)),
+            // Of a fiber that was deleted there is no more than a digest.
+            There::Past(past) => past.args == exact::digest(args),
+        }
+    }
+}
+
+/// The longest id or key, in bytes.
+pub(crate) const LONGEST_ID: usize = 512;
+
+/// Whether an id and a key can be those of a fiber; says why not.
+fn check_ids(id: Option<&str>, key: Option<&str>) -> Result<(), String> {
+    for (what, text) in [("id", id), ("key", key)].into_iter().filter_map(|(what, text)| Some((what, text?))) {
+        if text.trim().is_empty() {
+            return Err(format!("an {what} must not be empty or blank").replace("an key", "a key"));
+        }
+        if text.len() > LONGEST_ID {
+            return Err(format!("its {what} has {} bytes, more than the {LONGEST_ID} that are allowed", text.len()));
+        }
+    }
+    Ok(())
+}
+
+/// Whether there can be such an agent; says why not.
+fn check_agent(exec: &Executor, agent: Option<&AgentId>) -> Result<(), String> {
+    match agent {
+        Some(agent) if !exec.agents.knows(&agent.class) => {
+            Err(format!("agent class `{}` is not registered: add it with `.agent::<..>(..)` before `.open()`", agent.class))
+        }
+        Some(agent) => check_name(&agent.name).map_err(|why| format!("the name of its agent {why}")),
+        None => Ok(()),
+    }
+}
+
+/// Stores a fiber and runs it; gives the one that has its id or key, if there is one.
+///
+/// The task that will run the fiber also stores it: a caller that goes away in between leaves nothing half done.
+async fn accept(
+    exec: &Arc<Executor>,
+    new: NewFiber,
+    run: impl FnOnce(Claim, ActiveGuard) -> BoxFuture<'static, ()> + Send + 'static,
+) -> Result<Option<There>> {
+    let (tell, told) = oneshot::channel();
+    let of_task = Arc::clone(exec);
+    exec.runtime.start(async move {
+        let (id, name) = (new.id.clone(), new.name.clone());
+        let claim = match of_task.runtime.store.accept(new).await {
+            Ok(AcceptResult::Created(claim)) => claim,
+            Ok(AcceptResult::Existing(row)) => return drop(tell.send(Ok(Some(There::Stored(row))))),
+            Ok(AcceptResult::Deleted(past)) => return drop(tell.send(Ok(Some(There::Past(past))))),
+            Err(error) => {
+                if error.kind() == ErrorKind::OutcomeUnknown {
+                    adopt(&of_task, id);
+                }
+                return drop(tell.send(Err(error)));
+            }
+        };
+        let alive = of_task.runtime.active.activate_new(&id, &name).await;
+        of_task.runtime.tell(&id, &name, || EventKind::Spawned);
+        drop(tell.send(Ok(None)));
+        run(claim, alive).await;
+    })?;
+    told.await.unwrap_or_else(|_| Err(Error::closed()))
+}
+
+/// Starts a fiber that may have been stored, claimed by this worker, although the store has said that the outcome is unknown.
+pub(crate) fn adopt(exec: &Arc<Executor>, id: String) {
+    let of_task = Arc::clone(exec);
+    // A runtime that closes leaves it for the next one.
+    let _ = exec.runtime.start(async move {
+        let exec = of_task;
+        let mut failed = 0;
+        while let Err(error) = adopt_once(&exec, &id).await {
+            failed += 1;
+            warn!(fiber.id = id, error = %chain(&error), "a fiber whose acceptance is unknown could not be looked for");
+            if error.is_closed() || race(exec.runtime.closing(), exec.runtime.clock.sleep(activation::pause(failed))).await.is_some() {
+                return;
+            }
+        }
+    });
+}
+
+async fn adopt_once(exec: &Arc<Executor>, id: &str) -> Result<()> {
+    let Some(row) = exec.runtime.store.find(FiberRef::Id(id.to_owned())).await? else { return Ok(()) };
+    if row.state == FiberState::Running {
+        let there = exec.runtime.store.unfinished(row.seq - 1, 1).await?;
+        if let Some(fiber) = there.iter().find(|fiber| fiber.seq == row.seq && !exec.runtime.active.is_active(id)) {
+            dispatch::start(exec, fiber, None);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a spawn that found `there` meant it; says why not.
+fn joins(there: &There, name: &str, args: &str, known: Option<&dyn Known>, id: Option<&str>, key: Option<&str>) -> Result<(), String> {
+    let what = match (id, key) {
+        (Some(id), _) if id == there.id() => format!("id `{id}`"),
+        (_, Some(key)) => format!("key `{key}`"),
+        _ => format!("id `{}`", there.id()),
+    };
+    if there.name() != name {
+        return Err(format!("{what} belongs to a fiber `{}`", there.name()));
+    }
+    if let Some(id) = id.filter(|id| *id != there.id()) {
+        return Err(format!("{what} belongs to the fiber with id `{}`, not `{id}`", there.id()));
+    }
+    if let Some(key) = key.filter(|key| Some(*key) != there.key()) {
+        return Err(match there.key() {
+            Some(other) => format!("{what} belongs to the fiber with key `{other}`, not `{key}`"),
+            None => format!("{what} belongs to a fiber without a key, not `{key}`"),
+        });
+    }
+    if !there.has_arguments(args, known) {
+        return Err(format!("{what} belongs to a fiber `{name}` with other arguments"));
+    }
+    Ok(())
+}
+
+impl<F: Fiber> IntoFuture for Spawn<F> {
+    type Output = Result<FiberHandle<F::Output>>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.start())
+    }
+}
+
+/// A handle for a stored fiber by key.
+pub(crate) async fn by_key<F: Fiber>(link: &Link<Runtime>, key: &str) -> Result<FiberHandle<F::Output>> {
+    let runtime = link.get()?;
+    let name = F::MACHINE.name;
+    let there = match runtime.store.find(FiberRef::Key(key.to_owned())).await? {
+        Some(row) => There::Stored(Box::new(row)),
+        None => match runtime.store.tombstone(FiberRef::Key(key.to_owned())).await? {
+            Some(past) => There::Past(Box::new(past)),
+            None => return Err(Error::new(ErrorKind::NotFound, format!("there is no fiber with key `{key}`"))),
+        },
+    };
+    if there.name() != name {
+        return Err(Error::new(ErrorKind::Conflict, format!("key `{key}` belongs to a fiber `{}`, not `{name}`", there.name())));
+    }
+    Ok(FiberHandle::new(link.clone(), there.id(), name, false))
+}

@@ -1,0 +1,97 @@
+//! `call!`: another fiber function that runs inline, its frame nested in its caller's snapshot.
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+
+use crate::frame::activation::Frame;
+use crate::frame::context::FiberContext;
+use crate::frame::fiber::Fiber;
+use crate::frame::locals::Save;
+use crate::frame::snapshot::{MAX_CALLS, Snapshot, too_many_calls};
+use crate::frame::writer::{Written, commit};
+use crate::future::BoxFuture;
+use crate::layout::rows::row_of;
+use crate::runtime::exit::Exit;
+
+impl Frame {
+    /// Runs another fiber inline, from its start or from the snapshot it left in ours, then checkpoints with its value.
+    ///
+    /// `save` runs before this returns, so that the future holds no borrow of the caller's locals.
+    pub fn call<'a, F: Fiber>(
+        &'a mut self,
+        cut: u32,
+        start: Option<F>,
+        ctx: &'a FiberContext,
+        result: Option<&'static str>,
+        save: impl FnOnce(&mut Save<'_>),
+    ) -> BoxFuture<'a, Result<F::Output, F::Error>> {
+        let nested = self.target.take().and_then(|t| t.call);
+        let open = self.write(cut, save, "");
+        Box::pin(async move {
+            let (mut open, callee) = match self.callee::<F>(open, nested) {
+                Ok(opened) => opened,
+                Err(stopped) => {
+                    self.run.stop(stopped);
+                    std::future::pending().await
+                }
+            };
+            let (returned, missed) = run_callee(start, ctx.of_callee(), callee).await;
+            // A step of its that ended in an error is over.
+            self.run.step.end();
+            self.run.tx_position.returned();
+            let value = match missed {
+                None => Some(returned?),
+                Some(why) => {
+                    drop(returned);
+                    self.run.stop(Exit::parked(why));
+                    None
+                }
+            };
+            let Some(value) = value else { return std::future::pending().await };
+            let closed = self.close_call(&mut open, result, &value).map(|()| open);
+            commit(Arc::clone(&self.run), closed, self.machine.cuts[cut as usize].name, self.callees.clone()).await;
+            Ok(value)
+        })
+    }
+
+    /// The frame of a callee, and the open text of this one around it.
+    fn callee<F: Fiber>(&self, open: Result<Written, String>, nested: Option<Box<Snapshot>>) -> Result<(Written, Frame), Exit> {
+        if self.depth == MAX_CALLS {
+            return Err(Exit::failed(format!("`{}` cannot be called from here: {}", F::MACHINE.name, too_many_calls())));
+        }
+        let mut open = open.map_err(Exit::failed)?;
+        open.text.truncate(open.text.len() - self.suffix.len());
+        let layout = row_of(F::MACHINE);
+        let left = &self.run.left;
+        let nested = match nested {
+            Some(snapshot) => F::MACHINE.fit(*snapshot, &layout.hash, left, self.depth + 1).map(Some),
+            None => left.check_begun(F::MACHINE, None).map(|()| None),
+        };
+        let nested = nested.map_err(Exit::parked)?;
+        let mut callee = Frame::start(F::MACHINE, Arc::clone(&self.run));
+        callee.prefix = format!("{}{{{}", open.text, F::MACHINE.heading(&layout.hash));
+        callee.suffix = format!("}}{}", self.suffix);
+        callee.outer = open.named.clone();
+        callee.depth = self.depth + 1;
+        callee.callees = self.callees.iter().cloned().chain([layout]).collect();
+        if let Some(snapshot) = nested {
+            callee.aim(snapshot).map_err(Exit::parked)?;
+        }
+        Ok((open, callee))
+    }
+}
+
+/// Lets the driver run a callee in its caller's place: what it returned, and why it never came to its cut point, if so.
+///
+/// Only the innermost function is ever polled, so the stack does not grow with the calls, however much a body takes of it.
+async fn run_callee<F: Fiber>(start: Option<F>, ctx: FiberContext, mut callee: Frame) -> (Result<F::Output, F::Error>, Option<String>) {
+    let run = callee.run();
+    let ended = Arc::new(Mutex::new(None));
+    let end = Arc::clone(&ended);
+    let body = Box::pin(async move {
+        let returned = F::drive(start, &ctx, &mut callee).await;
+        *end.lock().unwrap_or_else(PoisonError::into_inner) = Some((returned, callee.missed()));
+    });
+    *run.called.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+    poll_fn(|_| ended.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Poll::Pending, Poll::Ready)).await
+}

@@ -1,0 +1,108 @@
+//! Fiber functions as the runtime sees them: the traits that `#[fiber]` implements.
+use std::future::Future;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::frame::activation::Frame;
+use crate::frame::context::FiberContext;
+use crate::frame::locals::{Locals, Save, Unreadable};
+use crate::frame::machine::Machine;
+use crate::frame::resources::Needs;
+
+/// A durable function: what `#[fiber]` implements for the type that carries its name.
+///
+/// A value of the type is an invocation, the arguments of one run.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a fiber",
+    label = "not a fiber",
+    note = "make the function a `#[fiber]`, or `.await` it in a `step!`"
+)]
+pub trait Fiber: Send + Sized + 'static {
+    /// What the function gives back in its `Ok`; it is stored.
+    type Output: Value;
+    /// What it gives back in its `Err`; its text is stored.
+    type Error: Failure;
+
+    #[doc(hidden)]
+    const MACHINE: &'static Machine;
+
+    #[doc(hidden)]
+    fn needs(needs: &mut Needs<'_>);
+
+    #[doc(hidden)]
+    fn save(&self, save: &mut Save<'_>);
+
+    #[doc(hidden)]
+    fn load(arguments: &mut Locals) -> Result<Self, Unreadable>;
+
+    /// Runs from the start (`Some`) or from the frame's resume target (`None`).
+    #[doc(hidden)]
+    fn drive<'run>(
+        start: Option<Self>,
+        ctx: &'run FiberContext,
+        frame: &'run mut Frame,
+    ) -> impl Future<Output = Result<Self::Output, Self::Error>> + Send + 'run;
+}
+
+/// What a fiber can give back: anything that serde can write and read again, and that can be sent to another thread.
+#[diagnostic::on_unimplemented(
+    message = "the value of a fiber and of a `recv!` is stored, but its type `{Self}` cannot be saved",
+    label = "cannot be saved",
+    note = "derive `serde::Serialize` and `serde::Deserialize` for it; it must also be `Send` and hold no references"
+)]
+pub trait Value: Serialize + DeserializeOwned + Send + 'static {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + DeserializeOwned + Send + 'static> Value for T {}
+
+/// An invocation that could be awaited: none can.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{F}` is a fiber, which does not run by `.await`",
+    label = "the invocation of a fiber",
+    note = "in another fiber: `call!({F}(..))?` runs it inline, `spawn!({F}(..))` starts it by itself; elsewhere: `forever.run({F}(..)).await?`"
+)]
+pub trait Awaitable<'never, F> {}
+
+/// What a fiber can fail with: anything whose text can be stored.
+#[diagnostic::on_unimplemented(
+    message = "the error of a fiber is stored as text, but `{Self}` is no error",
+    label = "not an error",
+    note = "implement `std::error::Error` for it (it must be `Send` and `Sync`), or return `anyhow::Result<..>`"
+)]
+pub trait Failure: Into<Box<dyn std::error::Error + Send + Sync>> + Send {}
+
+#[diagnostic::do_not_recommend]
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>> + Send> Failure for E {}
+
+/// Implemented by `Result` alone, so that an alias as return type (`anyhow::Result<T>`) can be taken apart.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a fiber must return a `Result`, not `{Self}`",
+    label = "not a `Result`",
+    note = "return `anyhow::Result<..>` or `Result<.., YourError>`: a fiber that ends in `Err` is stored as failed"
+)]
+pub trait IsResult {
+    type Ok;
+    type Err;
+}
+
+impl<T, E> IsResult for Result<T, E> {
+    type Ok = T;
+    type Err = E;
+}
+
+/// A function's return type, by which [`Never`] is named.
+#[doc(hidden)]
+pub trait Returns {
+    type Value;
+}
+
+impl<T> Returns for fn() -> T {
+    type Value = T;
+}
+
+/// `!`, which cannot be written as a type of its own.
+#[doc(hidden)]
+pub type Never = <fn() -> ! as Returns>::Value;

@@ -1,0 +1,116 @@
+//! Which borrowed collections a `for` loop may be resumed over: those that give their items in the order in which they
+//! were saved.
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, LinkedList, VecDeque};
+use std::ops::{Range, RangeFrom, RangeInclusive, RangeTo, RangeToInclusive};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A collection that gives its items in the same order again after it was saved and restored.
+///
+/// `for question in &plan.questions` is resumed by position: after a restart the collection is read from the snapshot and
+/// the items that were done are skipped. That is only right if the restored collection has the order of the saved one,
+/// which is so for `Vec`, slices, arrays, `VecDeque`, `BTreeMap`, `BTreeSet`, `Option` and text, and not for `HashMap` and
+/// `HashSet`. A loop over one of those is an error of compilation; take the items by value (then the remaining ones are
+/// kept, in their order), collect them into a `Vec` first, or use a `BTreeMap`.
+///
+/// Implement it for a collection of your own if its serde form keeps the order:
+///
+/// ```
+/// #[derive(serde::Serialize, serde::Deserialize)]
+/// struct Playlist {
+///     songs: Vec<String>,
+/// }
+///
+/// impl Playlist {
+///     fn iter(&self) -> std::slice::Iter<'_, String> {
+///         self.songs.iter()
+///     }
+/// }
+///
+/// # use forever_runtime as forever;
+/// impl forever::KeepsOrder for Playlist {}
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a `for` loop over a borrowed `{Self}` cannot be resumed",
+    label = "its order may be another after a resume",
+    note = "a restored `HashMap`/`HashSet` has another order: loop by value, collect into a `Vec` first, or implement `KeepsOrder` if the order survives being saved"
+)]
+pub trait KeepsOrder {}
+
+/// The place that a borrowed `for` loop reads, if it may be read by position.
+#[doc(hidden)]
+#[inline]
+pub fn in_order<T: KeepsOrder + ?Sized>(value: &T) -> &T {
+    value
+}
+
+/// [`in_order`] for a borrow that goes over its items by value.
+#[doc(hidden)]
+pub fn in_order_value<T: KeepsOrder>(value: T) -> T {
+    value
+}
+
+/// What may be joined to a loop that goes on by position after a resume: it is looked at again then, so it must still be there.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`zip` and `chain` would move this `{Self}` into a loop that goes on by position after a resume",
+    label = "borrow it: `&..`",
+    note = "or take everything by value, also what the loop goes over: `a.into_iter().zip(b)`"
+)]
+pub trait Joined {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Copy> Joined for T {}
+
+/// Asks for [`Joined`].
+#[doc(hidden)]
+pub fn joined<T: Joined>(_: &T) {}
+
+impl<T> KeepsOrder for [T] {}
+impl<T, const N: usize> KeepsOrder for [T; N] {}
+impl<T> KeepsOrder for Vec<T> {}
+impl<T> KeepsOrder for VecDeque<T> {}
+impl<T> KeepsOrder for LinkedList<T> {}
+impl<T> KeepsOrder for BTreeSet<T> {}
+impl<K, V> KeepsOrder for BTreeMap<K, V> {}
+impl<T> KeepsOrder for Option<T> {}
+impl<T, E> KeepsOrder for Result<T, E> {}
+impl KeepsOrder for str {}
+impl KeepsOrder for String {}
+impl KeepsOrder for Path {}
+impl KeepsOrder for PathBuf {}
+/// Sorted by key or, with `preserve_order`, in the order of the stored text.
+impl KeepsOrder for serde_json::Map<String, serde_json::Value> {}
+impl<T> KeepsOrder for Range<T> {}
+impl<T> KeepsOrder for RangeFrom<T> {}
+impl<T> KeepsOrder for RangeInclusive<T> {}
+impl<T> KeepsOrder for RangeTo<T> {}
+impl<T> KeepsOrder for RangeToInclusive<T> {}
+impl<T: KeepsOrder + ?Sized> KeepsOrder for &T {}
+impl<T: KeepsOrder + ?Sized> KeepsOrder for &mut T {}
+impl<T: KeepsOrder + ?Sized> KeepsOrder for Box<T> {}
+impl<T: KeepsOrder + ?Sized> KeepsOrder for Rc<T> {}
+impl<T: KeepsOrder + ?Sized> KeepsOrder for Arc<T> {}
+/// A resource is given anew on every run, by the same program: it keeps its order as a constant does.
+impl<T: KeepsOrder + ?Sized> KeepsOrder for crate::frame::resources::Res<T> {}
+impl<T: KeepsOrder + ToOwned + ?Sized> KeepsOrder for Cow<'_, T> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_borrowed_loop_reads_the_place_itself() {
+        let boxed: Box<[u8]> = Box::from([1, 2, 3]);
+        let seen: Vec<_> = in_order(&boxed).into_iter().enumerate().skip(1).collect();
+        assert_eq!(seen, [(1, &2), (2, &3)]);
+        let nested = Some(vec![[1, 2], [3, 4]]);
+        let first: Vec<_> = in_order(&nested).iter().flatten().map(|pair| in_order(pair)[0]).collect();
+        assert_eq!(first, [1, 3]);
+        let text = Cow::from("ab");
+        assert_eq!(in_order(&text).chars().rev().collect::<String>(), "ba");
+        assert_eq!(in_order(&boxed[1..]).iter().rev().copied().collect::<Vec<_>>(), [3, 2]);
+    }
+}

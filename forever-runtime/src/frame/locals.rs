@@ -1,0 +1,120 @@
+//! The locals of a snapshot: what generated code reads them from, and what it writes them to.
+use std::sync::Arc;
+
+use crate::exact::logs::StoredLogs;
+use crate::frame::saved::{Saved, checked, unreadable};
+use crate::frame::snapshot::json_string;
+use crate::frame::tracker::{SnapshotRefs, SnapshotTracker};
+
+/// The values of a snapshot that are still to be restored.
+#[doc(hidden)]
+#[derive(Debug, Default)]
+pub struct Locals {
+    /// Empty for the arguments of a fiber that starts.
+    pub(crate) step: &'static str,
+    pub(crate) values: std::collections::BTreeMap<String, Box<serde_json::value::RawValue>>,
+    /// The items of the logs that the values name.
+    pub(crate) logs: Arc<StoredLogs>,
+}
+
+impl Locals {
+    /// The value of a local that is in the snapshot.
+    pub fn get<T: Saved>(&mut self, name: &str) -> Result<T, Unreadable> {
+        self.maybe(name)?.ok_or_else(|| match self.step {
+            "" => Unreadable(format!("argument `{name}` is not stored")),
+            step => Unreadable(format!("local `{name}` is not in the snapshot taken at step `{step}`")),
+        })
+    }
+
+    /// The value of a local that only some cut points keep.
+    pub fn maybe<T: Saved>(&mut self, name: &str) -> Result<Option<T>, Unreadable> {
+        let Some(text) = self.values.remove(name) else { return Ok(None) };
+        match T::restore_with(text.get(), &self.logs) {
+            Ok(value) => Ok(Some(value)),
+            Err(why) => {
+                let what = match self.step {
+                    "" => format!("argument `{name}`"),
+                    step => format!("local `{name}` saved at step `{step}`"),
+                };
+                Err(Unreadable(format!("{what} {}", unreadable::<T>(why))))
+            }
+        }
+    }
+}
+
+impl Locals {
+    /// The one of several constants that a local was.
+    pub fn one_of<'a>(&mut self, name: &str, texts: &[&'a str]) -> Result<&'a str, Unreadable> {
+        let text: String = self.get(name)?;
+        self.constant(name, &text, texts)
+    }
+
+    /// [`Locals::one_of`] for a local that only some cut points keep.
+    pub fn maybe_one_of<'a>(&mut self, name: &str, texts: &[&'a str]) -> Result<Option<&'a str>, Unreadable> {
+        let text: Option<String> = self.maybe(name)?;
+        text.map(|text| self.constant(name, &text, texts)).transpose()
+    }
+
+    fn constant<'a>(&self, name: &str, text: &str, texts: &[&'a str]) -> Result<&'a str, Unreadable> {
+        texts.iter().copied().find(|constant| *constant == text).ok_or_else(|| {
+            Unreadable(format!(
+                "local `{name}` saved at step `{}` is {text:?}, which is none of the constants that the code gives it",
+                self.step
+            ))
+        })
+    }
+}
+
+/// A stored value that the code cannot read.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Unreadable(pub(crate) String);
+
+/// Writes the locals of a snapshot.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Save<'a> {
+    pub(super) text: &'a mut String,
+    /// Empty for the arguments of a fiber.
+    pub(super) step: &'static str,
+    pub(super) first: bool,
+    pub(super) error: Option<String>,
+    /// Where long texts and the items of logs go; nowhere for the arguments of a fiber, which are written once.
+    pub(super) apart: Option<Apart<'a>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Apart<'a> {
+    pub(super) kept: &'a mut SnapshotTracker,
+    pub(super) named: &'a mut SnapshotRefs,
+    pub(super) depth: u32,
+}
+
+impl Save<'_> {
+    pub fn put(&mut self, name: &'static str, value: &dyn Saved) {
+        if self.error.is_some() {
+            return;
+        }
+        let text = match &mut self.apart {
+            Some(apart) => value.save_with(&mut apart.kept.logs),
+            None => value.save(),
+        };
+        match checked(value, text) {
+            Ok(text) => {
+                if !std::mem::take(&mut self.first) {
+                    self.text.push(',');
+                }
+                self.text.push_str(&json_string(name));
+                self.text.push(':');
+                let part = self.apart.as_mut().and_then(|apart| apart.kept.part(apart.depth, name, &text, apart.named));
+                self.text.push_str(&part.unwrap_or(text));
+            }
+            Err(why) => {
+                self.error = Some(match self.step {
+                    "" => format!("argument `{name}` cannot be saved: {why}"),
+                    step => format!("local `{name}` cannot be saved at step `{step}`: {why}"),
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The static description of a fiber function, written by the macro: its cut points and what each of them keeps.
+
+use serde::{Deserialize, Serialize};
+
+use crate::frame::snapshot::{Snapshot, json_string};
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Where a path through the function ends, in [`Cut::next`].
+pub const END: u32 = u32::MAX;
+
+/// Stands in [`Machine::topics`] for topics that are known only while the fiber waits.
+pub const COMPUTED_TOPIC: &str = "";
+
+/// One `#[fiber]` function.
+#[derive(Debug)]
+pub struct Machine {
+    /// The stored name.
+    pub name: &'static str,
+    /// `version = N`, 0 without.
+    pub version: u32,
+    /// `max_recoveries = N`.
+    pub max_recoveries: Option<u32>,
+    /// Names of the saved arguments, in order.
+    pub arguments: &'static [&'static str],
+    /// All cut points in source order; a cut's number is its place here.
+    pub cuts: &'static [Cut],
+    /// The cuts that may come first; [`END`] if the function may end without one.
+    pub first: &'static [u32],
+    /// What it receives on: the topics of its `recv!`s that are literals, each once, and [`COMPUTED_TOPIC`] if it computes others.
+    pub topics: &'static [&'static str],
+    /// `migrate = path`.
+    pub migrate: Option<fn(Snapshot) -> Result<Snapshot, BoxError>>,
+}
+
+/// One cut point.
+#[derive(Debug)]
+pub struct Cut {
+    /// The stored name: `search`, `search#2`.
+    pub name: &'static str,
+    /// Whether the name is a literal in the source, and so stays with its step whatever is added around it.
+    pub explicit: bool,
+    /// How many cut points of the function share the name before `#`.
+    pub of: u32,
+    /// Of a derived name: what tells the body from others, else nothing. Of a call, what tells its function from others, and behind `-`
+    /// what tells the whole.
+    pub body: &'static str,
+    /// `was = "old"`.
+    pub was: Option<&'static str>,
+    /// Which macro made it.
+    pub kind: CutKind,
+    /// Whether its body is an effect, that of each item for a `steps!(for ..)`. No part of the layout: it says what may claim the
+    /// record of an operation, which has its own.
+    pub effect: bool,
+    /// What is kept at it, by name.
+    pub locals: &'static [Local],
+    /// Branches of a `steps!` that is not a `steps!(for ..)`.
+    pub branches: &'static [BranchSpec],
+    /// Topics that it receives on and that are literals.
+    pub topics: &'static [&'static str],
+    /// The cuts that may come next.
+    pub next: &'static [u32],
+    /// Source line, for messages.
+    pub line: u32,
+}
+
+/// One branch of `steps!(a, b, ..)`.
+#[derive(Debug)]
+pub struct BranchSpec {
+    /// Its name among the branches: `fetch`, `fetch#2`.
+    pub name: &'static str,
+    /// The stored name: `both[fetch]`.
+    pub stored: &'static str,
+    /// Whether the name is a literal in the source.
+    pub explicit: bool,
+    /// How many branches share the name before `#`.
+    pub of: u32,
+    /// Of a derived name: what tells the body from others, else nothing.
+    pub body: &'static str,
+    /// `was = "old"`.
+    pub was: Option<&'static str>,
+    /// Whether its body is an effect.
+    pub effect: bool,
+}
+
+/// Which macro made a cut point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CutKind {
+    /// `step!`
+    Step,
+    /// `call!`
+    Call,
+    /// What a waiting cut point keeps before it waits, under the name of that one and ` pending`.
+    Pending,
+    /// `steps!`
+    Steps,
+    /// `sleep!`, `sleep_until!`
+    Sleep,
+    /// `recv!`
+    Recv,
+    /// `spawn!`
+    Spawn,
+    /// `wait!`, `wait_all!`
+    Wait,
+    /// `select!`
+    Select,
+}
+
+/// One value kept at a cut point.
+#[derive(Debug)]
+pub struct Local {
+    /// The stored name: `hits`, `hits#2`.
+    pub name: &'static str,
+    /// How many bindings of the function share the name before `#`.
+    pub of: u32,
+    /// `#[was = "old"]`.
+    pub was: Option<&'static str>,
+    /// Whether it is the value of the cut point itself, absent while a `call!` is under way.
+    pub result: bool,
+    /// Whether it belongs to a `for` loop: the items that are left, or the position.
+    pub role: LocalRole,
+    /// Why it is kept: where it is used later.
+    pub why: &'static str,
+}
+
+/// What a kept value is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LocalRole {
+    /// A variable, or the value of an operand.
+    #[default]
+    Value,
+    /// The items that are left of a `for` loop by value.
+    Items,
+    /// The position of a `for` loop by borrow.
+    Position,
+}
+
+impl Machine {
+    /// The number of the cut point that a snapshot names, by its own name or by `was`.
+    pub(crate) fn find(&self, at: &str) -> Option<u32> {
+        let by_name = self.cuts.iter().position(|c| c.name == at);
+        let place = by_name.or_else(|| self.cuts.iter().position(|c| c.was == Some(at)))?;
+        u32::try_from(place).ok()
+    }
+
+    /// How a callee's frame begins in its caller's snapshot: which function it is, and the layout that it is written under.
+    pub(crate) fn heading(&self, layout: &str) -> String {
+        format!("\"fiber\":{},\"layout\":{},", json_string(self.name), json_string(layout))
+    }
+}
+
+impl Cut {
+    /// Whether it has or had this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.name == name || self.was == Some(name)
+    }
+
+    /// The name under which a snapshot has a local of this cut point: its own, or that from before it was renamed. None if there is
+    /// neither, or if another local is meant by the old name as well.
+    pub(crate) fn stored_name(&self, local: &Local, has: impl Fn(&str) -> bool) -> Option<&'static str> {
+        if has(local.name) {
+            return Some(local.name);
+        }
+        let old = local.was.filter(|old| has(old))?;
+        let claims = |other: &&Local| other.name == old || other.was == Some(old) && !has(other.name);
+        (self.locals.iter().filter(claims).count() == 1).then_some(old)
+    }
+}
+
+/// The name before `#`.
+pub(crate) fn base(name: &str) -> &str {
+    name.split('#').next().unwrap_or(name)
+}

@@ -1,0 +1,35 @@
+//! One activation of a fiber function, and all that generated code talks to.
+
+pub(crate) mod activation;
+pub(crate) mod arguments;
+pub(crate) mod backend;
+pub(crate) mod borrows;
+pub(crate) mod branch_names;
+pub(crate) mod branches;
+pub(crate) mod call;
+pub(crate) mod context;
+pub(crate) mod current;
+pub(crate) mod eager;
+pub(crate) mod fiber;
+pub(crate) mod held;
+pub(crate) mod iter;
+pub(crate) mod keeps_order;
+pub(crate) mod locals;
+pub(crate) mod log;
+pub(crate) mod machine;
+pub(crate) mod poll;
+pub(crate) mod position;
+pub(crate) mod remains;
+pub(crate) mod resources;
+pub(crate) mod retry;
+pub(crate) mod run;
+pub(crate) mod saved;
+pub(crate) mod select;
+pub(crate) mod snapshot;
+pub(crate) mod step;
+pub(crate) mod step_error;
+pub(crate) mod step_span;
+pub(crate) mod topics;
+pub(crate) mod tracker;
+pub(crate) mod waits;
+pub(crate) mod writer;

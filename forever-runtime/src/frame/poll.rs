@@ -1,0 +1,149 @@
+//! Drives one run of a fiber to its end: returned, stopped or panicked.
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::error::{ErrorKind, chain};
+use crate::exact;
+use crate::frame::activation::Frame;
+use crate::frame::context::FiberContext;
+use crate::frame::current;
+use crate::frame::fiber::{Failure, Fiber, Value};
+use crate::frame::run::Run;
+use crate::future::BoxFuture;
+use crate::guard::{drop_caught, guarded, guarded_text, panic_text};
+use crate::runtime::exit::Exit;
+
+/// Runs `frame` until the function returns, stops or panics.
+pub(crate) async fn drive<F: Fiber>(
+    start: Option<F>,
+    ctx: &FiberContext,
+    mut frame: Frame,
+    run: &Arc<Run>,
+) -> Result<Result<F::Output, F::Error>, Exit> {
+    let ended = to_end(run, F::drive(start, ctx, &mut frame)).await;
+    match (ended, frame.missed()) {
+        // It ran past the place that it was to go on from: whatever it did is not this fiber's end.
+        (Ok(_) | Err(End::Panicked(_)), Some(why)) => Err(Exit::parked(why)),
+        (Ok(Ok(value)), None) => run.ops.passed_over().map_or(Ok(Ok(value)), |why| Err(Exit::parked(why))),
+        (Ok(Err(error)), None) => run.take_unreadable().map_or(Ok(Err(error)), |why| Err(Exit::parked(why))),
+        (Err(end), _) => Err(end.into()),
+    }
+}
+
+/// End of code that has not returned.
+#[derive(Debug)]
+pub(crate) enum End {
+    Stopped(Exit),
+    Panicked(String),
+}
+
+impl From<End> for Exit {
+    fn from(end: End) -> Self {
+        match end {
+            End::Stopped(exit) => exit,
+            End::Panicked(message) => Exit::failed(format!("panicked: {message}")),
+        }
+    }
+}
+
+/// Runs the code of a fiber until it returns, stops or panics.
+///
+/// A function that it calls is polled in its place until that has returned: the stack does not grow with the calls.
+pub(crate) async fn to_end<T, E>(run: &Arc<Run>, code: impl Future<Output = Result<T, E>>) -> Result<Result<T, E>, End> {
+    let mut future = pin!(code);
+    let mut calls = Calls::default();
+    poll_fn(|cx| {
+        loop {
+            let within = current::enter(run);
+            run.step.resume();
+            let polled = catch_unwind(AssertUnwindSafe(|| match calls.0.last_mut() {
+                Some(innermost) => innermost.as_mut().poll(cx).map(|()| None),
+                None => future.as_mut().poll(cx).map(Some),
+            }));
+            run.step.suspend();
+            drop(within);
+            match polled {
+                Err(payload) => return Poll::Ready(Err(End::Panicked(panic_text(payload)))),
+                Ok(Poll::Ready(Some(result))) => return Poll::Ready(Ok(result)),
+                Ok(Poll::Ready(None)) => drop(calls.0.pop()),
+                Ok(Poll::Pending) => match (run.take_stopped(), run.take_called()) {
+                    (Some(stopped), _) => return Poll::Ready(Err(End::Stopped(stopped))),
+                    (None, Some(called)) => calls.0.push(called),
+                    (None, None) => return Poll::Pending,
+                },
+            }
+        }
+    })
+    .await
+}
+
+/// The functions that are being called, outermost first.
+#[derive(Default)]
+struct Calls(Vec<BoxFuture<'static, ()>>);
+
+impl Drop for Calls {
+    /// As values of nested functions are: the innermost one's first.
+    fn drop(&mut self) {
+        while self.0.pop().is_some() {}
+    }
+}
+
+/// A run of which every panic is the failure of its fiber: in the code, in the text of its error, and in
+/// the drop of what it holds, also when it is dropped under way.
+pub(crate) struct Guarded<'a>(Option<BoxFuture<'a, Exit>>);
+
+impl<'a> Guarded<'a> {
+    pub(crate) fn new(code: BoxFuture<'a, Exit>) -> Self {
+        Guarded(Some(code))
+    }
+}
+
+impl Future for Guarded<'_> {
+    type Output = Exit;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Exit> {
+        // One that has ended is not polled again.
+        let Some(code) = &mut self.0 else { return Poll::Pending };
+        let outcome = match catch_unwind(AssertUnwindSafe(|| code.as_mut().poll(cx))) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(outcome)) => outcome,
+            Err(payload) => Exit::failed(format!("panicked: {}", panic_text(payload))),
+        };
+        drop_caught(self.0.take());
+        Poll::Ready(outcome)
+    }
+}
+
+impl Drop for Guarded<'_> {
+    fn drop(&mut self) {
+        drop_caught(self.0.take());
+    }
+}
+
+/// The exit of a run, without its types.
+pub(crate) fn exit_of<T: Value, E: Failure>(returned: Result<Result<T, E>, Exit>) -> Exit {
+    match returned {
+        Ok(Ok(value)) => match guarded(|| exact::to_string(&value).map_err(|e| e.to_string())) {
+            Ok(text) => Exit::Completed(text.into()),
+            Err(why) => Exit::failed(format!("the result cannot be saved: {why}")),
+        },
+        Ok(Err(error)) => Exit::failed(text_of_failure(error)),
+        // What is stored cannot be read: to try again is no help.
+        Err(Exit::Interrupted(error)) if error.kind() == ErrorKind::Value => Exit::parked(chain(&*error)),
+        Err(Exit::Unreadable { why, migrates: false, .. }) => Exit::Parked(why),
+        Err(exit) => exit,
+    }
+}
+
+/// The text of an error that the function has returned.
+pub(crate) fn text_of_failure(error: impl Failure) -> String {
+    guarded_text(|| {
+        let error = error.into();
+        let text = chain(&*error);
+        drop_caught(error);
+        text
+    })
+}

@@ -1,0 +1,112 @@
+//! What all frames of one run share.
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::frame::backend::{Outbox, RunBackend};
+use crate::frame::step_span::StepSpan;
+use crate::frame::tracker::SnapshotTracker;
+use crate::future::BoxFuture;
+use crate::layout::rows::LeftUnder;
+use crate::ops::known::{Left, Ops};
+use crate::ops::tx_position::TxPosition;
+use crate::runtime::exit::Exit;
+
+/// What all frames of one run share.
+#[doc(hidden)]
+pub struct Run {
+    pub(crate) backend: Arc<dyn RunBackend>,
+    /// Checkpoints made so far, over all processes.
+    pub(crate) checkpoints: AtomicU64,
+    pub(crate) ops: Arc<Ops>,
+    /// What the code was that left the snapshot.
+    pub(super) left: LeftUnder,
+    /// What is stored beside the snapshot.
+    kept: Mutex<SnapshotTracker>,
+    outbox: Mutex<Outbox>,
+    /// The function that was just called, for the driver.
+    pub(super) called: Mutex<Option<BoxFuture<'static, ()>>>,
+    pub(crate) step: StepSpan,
+    pub(crate) tx_position: TxPosition,
+    stopped: Mutex<Option<Exit>>,
+    /// A stash since the last checkpoint that could not be read.
+    unreadable: Mutex<Option<String>>,
+}
+
+impl std::fmt::Debug for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Run").field("checkpoints", &self.checkpoints).finish_non_exhaustive()
+    }
+}
+
+impl Run {
+    /// The first run of a fiber.
+    pub(crate) fn first(fiber: &str, backend: Arc<dyn RunBackend>) -> Arc<Self> {
+        Run::at(backend, 0, LeftUnder::default(), Ops::first(fiber))
+    }
+
+    /// A later run, from its start or from a snapshot, after what earlier ones left.
+    pub(crate) fn again(fiber: &str, backend: Arc<dyn RunBackend>, mut left: Left) -> Arc<Self> {
+        let under = std::mem::take(&mut left.under);
+        Run::at(backend, left.checkpoints, under, Ops::again(fiber, left))
+    }
+
+    fn at(backend: Arc<dyn RunBackend>, checkpoints: u64, left: LeftUnder, ops: Ops) -> Arc<Self> {
+        let checkpoints = AtomicU64::new(checkpoints);
+        Arc::new(Run {
+            backend,
+            checkpoints,
+            ops: Arc::new(ops),
+            left,
+            kept: Mutex::default(),
+            outbox: Mutex::default(),
+            called: Mutex::default(),
+            step: StepSpan::default(),
+            tx_position: TxPosition::default(),
+            stopped: Mutex::new(None),
+            unreadable: Mutex::default(),
+        })
+    }
+
+    /// What is known of the code that left the snapshot.
+    pub(crate) fn left(&self) -> &LeftUnder {
+        &self.left
+    }
+
+    /// What is stored beside the snapshot.
+    pub(crate) fn kept(&self) -> MutexGuard<'_, SnapshotTracker> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the next checkpoint takes along.
+    pub(crate) fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The function that was called in the poll that has just ended, to be run before its caller is polled again.
+    pub(crate) fn take_called(&self) -> Option<BoxFuture<'static, ()>> {
+        self.called.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(crate) fn stop(&self, why: Exit) {
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+    }
+
+    /// Puts down why the run does not go on, and is never ready: the driver drops it at its next look.
+    pub(crate) async fn halt<T>(&self, why: Exit) -> T {
+        self.stop(why);
+        std::future::pending().await
+    }
+
+    /// A stash cannot be read. The body hears of it; if the function then ends in an error, the fiber is parked and has not failed.
+    pub(crate) fn cannot_read(&self, why: String) {
+        *self.unreadable.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    }
+
+    pub(crate) fn take_unreadable(&self) -> Option<String> {
+        self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(crate) fn take_stopped(&self) -> Option<Exit> {
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}

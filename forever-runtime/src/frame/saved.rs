@@ -1,0 +1,171 @@
+//! What can be kept across a cut point: anything that serde can write and read again.
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind};
+use crate::exact;
+use crate::exact::logs;
+use crate::exact::logs::{Logs, StoredLogs};
+
+/// A value that a snapshot can hold.
+///
+/// Implemented for everything that is `Serialize` and `Deserialize`, and for nothing else. A `&'static str` comes back as a
+/// constant of the same text; text that is borrowed from another local is refused by the macro's checks.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be saved",
+    label = "cannot be saved",
+    note = "derive `serde::Serialize` and `serde::Deserialize` for it, make it again after a resume with `#[fresh] let`, or take it as a resource (`Res<T>`)"
+)]
+pub trait Saved {
+    /// The stored text, or why there can be none.
+    #[doc(hidden)]
+    fn save(&self) -> Result<String, String>;
+
+    /// The text in a snapshot, where logs are kept apart.
+    #[doc(hidden)]
+    fn save_with(&self, logs: &mut Logs) -> Result<String, String>;
+
+    /// Reads the text back and writes it again: `Err` says how the two differ.
+    #[doc(hidden)]
+    fn check(&self, text: &str) -> Result<(), String>;
+
+    #[doc(hidden)]
+    fn restore(text: &str) -> Result<Self, String>
+    where
+        Self: Sized;
+
+    /// Reads what `save_with` wrote, or `save`.
+    #[doc(hidden)]
+    fn restore_with(text: &str, logs: &StoredLogs) -> Result<Self, String>
+    where
+        Self: Sized;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + Deserialize<'static>> Saved for T {
+    fn save(&self) -> Result<String, String> {
+        exact::to_string(self).map_err(|e| e.to_string())
+    }
+
+    fn save_with(&self, logs: &mut Logs) -> Result<String, String> {
+        exact::to_string_with(self, logs).map_err(|e| e.to_string())
+    }
+
+    fn check(&self, text: &str) -> Result<(), String> {
+        // Where it names logs, whole, with all their items.
+        let whole = if text.contains(logs::PLACEHOLDER) { Some(self.save()?) } else { None };
+        let text = whole.as_deref().unwrap_or(text);
+        let again: T = exact::from_str_with(text, None).map_err(|e| format!("it was written but cannot be read back: {e}"))?;
+        let second = exact::to_string(&again).map_err(|e| format!("it was read back but cannot be written again: {e}"))?;
+        if exact::same(text, &second) {
+            return Ok(());
+        }
+        Err(format!("it does not come back as it was: saved as {}, restored as {}", clip(text), clip(&second)))
+    }
+
+    fn restore(text: &str) -> Result<Self, String> {
+        exact::from_str_with(text, None).map_err(|e| e.to_string())
+    }
+
+    fn restore_with(text: &str, logs: &StoredLogs) -> Result<Self, String> {
+        exact::from_str_with(text, Some(logs)).map_err(|e| e.to_string())
+    }
+}
+
+/// The text of a value that is to be read again, looked at once more in debug builds.
+pub(crate) fn checked<V: Saved + ?Sized>(value: &V, text: Result<String, String>) -> Result<String, String> {
+    let text = text?;
+    if cfg!(debug_assertions) {
+        value.check(&text)?;
+    }
+    Ok(text)
+}
+
+/// The longest text of a value that is kept by hand or sent, in bytes.
+pub(crate) const LONGEST_TEXT: usize = 16 << 20;
+
+/// The stored text of a value that is kept by hand or sent; `Err` goes on after "the value".
+pub(crate) fn text_to_keep<V: Serialize + ?Sized>(value: &V) -> Result<String, String> {
+    let text = exact::to_string(value).map_err(|why| format!("cannot be saved: {why}"))?;
+    if text.len() > LONGEST_TEXT {
+        return Err(format!("takes {} bytes, more than the {LONGEST_TEXT} that are allowed", text.len()));
+    }
+    Ok(text)
+}
+
+/// A result that somebody gives by hand, as JSON.
+pub(crate) fn result_as_json<T: Serialize + ?Sized>(result: &T) -> Result<serde_json::Value, Error> {
+    let unsaved = |why: String| Error::new(ErrorKind::Value, format!("the result cannot be saved: {why}"));
+    let text = exact::to_string(result).map_err(|e| unsaved(e.to_string()))?;
+    serde_json::from_str(&text).map_err(|e| unsaved(e.to_string()))
+}
+
+/// Why a text is no `T`; goes on after "the value".
+pub(crate) fn unreadable<T>(why: impl std::fmt::Display) -> String {
+    let name = std::any::type_name::<T>();
+    // A loop is saved in types of ours, which say nothing to the person who wrote the loop.
+    if name.starts_with(ITEMS) {
+        return format!("cannot be read as what is left of this `for` loop, which goes over something else now: {why}");
+    }
+    format!("cannot be read as `{}`: {why}", short_name(name))
+}
+
+/// The module of the types in which `for` loops by value are saved.
+const ITEMS: &str = "forever_runtime::fiber::iter::";
+
+/// A type's name as people write it, without the modules that it is in: `Option<String>`.
+fn short_name(full: &str) -> String {
+    let is_in_word = |c: char| c.is_alphanumeric() || c == '_';
+    // The last word before `::` is a module, and what is before it is not.
+    let before_module = |path: &str| path[..path.rfind(|c| !is_in_word(c)).map_or(0, |at| at + 1)].to_owned();
+    full.split_inclusive("::").map(|part| part.strip_suffix("::").map_or_else(|| part.to_owned(), before_module)).collect()
+}
+
+/// A variable in its place between two stretches of code, where the macro knows that it has a value.
+#[doc(hidden)]
+pub fn carried<T>(place: &Option<T>) -> &T {
+    place.as_ref().expect("kept from the stretch before")
+}
+
+/// A constant text as it is saved: by what it says, to be found among the constants of the code again.
+#[doc(hidden)]
+#[must_use]
+pub fn text(value: &&str) -> String {
+    (*value).to_owned()
+}
+
+/// An empty place for a variable of this one's type.
+#[doc(hidden)]
+pub fn none_like<T>(_: &T) -> Option<T> {
+    None
+}
+
+/// The beginning of a long text, for a message.
+fn clip(text: &str) -> String {
+    match text.char_indices().nth(200) {
+        Some((end, _)) => format!("{}..", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_named_as_people_write_them() {
+        let of = |full| short_name(full);
+        assert_eq!(of("alloc::string::String"), "String");
+        assert_eq!(of("core::option::Option<alloc::vec::Vec<app::plan::Plan>>"), "Option<Vec<Plan>>");
+        assert_eq!(of("(u32, &[app::Plan], [alloc::string::String; 3])"), "(u32, &[Plan], [String; 3])");
+        assert_eq!(of("u8"), "u8");
+    }
+
+    #[test]
+    fn a_loop_is_not_named_by_a_type_of_ours() {
+        use crate::frame::iter::{Items, RangeRest};
+
+        let expected = "cannot be read as what is left of this `for` loop, which goes over something else now: why";
+        assert_eq!([unreadable::<RangeRest<u8>>("why"), unreadable::<Items<u8>>("why")], [expected, expected]);
+        assert_eq!(unreadable::<u8>("why"), "cannot be read as `u8`: why");
+    }
+}

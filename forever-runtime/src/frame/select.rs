@@ -1,0 +1,309 @@
+//! `select!`: the first of several things that a fiber waits for.
+//!
+//! Goes in: what the arms wait for, in source order, with deadlines and topics that were fixed when the wait began. Comes out:
+//! [`Choice`], which arm it was and its value, kept under the name of the arm. The first arm in source order that is ready is
+//! chosen. What another arm would have taken stays where it is: messages in their queues, children at work.
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::frame::activation::Frame;
+use crate::frame::fiber::Value;
+use crate::frame::run::Run;
+use crate::frame::topics::Topics;
+use crate::frame::waits::Deadline;
+use crate::future::BoxFuture;
+use crate::runtime::exit::Exit;
+use crate::runtime::handle::{FiberError, FiberHandle};
+use crate::store::Wait;
+
+/// What one arm waits for.
+#[doc(hidden)]
+pub trait Arm: Send + Sync + 'static {
+    type Value: Send;
+
+    /// The value, if it is there.
+    fn ready<'a>(&'a self, name: &'static str, run: &'a Run) -> BoxFuture<'a, Option<Self::Value>>;
+
+    /// Adds what wakes a fiber that waits for it.
+    fn wait(&self, wait: &mut Wait);
+}
+
+/// `recv!`
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct OnMessage<K, T>(K, PhantomData<fn() -> T>);
+
+/// `recv!` with a timeout.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct OnMessageUntil<K, T>(OnMessage<K, T>, Deadline);
+
+/// `sleep!`
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct OnTime(Deadline);
+
+/// `wait!`
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct OnEnd<T>(FiberHandle<T>);
+
+#[doc(hidden)]
+pub fn on_message<K, T>(topics: K) -> OnMessage<K, T> {
+    OnMessage(topics, PhantomData)
+}
+
+#[doc(hidden)]
+pub fn on_message_until<K, T>(topics: K, deadline: Deadline) -> OnMessageUntil<K, T> {
+    OnMessageUntil(on_message(topics), deadline)
+}
+
+#[doc(hidden)]
+pub fn on_time(deadline: Deadline) -> OnTime {
+    OnTime(deadline)
+}
+
+#[doc(hidden)]
+pub fn on_end<T>(handle: FiberHandle<T>) -> OnEnd<T> {
+    OnEnd(handle)
+}
+
+impl<K: Topics, T: Value> Arm for OnMessage<K, T>
+where
+    K::Received<T>: Send,
+{
+    type Value = K::Received<T>;
+
+    fn ready<'a>(&'a self, name: &'static str, run: &'a Run) -> BoxFuture<'a, Option<Self::Value>> {
+        run.takes::<T>(self.0.fixed());
+        Box::pin(run.take_message::<K, T>(name, &self.0))
+    }
+
+    fn wait(&self, wait: &mut Wait) {
+        wait.topics.extend(self.0.names().into_iter().map(str::to_owned));
+    }
+}
+
+impl<K: Topics, T: Value> Arm for OnMessageUntil<K, T>
+where
+    K::Received<T>: Send,
+{
+    type Value = Option<K::Received<T>>;
+
+    fn ready<'a>(&'a self, name: &'static str, run: &'a Run) -> BoxFuture<'a, Option<Self::Value>> {
+        Box::pin(async move {
+            let message = self.0.ready(name, run).await;
+            (message.is_some() || run.has_passed(self.1)).then_some(message)
+        })
+    }
+
+    fn wait(&self, wait: &mut Wait) {
+        self.0.wait(wait);
+        OnTime(self.1).wait(wait);
+    }
+}
+
+impl Arm for OnTime {
+    type Value = ();
+
+    fn ready<'a>(&'a self, _: &'static str, run: &'a Run) -> BoxFuture<'a, Option<()>> {
+        let passed = run.has_passed(self.0);
+        Box::pin(async move { passed.then_some(()) })
+    }
+
+    fn wait(&self, wait: &mut Wait) {
+        wait.due_ms = [wait.due_ms, self.0.at_ms()].into_iter().flatten().min();
+    }
+}
+
+impl<T: Value> Arm for OnEnd<T> {
+    type Value = Result<T, FiberError>;
+
+    fn ready<'a>(&'a self, _: &'static str, run: &'a Run) -> BoxFuture<'a, Option<Self::Value>> {
+        Box::pin(run.end_of(&self.0))
+    }
+
+    fn wait(&self, wait: &mut Wait) {
+        wait.fibers.push(self.0.id().to_owned());
+        wait.any_fiber = true;
+    }
+}
+
+/// All arms: each with those that follow it, `(a, (b, (c,)))`.
+#[doc(hidden)]
+pub trait Arms: Send + Sync + 'static {
+    type Chosen: Send;
+
+    fn first<'a>(&'a self, name: &'static str, run: &'a Run) -> BoxFuture<'a, Option<Self::Chosen>>;
+
+    fn wait(&self, wait: &mut Wait);
+}
+
+impl<A: Arm> Arms for (A,) {
+    type Chosen = Last<A::Value>;
+
+    fn first<'a>(&'a self, name: &'static str, run: &'a Run) -> BoxFuture<'a, Option<Self::Chosen>> {
+        Box::pin(async move { self.0.ready(name, run).await.map(Last) })
+    }
+
+    fn wait(&self, wait: &mut Wait) {
+        self.0.wait(wait);
+    }
+}
+
+impl<A: Arm, R: Arms> Arms for (A, R) {
+    type Chosen = Either<A::Value, R::Chosen>;
+
+    fn first<'a>(&'a self, name: &'static str, run: &'a Run) -> BoxFuture<'a, Option<Self::Chosen>> {
+        Box::pin(async move {
+            match self.0.ready(name, run).await {
+                Some(value) => Some(Either::This(value)),
+                None => self.1.first(name, run).await.map(Either::Later),
+            }
+        })
+    }
+
+    fn wait(&self, wait: &mut Wait) {
+        self.0.wait(wait);
+        self.1.wait(wait);
+    }
+}
+
+impl Frame {
+    /// The first arm that is ready.
+    pub fn select<N: ArmNames, A: Arms>(&self, arms: A) -> impl Future<Output = Choice<N, A::Chosen>> + Send + use<N, A> {
+        let (run, name) = (Arc::clone(&self.run), self.machine.name);
+        async move {
+            if let Some(chosen) = arms.first(name, &run).await {
+                return Choice { chosen, names: PhantomData };
+            }
+            let mut wait = Wait::default();
+            arms.wait(&mut wait);
+            if wait == Wait::default() {
+                let why = format!("`{name}` was given no topic to receive on, and would wait for ever");
+                run.halt::<()>(Exit::failed(why)).await;
+            }
+            run.leave(wait).await
+        }
+    }
+}
+
+/// The value of an arm, or of a later one.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum Either<A, R> {
+    This(A),
+    Later(R),
+}
+
+/// The value of the last arm.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Last<A>(pub A);
+
+/// What the arms of a `select!` are called in snapshots, in source order.
+#[doc(hidden)]
+pub trait ArmNames: Send + Sync + 'static {
+    const NAMES: &'static [&'static str];
+}
+
+/// Which arm was chosen, with its value: `{"approval":true}` in snapshots.
+#[doc(hidden)]
+pub struct Choice<N, C> {
+    pub chosen: C,
+    names: PhantomData<fn() -> N>,
+}
+
+impl<N, C> fmt::Debug for Choice<N, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an arm of `select!`")
+    }
+}
+
+/// A chosen arm, by its place among those that are left.
+#[doc(hidden)]
+pub trait Chosen: Sized {
+    fn place(&self) -> usize;
+
+    fn save<M: SerializeMap>(&self, map: &mut M, name: &'static str) -> Result<(), M::Error>;
+
+    fn restore<'de, M: MapAccess<'de>>(map: &mut M, place: usize) -> Result<Self, M::Error>;
+}
+
+impl<A: Serialize + DeserializeOwned> Chosen for Last<A> {
+    fn place(&self) -> usize {
+        0
+    }
+
+    fn save<M: SerializeMap>(&self, map: &mut M, name: &'static str) -> Result<(), M::Error> {
+        map.serialize_entry(name, &self.0)
+    }
+
+    fn restore<'de, M: MapAccess<'de>>(map: &mut M, _: usize) -> Result<Self, M::Error> {
+        map.next_value().map(Last)
+    }
+}
+
+impl<A: Serialize + DeserializeOwned, R: Chosen> Chosen for Either<A, R> {
+    fn place(&self) -> usize {
+        match self {
+            Either::This(_) => 0,
+            Either::Later(later) => 1 + later.place(),
+        }
+    }
+
+    fn save<M: SerializeMap>(&self, map: &mut M, name: &'static str) -> Result<(), M::Error> {
+        match self {
+            Either::This(value) => map.serialize_entry(name, value),
+            Either::Later(later) => later.save(map, name),
+        }
+    }
+
+    fn restore<'de, M: MapAccess<'de>>(map: &mut M, place: usize) -> Result<Self, M::Error> {
+        match place.checked_sub(1) {
+            None => map.next_value().map(Either::This),
+            Some(later) => R::restore(map, later).map(Either::Later),
+        }
+    }
+}
+
+impl<N: ArmNames, C: Chosen> Serialize for Choice<N, C> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(1))?;
+        self.chosen.save(&mut map, N::NAMES[self.chosen.place()])?;
+        map.end()
+    }
+}
+
+impl<'de, N: ArmNames, C: Chosen> Deserialize<'de> for Choice<N, C> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ByName(PhantomData))
+    }
+}
+
+struct ByName<N, C>(PhantomData<fn() -> (N, C)>);
+
+impl<'de, N: ArmNames, C: Chosen> Visitor<'de> for ByName<N, C> {
+    type Value = Choice<N, C>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an arm of a `select!` with its value")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+        let name = map.next_key::<String>()?.ok_or_else(|| M::Error::custom("no arm of the `select!` is named"))?;
+        let place = N::NAMES.iter().position(|there| *there == name);
+        let place = place.ok_or_else(|| M::Error::custom(format!("the `select!` has no arm `{name}` any more")))?;
+        let chosen = C::restore(&mut map, place)?;
+        if map.next_key::<String>()?.is_some() {
+            return Err(M::Error::custom("two arms of the `select!` are named"));
+        }
+        Ok(Choice { chosen, names: PhantomData })
+    }
+}

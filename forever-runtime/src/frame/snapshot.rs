@@ -1,0 +1,169 @@
+//! The stored form of a fiber that stands at a cut point.
+use std::collections::BTreeMap;
+
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use crate::exact;
+use crate::exact::Reader;
+
+/// The most `call!`s that may be under way inside one another.
+///
+/// Each checkpoint writes the text of every function on the saved call stack, so what one costs grows with the calls. The stack of
+/// the thread does not: the driver polls the innermost function alone. Entering a call and reading a snapshot both keep to the
+/// limit, so what is written can be read, and a damaged row can exhaust neither stack nor memory.
+pub(crate) const MAX_CALLS: u32 = 200;
+
+/// Why a call is not entered, or a snapshot not read.
+pub(crate) fn too_many_calls() -> String {
+    format!("calls nest deeper than {MAX_CALLS}")
+}
+
+/// Where a fiber stands and what it keeps: one row's `snapshot`, read from JSON.
+///
+/// `migrate` functions are given the old one and return the new one.
+///
+/// It is read from JSON text, by `serde_json::from_str`, with up to 200 calls inside one another: as many as a fiber may enter.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Snapshot {
+    /// The fiber function, in the snapshot of a `call!`; the fiber's own name is in its row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fiber: Option<String>,
+    /// The hash of the function's layout, in the snapshot of a `call!`; the outermost one's is in its row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layout: Option<String>,
+    /// The function's `version`, in the snapshot of a `call!` that an earlier version of this library has written.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub version: u32,
+    /// Names that stand for several steps or locals of the function, how many each, in the snapshot of a `call!` that an earlier
+    /// version of this library has written.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub of: BTreeMap<String, u32>,
+    /// The cut point it stands at.
+    pub at: String,
+    /// The kept locals by name, each in the format of docs/format.md.
+    pub locals: BTreeMap<String, Box<RawValue>>,
+    /// The fiber called inline at this point, if it has not returned.
+    pub call: Option<Box<Snapshot>>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+impl<'de> Deserialize<'de> for Snapshot {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        read(text.get()).map_err(D::Error::custom)
+    }
+}
+
+/// The snapshot that a text holds: in one pass and without recursion, however many calls it has.
+fn read(text: &str) -> Result<Snapshot, exact::Error> {
+    let mut reader = Reader::new(text);
+    let mut callers = Vec::new();
+    let mut level = Level::default();
+    let mut first = true;
+    reader.expect(b'{')?;
+    loop {
+        if !reader.more(first, b'}')? {
+            reader.expect(b'}')?;
+            let snapshot = level.whole()?;
+            let Some(caller) = callers.pop() else { return reader.end().map(|()| snapshot) };
+            level = caller;
+            level.call = Some(Some(Box::new(snapshot)));
+        } else if level.field(&mut reader)? {
+            if callers.len() == MAX_CALLS as usize {
+                return Err(exact::Error::new(too_many_calls()));
+            }
+            reader.expect(b'{')?;
+            callers.push(std::mem::take(&mut level));
+            first = true;
+            continue;
+        }
+        first = false;
+    }
+}
+
+/// What has been read of one function's part.
+#[derive(Default)]
+struct Level {
+    fiber: Option<String>,
+    layout: Option<String>,
+    version: Option<u32>,
+    of: Option<BTreeMap<String, u32>>,
+    at: Option<String>,
+    locals: Option<BTreeMap<String, Box<RawValue>>>,
+    #[allow(clippy::option_option, reason = "missing, null and there are three things")]
+    call: Option<Option<Box<Snapshot>>>,
+}
+
+impl Level {
+    /// Reads the field at the cursor; of a call only the name, which is `true`.
+    fn field(&mut self, reader: &mut Reader<'_>) -> Result<bool, exact::Error> {
+        let name = reader.string()?;
+        reader.expect(b':')?;
+        match &*name {
+            "fiber" => set(&mut self.fiber, &name, reader)?,
+            "layout" => set(&mut self.layout, &name, reader)?,
+            "version" => set(&mut self.version, &name, reader)?,
+            "of" => set(&mut self.of, &name, reader)?,
+            "at" => set(&mut self.at, &name, reader)?,
+            "locals" => set(&mut self.locals, &name, reader)?,
+            "call" if self.call.is_some() => return Err(twice(&name)),
+            "call" if reader.peek() == Some(b'{') => return Ok(true),
+            "call" => {
+                reader.word("null")?;
+                self.call = Some(None);
+            }
+            _ => return Err(exact::Error::new(format_args!("unknown field `{name}`"))),
+        }
+        Ok(false)
+    }
+
+    fn whole(self) -> Result<Snapshot, exact::Error> {
+        let missing = |name| move || exact::Error::new(format_args!("missing field `{name}`"));
+        Ok(Snapshot {
+            fiber: self.fiber,
+            layout: self.layout,
+            version: self.version.unwrap_or_default(),
+            of: self.of.unwrap_or_default(),
+            at: self.at.ok_or_else(missing("at"))?,
+            locals: self.locals.ok_or_else(missing("locals"))?,
+            call: self.call.unwrap_or_default(),
+        })
+    }
+}
+
+/// Reads the value of a field that has none yet.
+fn set<T: DeserializeOwned>(field: &mut Option<T>, name: &str, reader: &mut Reader<'_>) -> Result<(), exact::Error> {
+    if field.is_some() {
+        return Err(twice(name));
+    }
+    let value = serde_json::from_str(reader.skip()?).map_err(|why| exact::Error::new(format_args!("`{name}`: {why}")))?;
+    *field = Some(value);
+    Ok(())
+}
+
+fn twice(name: &str) -> exact::Error {
+    exact::Error::new(format_args!("duplicate field `{name}`"))
+}
+
+impl Snapshot {
+    /// Changes the snapshot of each function on the saved call stack, from the outermost one in.
+    pub(crate) fn each<E>(&mut self, mut change: impl FnMut(&mut Snapshot) -> Result<(), E>) -> Result<(), E> {
+        let mut next = Some(self);
+        while let Some(snapshot) = next {
+            change(snapshot)?;
+            next = snapshot.call.as_deref_mut();
+        }
+        Ok(())
+    }
+}
+
+/// A text as JSON, quotes and all.
+pub(crate) fn json_string(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}

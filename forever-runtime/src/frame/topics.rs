@@ -1,0 +1,241 @@
+//! What a `recv!` receives on: one topic or several, fixed in the code or computed when the wait begins.
+//!
+//! Computed topics are kept in the snapshot, so that they are computed once. One topic gives its messages as they are. Several
+//! give each message with its topic, the oldest message first, whichever topic it is of.
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::exact;
+use crate::frame::fiber::Value;
+use crate::frame::run::Run;
+use crate::frame::saved::unreadable;
+use crate::frame::waits::Deadline;
+use crate::runtime::exit::Exit;
+use crate::runtime::type_checks::Check;
+use crate::store::Wait;
+
+/// One topic that is a literal.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy)]
+pub struct FixedTopic(pub &'static str);
+
+/// Several topics that are literals.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy)]
+pub struct FixedTopics(pub &'static [&'static str]);
+
+/// One computed topic.
+#[doc(hidden)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct OneTopic(String);
+
+/// Several computed topics.
+#[doc(hidden)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ManyTopics(Vec<String>);
+
+/// The topics of a wait.
+#[doc(hidden)]
+pub trait Topics: Clone + Send + Sync + 'static {
+    /// What a message of type `T` comes as.
+    type Received<T>;
+
+    fn names(&self) -> Vec<&str>;
+
+    fn received<T>(topic: &str, message: T) -> Self::Received<T>;
+
+    /// The topics of which senders are told what the function takes. Computed ones are without number.
+    fn fixed(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+}
+
+impl Topics for FixedTopic {
+    type Received<T> = T;
+
+    fn fixed(&self) -> Vec<&'static str> {
+        vec![self.0]
+    }
+
+    fn names(&self) -> Vec<&str> {
+        vec![self.0]
+    }
+
+    fn received<T>(_: &str, message: T) -> T {
+        message
+    }
+}
+
+impl Topics for FixedTopics {
+    type Received<T> = (String, T);
+
+    fn names(&self) -> Vec<&str> {
+        self.0.to_vec()
+    }
+
+    fn received<T>(topic: &str, message: T) -> (String, T) {
+        (topic.to_owned(), message)
+    }
+
+    fn fixed(&self) -> Vec<&'static str> {
+        self.0.to_vec()
+    }
+}
+
+impl Topics for OneTopic {
+    type Received<T> = T;
+
+    fn names(&self) -> Vec<&str> {
+        vec![&self.0]
+    }
+
+    fn received<T>(_: &str, message: T) -> T {
+        message
+    }
+}
+
+impl Topics for ManyTopics {
+    type Received<T> = (String, T);
+
+    fn names(&self) -> Vec<&str> {
+        self.0.iter().map(String::as_str).collect()
+    }
+
+    fn received<T>(topic: &str, message: T) -> (String, T) {
+        (topic.to_owned(), message)
+    }
+}
+
+/// What a `recv!` may be given as its topic or topics.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`recv!` takes a topic or a list of topics, not `{Self}`",
+    label = "neither text nor a list of texts",
+    note = "a topic is a `&str` or a `String`; several are an array, a slice or a `Vec` of those"
+)]
+pub trait IntoTopics {
+    type Topics: Topics + Serialize + DeserializeOwned;
+
+    fn into_topics(self) -> Self::Topics;
+}
+
+impl IntoTopics for &str {
+    type Topics = OneTopic;
+
+    fn into_topics(self) -> OneTopic {
+        OneTopic(self.to_owned())
+    }
+}
+
+impl IntoTopics for &String {
+    type Topics = OneTopic;
+
+    fn into_topics(self) -> OneTopic {
+        OneTopic(self.clone())
+    }
+}
+
+impl IntoTopics for String {
+    type Topics = OneTopic;
+
+    fn into_topics(self) -> OneTopic {
+        OneTopic(self)
+    }
+}
+
+fn many<S: AsRef<str>>(topics: impl IntoIterator<Item = S>) -> ManyTopics {
+    ManyTopics(topics.into_iter().map(|topic| topic.as_ref().to_owned()).collect())
+}
+
+impl<S: AsRef<str>> IntoTopics for Vec<S> {
+    type Topics = ManyTopics;
+
+    fn into_topics(self) -> ManyTopics {
+        many(self)
+    }
+}
+
+impl<S: AsRef<str>> IntoTopics for &Vec<S> {
+    type Topics = ManyTopics;
+
+    fn into_topics(self) -> ManyTopics {
+        many(self)
+    }
+}
+
+impl<S: AsRef<str>> IntoTopics for &[S] {
+    type Topics = ManyTopics;
+
+    fn into_topics(self) -> ManyTopics {
+        many(self)
+    }
+}
+
+impl<S: AsRef<str>, const N: usize> IntoTopics for [S; N] {
+    type Topics = ManyTopics;
+
+    fn into_topics(self) -> ManyTopics {
+        many(self)
+    }
+}
+
+impl<S: AsRef<str>, const N: usize> IntoTopics for &[S; N] {
+    type Topics = ManyTopics;
+
+    fn into_topics(self) -> ManyTopics {
+        many(self)
+    }
+}
+
+/// The topics of a wait that begins.
+#[doc(hidden)]
+pub fn topics<I: IntoTopics>(topics: I) -> I::Topics {
+    topics.into_topics()
+}
+
+impl Run {
+    /// Says what a function takes on topics that its code names.
+    pub(super) fn takes<T: Value>(&self, topics: Vec<&'static str>) {
+        let check: Check = |text| exact::from_str::<T>(text).map(drop).map_err(|e| unreadable::<T>(e));
+        for topic in topics {
+            self.backend.takes(topic, check);
+        }
+    }
+
+    /// The oldest message of some topics, if there is one; its consumption is part of the next checkpoint.
+    pub(super) async fn take_message<K: Topics, T: Value>(&self, name: &str, topics: &K) -> Option<K::Received<T>> {
+        let mut oldest = None;
+        for topic in topics.names() {
+            match self.backend.message(topic).await {
+                Ok(Some(message)) if oldest.as_ref().is_none_or(|(_, seq, _)| message.seq < *seq) => {
+                    oldest = Some((topic, message.seq, message.data));
+                }
+                Ok(_) => {}
+                Err(error) => self.halt(Exit::interrupted(error)).await,
+            }
+        }
+        let (topic, seq, data) = oldest?;
+        match exact::from_str(&data) {
+            Ok(value) => {
+                self.outbox().received = Some(seq);
+                Some(K::received(topic, value))
+            }
+            Err(why) => {
+                let why = unreadable::<T>(&why);
+                self.halt(Exit::parked(format!("a message to `{name}` on topic `{topic}` {why}; it is kept"))).await
+            }
+        }
+    }
+
+    /// What wakes a fiber that waits for messages of some topics; it fails where nothing ever would.
+    pub(super) async fn wait_for_topics<K: Topics>(&self, name: &str, topics: &K, deadline: Deadline) -> Wait {
+        let topics: Vec<String> = topics.names().into_iter().map(str::to_owned).collect();
+        if topics.is_empty() && deadline.at_ms().is_none() {
+            let why = format!("`{name}` was given no topic to receive on, and would wait for ever");
+            self.halt::<()>(Exit::failed(why)).await;
+        }
+        Wait { due_ms: deadline.at_ms(), topics, ..Wait::default() }
+    }
+}

@@ -1,0 +1,196 @@
+//! The rows of a snapshot beside its main text, so that a checkpoint writes only what has changed.
+//!
+//! A local whose text is long is a *part*: a row of its own, for which `{"$part":"name"}` stands in the main text. The items of
+//! a [`Log`](crate::frame::log::Log) are rows of their own as well, for which `{"$log":N,"len":L}` stands. No value can look like either, because
+//! [`crate::exact`] escapes the keys of values that begin with `$`.
+//!
+//! [`SnapshotTracker`] knows which of these rows are stored, and computes the [`SnapshotDelta`]
+//! that goes with a new main text, in one transaction. [`SnapshotRows`] are the stored rows, when
+//! they are read.
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::exact::logs::{Logs, PLACEHOLDER, StoredLogs};
+use crate::frame::snapshot::{Snapshot, json_string};
+use crate::store::{SnapshotDelta, SnapshotRows};
+
+/// How long the text of a local is, in bytes, that is a part: long enough that a second row is cheaper than writing it again.
+const PART: usize = 512;
+
+/// References of a snapshot's main text to rows beside it, with the texts of the parts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SnapshotRefs {
+    pub(crate) parts: BTreeMap<String, Arc<str>>,
+    pub(crate) logs: BTreeSet<u64>,
+}
+
+/// Tracks which snapshot rows are stored, to compute the next delta.
+#[derive(Debug)]
+pub(crate) struct SnapshotTracker {
+    /// How long a text has to be to be a part.
+    part: usize,
+    parts: BTreeMap<String, Arc<str>>,
+    pub(crate) logs: Logs,
+    /// What is still to be read.
+    stored: Arc<StoredLogs>,
+}
+
+impl Default for SnapshotTracker {
+    fn default() -> Self {
+        SnapshotTracker { part: PART, parts: BTreeMap::new(), logs: Logs::default(), stored: Arc::default() }
+    }
+}
+
+impl SnapshotTracker {
+    /// Takes over what is stored beside the main text `snapshot`.
+    pub(crate) fn resume(&mut self, snapshot: &str, beside: SnapshotRows) {
+        self.parts = beside.parts;
+        let named = numbers(snapshot).chain(self.parts.values().flat_map(|text| numbers(text)));
+        self.logs = Logs::resumed(named, beside.logs.keys().copied());
+        self.stored = Arc::new(StoredLogs::new(beside.logs));
+    }
+
+    /// Makes parts of all texts of this length.
+    #[cfg_attr(not(feature = "testing"), allow(dead_code, reason = "for the testing kit"))]
+    pub(crate) fn part_from(&mut self, bytes: usize) {
+        self.part = bytes;
+    }
+
+    /// The items of the logs that are to be restored.
+    pub(crate) fn stored(&self) -> Arc<StoredLogs> {
+        Arc::clone(&self.stored)
+    }
+
+    /// Goes on with the logs that have been restored.
+    pub(crate) fn adopt(&mut self) {
+        self.logs.adopt(self.stored.take_read());
+    }
+
+    /// Makes a part of a local if its text is long: gives what stands for it.
+    pub(crate) fn part(&self, depth: u32, name: &str, text: &str, named: &mut SnapshotRefs) -> Option<String> {
+        if text.len() < self.part {
+            return None;
+        }
+        let name = part_name(depth, name);
+        let placeholder = placeholder(&name);
+        // One text for as long as it stays the same.
+        let text = self.parts.get(&name).filter(|there| ***there == *text).map_or_else(|| text.into(), Arc::clone);
+        named.parts.insert(name, text);
+        Some(placeholder)
+    }
+
+    /// Computes the delta that goes with a main text of these references.
+    pub(crate) fn commit(&mut self, named: SnapshotRefs) -> SnapshotDelta {
+        let before = std::mem::replace(&mut self.parts, named.parts);
+        let same = |name: &String, text: &Arc<str>| before.get(name).is_some_and(|there| Arc::ptr_eq(there, text) || there == text);
+        let parts =
+            self.parts.iter().filter(|(name, text)| !same(name, text)).map(|(name, text)| (name.clone(), Arc::clone(text))).collect();
+        let removed_parts = before.into_keys().filter(|name| !self.parts.contains_key(name)).collect();
+        let (items, removed_logs) = self.logs.commit(&named.logs);
+        // A fiber that makes a checkpoint has restored all that there was.
+        self.stored = Arc::default();
+        SnapshotDelta { parts, removed_parts, items, removed_logs }
+    }
+}
+
+/// The name of the row of a local: `notes`, in the function called `1:notes`.
+fn part_name(depth: u32, name: &str) -> String {
+    // No name at one depth is that of another.
+    if depth == 0 && !name.starts_with(|c: char| c.is_ascii_digit()) { name.to_owned() } else { format!("{depth}:{name}") }
+}
+
+/// The beginning of what stands for a part in a text.
+const PART_PLACEHOLDER: &str = "{\"$part\":";
+
+fn placeholder(name: &str) -> String {
+    format!("{PART_PLACEHOLDER}{}}}", json_string(name))
+}
+
+/// The logs that a text names.
+fn numbers(text: &str) -> impl Iterator<Item = u64> {
+    text.split(PLACEHOLDER).skip(1).filter_map(|rest| rest.split(',').next()?.trim().parse().ok())
+}
+
+impl SnapshotRows {
+    /// A text with everything put back that stands beside it; what is missing stays as it is.
+    pub(crate) fn fill(&self, text: &str) -> String {
+        let mut whole = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(at) = rest.find("{\"$") {
+            let (before, from) = rest.split_at(at);
+            whole.push_str(before);
+            let end = if let Some((filled, end)) = self.filled(from) {
+                whole.push_str(&filled);
+                end
+            } else {
+                whole.push_str("{\"$");
+                "{\"$".len()
+            };
+            rest = &from[end..];
+        }
+        whole + rest
+    }
+
+    /// What stands beside the text for its beginning, and where that ends.
+    fn filled(&self, text: &str) -> Option<(String, usize)> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Placeholder {
+            Part {
+                #[serde(rename = "$part")]
+                name: String,
+            },
+            Log {
+                #[serde(rename = "$log")]
+                number: u64,
+                len: usize,
+            },
+        }
+        if !text.starts_with(PART_PLACEHOLDER) && !text.starts_with(PLACEHOLDER) {
+            return None;
+        }
+        let mut values = serde_json::Deserializer::from_str(text).into_iter();
+        let filled = match values.next()?.ok()? {
+            Placeholder::Part { name } => self.fill(self.parts.get(&name)?),
+            Placeholder::Log { number, len } => {
+                let items = self.logs.get(&number).map(Vec::as_slice).unwrap_or_default();
+                format!("[{}]", items.get(..len)?.join(","))
+            }
+        };
+        Some((filled, values.byte_offset()))
+    }
+}
+
+impl Snapshot {
+    /// Puts the parts back where they are named; `Err` says which cannot be.
+    pub(crate) fn put_back(&mut self, beside: &SnapshotRows) -> Result<(), String> {
+        self.each(|snapshot| {
+            for (local, text) in &mut snapshot.locals {
+                let Some(name) = text.get().strip_prefix(PART_PLACEHOLDER).and_then(|rest| rest.strip_suffix('}')) else { continue };
+                let part = serde_json::from_str::<String>(name).ok().and_then(|name| beside.parts.get(&name));
+                let Some(part) = part else {
+                    return Err(format!("local `{local}` at `{}` is not stored: there is no part {name}", snapshot.at));
+                };
+                *text = RawValue::from_string(part.to_string())
+                    .map_err(|e| format!("local `{local}` at `{}` cannot be read: the part {name} is not JSON: {e}", snapshot.at))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Puts the items of logs in the place of their numbers, so that a local is whole wherever it is moved.
+    pub(crate) fn put_back_logs(&mut self, beside: &SnapshotRows) -> Result<(), String> {
+        self.each(|snapshot| {
+            for (local, text) in &mut snapshot.locals {
+                if text.get().contains(PLACEHOLDER) {
+                    *text = RawValue::from_string(beside.fill(text.get()))
+                        .map_err(|e| format!("local `{local}` at `{}` cannot be read: an item of a log is not JSON: {e}", snapshot.at))?;
+                }
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,190 @@
+//! Cut points that wait: for time, for a message, for other fibers.
+//!
+//! Each is two cut points to the macro: one that keeps what is waited for (a deadline, a handle), and one with what came of it.
+//! In between the fiber leaves memory: the second one's future is never ready while there is nothing for it, and the driver
+//! drops the run. It is entered again at the first one.
+use std::any::TypeId;
+use std::borrow::Borrow;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock;
+use crate::error::{Error, ErrorKind, chain};
+use crate::frame::activation::Frame;
+use crate::frame::arguments::save_arguments;
+use crate::frame::fiber::{Fiber, Value};
+use crate::frame::run::Run;
+use crate::frame::topics::{FixedTopic, Topics};
+use crate::runtime::exit::Exit;
+use crate::runtime::handle::{FiberError, FiberErrorKind, FiberHandle};
+use crate::store::Wait;
+
+/// When a wait ends, kept in the snapshot so that it is fixed once.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Deadline(Option<i64>);
+
+impl Deadline {
+    fn after(now_ms: i64, duration: Duration) -> Self {
+        Deadline(Some(now_ms.saturating_add(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))))
+    }
+
+    pub(super) fn at_ms(self) -> Option<i64> {
+        self.0
+    }
+}
+
+impl Frame {
+    /// The end of a `sleep!` that begins now.
+    pub fn deadline_in(&self, duration: Duration) -> Deadline {
+        Deadline::after(self.run.backend.now_ms(), duration)
+    }
+
+    /// The end of a `sleep_until!`.
+    pub fn deadline_at(&self, time: impl Into<SystemTime>) -> Deadline {
+        Deadline(Some(clock::ms(time.into())))
+    }
+
+    /// The end of a `recv!` that begins now; never without a timeout.
+    pub fn deadline_of(&self, timeout: Option<Duration>) -> Deadline {
+        timeout.map_or(Deadline(None), |timeout| self.deadline_in(timeout))
+    }
+
+    /// Ready when the deadline has passed.
+    pub fn until(&self, deadline: Deadline) -> impl Future<Output = ()> + Send + use<> {
+        let run = Arc::clone(&self.run);
+        async move {
+            if !run.has_passed(deadline) {
+                run.leave::<()>(Wait { due_ms: deadline.0, ..Wait::default() }).await;
+            }
+        }
+    }
+
+    /// The next message of a topic; its consumption is part of the next checkpoint.
+    pub fn receive<T: Value>(&self, topic: &'static str) -> impl Future<Output = T> + Send + use<T> {
+        self.receive_on(FixedTopic(topic))
+    }
+
+    /// The next message of a topic, or `None` when the deadline has passed.
+    pub fn receive_until<T: Value>(&self, topic: &'static str, deadline: Deadline) -> impl Future<Output = Option<T>> + Send + use<T> {
+        self.receive_on_until(FixedTopic(topic), deadline)
+    }
+
+    /// The next message of computed topics, or of several.
+    pub fn receive_on<T: Value, K: Topics>(&self, topics: K) -> impl Future<Output = K::Received<T>> + Send + use<T, K>
+    where
+        K::Received<T>: Send,
+    {
+        let received = self.receive_on_until::<T, K>(topics, Deadline(None));
+        async move {
+            match received.await {
+                Some(value) => value,
+                None => unreachable!("without a deadline there is nothing but a message"),
+            }
+        }
+    }
+
+    /// The next message of computed topics, or of several, or `None` when the deadline has passed.
+    pub fn receive_on_until<T: Value, K: Topics>(
+        &self,
+        topics: K,
+        deadline: Deadline,
+    ) -> impl Future<Output = Option<K::Received<T>>> + Send + use<T, K>
+    where
+        K::Received<T>: Send,
+    {
+        let (run, name) = (Arc::clone(&self.run), self.machine.name);
+        async move {
+            run.takes::<T>(topics.fixed());
+            if let Some(message) = run.take_message::<K, T>(name, &topics).await {
+                return Some(message);
+            }
+            if run.has_passed(deadline) {
+                return None;
+            }
+            let wait = run.wait_for_topics(name, &topics, deadline).await;
+            run.leave(wait).await
+        }
+    }
+
+    /// Makes a child; it is stored and started with the next checkpoint.
+    pub fn spawn<F: Fiber>(&self, call: F) -> impl Future<Output = FiberHandle<F::Output>> + Send + use<F> {
+        let (run, parent) = (Arc::clone(&self.run), self.machine.name);
+        async move {
+            let name = F::MACHINE.name;
+            let child = save_arguments(&call).map_err(|why| Error::new(ErrorKind::Value, why));
+            match child.and_then(|args| run.backend.child(name, TypeId::of::<F>(), args)) {
+                Ok(child) => {
+                    let handle = FiberHandle::new(run.backend.link(), child.id.as_str(), name, true);
+                    run.outbox().children.push((child, Box::new(call)));
+                    handle
+                }
+                Err(error) => run.halt(Exit::failed(format!("`{parent}` cannot spawn `{name}`: {}", chain(&error)))).await,
+            }
+        }
+    }
+
+    /// What a `wait!` waits for.
+    pub fn awaited<T>(&self, handle: impl Borrow<FiberHandle<T>>) -> FiberHandle<T> {
+        handle.borrow().clone()
+    }
+
+    /// What a `wait_all!` waits for.
+    pub fn all_awaited<T, H: Borrow<FiberHandle<T>>>(&self, handles: impl IntoIterator<Item = H>) -> Vec<FiberHandle<T>> {
+        handles.into_iter().map(|handle| handle.borrow().clone()).collect()
+    }
+
+    /// What came of a fiber.
+    pub fn join<T: Value>(&self, handle: &FiberHandle<T>) -> impl Future<Output = Result<T, FiberError>> + Send + use<T> {
+        let joined = self.join_all(std::slice::from_ref(handle));
+        async move { joined.await.pop().expect("one handle, one result") }
+    }
+
+    /// What came of several fibers, in their order.
+    pub fn join_all<T: Value>(&self, handles: &[FiberHandle<T>]) -> impl Future<Output = Vec<Result<T, FiberError>>> + Send + use<T> {
+        let (run, handles) = (Arc::clone(&self.run), handles.to_vec());
+        async move {
+            let mut ends = Vec::with_capacity(handles.len());
+            let mut open = Vec::new();
+            for handle in &handles {
+                match run.end_of(handle).await {
+                    Some(end) => ends.push(end),
+                    None => open.push(handle.id().to_owned()),
+                }
+            }
+            if open.is_empty() { ends } else { run.leave(Wait { fibers: open, ..Wait::default() }).await }
+        }
+    }
+}
+
+impl Run {
+    pub(super) fn has_passed(&self, deadline: Deadline) -> bool {
+        deadline.0.is_some_and(|due| due <= self.backend.now_ms())
+    }
+
+    /// What came of another fiber, if it has ended. A result that the code cannot read parks the fiber: the type has changed.
+    pub(super) async fn end_of<T: Value>(&self, handle: &FiberHandle<T>) -> Option<Result<T, FiberError>> {
+        let end = match self.backend.ended(handle.id()).await {
+            Ok(exit) => handle.exited(exit?),
+            Err(error) => self.halt(Exit::interrupted(error)).await,
+        };
+        match end {
+            Err(error) if error.kind() == FiberErrorKind::Value => {
+                self.halt(Exit::parked(format!(
+                    "{error}; let its type read what is stored, or give the function that gives another type another name"
+                )))
+                .await
+            }
+            end => Some(end),
+        }
+    }
+
+    /// Lets the fiber leave memory until something happens.
+    pub(super) async fn leave<T>(&self, wait: Wait) -> T {
+        self.halt(Exit::Waiting(wait)).await
+    }
+}

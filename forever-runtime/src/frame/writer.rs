@@ -1,0 +1,97 @@
+//! The snapshot writer: from the locals that a cut point keeps to one checkpoint.
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::frame::activation::Frame;
+use crate::frame::backend::Checkpoint;
+use crate::frame::locals::{Apart, Save};
+use crate::frame::run::Run;
+use crate::frame::saved::Saved;
+use crate::frame::snapshot::json_string;
+use crate::frame::tracker::SnapshotRefs;
+use crate::runtime::exit::Exit;
+use crate::store::LayoutRow;
+
+/// The main text of a snapshot, and what it names.
+pub(super) struct Written {
+    pub(super) text: String,
+    pub(super) named: SnapshotRefs,
+}
+
+impl Frame {
+    pub(super) fn write(&self, cut: u32, save: impl FnOnce(&mut Save<'_>), close: &str) -> Result<Written, String> {
+        let cut = &self.machine.cuts[cut as usize];
+        let mut text = String::with_capacity(self.prefix.len() + 256);
+        if self.prefix.is_empty() {
+            text.push('{');
+        } else {
+            text.push_str(&self.prefix);
+        }
+        text.push_str("\"at\":");
+        text.push_str(&json_string(cut.name));
+        text.push_str(",\"locals\":{");
+        let mut written = Written { text, named: self.outer.clone() };
+        self.put_locals(&mut written, cut.name, true, save)?;
+        written.text.push_str("},\"call\":");
+        written.text.push_str(close);
+        written.text.push_str(&self.suffix);
+        Ok(written)
+    }
+
+    /// Turns the open text of this frame, under way in a call, into the closed one after it.
+    pub(super) fn close_call<T: Saved>(&self, open: &mut Written, result: Option<&'static str>, value: &T) -> Result<(), String> {
+        const OPEN: &str = "},\"call\":";
+        if let Some(name) = result {
+            open.text.truncate(open.text.len() - OPEN.len());
+            let first = open.text.ends_with("\"locals\":{");
+            self.put_locals(open, name, first, |save| save.put(name, value))?;
+            open.text.push_str(OPEN);
+        }
+        open.text.push_str("null}");
+        open.text.push_str(&self.suffix);
+        Ok(())
+    }
+
+    /// Adds locals to the text of this frame, or to what stands beside it.
+    pub(super) fn put_locals(
+        &self,
+        written: &mut Written,
+        step: &'static str,
+        first: bool,
+        save: impl FnOnce(&mut Save<'_>),
+    ) -> Result<(), String> {
+        let mut kept = self.run.kept();
+        kept.adopt();
+        let Written { text, named } = written;
+        let mut out = Save { text, step, first, error: None, apart: Some(Apart { kept: &mut kept, named, depth: self.depth }) };
+        save(&mut out);
+        if let Some(error) = out.error {
+            return Err(error);
+        }
+        named.logs.append(&mut kept.logs.named);
+        Ok(())
+    }
+}
+
+pub(super) async fn commit(run: Arc<Run>, written: Result<Written, String>, at: &'static str, callees: Vec<Arc<LayoutRow>>) {
+    run.step.end();
+    run.tx_position.passed();
+    run.take_unreadable();
+    let stopped = match written {
+        Err(why) => Exit::failed(why),
+        Ok(Written { text: snapshot, named }) => match run.ops.pass() {
+            Err(why) => Exit::parked(why),
+            Ok(ops) => {
+                let delta = run.kept().commit(named);
+                let number = run.checkpoints.fetch_add(1, Ordering::Relaxed) + 1;
+                let outbox = std::mem::take(&mut *run.outbox());
+                match run.backend.commit(Checkpoint { snapshot, at, callees, number, ops, delta, outbox }).await {
+                    Ok(()) => return,
+                    Err(error) => Exit::interrupted(error),
+                }
+            }
+        },
+    };
+    run.stop(stopped);
+    std::future::pending::<()>().await;
+}

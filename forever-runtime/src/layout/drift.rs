@@ -1,0 +1,523 @@
+//! Whether code of one layout can resume what code of another left, and if not, every reason why.
+//!
+//! A snapshot names its step and its locals. A name that is written in the source (`step!("search", ..)`) means the same
+//! step as long as it is there. A name that is derived means what it meant only while as many steps share it as before:
+//! when a second `search` appears, nobody can tell whether it came before or after the first. The same holds for locals.
+//! Where a name could mean two things the fiber is parked; it is never resumed at a place that may be wrong.
+//!
+//! A derived name that stands once may still have come to another step: one was dropped, and another of the same name written elsewhere.
+//! So the body of a derived name has a fingerprint. While it is the same, so is the step, wherever it stands. When it has changed, the step
+//! is the same if it stands where it stood, before or behind the same steps; otherwise it cannot be told.
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::frame::branch_names::{BY_PLACE, parts_of_branch};
+use crate::frame::iter::is_over;
+use crate::frame::machine::{CutKind, LocalRole};
+use crate::frame::snapshot::Snapshot;
+use crate::layout::problem::{PENDING, Problem};
+use crate::layout::spec::{Branch, Kept, Layout, Step, base};
+
+/// Why code cannot resume what code of another layout left: all reasons, and both layouts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drift(Box<Parts>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Parts {
+    problems: Vec<Problem>,
+    now: Layout,
+    before: Option<Layout>,
+}
+
+impl Drift {
+    /// The reasons; there is at least one, and none is there twice.
+    pub fn problems(&self) -> &[Problem] {
+        &self.0.problems
+    }
+
+    /// The layout of the code.
+    pub fn now(&self) -> &Layout {
+        &self.0.now
+    }
+
+    /// The layout of the code that left the snapshot, if it is known.
+    pub fn before(&self) -> Option<&Layout> {
+        self.0.before.as_ref()
+    }
+}
+
+impl fmt::Display for Drift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` cannot resume: ", self.now().fiber)?;
+        for (place, problem) in self.problems().iter().enumerate() {
+            write!(f, "{}{problem}", if place == 0 { "" } else { "; " })?;
+        }
+        match self.before() {
+            Some(before) => write!(f, " (layout {} before, {} now)", before.hash(), self.now().hash()),
+            None => write!(f, " (layout {} now)", self.now().hash()),
+        }
+    }
+}
+
+impl std::error::Error for Drift {}
+
+impl Layout {
+    /// Whether this code resumes every snapshot that code with the layout `old` can have left, and every fiber of it that
+    /// has not come to its first step.
+    ///
+    /// What a `migrate` function does is not looked at. Whether the values of the locals can still be read as their types
+    /// is seen only when a snapshot is restored.
+    ///
+    /// # Errors
+    /// Everything that does not fit.
+    pub fn can_resume(&self, old: &Layout) -> Result<(), Drift> {
+        let mut found = Found::default();
+        self.compare(old, &mut found);
+        for argument in &self.arguments {
+            if !old.arguments.contains(argument) {
+                found.add(Problem::ArgumentAdded { argument: argument.clone() });
+            }
+        }
+        for was in &old.steps {
+            let Some(step) = self.identify(Some(old), &was.name, &mut found) else { continue };
+            self.compare_waits(step, old, was, None, &mut found);
+            step.compare_order(was, &mut found);
+            for kept in step.loops_gone(was) {
+                found.add(Problem::LoopGone { items: kept.name.clone(), step: step.name.clone() });
+            }
+            let has = |name: &str, role| was.kept(name).is_some_and(|kept| old.is_of_role(kept, role));
+            for local in &step.keeps {
+                if found.unclear(step, local, was, has) {
+                    continue;
+                }
+                let kept = step.source_of(local, has).and_then(|name| was.kept(name));
+                match kept {
+                    None => found.absent(step, local, false, has),
+                    Some(kept) if kept.of != self.bearers(old, &kept.name) => {
+                        found.renumbered(&kept.name, self.bearers(old, &kept.name), kept.of);
+                    }
+                    Some(kept) if kept.result && !local.result && step.kind == CutKind::Call => {
+                        found.missing(&local.name, &step.name, true);
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        self.verdict(found, Some(old))
+    }
+
+    /// Whether this code resumes one snapshot; `old` is the layout of the code that left it, if it is known.
+    ///
+    /// A snapshot that a `migrate` function has made is in the names of this code: it has no old layout. Of a call under way
+    /// only the caller's part is looked at; the callee looks at its own.
+    ///
+    /// # Errors
+    /// Everything that does not fit.
+    pub fn check(&self, old: Option<&Layout>, snapshot: &Snapshot) -> Result<(), Drift> {
+        self.check_with(old, snapshot, &[])
+    }
+
+    /// [`Layout::check`] of a snapshot with the names of the branch results that are stored since.
+    pub(crate) fn check_with(&self, old: Option<&Layout>, snapshot: &Snapshot, branches: &[&str]) -> Result<(), Drift> {
+        let mut found = Found::default();
+        if let Some(old) = old {
+            self.compare(old, &mut found);
+        }
+        if let Some(step) = self.identify(old, &snapshot.at, &mut found) {
+            let under_way = snapshot.call.is_some();
+            if under_way && step.kind != CutKind::Call {
+                found.kind(&step.name, step.kind, CutKind::Call);
+            }
+            let was = old.and_then(|old| old.step(&snapshot.at));
+            if let (Some(old), Some(was)) = (old, was) {
+                self.compare_waits(step, old, was, Some(branches), &mut found);
+                step.compare_order(was, &mut found);
+                for kept in step.loops_gone(was) {
+                    let text = snapshot.locals.get(&kept.name);
+                    if text.is_some_and(|text| kept.role == LocalRole::Position || !is_over(text.get())) {
+                        found.add(Problem::LoopGone { items: kept.name.clone(), step: step.name.clone() });
+                    }
+                }
+            }
+            let kept = |name: &str| was.and_then(|was| was.kept(name));
+            let has = |name: &str, role| {
+                let is_another = old.zip(kept(name)).is_some_and(|(old, kept)| !old.is_of_role(kept, role));
+                snapshot.locals.contains_key(name) && !is_another
+            };
+            for local in step.keeps.iter().filter(|local| !(under_way && local.result)) {
+                if was.is_some_and(|was| found.unclear(step, local, was, has)) {
+                    continue;
+                }
+                let Some(stored) = step.source_of(local, has) else {
+                    let only_after = under_way && kept(&local.name).is_some();
+                    found.absent(step, local, only_after, has);
+                    continue;
+                };
+                if let (Some(old), Some(kept)) = (old, kept(stored))
+                    && kept.of != self.bearers(old, stored)
+                {
+                    found.renumbered(stored, self.bearers(old, stored), kept.of);
+                }
+            }
+        }
+        self.verdict(found, old)
+    }
+
+    /// Whether code of another layout that is in the middle of a `steps!` has stored a branch result that is one of this code's.
+    pub(crate) fn check_branch(&self, old: &Layout, branch: &str) -> Result<(), Drift> {
+        let mut found = Found::default();
+        self.compare(old, &mut found);
+        if let Some((was, branch)) = old.branch_of(branch)
+            && let Some(now) = self.identify(Some(old), &was.name, &mut found)
+        {
+            if now.branches.is_empty() != was.branches.is_empty() {
+                found.add(Problem::BranchesChanged { step: now.name.clone() });
+            } else if let Some(branch) = was.branches.iter().find(|there| there.name == branch) {
+                now.compare_branch(was, branch, &mut found);
+            }
+        }
+        self.verdict(found, Some(old))
+    }
+
+    /// Whether a fiber that stands at a wait would wait on other topics under this code.
+    pub(crate) fn waits_otherwise(&self, old: &Layout, snapshot: &Snapshot) -> bool {
+        let mut found = Found::default();
+        let now = self.identify(Some(old), &snapshot.at, &mut found).and_then(|step| self.wait_of(step));
+        let before = old.step(&snapshot.at).and_then(|step| old.wait_of(step));
+        now.zip(before).is_some_and(|(now, before)| now.topics != before.topics)
+    }
+
+    fn verdict(&self, found: Found, old: Option<&Layout>) -> Result<(), Drift> {
+        if found.0.is_empty() {
+            return Ok(());
+        }
+        Err(Drift(Box::new(Parts { problems: found.0, now: self.clone(), before: old.cloned() })))
+    }
+
+    /// Whether a step of the old code can be told from the others in this one; `Err` says why not. A step that is gone can be.
+    pub(crate) fn tells(&self, old: &Layout, step: &str) -> Result<(), Problem> {
+        let mut found = Found::default();
+        let branch_of = old.branch_of(step);
+        let now = self.identify(Some(old), branch_of.map_or(step, |(steps, _)| &steps.name), &mut found);
+        if let (Some(now), Some((before, branch))) = (now, branch_of)
+            && let Some(branch) = before.branches.iter().find(|there| there.name == branch)
+        {
+            now.compare_branch(before, branch, &mut found);
+        }
+        let is_unclear =
+            |problem: &Problem| !matches!(problem, Problem::StepGone { .. } | Problem::KindChanged { .. } | Problem::BranchGone { .. });
+        found.0.into_iter().find(is_unclear).map_or(Ok(()), Err)
+    }
+
+    /// The `steps!` of a stored branch, and the branch's own name.
+    fn branch_of<'a>(&self, stored: &'a str) -> Option<(&Step, &'a str)> {
+        parts_of_branch(stored).find_map(|(steps, branch)| Some((self.step(steps)?, branch)))
+    }
+
+    /// What concerns the function as a whole.
+    fn compare(&self, old: &Layout, found: &mut Found) {
+        if self.fiber != old.fiber {
+            found.add(Problem::FiberRenamed { now: self.fiber.clone(), before: old.fiber.clone() });
+        }
+        if self.version != old.version {
+            found.add(Problem::VersionChanged { now: self.version, before: old.version });
+        }
+    }
+
+    /// The step that a snapshot taken at `at` by the code of `old` means.
+    fn identify(&self, old: Option<&Layout>, at: &str, found: &mut Found) -> Option<&Step> {
+        let mut claims: Vec<&Step> = self.steps.iter().filter(|step| step.name == at || renamed_from(step, old) == Some(at)).collect();
+        if let Some(unclear) = claims.iter().find(|step| is_unclear(step, old)) {
+            let was = unclear.was.clone().unwrap_or_default();
+            found.add(Problem::StepUnclear { step: unclear.name.clone(), was });
+            return None;
+        }
+        if old.is_none() {
+            // Without an old layout the names are those of this code, and `was` is for the ones that are not.
+            claims.sort_by_key(|step| step.name != at);
+            claims.truncate(1);
+        }
+        let step = match claims[..] {
+            [] => {
+                found.add(Problem::StepGone { step: at.to_owned() });
+                return None;
+            }
+            [step] => step,
+            _ => {
+                let by = claims.iter().map(|step| step.name.clone()).collect();
+                found.add(Problem::StepClaimedTwice { step: at.to_owned(), by });
+                return None;
+            }
+        };
+        let was = old.and_then(|old| old.step(at));
+        if let (Some(old), Some(was)) = (old, was) {
+            if let Some(problem) = self.ambiguity(step, old, was) {
+                found.add(problem);
+                return None;
+            }
+            if step.kind != was.kind {
+                found.kind(at, step.kind, was.kind);
+                return None;
+            }
+        }
+        Some(step)
+    }
+
+    /// Whether the name of the old step `was` could mean another step than `step`, which claims it.
+    fn ambiguity(&self, step: &Step, old: &Layout, was: &Step) -> Option<Problem> {
+        let renamed = step.name != was.name;
+        if was.explicit && (step.explicit || renamed) {
+            return None;
+        }
+        let name = was.base();
+        let bearers = self.steps.iter().find(|step| step.base() == name).map_or(0, |step| step.of);
+        let leavers =
+            self.steps.iter().filter(|step| step.base() != name && renamed_from(step, Some(old)).is_some_and(|was| base(was) == name));
+        let now = bearers.saturating_add(u32::try_from(leavers.count()).unwrap_or(u32::MAX));
+        // Within a group of one name a literal takes the plain name and the others move up by one.
+        let literal = |layout: &Layout| layout.steps.iter().any(|step| step.explicit && step.name == name);
+        let same_literal = renamed || now == 1 || literal(self) == literal(old);
+        let exchanged = self.exchanged(old, name);
+        if now != was.of || !same_literal || exchanged {
+            return Some(Problem::StepAmbiguous { step: name.to_owned(), now, before: was.of });
+        }
+        let rewritten = |old: &Step, new: &Step| !old.body.is_empty() && !new.body.is_empty() && old.place_body() != new.place_body();
+        if step.explicit || renamed || !rewritten(was, step) {
+            return None;
+        }
+        // Of several of a name that were rewritten, each may have become another one; a single one is told by the others.
+        let shared = old.steps.iter().filter(|other| !other.explicit && other.base() == name);
+        let touched = shared.filter(|other| self.step(&other.name).is_some_and(|new| !new.explicit && rewritten(other, new)));
+        let same = if was.of > 1 { touched.count() == 1 } else { self.stands_where(step, old, was) };
+        (!same).then(|| Problem::StepRewritten { step: step.name.clone() })
+    }
+
+    /// Whether a step comes behind the same steps as an old one did, or before the same.
+    fn stands_where(&self, step: &Step, old: &Layout, was: &Step) -> bool {
+        self.before(&step.name, Some(old)) == old.before(&was.name, None) || self.behind(step, Some(old)) == old.behind(was, None)
+    }
+
+    /// The steps that come right before a step, by their names in `old`; none stands for the beginning.
+    fn before(&self, name: &str, old: Option<&Layout>) -> BTreeSet<Option<&str>> {
+        let leads = |next: &[Option<String>]| next.iter().any(|next| next.as_deref() == Some(name));
+        let steps = self.steps.iter().filter(|step| leads(&step.next)).map(|step| Some(old_name(step, old)));
+        steps.chain(leads(&self.first).then_some(None)).collect()
+    }
+
+    /// The steps that come right behind a step, by their names in `old`; none stands for the end.
+    fn behind<'a>(&'a self, step: &'a Step, old: Option<&Layout>) -> BTreeSet<Option<&'a str>> {
+        let name = |next: &'a Option<String>| next.as_deref().map(|next| self.step(next).map_or(next, |step| old_name(step, old)));
+        step.next.iter().map(name).collect()
+    }
+
+    /// What a step that keeps things for a wait waits for.
+    fn wait_of(&self, pending: &Step) -> Option<&Step> {
+        (pending.kind == CutKind::Pending).then(|| self.step(&pending.name.replacen(PENDING, "", 1))).flatten()
+    }
+
+    /// What a fiber waits for that stands at `was`, and what it has of a `steps!` so far: the names of the branch results that are
+    /// stored, or `None` for all that there can be.
+    fn compare_waits(&self, step: &Step, old: &Layout, was: &Step, stored: Option<&[&str]>, found: &mut Found) {
+        let (Some(now), Some(before)) = (self.wait_of(step), old.wait_of(was)) else { return };
+        if now.kind != before.kind {
+            return found.kind(&before.name, now.kind, before.kind);
+        }
+        if before.topics.iter().any(|topic| !now.topics.contains(topic)) {
+            found.add(Problem::TopicsChanged { step: now.name.clone(), now: now.topics.clone(), before: before.topics.clone() });
+        }
+        // Earlier versions of this library knew branches by their places, and said nothing of them in layouts.
+        if stored.is_some_and(|stored| !stored.is_empty() && stored.iter().all(|name| name.starts_with(BY_PLACE))) {
+            return;
+        }
+        if now.branches.is_empty() != before.branches.is_empty() && stored.is_none_or(|stored| !stored.is_empty()) {
+            return found.add(Problem::BranchesChanged { step: now.name.clone() });
+        }
+        let is_stored = |branch: &Branch| {
+            stored.is_none_or(|stored| stored.iter().flat_map(|name| parts_of_branch(name)).any(|(_, name)| name == branch.name))
+        };
+        for branch in before.branches.iter().filter(|branch| is_stored(branch)) {
+            now.compare_branch(before, branch, found);
+        }
+    }
+}
+
+/// The name of a step in the old code.
+fn old_name<'a>(step: &'a Step, old: Option<&Layout>) -> &'a str {
+    if old.is_none() { &step.name } else { renamed_from(step, old).unwrap_or(&step.name) }
+}
+
+impl Step {
+    /// What tells the body from others at its place: of a call, what is called says enough.
+    fn place_body(&self) -> &str {
+        self.body.split('-').next().unwrap_or_default()
+    }
+
+    /// What the old step kept of `for` loops that are not around this one. A loop that goes over something else is told as a new one.
+    fn loops_gone<'a>(&self, was: &'a Step) -> impl Iterator<Item = &'a Kept> {
+        let goes_over_others = self.loops().any(|now| !was.loops().any(|then| now.is_loop_of(then)));
+        let is_gone = |then: &&Kept| !goes_over_others && !self.loops().any(|now| now.is_loop_of(then));
+        let gone: Vec<_> = was.loops().filter(is_gone).collect();
+        gone.into_iter()
+    }
+
+    /// What is kept of the `for` loops around the step, outermost first.
+    fn loops(&self) -> impl Iterator<Item = &Kept> {
+        self.keeps.iter().filter(|kept| kept.role != LocalRole::Value)
+    }
+
+    /// Whether the loops that were around the old step are inside one another as they were. Of loops in another order each has its
+    /// place, and the places together mean other rounds.
+    fn compare_order(&self, was: &Step, found: &mut Found) {
+        let place = |now: &Kept| was.loops().position(|then| now.is_loop_of(then));
+        let mut furthest = None;
+        for now in self.loops() {
+            let there = place(now);
+            if there.is_some() && there < furthest {
+                return found.add(Problem::LoopsExchanged { items: now.name.clone(), step: self.name.clone() });
+            }
+            furthest = furthest.max(there);
+        }
+    }
+
+    /// Whether the result of a branch of the old code is that of a branch of this one.
+    fn compare_branch(&self, before: &Step, branch: &Branch, found: &mut Found) {
+        let knew = |name: &str| before.branches.iter().any(|there| there.name == name);
+        let claims = |now: &&Branch| now.name == branch.name || now.was.as_deref() == Some(&branch.name) && !knew(&now.name);
+        let Some(now) = self.branches.iter().find(claims) else {
+            return found.add(Problem::BranchGone { step: self.name.clone(), branch: branch.name.clone() });
+        };
+        if branch.explicit || now.explicit || now.name != branch.name {
+            return;
+        }
+        let name = base(&branch.name);
+        let group =
+            |step: &Step| step.branches.iter().filter(|there| !there.explicit && base(&there.name) == name).cloned().collect::<Vec<_>>();
+        let (now, then) = (group(self), group(before));
+        let place = |group: &[Branch], body: &str| group.iter().position(|there| there.body == body);
+        let moved = then.iter().any(|there| place(&now, &there.body).is_some_and(|at| Some(at) != place(&then, &there.body)));
+        let touched = then.iter().zip(&now).filter(|(then, now)| then.body != now.body).count();
+        if now.len() != then.len() || moved || touched > 1 {
+            found.add(Problem::BranchAmbiguous { step: self.name.clone(), branch: name.to_owned() });
+        }
+    }
+}
+
+impl Layout {
+    /// Whether a local has this role. Earlier versions of this library said nothing of roles in layouts.
+    fn is_of_role(&self, kept: &Kept, role: LocalRole) -> bool {
+        let says_roles = || self.steps.iter().flat_map(|step| &step.keeps).any(|kept| kept.role != LocalRole::Value);
+        kept.role == role || !says_roles()
+    }
+
+    /// How many locals of this code share the name of a local of `old` that is not a new one: with those that had it then.
+    fn bearers(&self, old: &Layout, name: &str) -> u32 {
+        let name = base(name);
+        let all = || self.steps.iter().flat_map(|step| &step.keeps);
+        let bearers = all().find(|local| base(&local.name) == name).map_or(0, |local| local.of);
+        let knew = |local: &str| old.steps.iter().any(|step| step.kept(local).is_some());
+        let had = |role| old.steps.iter().flat_map(|step| &step.keeps).any(|kept| base(&kept.name) == name && old.is_of_role(kept, role));
+        let renamed =
+            |local: &&Kept| base(&local.name) != name && local.was.as_deref().is_some_and(|was| base(was) == name) && had(local.role);
+        let leavers: BTreeSet<&str> = all().filter(renamed).map(|local| local.name.as_str()).filter(|local| !knew(local)).collect();
+        bearers.saturating_add(u32::try_from(leavers.len()).unwrap_or(u32::MAX))
+    }
+
+    /// Whether, of the steps that share a derived name, one's body has another number than before: they were exchanged, or
+    /// one was taken out and another put in.
+    fn exchanged(&self, old: &Layout, name: &str) -> bool {
+        let of = |layout: &Layout, body: &str| -> Vec<String> {
+            layout.steps.iter().filter(|s| !s.explicit && s.base() == name && s.body == body).map(|s| s.name.clone()).collect()
+        };
+        let bodies = old.steps.iter().filter(|s| !s.explicit && s.base() == name && !s.body.is_empty()).map(|s| s.body.as_str());
+        bodies.into_iter().any(|body| {
+            let now = of(self, body);
+            !now.is_empty() && now != of(old, body)
+        })
+    }
+}
+
+impl Step {
+    /// The name under which a local of this step is among those that are there, as [`Cut::stored_name`] has it.
+    ///
+    /// [`Cut::stored_name`]: crate::frame::machine::Cut::stored_name
+    fn source_of<'a>(&'a self, local: &'a Kept, has: impl Fn(&str, LocalRole) -> bool) -> Option<&'a str> {
+        if has(&local.name, local.role) {
+            return Some(&local.name);
+        }
+        let old = local.was.as_deref().filter(|old| has(old, local.role))?;
+        (self.claimants(old, has).count() == 1).then_some(old)
+    }
+
+    /// The locals of this step that a name may stand for.
+    fn claimants<'a>(&'a self, name: &'a str, has: impl Fn(&str, LocalRole) -> bool + 'a) -> impl Iterator<Item = &'a Kept> {
+        self.keeps.iter().filter(move |local| local.name == name || local.was.as_deref() == Some(name) && !has(&local.name, local.role))
+    }
+}
+
+impl Kept {
+    /// Whether what is kept of a loop is what was kept of this one.
+    fn is_loop_of(&self, then: &Kept) -> bool {
+        self.role == then.role && (self.name == then.name || self.was.as_ref() == Some(&then.name))
+    }
+}
+
+/// The old name that a step claims by `was`; none if the old code knew it under its new name already.
+fn renamed_from<'a>(step: &'a Step, old: Option<&Layout>) -> Option<&'a str> {
+    let done = old.is_some_and(|old| old.step(&step.name).is_some());
+    step.was.as_deref().filter(|_| !done)
+}
+
+/// Whether a step is said to be a renamed one by the new code, but the old code had steps of both names.
+fn is_unclear(step: &Step, old: Option<&Layout>) -> bool {
+    let (Some(old), Some(was)) = (old, &step.was) else { return false };
+    old.step(was).is_some() && old.step(&step.name).is_some_and(|then| then.was.as_ref() != Some(was))
+}
+
+/// Problems, each once, in the order in which they were found.
+#[derive(Default)]
+struct Found(Vec<Problem>);
+
+impl Found {
+    fn add(&mut self, problem: Problem) {
+        if !self.0.contains(&problem) {
+            self.0.push(problem);
+        }
+    }
+
+    /// Whether a local was renamed after the old code, which had both names: then neither can be taken for it.
+    fn unclear(&mut self, step: &Step, local: &Kept, before: &Step, has: impl Fn(&str, LocalRole) -> bool) -> bool {
+        let Some(old) = &local.was else { return false };
+        let is_new = before.kept(&local.name).is_some_and(|kept| kept.was != local.was);
+        let unclear = is_new && has(&local.name, local.role) && has(old, local.role);
+        if unclear {
+            self.add(Problem::LocalUnclear { local: local.name.clone(), was: old.clone(), step: step.name.clone() });
+        }
+        unclear
+    }
+
+    /// A local that has no value among those that are there.
+    fn absent(&mut self, step: &Step, local: &Kept, under_way: bool, has: impl Fn(&str, LocalRole) -> bool) {
+        match local.was.as_deref().filter(|old| has(old, local.role)) {
+            Some(old) => {
+                let by = step.claimants(old, has).map(|local| local.name.clone()).collect();
+                self.add(Problem::LocalClaimedTwice { local: old.to_owned(), step: step.name.clone(), by });
+            }
+            None if local.role != LocalRole::Value => {
+                self.add(Problem::LoopMissing { items: local.name.clone(), step: step.name.clone() });
+            }
+            None => self.missing(&local.name, &step.name, under_way),
+        }
+    }
+
+    fn missing(&mut self, local: &str, step: &str, under_way: bool) {
+        self.add(Problem::LocalMissing { local: local.to_owned(), step: step.to_owned(), under_way });
+    }
+
+    fn renumbered(&mut self, local: &str, now: u32, before: u32) {
+        self.add(Problem::LocalAmbiguous { local: base(local).to_owned(), now, before });
+    }
+
+    fn kind(&mut self, step: &str, now: CutKind, before: CutKind) {
+        self.add(Problem::KindChanged { step: step.to_owned(), now: now.word(), before: before.word() });
+    }
+}

@@ -1,0 +1,298 @@
+//! Reasons why a snapshot does not fit the code, each with what to write so that it does.
+use std::fmt;
+
+/// What stands behind the name of a wait in that of the step before it.
+pub(super) const PENDING: &str = " pending";
+
+/// One reason why a snapshot does not fit the code; `Display` is a sentence for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Problem {
+    /// The stored name of the function is another, so that its fibers would not be found.
+    FiberRenamed {
+        /// The name now.
+        now: String,
+        /// The name before.
+        before: String,
+    },
+    /// The `version` of the function is another.
+    VersionChanged {
+        /// The version now.
+        now: u32,
+        /// The version before.
+        before: u32,
+    },
+    /// An argument was not saved when the fiber was spawned.
+    ArgumentAdded {
+        /// Its name.
+        argument: String,
+    },
+    /// The step is not in the code, under its name or by `was`.
+    StepGone {
+        /// Its name.
+        step: String,
+    },
+    /// Another number of steps share the step's name, or one of them has it written in the source now.
+    StepAmbiguous {
+        /// The shared name.
+        step: String,
+        /// How many share it now.
+        now: u32,
+        /// How many shared it before.
+        before: u32,
+    },
+    /// Several steps of the code claim to be this one.
+    StepClaimedTwice {
+        /// Its name.
+        step: String,
+        /// The names of those that claim it, by name or by `was`.
+        by: Vec<String>,
+    },
+    /// The step was made by another macro.
+    KindChanged {
+        /// Its name.
+        step: String,
+        /// What it is now: `step`, `call`.
+        now: &'static str,
+        /// What it was before.
+        before: &'static str,
+    },
+    /// A local that the code needs after a step is not in the snapshots taken there.
+    LocalMissing {
+        /// Its name.
+        local: String,
+        /// The step.
+        step: String,
+        /// Whether it is missing only while the call of that name is under way.
+        under_way: bool,
+    },
+    /// A local is said to have had another name, but the old code had locals of both names.
+    LocalUnclear {
+        /// Its name.
+        local: String,
+        /// The name that it is said to have had.
+        was: String,
+        /// The step.
+        step: String,
+    },
+    /// Several locals of the code claim to be this one.
+    LocalClaimedTwice {
+        /// Its name.
+        local: String,
+        /// The step.
+        step: String,
+        /// The names of those that claim it, by name or by `was`.
+        by: Vec<String>,
+    },
+    /// The body of a step with a derived name has changed and the step stands elsewhere: it may be another one.
+    StepRewritten {
+        /// Its name.
+        step: String,
+    },
+    /// A step is said to have had another name, but the old code had steps of both names.
+    StepUnclear {
+        /// Its name.
+        step: String,
+        /// The name that it is said to have had.
+        was: String,
+    },
+    /// A `for` loop that may have items left is not there any more.
+    LoopGone {
+        /// What it went over, as the snapshot names it.
+        items: String,
+        /// The step in the loop.
+        step: String,
+    },
+    /// A step is in a `for` loop whose items or position were not kept.
+    LoopMissing {
+        /// What it goes over, as snapshots name it.
+        items: String,
+        /// The step in the loop.
+        step: String,
+    },
+    /// The `for` loops around a step are nested in another order than before.
+    LoopsExchanged {
+        /// What the outermost loop that has changed its place goes over, as snapshots name it.
+        items: String,
+        /// The step in the loops.
+        step: String,
+    },
+    /// The topics that a fiber waits on are not received on any more.
+    TopicsChanged {
+        /// The wait.
+        step: String,
+        /// Its topics now.
+        now: Vec<String>,
+        /// Its topics before.
+        before: Vec<String>,
+    },
+    /// The branches of a `steps!` are written out now and were made by a `for`, or the other way round.
+    BranchesChanged {
+        /// The `steps!`.
+        step: String,
+    },
+    /// A branch whose result is or may be stored is not in the code, under its name or by `was`.
+    BranchGone {
+        /// The `steps!`.
+        step: String,
+        /// The branch.
+        branch: String,
+    },
+    /// Several branches share a derived name, and which of them a result belongs to cannot be told.
+    BranchAmbiguous {
+        /// The `steps!`.
+        step: String,
+        /// The shared name.
+        branch: String,
+    },
+    /// Another number of variables share the local's name.
+    LocalAmbiguous {
+        /// The shared name.
+        local: String,
+        /// How many share it now.
+        now: u32,
+        /// How many shared it before.
+        before: u32,
+    },
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::FiberRenamed { now, before } => {
+                write!(f, "it was called `{before}` and is called `{now}` now: give it `name = \"{before}\"`")
+            }
+            Problem::VersionChanged { now, before } => {
+                write!(f, "it has version {now} now and had {before} before: old snapshots need a `migrate` function")
+            }
+            Problem::ArgumentAdded { argument } => {
+                write!(
+                    f,
+                    "argument `{argument}` was not saved when the fiber was spawned: put it into a struct argument with `#[serde(default)]`, or \
+                     spawn the new function under another name"
+                )
+            }
+            Problem::StepGone { step } if step.contains(PENDING) => {
+                let wait = step.replacen(PENDING, "", 1);
+                write!(f, "`{wait}`, where it waits, is gone: if it was renamed, write `was = \"{wait}\"` at the wait that it is now")
+            }
+            Problem::StepGone { step } => {
+                write!(f, "step `{step}` is gone: if it was renamed, write `was = \"{step}\"` at the step that it is now")
+            }
+            Problem::StepRewritten { step } => write!(
+                f,
+                "`{step}` has another body than before and stands elsewhere: whether it is the same step cannot be told; if it is, write its \
+                 name out, `step!(\"{step}\", ..)`, and if not, name it otherwise"
+            ),
+            Problem::StepUnclear { step, was } => write!(
+                f,
+                "step `{step}` is said to have been `{was}`, but the old code has steps of both names: which one was meant cannot be told; \
+                 give it a name that is new"
+            ),
+            Problem::TopicsChanged { step, now, before } => write!(
+                f,
+                "`{step}` waits for a message on {}, and receives on {} now: what was sent before would be lost; receive on all of them, \
+                 `recv!([..])`",
+                listed(before),
+                if now.is_empty() { "other topics".to_owned() } else { listed(now) },
+            ),
+            Problem::BranchesChanged { step } => write!(
+                f,
+                "the branches of `{step}` are another kind now, a list of branches or a `for`: give the `steps!` another name, and keep the old \
+                 one until its fibers have passed it"
+            ),
+            Problem::BranchGone { step, branch } => write!(
+                f,
+                "branch `{branch}` of `{step}` may have its result stored, and is gone: if it was renamed, write `step!(was = \"{branch}\", ..)` at \
+                 the branch that it is now"
+            ),
+            Problem::BranchAmbiguous { step, branch } => write!(
+                f,
+                "`{branch}` stands for other branches of `{step}` than before: which one was meant cannot be told; give them names, \
+                 `step!(\"..\", ..)`"
+            ),
+            Problem::StepAmbiguous { step, now, before } if now == before => {
+                write!(
+                    f,
+                    "`{step}` stands for {}, not all of them named as before: which one was meant cannot be told; give them names of their own",
+                    steps(*now)
+                )
+            }
+            Problem::StepAmbiguous { step, now, before } => write!(
+                f,
+                "`{step}` stands for {} now and for {before} before: which one was meant cannot be told; give the steps names of their own",
+                steps(*now)
+            ),
+            Problem::StepClaimedTwice { step, by } => {
+                write!(f, "step `{step}` is claimed by {}: which one was meant cannot be told; leave `was` at one of them", listed(by))
+            }
+            Problem::KindChanged { step, now, before } => write!(
+                f,
+                "`{step}` is a {now} now and was a {before} before: give the new one another name, or mend the snapshot with `migrate`"
+            ),
+            _ => self.fmt_of_local(f),
+        }
+    }
+}
+
+impl Problem {
+    /// Problems of what is kept.
+    fn fmt_of_local(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::LoopGone { items, step } => write!(
+                f,
+                "the `for` loop around step `{step}` may have items left (`{items}`), and is not in the code any more: keep the loop, or take its \
+                 items out of the snapshot with `migrate`"
+            ),
+            Problem::LoopMissing { items, step } => write!(
+                f,
+                "step `{step}` is in a `for` loop now whose place (`{items}`) was not kept: the loop is new or goes over something else; give the \
+                 step in it another name, or put the place into the snapshot with `migrate`"
+            ),
+            Problem::LoopsExchanged { items, step } => write!(
+                f,
+                "the `for` loops around step `{step}` are nested in another order than before (`{items}` has moved): which rounds were done \
+                 cannot be told; keep the order, or give the step in them another name"
+            ),
+            Problem::LocalUnclear { local, was, step } => write!(
+                f,
+                "local `{local}` is said to have been `{was}`, but both were kept at step `{step}`: which one was meant cannot be told; \
+                 give it a name that is new"
+            ),
+            Problem::LocalClaimedTwice { local, step, by } => {
+                let by = listed(by);
+                write!(
+                    f,
+                    "local `{local}` kept at step `{step}` is claimed by {by}: which one was meant cannot be told; leave `#[was]` at one of them"
+                )
+            }
+            Problem::LocalMissing { local, step, under_way: false } => {
+                write!(
+                    f,
+                    "local `{local}` is needed after step `{step}` but was not kept: if it was renamed, write `#[was = \"..\"] let {local}`; \
+                     otherwise put it into the snapshot with `migrate`"
+                )
+            }
+            Problem::LocalMissing { local, step, under_way: true } => {
+                write!(
+                    f,
+                    "local `{local}` is needed during call `{step}` but was only kept after it: put it into the snapshot with `migrate`"
+                )
+            }
+            Problem::LocalAmbiguous { local, now, before } => write!(
+                f,
+                "`{local}` stands for {now} {} now and for {before} before: which one was kept cannot be told; give them names of their own",
+                if *now == 1 { "variable" } else { "variables" }
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" and ")
+}
+
+fn steps(n: u32) -> String {
+    if n == 1 { "1 step".to_owned() } else { format!("{n} steps") }
+}

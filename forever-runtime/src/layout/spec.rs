@@ -1,0 +1,257 @@
+//! The layout itself: steps, locals and where a fiber can go from each.
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest, Sha256};
+
+use crate::exact::hex;
+use crate::frame::machine::{BranchSpec, Cut, CutKind, Local, LocalRole, Machine};
+use crate::store::LayoutRow;
+
+/// What a fiber function keeps where: its steps in source order, and the locals saved at each.
+///
+/// `Display` is a table for people, serde a stable form for storing; see [`layout()`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layout {
+    pub(super) format: Format,
+    pub(super) fiber: String,
+    pub(super) version: u32,
+    pub(super) arguments: Vec<String>,
+    /// The steps that may come first; `None` is the end of the function, here and in [`Step::next`].
+    pub(super) first: Vec<Option<String>>,
+    pub(super) steps: Vec<Step>,
+}
+
+/// One cut point.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Step {
+    pub(super) name: String,
+    /// Whether the name is written in the source, as against derived from it.
+    pub(super) explicit: bool,
+    /// Of a derived name: what tells its body from others.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) body: String,
+    /// How many steps share the name before `#`.
+    pub(super) of: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) was: Option<String>,
+    pub(super) kind: CutKind,
+    pub(super) keeps: Vec<Kept>,
+    /// Of a `steps!` that is no `steps!(for ..)`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) branches: Vec<Branch>,
+    /// What it receives on, where that is written in the source.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) topics: Vec<String>,
+    pub(super) next: Vec<Option<String>>,
+}
+
+/// One branch of `steps!(a, b, ..)`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Branch {
+    pub(super) name: String,
+    pub(super) explicit: bool,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) body: String,
+    pub(super) of: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) was: Option<String>,
+}
+
+/// One local kept at a cut point.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Kept {
+    pub(super) name: String,
+    /// How many bindings share the name before `#`.
+    pub(super) of: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) was: Option<String>,
+    /// Whether it is the value of the step itself, which a call under way does not have yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) result: bool,
+    #[serde(default, skip_serializing_if = "is_value")]
+    pub(super) role: LocalRole,
+    pub(super) why: String,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+pub(super) fn is_value(role: &LocalRole) -> bool {
+    *role == LocalRole::Value
+}
+
+/// The version of the stored form; another one cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Format;
+
+pub(super) const FORMAT: u32 = 1;
+
+impl Serialize for Format {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(FORMAT)
+    }
+}
+
+impl<'de> Deserialize<'de> for Format {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match u32::deserialize(deserializer)? {
+            FORMAT => Ok(Format),
+            other => Err(serde::de::Error::custom(format!("layout has format {other}, but only {FORMAT} can be read"))),
+        }
+    }
+}
+
+impl Layout {
+    pub(crate) fn of(machine: &Machine) -> Self {
+        let names = |cuts: &[u32]| cuts.iter().map(|&cut| machine.cuts.get(cut as usize).map(|c| c.name.to_owned())).collect();
+        let step = |cut: &Cut| Step {
+            name: cut.name.to_owned(),
+            explicit: cut.explicit,
+            body: cut.body.to_owned(),
+            of: cut.of,
+            was: cut.was.map(str::to_owned),
+            kind: cut.kind,
+            keeps: cut.locals.iter().map(kept).collect(),
+            branches: cut.branches.iter().map(branch).collect(),
+            topics: cut.topics.iter().map(|&topic| topic.to_owned()).collect(),
+            next: names(cut.next),
+        };
+        Layout {
+            format: Format,
+            fiber: machine.name.to_owned(),
+            version: machine.version,
+            arguments: machine.arguments.iter().map(|&name| name.to_owned()).collect(),
+            first: names(machine.first),
+            steps: machine.cuts.iter().map(step).collect(),
+        }
+    }
+
+    /// The stored name of the fiber function.
+    pub fn fiber(&self) -> &str {
+        &self.fiber
+    }
+
+    /// The `version = N` of the fiber function, 0 without.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Names the layout: 32 hexadecimal digits, the same in every build.
+    ///
+    /// Code of one layout resumes what code of another with the same hash left. It covers everything but the reasons why locals are
+    /// kept.
+    pub fn hash(&self) -> String {
+        let mut hash = Sha256::new();
+        // Counts and lengths go before what they count, so that no two layouts run together to the same bytes.
+        let number = |hash: &mut Sha256, n: usize| hash.update((n as u64).to_be_bytes());
+        let text = |hash: &mut Sha256, text: &str| {
+            hash.update((text.len() as u64).to_be_bytes());
+            hash.update(text);
+        };
+        text(&mut hash, "layout");
+        text(&mut hash, &self.fiber);
+        hash.update(self.version.to_be_bytes());
+        number(&mut hash, self.arguments.len());
+        for argument in &self.arguments {
+            text(&mut hash, argument);
+        }
+        let follows = |hash: &mut Sha256, next: &[Option<String>]| {
+            number(hash, next.len());
+            for step in next {
+                text(hash, step.as_deref().unwrap_or_default());
+            }
+        };
+        follows(&mut hash, &self.first);
+        number(&mut hash, self.steps.len());
+        for step in &self.steps {
+            text(&mut hash, &step.name);
+            hash.update([u8::from(step.explicit)]);
+            text(&mut hash, &step.body);
+            hash.update(step.of.to_be_bytes());
+            number(&mut hash, usize::from(step.was.is_some()));
+            text(&mut hash, step.was.as_deref().unwrap_or_default());
+            text(&mut hash, step.kind.word());
+            number(&mut hash, step.keeps.len());
+            for kept in &step.keeps {
+                text(&mut hash, &kept.name);
+                hash.update(kept.of.to_be_bytes());
+                hash.update([u8::from(kept.result), u8::from(kept.was.is_some()), kept.role as u8]);
+                text(&mut hash, kept.was.as_deref().unwrap_or_default());
+            }
+            number(&mut hash, step.branches.len());
+            for branch in &step.branches {
+                text(&mut hash, &branch.name);
+                hash.update([u8::from(branch.explicit), u8::from(branch.was.is_some())]);
+                text(&mut hash, &branch.body);
+                hash.update(branch.of.to_be_bytes());
+                text(&mut hash, branch.was.as_deref().unwrap_or_default());
+            }
+            number(&mut hash, step.topics.len());
+            for topic in &step.topics {
+                text(&mut hash, topic);
+            }
+            follows(&mut hash, &step.next);
+        }
+        hex(&hash.finalize()[..16])
+    }
+
+    /// The layout as it is stored.
+    pub(crate) fn row(&self) -> LayoutRow {
+        // Names and numbers: there is nothing in it that JSON cannot hold.
+        let layout = serde_json::to_string(self).unwrap_or_default();
+        LayoutRow { hash: self.hash(), fiber: self.fiber.clone(), layout }
+    }
+
+    pub(super) fn step(&self, name: &str) -> Option<&Step> {
+        self.steps.iter().find(|step| step.name == name)
+    }
+}
+
+pub(super) fn kept(local: &Local) -> Kept {
+    Kept {
+        name: local.name.to_owned(),
+        of: local.of,
+        was: local.was.map(str::to_owned),
+        result: local.result,
+        role: local.role,
+        why: local.why.to_owned(),
+    }
+}
+
+pub(super) fn branch(branch: &BranchSpec) -> Branch {
+    let BranchSpec { name, stored: _, explicit, of, body, was, effect: _ } = *branch;
+    Branch { name: name.to_owned(), explicit, body: body.to_owned(), of, was: was.map(str::to_owned) }
+}
+
+impl CutKind {
+    /// The kind as people call it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            CutKind::Step => "step",
+            CutKind::Call => "call",
+            CutKind::Pending => "pending",
+            CutKind::Steps => "steps",
+            CutKind::Sleep => "sleep",
+            CutKind::Recv => "recv",
+            CutKind::Spawn => "spawn",
+            CutKind::Wait => "wait",
+            CutKind::Select => "select",
+        }
+    }
+}
+
+impl Step {
+    /// The name before `#`, which steps of a derived name share.
+    pub(super) fn base(&self) -> &str {
+        if self.explicit { &self.name } else { base(&self.name) }
+    }
+
+    pub(super) fn kept(&self, name: &str) -> Option<&Kept> {
+        self.keeps.iter().find(|kept| kept.name == name)
+    }
+}
+
+/// `search` of `search#2`.
+pub(super) fn base(name: &str) -> &str {
+    match name.rsplit_once('#') {
+        Some((base, number)) if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => base,
+        _ => name,
+    }
+}

@@ -1,0 +1,513 @@
+//! Steps that are effects: stored as started before the body, as completed with the checkpoint, and decided about in between.
+//!
+//! Generated code loops: [`Effect::next`] says whether there is a value already, [`Effect::run`] makes an attempt. What happened in the
+//! world is unknown after a crash in the body and after a timeout, which drops it somewhere in the middle; then `next` does as
+//! [`OnUnknown`] says. An error that the body itself reports is an answer: it is retried or leaves the step.
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde::Serialize;
+use tracing::warn;
+
+use crate::error::{Error, ErrorKind};
+use crate::exact;
+use crate::frame::activation::Frame;
+use crate::frame::fiber::Failure;
+use crate::frame::retry::Retry;
+use crate::frame::run::Run;
+use crate::frame::saved::{Saved, checked, unreadable};
+use crate::frame::step::{Attempt, Attempts};
+use crate::frame::step_error::{Make, StepError, Trouble};
+use crate::guard::guarded;
+use crate::ops::known::{Place, may_have_executed, unknown};
+use crate::ops::on_unknown::{OnUnknown, Policy, ask};
+use crate::ops::op::Op;
+use crate::runtime::events::EventKind;
+use crate::runtime::exit::Exit;
+use crate::runtime::race::race;
+use crate::store::{OpKind, OpRecord, OpState};
+
+/// A step that is an effect.
+#[doc(hidden)]
+pub struct Effect<E> {
+    attempts: Attempts<E>,
+    /// What the operation's last record says of the world.
+    standing: Standing<E>,
+    limit: Option<Duration>,
+    make: Option<Make<E>>,
+    function: &'static str,
+    policy: Policy<(), E>,
+    in_branch: bool,
+    /// The last attempt that this run has made, from 1.
+    tried: Option<u32>,
+}
+
+enum Standing<E> {
+    /// It is known not to be carried out: it can begin.
+    New,
+    /// It may be carried out; why that is not known, and the error of an attempt of this run.
+    Unknown(String, Option<Trouble<E>>),
+    /// It is stored as started, and is known not to be carried out.
+    Ready,
+    /// How it ended is stored.
+    Ended,
+}
+
+/// How a step goes on.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum Next<T, E> {
+    /// Its value is known.
+    Value(T),
+    /// The error that leaves it.
+    Error(E),
+    /// Its body is to be run.
+    Run,
+}
+
+/// The value of an effect, which the ledger keeps whether it is used later or not.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the value of an effect is stored as its result, but `{Self}` cannot be saved",
+    label = "the value of this effect cannot be saved",
+    note = "derive `serde::Serialize` and `serde::Deserialize` for `{Self}`, or end the body with what is needed later: `{{ charge(op.id()).await?; }}` gives nothing"
+)]
+pub trait Stored: Saved {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Saved> Stored for T {}
+
+/// The step's value is of the type that its `on_unknown` is for.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "this `on_unknown` is for a step that gives `{T}`, but the step gives `{Self}`",
+    label = "for a step that gives `{T}`",
+    note = "`OnUnknown<T, E>` has the type of the step's value and the error type of the fiber; both are inferred where they are not written"
+)]
+pub trait Gives<T> {
+    #[doc(hidden)]
+    fn of(value: T) -> Self;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T> Gives<T> for T {
+    fn of(value: T) -> T {
+        value
+    }
+}
+
+/// What is part of an operation's id.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the `key` of an effect is part of what it is stored by, but `{Self}` cannot be saved",
+    label = "cannot be saved",
+    note = "derive `serde::Serialize` for `{Self}`, or give the parts that tell one operation from another: `key = (&order.id, cents)`"
+)]
+pub trait Key: Serialize {}
+
+#[diagnostic::do_not_recommend]
+impl<K: Serialize + ?Sized> Key for K {}
+
+/// The text of what is part of an operation's id.
+#[doc(hidden)]
+pub fn key<K: Key + ?Sized>(key: &K) -> Result<String, String> {
+    guarded(|| exact::to_canonical(key).map_err(|why| why.to_string()))
+}
+
+impl Frame {
+    /// Begins a step that is an effect, or goes on with it.
+    pub async fn effect<E>(
+        &self,
+        cut: u32,
+        key: Option<Result<String, String>>,
+        retry: Option<Retry<E>>,
+        make: Option<Make<E>>,
+    ) -> Effect<E> {
+        let (run, machine) = (&self.run, self.machine);
+        let cut = &machine.cuts[cut as usize];
+        let number = run.checkpoints.load(Ordering::Relaxed);
+        let place = |key| Place {
+            kind: OpKind::Effect,
+            machine,
+            step: cut.name.into(),
+            was: cut.was.into_iter().map(Into::into).collect(),
+            steps: None,
+            key,
+            number,
+        };
+        Effect::begun(run, cut.name, place, key, retry, make).await
+    }
+}
+
+impl<E> Effect<E> {
+    /// What is at a place that the key is part of.
+    pub(crate) async fn begun(
+        run: &Arc<Run>,
+        step: &'static str,
+        place: impl FnOnce(Option<String>) -> Place,
+        key: Option<Result<String, String>>,
+        retry: Option<Retry<E>>,
+        make: Option<Make<E>>,
+    ) -> Effect<E> {
+        let key = match key.transpose() {
+            Ok(key) => key,
+            Err(why) => run.halt(Exit::failed(format!("key of step `{step}` cannot be saved: {why}"))).await,
+        };
+        let place = place(key);
+        let function = place.machine.name;
+        let (record, doubtful) = match run.ops.of_effect(place) {
+            Ok(found) => found,
+            Err(why) => run.halt(Exit::parked(why)).await,
+        };
+        let standing = match record.state {
+            OpState::Started if doubtful => Standing::Unknown("was interrupted".to_owned(), None),
+            // Said by a person, or stored without a checkpoint behind it because the fiber failed there.
+            OpState::Completed if doubtful => Standing::Ended,
+            OpState::Failed if doubtful && record.resolved => Standing::Ended,
+            _ => Standing::New,
+        };
+        let op = Op::of(Arc::clone(run), step, record);
+        Effect {
+            attempts: Attempts::new(op, retry),
+            standing,
+            limit: None,
+            make,
+            function,
+            policy: Policy::Park,
+            in_branch: false,
+            tried: None,
+        }
+    }
+
+    /// It is a branch of a `steps!`: how it ends is stored at once, as the next checkpoint comes after all branches.
+    pub(crate) fn in_branch(self) -> Self {
+        Effect { in_branch: true, ..self }
+    }
+
+    /// Gives each attempt a time limit.
+    pub fn within(mut self, limit: Duration) -> Self
+    where
+        E: From<Error>,
+    {
+        self.make = Some(<E as From<Error>>::from);
+        self.within_caught(limit)
+    }
+
+    /// Gives each attempt of a step with `catch` a time limit.
+    pub fn within_caught(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// The op of the attempt that comes next.
+    pub fn op(&self) -> Op {
+        self.attempts.op()
+    }
+
+    /// How the step goes on; never ready if the fiber is parked or interrupted for it.
+    pub async fn next<T: Stored>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>) -> Next<T, E>
+    where
+        E: Failure + fmt::Display,
+    {
+        match self.decide(on_unknown).await {
+            Next::Value(value) => Next::Value(value),
+            Next::Run => Next::Run,
+            Next::Error(trouble) => Next::Error(self.own(trouble).await),
+        }
+    }
+
+    /// How a step with `catch` goes on.
+    pub async fn next_caught<T: Stored>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>) -> Next<T, StepError>
+    where
+        E: Failure + fmt::Display,
+    {
+        match self.decide(on_unknown).await {
+            Next::Value(value) => Next::Value(value),
+            Next::Run => Next::Run,
+            Next::Error(trouble) => Next::Error(self.caught(trouble)),
+        }
+    }
+
+    async fn decide<T: Stored>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>) -> Next<T, Trouble<E>>
+    where
+        E: Failure + fmt::Display,
+    {
+        let next = self.proceed(on_unknown).await;
+        self.run_of().ops.has_decided(self.op().id());
+        next
+    }
+
+    async fn proceed<T: Stored>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>) -> Next<T, Trouble<E>>
+    where
+        E: Failure + fmt::Display,
+    {
+        self.policy = on_unknown.0.alone();
+        if let Policy::Fail(make) = self.policy {
+            self.make = Some(make);
+        }
+        let (why, trouble) = match std::mem::replace(&mut self.standing, Standing::Ready) {
+            Standing::Ready => return Next::Run,
+            Standing::New => {
+                self.start().await;
+                return self.begin();
+            }
+            Standing::Ended => return self.ended().await,
+            Standing::Unknown(why, trouble) => (why, trouble),
+        };
+        let record = self.op().record();
+        self.run_of().backend.gives(self.function, self.op().step(), is_a::<T>);
+        match &mut on_unknown.0 {
+            Policy::Retry => self.again(trouble).await,
+            Policy::Park => self.park(may_have_executed(&record, &why)).await,
+            Policy::Fail(_) => Next::Error(self.fail(&record, &why)),
+            Policy::Check(check) => {
+                let run = self.run_of();
+                match ask(check, self.op(), &run).await {
+                    Ok(Some(value)) => match self.done(&value).await {
+                        Ok(()) => Next::Value(value),
+                        Err(why) => run.halt(Exit::failed(why)).await,
+                    },
+                    Ok(None) => self.again(trouble).await,
+                    Err(cause) => self.park(may_have_executed(&record, &format!("{why}, {cause}"))).await,
+                }
+            }
+        }
+    }
+
+    /// The step's value, where it is known without the body.
+    pub fn known<T, V: Gives<T>>(&self, value: T) -> V {
+        V::of(value)
+    }
+
+    /// Makes an attempt. One that takes longer than the timeout is dropped, and what became of it is unknown.
+    pub async fn run<T: Stored>(&mut self, body: impl Future<Output = Result<T, E>>) -> Attempt<T, E>
+    where
+        E: fmt::Display,
+    {
+        match self.attempt(body).await {
+            Attempt::Done(value) => Attempt::Done(value),
+            Attempt::Again => Attempt::Again,
+            Attempt::Failed(trouble) => Attempt::Failed(self.own(trouble).await),
+        }
+    }
+
+    /// Makes an attempt of a step with `catch`.
+    pub async fn run_caught<T: Stored>(&mut self, body: impl Future<Output = Result<T, E>>) -> Attempt<T, StepError>
+    where
+        E: Failure + fmt::Display,
+    {
+        match self.attempt(body).await {
+            Attempt::Done(value) => Attempt::Done(value),
+            Attempt::Again => Attempt::Again,
+            Attempt::Failed(trouble) => Attempt::Failed(self.caught(trouble)),
+        }
+    }
+
+    async fn attempt<T: Stored>(&mut self, body: impl Future<Output = Result<T, E>>) -> Attempt<T, Trouble<E>>
+    where
+        E: fmt::Display,
+    {
+        self.op().begin_attempt();
+        self.tried = Some(self.op().attempt());
+        let result = match self.limit {
+            None => body.await,
+            Some(limit) => {
+                let over = self.run_of().backend.sleep(limit);
+                let Some(result) = race(body, over).await else {
+                    let why = format!("took longer than {limit:?}");
+                    let error = Error::new(ErrorKind::Timeout, format!("step `{}` {why}", self.op().step()));
+                    self.standing = Standing::Unknown(why, Some(Trouble::Library(error)));
+                    return Attempt::Again;
+                };
+                result
+            }
+        };
+        match result {
+            Ok(value) => match self.done(&value).await {
+                Ok(()) => Attempt::Done(value),
+                Err(why) => self.run_of().halt(Exit::failed(why)).await,
+            },
+            Err(error) if self.op().take_unknown() => {
+                self.standing = Standing::Unknown(format!("does not know what it has done: {error:#}"), Some(Trouble::Body(error)));
+                Attempt::Again
+            }
+            Err(error) => self.failed(Trouble::Body(error)).await.map_or(Attempt::Again, Attempt::Failed),
+        }
+    }
+
+    /// The error that leaves a step of one attempt whose body does not know what it has done. To ask the other side, the fiber goes back to its
+    /// last snapshot: by now the body may have moved what the check looks at.
+    pub async fn unsure(&mut self) -> E
+    where
+        E: fmt::Display,
+    {
+        let trouble = self.undecided().await;
+        self.own(trouble).await
+    }
+
+    /// The same of a step with `catch`.
+    pub async fn unsure_caught(&mut self) -> StepError
+    where
+        E: Failure + fmt::Display,
+    {
+        let trouble = self.undecided().await;
+        self.caught(trouble)
+    }
+
+    async fn undecided(&mut self) -> Trouble<E>
+    where
+        E: fmt::Display,
+    {
+        let Standing::Unknown(why, Some(trouble)) = std::mem::replace(&mut self.standing, Standing::Ready) else {
+            unreachable!("the body has said so, or has taken too long")
+        };
+        let record = self.op().record();
+        match self.policy {
+            Policy::Retry => {
+                self.settle(OpState::Failed, format!("{trouble:#}")).await;
+                trouble
+            }
+            Policy::Park => self.park(may_have_executed(&record, &why)).await,
+            Policy::Fail(_) => self.fail(&record, &why),
+            Policy::Check(()) => self.run_of().halt(Exit::interrupted(unknown(&record, &why))).await,
+        }
+    }
+
+    /// The error of an operation that is in doubt. Should the program come here once more, it is so still.
+    fn fail(&self, record: &OpRecord, why: &str) -> Trouble<E> {
+        self.run_of().ops.doubt(&record.id);
+        Trouble::Library(unknown(record, why))
+    }
+
+    /// The fiber's own error; where there is none for an error of the library, the fiber fails.
+    async fn own(&self, trouble: Trouble<E>) -> E {
+        match trouble.own(self.make) {
+            Ok(error) => error,
+            Err(error) => self.run_of().halt(Exit::failed(error.to_string())).await,
+        }
+    }
+
+    fn caught(&self, trouble: Trouble<E>) -> StepError
+    where
+        E: Failure,
+    {
+        trouble.caught(self.tried.unwrap_or(self.op().attempt()))
+    }
+
+    /// Waits for the next attempt, or gives the error back if there is to be none.
+    async fn failed(&mut self, trouble: Trouble<E>) -> Option<Trouble<E>>
+    where
+        E: fmt::Display,
+    {
+        let wait = match &trouble {
+            Trouble::Body(error) => self.attempts.wait_after(Some(error)),
+            Trouble::Library(error) => {
+                let error = self.make.map(|make| make(Error::new(error.kind(), error.to_string())));
+                self.attempts.wait_after(error.as_ref())
+            }
+        };
+        let Some(wait) = wait else {
+            self.settle(OpState::Failed, format!("{trouble:#}")).await;
+            return Some(trouble);
+        };
+        self.attempts.wait(wait, format!("{trouble:#}")).await;
+        None
+    }
+
+    /// It was not carried out, or whoever carries it out knows its id: an attempt of this run has failed, one of an earlier run is made again.
+    async fn again<T>(&mut self, trouble: Option<Trouble<E>>) -> Next<T, Trouble<E>>
+    where
+        E: fmt::Display,
+    {
+        match trouble {
+            None => self.begin(),
+            Some(trouble) => self.failed(trouble).await.map_or(Next::Run, Next::Error),
+        }
+    }
+
+    /// The body is begun.
+    fn begin<T>(&self) -> Next<T, Trouble<E>> {
+        let op = self.op();
+        op.shared.run.backend.tell(EventKind::StepStarted { step: op.step() });
+        Next::Run
+    }
+
+    /// What is stored of its end.
+    async fn ended<T: Saved>(&mut self) -> Next<T, Trouble<E>> {
+        let record = self.op().record();
+        let text = record.outcome.clone().unwrap_or_default();
+        let run = self.run_of();
+        if record.state == OpState::Failed {
+            run.ops.settle(&record);
+            let message = format!("operation `{}` of step `{}` has failed: {text}", record.id, record.step);
+            return Next::Error(Trouble::Library(Error::new(ErrorKind::OpFailed, message)));
+        }
+        let read = guarded(|| T::restore(&text));
+        match read {
+            Ok(value) => {
+                run.ops.settle(&record);
+                Next::Value(value)
+            }
+            Err(why) => {
+                // Whoever said so can say it again.
+                self.op().shared.write(|op| (op.state, op.outcome, op.resolved) = (OpState::Started, None, false)).await;
+                let what = if record.resolved { "was resolved with" } else { "has given" };
+                let why = format!("{what} a value that {}", unreadable::<T>(why));
+                self.park(may_have_executed(&record, &why)).await
+            }
+        }
+    }
+
+    /// Stores that the operation begins; never ready if that cannot be stored, or the fiber is told to stop.
+    async fn start(&self) {
+        let run = self.run_of();
+        if run.backend.is_told_to_stop() {
+            // Better not begun than interrupted.
+            run.halt::<()>(Exit::interrupted(Error::closed())).await;
+        }
+        self.op().shared.write(|op| (op.state, op.outcome, op.resolved) = (OpState::Started, None, false)).await;
+    }
+
+    /// It has this value; that is stored with the checkpoint.
+    async fn done<T: Saved>(&self, value: &T) -> Result<(), String> {
+        let text = guarded(|| checked(value, value.save()));
+        let text = text.map_err(|why| format!("the value of step `{}` cannot be saved: {why}", self.op().step()))?;
+        self.settle(OpState::Completed, text).await;
+        Ok(())
+    }
+
+    async fn settle(&self, state: OpState, outcome: String) {
+        let op = self.op();
+        if self.in_branch {
+            return op
+                .shared
+                .write(|op| (op.state, op.outcome, op.failed, op.retry, op.stash) = (state, Some(outcome), 0, None, None))
+                .await;
+        }
+        let record = OpRecord { state, outcome: Some(outcome), failed: 0, retry: None, stash: None, ..op.record() };
+        op.shared.run.ops.settle(&record);
+    }
+
+    async fn park<T>(&self, why: String) -> T {
+        warn!(step = self.op().step(), op = self.op().id(), "{why}");
+        self.run_of().halt(Exit::parked(why)).await
+    }
+
+    fn run_of(&self) -> Arc<Run> {
+        Arc::clone(&self.op().shared.run)
+    }
+}
+
+/// Whether a text is a value of this type.
+fn is_a<T: Saved>(text: &str) -> Result<(), String> {
+    guarded(|| T::restore(text).map(drop)).map_err(unreadable::<T>)
+}
+
+impl<E> fmt::Debug for Effect<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Effect").field(&self.op()).finish()
+    }
+}

@@ -1,0 +1,484 @@
+//! What one run of a fiber knows of its operations.
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sha2::{Digest, Sha256};
+use tokio::sync::watch;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::exact::hex;
+use crate::frame::branch_names::parts_of_branch;
+use crate::frame::machine::{Cut, Machine};
+use crate::layout::rows::{LeftUnder, row_of};
+use crate::ops::tx_position::TransactionPlace;
+use crate::store::{LoadedFiber, OpKind, OpOutcome, OpRecord, OpState, OpsDelta};
+
+/// What a run begins with.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// Checkpoints made so far, over all processes.
+    pub(crate) checkpoints: u64,
+    /// How often the fiber was begun anew.
+    pub(crate) restarts: u32,
+    /// What it began since its last checkpoint.
+    pub(crate) ops: Vec<OpRecord>,
+    /// What the code was that left its snapshot.
+    pub(crate) under: LeftUnder,
+}
+
+impl Left {
+    /// Takes what a run needs to know out of what is stored.
+    pub(crate) fn of(stored: &mut LoadedFiber, unreadable: &BTreeSet<u32>) -> Self {
+        let mut under = LeftUnder::of(stored);
+        under.unreadable.clone_from(unreadable);
+        Left { checkpoints: stored.number, restarts: stored.restarts, ops: std::mem::take(&mut stored.ops), under }
+    }
+}
+
+/// The operations of one run.
+pub(crate) struct Ops {
+    /// The fiber's id.
+    pub(crate) fiber: String,
+    /// How often the fiber was begun anew.
+    restarts: u32,
+    /// The checkpoint count at which the run resumed; `None` for a first run.
+    resumed_at: Option<u64>,
+    known: Mutex<Known>,
+    /// Told of every operation about which it is decided.
+    decisions: watch::Sender<()>,
+    /// Whether the fiber is asked to stop.
+    stop: watch::Sender<bool>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Everything that has a record and began since the last checkpoint.
+    open: BTreeMap<String, OpRecord>,
+    /// Of these, the effects whose outcome this run does not know, and whether it has come to them.
+    doubtful: BTreeMap<String, bool>,
+    /// Of these, the ones that began and about which nothing is decided yet.
+    undecided: BTreeSet<String>,
+    /// What has ended, to be stored with the next checkpoint.
+    settled: BTreeMap<String, OpOutcome>,
+    /// Transactions that an earlier run has committed, until this one comes to their step.
+    committed: BTreeSet<String>,
+    /// The same, until this one comes to themselves.
+    unmet: BTreeSet<String>,
+    /// Operations by hand that are being carried out.
+    under_way: BTreeSet<String>,
+}
+
+impl Known {
+    fn doubtful(&self) -> impl Iterator<Item = &OpRecord> {
+        self.doubtful.keys().filter_map(|id| self.open.get(id))
+    }
+
+    fn undecided(&self) -> impl Iterator<Item = &OpRecord> {
+        self.undecided.iter().filter_map(|id| self.open.get(id))
+    }
+
+    /// Effects of an earlier run to which this one has not come.
+    fn passed_over(&self) -> impl Iterator<Item = &OpRecord> {
+        self.doubtful.iter().filter(|(_, come_to)| !**come_to).filter_map(|(id, _)| self.open.get(id))
+    }
+
+    /// What has to be decided before anything else may begin: effects that were or may have been carried out, and to which this run has
+    /// not come.
+    fn due(&self) -> impl Iterator<Item = &OpRecord> {
+        self.passed_over().filter(|op| is_or_may_be_done(op))
+    }
+}
+
+fn is_or_may_be_done(op: &OpRecord) -> bool {
+    matches!(op.state, OpState::Started | OpState::Completed)
+}
+
+/// Where an operation stands in a program.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) kind: OpKind,
+    pub(crate) machine: &'static Machine,
+    pub(crate) step: Cow<'static, str>,
+    /// What the step was called before.
+    pub(crate) was: Vec<Cow<'static, str>>,
+    /// The `steps!` that it is a branch of.
+    pub(crate) steps: Option<&'static Cut>,
+    /// Canonical JSON of what is part of its id.
+    pub(crate) key: Option<String>,
+    /// Checkpoints made so far.
+    pub(crate) number: u64,
+}
+
+impl Place {
+    /// Whether an operation is of this step, whatever its key.
+    fn is_of(&self, op: &OpRecord) -> bool {
+        op.function == self.machine.name && (op.step == self.step || self.was.iter().any(|was| op.step == *was))
+    }
+
+    /// Whether both are branches of one `steps!`, each of which waits until it is decided about the others.
+    fn is_beside(&self, op: &OpRecord) -> bool {
+        op.function == self.machine.name && self.steps.is_some_and(|steps| is_branch_of(steps, &op.step))
+    }
+
+    /// The record of an operation that begins here.
+    fn record(self, id: String) -> OpRecord {
+        let Place { kind, machine, step, was: _, steps: _, key, number } = self;
+        OpRecord { layout: Some(row_of(machine)), ..OpRecord::begun(id, kind, machine.name, &step, key, Some(number)) }
+    }
+}
+
+/// Whether a stored step is a branch of this `steps!`, by the name that it has or had.
+pub(crate) fn is_branch_of(steps: &Cut, step: &str) -> bool {
+    parts_of_branch(step).any(|(of, _)| steps.has(of))
+}
+
+impl Ops {
+    /// For the first run of a fiber: there are no records.
+    pub(crate) fn first(fiber: &str) -> Self {
+        Ops { resumed_at: None, ..Ops::again(fiber, Left::default()) }
+    }
+
+    /// For any later run.
+    pub(crate) fn again(fiber: &str, left: Left) -> Self {
+        let effects = || left.ops.iter().filter(|op| op.kind == OpKind::Effect);
+        let doubtful = effects().map(|op| (op.id.clone(), false)).collect();
+        let undecided = effects().filter(|op| op.state == OpState::Started).map(|op| op.id.clone()).collect();
+        let is_committed = |op: &&OpRecord| op.kind == OpKind::Transaction && op.state == OpState::Completed;
+        let committed: BTreeSet<String> = left.ops.iter().filter(is_committed).map(|op| op.id.clone()).collect();
+        let unmet = committed.clone();
+        let open = left.ops.into_iter().map(|op| (op.id.clone(), op)).collect();
+        Ops {
+            fiber: fiber.to_owned(),
+            restarts: left.restarts,
+            resumed_at: Some(left.checkpoints),
+            known: Mutex::new(Known { open, doubtful, undecided, committed, unmet, ..Known::default() }),
+            decisions: watch::Sender::new(()),
+            stop: watch::Sender::new(false),
+        }
+    }
+
+    /// Whether an earlier run may have left something of what began after so many checkpoints.
+    pub(crate) fn may_be_left(&self, checkpoints: u64) -> bool {
+        self.resumed_at == Some(checkpoints)
+    }
+
+    /// The record of a plain step, made if there is none.
+    pub(crate) fn of_step(&self, place: Place) -> OpRecord {
+        let id = self.id_at(&place);
+        self.known().open.get(&id).cloned().unwrap_or_else(|| place.record(id))
+    }
+
+    /// The effect or transaction of an earlier run before which the body of a step must not begin: one that is not `its_own`.
+    pub(crate) fn comes_first(&self, its_own: impl Fn(&OpRecord) -> bool) -> Option<OpRecord> {
+        let mut known = self.known();
+        let Known { open, committed, .. } = &mut *known;
+        // What was committed between two steps keeps none of them from beginning.
+        committed.retain(|id| open.get(id).is_some_and(|op| !op.step.is_empty() && !its_own(op)));
+        let transactions = known.committed.iter().filter_map(|id| known.open.get(id));
+        known.due().chain(transactions).find(|op| !its_own(op)).cloned()
+    }
+
+    /// The record of the effect at a place, made if there is none, and whether its outcome is in doubt. `Err` when the place has one of
+    /// another key, of which this one must not be a silent repetition, or when another operation has to be decided first.
+    pub(super) fn of_effect(&self, place: Place) -> Result<(OpRecord, bool), String> {
+        let its_own = |op: &OpRecord| place.is_of(op) || place.is_beside(op);
+        if let Some(op) = self.comes_first(its_own) {
+            return Err(must_come_first(&op, &place.step));
+        }
+        let id = self.id_at(&place);
+        let mut known = self.known();
+        if let Some(record) = known.open.get(&id).cloned() {
+            let doubtful = known.doubtful.get_mut(&id).map(|come_to| *come_to = true).is_some();
+            return Ok((record, doubtful));
+        }
+        match known.doubtful().find(|op| place.is_of(op) && is_or_may_be_done(op)) {
+            None => Ok((place.record(id), false)),
+            Some(there) => Err(format!(
+                "operation `{}` of step `{}` was begun with key {} and is met again with key {}: what it was begun for {}; let the step come \
+                 to the same key again, or resolve the operation as not executed",
+                there.id,
+                place.step,
+                there.key.as_deref().unwrap_or("none"),
+                place.key.as_deref().unwrap_or("none"),
+                if there.state == OpState::Started { "may have been done" } else { "has been done" },
+            )),
+        }
+    }
+
+    /// The id of what stands at a place: under the step's name before, if it was begun so.
+    fn id_at(&self, place: &Place) -> String {
+        let id = |step: &str| stable_id(place.kind, &self.fiber, place.machine.name, step, place.number, place.key.as_deref());
+        let before = place.was.iter().map(|was| id(was)).find(|id| self.known().open.contains_key(id));
+        before.unwrap_or_else(|| id(&place.step))
+    }
+
+    /// Whether an operation of an earlier run was begun about which nothing is decided yet.
+    pub(crate) fn is_in_doubt(&self, which: impl Fn(&OpRecord) -> bool) -> bool {
+        self.known().undecided().any(which)
+    }
+
+    /// It is known how an operation goes on.
+    pub(super) fn has_decided(&self, id: &str) {
+        if self.known().undecided.remove(id) {
+            self.decisions.send_replace(());
+        }
+    }
+
+    /// Ready when no operation is in doubt.
+    pub(crate) async fn decided(&self) {
+        let mut decisions = self.decisions.subscribe();
+        while self.is_in_doubt(|_| true) {
+            // The sender is in `self`, so the wait cannot fail.
+            let _ = decisions.changed().await;
+        }
+    }
+
+    /// The results of these operations are stored elsewhere: the code need not come to them.
+    pub(crate) fn come_to(&self, these: impl Fn(&OpRecord) -> bool) {
+        let mut known = self.known();
+        let Known { open, doubtful, .. } = &mut *known;
+        doubtful.iter_mut().filter(|(id, _)| open.get(*id).is_some_and(&these)).for_each(|(_, come_to)| *come_to = true);
+    }
+
+    /// Nobody knows whether an operation of this run was carried out.
+    pub(super) fn doubt(&self, id: &str) {
+        self.known().doubtful.insert(id.to_owned(), true);
+    }
+
+    /// The record under which an operation by hand is stored.
+    pub(super) fn by_hand(&self, function: &str, kind: &str, key: String) -> OpRecord {
+        let id = id_by_hand(&self.fiber, kind, &key, self.restarts);
+        OpRecord::begun(id, OpKind::ByHand, function, kind, Some(key), None)
+    }
+
+    /// The record of a transaction: that of an earlier run, if it was carried out then. `Err` when one is committed in the step that may be
+    /// this one.
+    pub(super) fn of_transaction(&self, place: TransactionPlace, number: u64) -> Result<OpRecord, String> {
+        let TransactionPlace { function, layout, step, was, steps, key, which, before } = place;
+        let id_of = |step: &str, which: &str| {
+            let mut hash = parts(&[OpKind::Transaction.as_str(), &self.fiber, &function, step, which]);
+            hash.update(number.to_be_bytes());
+            hex(&hash.finalize()[..16])
+        };
+        let id = |step: &str| id_of(step, &which);
+        let mut known = self.known();
+        let names = || was.iter().chain([&step]);
+        let ids = names().map(|step| id(step)).chain(before.iter().flat_map(|before| names().map(|step| id_of(step, before))));
+        let there = ids.into_iter().find(|id| known.open.contains_key(id));
+        if let Some(record) = there.and_then(|id| known.open.get(&id).cloned()) {
+            known.unmet.remove(&record.id);
+            return Ok(record);
+        }
+        let is_here = |op: &OpRecord| {
+            op.function == function && (op.step == step || was.contains(&op.step) || steps.is_some_and(|steps| op.step == steps))
+        };
+        // With a key it is another one than those of other keys.
+        let may_be = |op: &&OpRecord| is_here(op) && (key.is_none() || op.key.is_none());
+        if let Some(committed) = known.unmet.iter().filter_map(|id| known.open.get(id)).find(may_be) {
+            let place = if step.is_empty() { "between two steps".to_owned() } else { format!("in step `{step}`") };
+            return Err(format!(
+                "transaction `{}` {place} is committed, and the code has changed: whether it is the one that the code comes to now cannot be \
+                 told; give transactions keys, `.key(..)`, and let the old code finish this step",
+                committed.id
+            ));
+        }
+        Ok(OpRecord { layout, ..OpRecord::begun(id(&step), OpKind::Transaction, &function, &step, key, Some(number)) })
+    }
+
+    /// A record is not stored after all.
+    pub(super) fn forget(&self, id: &str) {
+        self.known().open.remove(id);
+    }
+
+    /// Takes a record for what is stored.
+    pub(super) fn remember(&self, record: &OpRecord) {
+        if record.kind != OpKind::ByHand {
+            let mut known = self.known();
+            known.settled.remove(&record.id);
+            known.doubtful.remove(&record.id);
+            known.open.insert(record.id.clone(), record.clone());
+        }
+    }
+
+    /// An operation has ended; it is stored with the next checkpoint, or the end of the fiber.
+    pub(super) fn settle(&self, record: &OpRecord) {
+        let mut known = self.known();
+        known.doubtful.remove(&record.id);
+        known.open.insert(record.id.clone(), record.clone());
+        let settled = OpOutcome { number: record.number, id: record.id.clone(), state: record.state, outcome: record.outcome.clone() };
+        known.settled.insert(record.id.clone(), settled);
+    }
+
+    /// What a checkpoint does to the operations before it; `Err` when it must not be made.
+    pub(crate) fn pass(&self) -> Result<OpsDelta, String> {
+        let mut known = self.known();
+        let committed = known.committed.iter().filter_map(|id| known.open.get(id)).filter(|op| !op.step.is_empty());
+        if let Some(op) = known.due().chain(committed).next() {
+            return Err(passed_over(op));
+        }
+        let temporary = known.open.values().any(|op| op.kind.is_temporary());
+        let behind = OpsDelta { temporary, settled: std::mem::take(&mut known.settled).into_values().collect() };
+        known.open.clear();
+        known.doubtful.clear();
+        known.undecided.clear();
+        known.committed.clear();
+        known.unmet.clear();
+        Ok(behind)
+    }
+
+    /// Why the fiber must not complete, if it must not: an operation of an earlier run to which this one has not come.
+    pub(crate) fn passed_over(&self) -> Option<String> {
+        self.known().passed_over().find(|op| op.state == OpState::Started).map(passed_over)
+    }
+
+    /// What has ended since the last checkpoint, for the end of the fiber.
+    pub(crate) fn take_settled(&self) -> Vec<OpOutcome> {
+        std::mem::take(&mut self.known().settled).into_values().collect()
+    }
+
+    /// Begins an operation by hand; `None` when it is under way.
+    pub(super) fn enter(self: &Arc<Self>, id: &str) -> Option<UnderWay> {
+        self.known().under_way.insert(id.to_owned()).then(|| UnderWay { ops: Arc::clone(self), id: id.to_owned() })
+    }
+
+    /// Ready when the fiber is asked to stop.
+    pub(crate) async fn asked_to_stop(&self) {
+        // The sender is in `self`, so the wait cannot fail.
+        let _ = self.stop.subscribe().wait_for(|asked| *asked).await;
+    }
+
+    pub(crate) fn is_asked_to_stop(&self) -> bool {
+        *self.stop.borrow()
+    }
+
+    /// Asks the fiber to stop: every [`Op::cancelled`](crate::Op::cancelled) becomes ready.
+    pub(crate) fn ask_to_stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Nothing under this lock can panic half way, so a poisoned one is as good as any.
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An operation by hand that is being carried out, until this is dropped.
+pub(super) struct UnderWay {
+    ops: Arc<Ops>,
+    id: String,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.ops.known().under_way.remove(&self.id);
+    }
+}
+
+fn passed_over(op: &OpRecord) -> String {
+    let OpRecord { id, step, .. } = op;
+    format!("operation `{id}` {}: the code continues without its step `{step}`, and could begin it anew elsewhere", what_is_known(op))
+}
+
+fn what_is_known(op: &OpRecord) -> &'static str {
+    if op.state == OpState::Started { "may have executed; verify before retrying" } else { "has executed" }
+}
+
+/// Why a step must not begin before an operation is decided.
+pub(crate) fn must_come_first(op: &OpRecord, next: &str) -> String {
+    let OpRecord { id, step, function, .. } = op;
+    let what = if op.kind == OpKind::Transaction { "transaction" } else { "operation" };
+    let known = what_is_known(op);
+    if step == next {
+        return format!(
+            "{what} `{id}` {known}: step `{step}` of `{function}` is another one now, or no effect any more; make it the effect that it was"
+        );
+    }
+    let resolve = if op.state == OpState::Started { ", or resolve the operation as not executed" } else { "" };
+    format!(
+        "{what} `{id}` {known}: the code comes to step `{next}` before step `{step}` of `{function}`, which began it; let it come to that \
+         step first (`was = \"{step}\"` if it was renamed){resolve}"
+    )
+}
+
+/// The error of an operation of which nobody knows whether it was carried out.
+pub(super) fn unknown(op: &OpRecord, why: &str) -> Error {
+    Error::new(ErrorKind::OpUnknown, may_have_executed(op, why))
+}
+
+/// Why a fiber is parked, or a step has failed, for an operation whose outcome is unknown.
+pub(super) fn may_have_executed(op: &OpRecord, why: &str) -> String {
+    format!("operation `{}` may have executed; verify before retrying: step `{}` {why}", op.id, op.step)
+}
+
+/// The id of an operation in a function: a hash, so that it has one length and says nothing of the fiber to whom it is sent.
+fn stable_id(kind: OpKind, fiber: &str, function: &str, step: &str, checkpoints: u64, key: Option<&str>) -> String {
+    let mut hash = parts(&[kind.as_str(), fiber, function, step]);
+    hash.update(checkpoints.to_be_bytes());
+    if let Some(key) = key {
+        hash.update(key);
+    }
+    hex(&hash.finalize()[..16])
+}
+
+/// The id of an operation by hand.
+fn id_by_hand(fiber: &str, kind: &str, key: &str, restarts: u32) -> String {
+    let mut hash = parts(&[OpKind::ByHand.as_str(), fiber, kind, key]);
+    hash.update(restarts.to_be_bytes());
+    hex(&hash.finalize()[..16])
+}
+
+fn parts(parts: &[&str]) -> Sha256 {
+    let mut hash = Sha256::new();
+    for part in parts {
+        // With its length, so that no two lists of parts run together to the same text.
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::op::tests::MACHINE;
+
+    /// An effect at a step of the function.
+    fn effect(step: &'static str) -> Place {
+        Place { kind: OpKind::Effect, machine: &MACHINE, step: step.into(), was: Vec::new(), steps: None, key: None, number: 1 }
+    }
+
+    /// What a run knows that was resumed behind an effect of the step `pay` whose outcome is in doubt.
+    fn in_doubt() -> Ops {
+        let id = stable_id(OpKind::Effect, "fiber-1", MACHINE.name, "pay", 1, None);
+        Ops::again("fiber-1", Left { checkpoints: 1, ops: vec![effect("pay").record(id)], ..Left::default() })
+    }
+
+    #[test]
+    fn no_effect_begins_before_one_in_doubt() {
+        assert!(in_doubt().of_effect(effect("fee")).unwrap_err().contains("comes to step `fee` before step `pay`"));
+        assert!(in_doubt().of_effect(effect("pay")).unwrap().1, "it is the one in doubt");
+        assert!(!Ops::first("fiber-1").of_effect(effect("fee")).unwrap().1);
+    }
+
+    #[test]
+    fn no_checkpoint_passes_over_an_operation_in_doubt() {
+        assert!(in_doubt().pass().unwrap_err().contains("continues without its step `pay`"));
+        let met = in_doubt();
+        met.of_effect(effect("pay")).unwrap();
+        assert!(met.pass().is_ok());
+    }
+
+    #[test]
+    fn no_fiber_completes_over_an_operation_in_doubt() {
+        assert!(in_doubt().passed_over().is_some());
+        assert!(Ops::first("fiber-1").passed_over().is_none());
+    }
+
+    #[test]
+    fn parts_do_not_run_together() {
+        let id = |fiber, function, key| stable_id(OpKind::Step, fiber, function, "d", 0, key);
+        assert_ne!(id("a", "bc", None), id("ab", "c", None));
+        assert_ne!(id("a", "b", None), id("a", "b", Some("null")));
+    }
+}

@@ -1,0 +1,215 @@
+//! Operations by hand, in code that is no step: `ctx.op("charge", &order.id, |op| async move { .. })`.
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::exact;
+use crate::frame::context::FiberContext;
+use crate::frame::fiber::{Failure, Value};
+use crate::frame::run::Run;
+use crate::frame::saved::unreadable;
+use crate::guard::guarded;
+use crate::ops::effect::key;
+use crate::ops::known::{may_have_executed, unknown};
+use crate::ops::on_unknown::{OnUnknown, Policy, ask};
+use crate::ops::op::{Op, interrupt};
+use crate::runtime::exit::Exit;
+use crate::store::{OpRecord, OpState};
+
+/// An operation about to be carried out; made by [`FiberContext::op`] and [`RecoveredFiber::op`](crate::RecoveredFiber::op). `.await`
+/// carries it out, or gives what it gave before.
+#[must_use = "an operation is carried out when this is awaited"]
+pub struct OpCall<'a, F, T, E> {
+    run: Arc<Run>,
+    /// What it is a part of.
+    function: Arc<str>,
+    kind: String,
+    key: Result<String, String>,
+    body: F,
+    on_unknown: OnUnknown<'a, T, E>,
+}
+
+impl FiberContext {
+    /// Carries out an operation once: the ledger of `effect` steps, for closure fibers and for code between steps.
+    ///
+    /// `kind` and `key` say which operation it is: one of the same kind with an equal key, anywhere in this fiber, is the same operation. Once
+    /// it has completed, its result is given back and the body does not run again; after an error it may. Its id is made of the fiber's id,
+    /// the kind and the key. That it has started is stored before the body, what it gave behind it: two commits.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// # async fn pay(_: &str, _: u64) -> forever::Result<String> { Ok("receipt".into()) }
+    /// async fn checkout(ctx: &forever::FiberContext, order: u32) -> forever::Result<String> {
+    ///     ctx.op("charge", order, |op| async move { pay(op.idempotency_key(), 100).await }).await
+    /// }
+    /// # let _ = checkout;
+    /// ```
+    ///
+    /// What happens when its outcome is unknown, [`OpCall::on_unknown`] says; by default the fiber is parked. A closure fiber cannot go
+    /// on after a crash: there its agent's recovery hook uses the same ledger, through [`RecoveredFiber::op`](crate::RecoveredFiber::op).
+    ///
+    /// # Errors
+    /// The body's, which is stored with the operation. Those of the library, made into an `E`: of kind [`Value`](ErrorKind::Value) when the
+    /// key or the result cannot be saved, or the stored result cannot be read; of kind [`Conflict`](ErrorKind::Conflict) when the operation
+    /// is under way. When the store fails, a `#[fiber]` function is interrupted, and a closure fiber has the error, of kind
+    /// [`Store`](ErrorKind::Store). Either is interrupted when it comes to an operation while the runtime closes.
+    pub fn op<'a, F, B, T, E>(&self, kind: impl Into<String>, key: impl Serialize, body: F) -> OpCall<'a, F, T, E>
+    where
+        F: FnOnce(Op) -> B,
+        B: Future<Output = Result<T, E>>,
+    {
+        OpCall::new(Arc::clone(&self.run), Arc::clone(&self.name), kind.into(), &key, body)
+    }
+}
+
+impl<'a, F, T, E> OpCall<'a, F, T, E> {
+    pub(crate) fn new(run: Arc<Run>, function: Arc<str>, kind: String, by: &impl Serialize, body: F) -> Self {
+        OpCall { run, function, kind, key: key(by), body, on_unknown: OnUnknown::Park }
+    }
+
+    /// What to do when an earlier run began the operation and it is not known whether it was carried out.
+    pub fn on_unknown(mut self, policy: OnUnknown<'a, T, E>) -> Self {
+        self.on_unknown = policy;
+        self
+    }
+}
+
+impl<'a, F, B, T, E> IntoFuture for OpCall<'a, F, T, E>
+where
+    F: FnOnce(Op) -> B + Send + 'a,
+    B: Future<Output = Result<T, E>> + Send + 'a,
+    T: Value,
+    E: Failure + From<Error> + fmt::Display + Send + 'a,
+{
+    type Output = Result<T, E>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.carry_out())
+    }
+}
+
+impl<F, B, T, E> OpCall<'_, F, T, E>
+where
+    F: FnOnce(Op) -> B,
+    B: Future<Output = Result<T, E>>,
+    T: Value,
+    E: Failure + From<Error> + fmt::Display,
+{
+    async fn carry_out(self) -> Result<T, E> {
+        let OpCall { run, function, kind, key, body, on_unknown } = self;
+        let key = key.map_err(|why| Error::new(ErrorKind::Value, format!("key of operation `{kind}` cannot be saved: {why}")))?;
+        let ops = &run.ops;
+        let fresh = ops.by_hand(&function, &kind, key);
+        let Some(_under_way) = ops.enter(&fresh.id) else {
+            let (id, key) = (&fresh.id, fresh.key.as_deref().unwrap_or_default());
+            return Err(Error::new(ErrorKind::Conflict, format!("operation `{kind}` with key {key} ({id}) is under way already")).into());
+        };
+        let record = match stored(&run, run.backend.ledger().load(&fresh.id).await).await? {
+            None => fresh,
+            Some(record) if record.state == OpState::Completed => return read(&record).map_err(E::from),
+            // By hand: the error that was given is the answer.
+            Some(OpRecord { state: OpState::Failed, resolved: true, outcome, id, .. }) => {
+                let why = outcome.unwrap_or_default();
+                return Err(Error::new(ErrorKind::OpFailed, format!("operation `{id}` of kind `{kind}` has failed: {why}")).into());
+            }
+            Some(record) if record.state == OpState::Started => match decide(&run, record, on_unknown).await? {
+                Decided::Value(value) => return Ok(value),
+                Decided::Run(record) => *record,
+            },
+            Some(record) => OpRecord { state: OpState::Started, outcome: None, resolved: false, ..record },
+        };
+        if run.backend.is_told_to_stop() {
+            // Better not begun than interrupted. A hook is asked again; a fiber has not failed because its runtime closes.
+            let closed = Error::closed();
+            return if run.backend.parks() { interrupt(&run, closed).await } else { Err(closed.into()) };
+        }
+        save(&run, record.clone()).await?;
+        let op = Op::of(Arc::clone(&run), "", record);
+        match body(op.clone()).await {
+            Ok(value) => {
+                let ended = completed(op.record(), &value)?;
+                save(&run, ended).await?;
+                Ok(value)
+            }
+            // It stays as it is stored: begun, and not known to have ended.
+            Err(error) if op.take_unknown() => Err(error),
+            Err(error) => {
+                let record = op.record();
+                let failed = record.failed.saturating_add(1);
+                let ended = OpRecord { state: OpState::Failed, outcome: Some(format!("{error:#}")), stash: None, failed, ..record };
+                save(&run, ended).await?;
+                Err(error)
+            }
+        }
+    }
+}
+
+enum Decided<T> {
+    Value(T),
+    Run(Box<OpRecord>),
+}
+
+/// What becomes of an operation that an earlier run began.
+async fn decide<T: Value, E: Failure + From<Error>>(
+    run: &Arc<Run>,
+    record: OpRecord,
+    policy: OnUnknown<'_, T, E>,
+) -> Result<Decided<T>, E> {
+    let why = match policy.0 {
+        Policy::Retry => return Ok(Decided::Run(Box::new(record))),
+        Policy::Fail(make) => return Err(make(unknown(&record, "was interrupted"))),
+        Policy::Park => "was interrupted".to_owned(),
+        Policy::Check(mut check) => match ask(&mut check, Op::of(Arc::clone(run), "", record.clone()), run).await {
+            Ok(Some(value)) => {
+                save(run, completed(record, &value)?).await?;
+                return Ok(Decided::Value(value));
+            }
+            Ok(None) => return Ok(Decided::Run(Box::new(record))),
+            Err(trouble) => format!("was interrupted, {trouble}"),
+        },
+    };
+    if run.backend.parks() { run.halt(Exit::parked(may_have_executed(&record, &why))).await } else { Err(unknown(&record, &why).into()) }
+}
+
+async fn save(run: &Run, record: OpRecord) -> Result<()> {
+    stored(run, run.backend.ledger().save(record).await).await
+}
+
+/// What the store gave. Where it has failed, code that runs again is interrupted, as at a checkpoint; other code has the error.
+async fn stored<T>(run: &Run, came: Result<T>) -> Result<T> {
+    match came {
+        Err(error) if run.backend.resumes() => interrupt(run, error).await,
+        came => came,
+    }
+}
+
+/// The record of an operation that gave `value`.
+fn completed<T: Value>(record: OpRecord, value: &T) -> Result<OpRecord> {
+    let text = guarded(|| exact::to_string(value).map_err(|why| why.to_string()));
+    let unsaved = |why| Error::new(ErrorKind::Value, format!("the result of operation `{}` cannot be saved: {why}", record.step));
+    let outcome = Some(text.map_err(unsaved)?);
+    Ok(OpRecord { state: OpState::Completed, outcome, stash: None, failed: 0, ..record })
+}
+
+fn read<T: Value>(record: &OpRecord) -> Result<T> {
+    let text = record.outcome.as_deref().unwrap_or_default();
+    guarded(|| exact::from_str(text).map_err(|why| why.to_string())).map_err(|why| {
+        let OpRecord { id, step, .. } = record;
+        Error::new(ErrorKind::Value, format!("the stored result of operation `{step}` ({id}) {}", unreadable::<T>(why)))
+    })
+}
+
+impl<F, T, E> fmt::Debug for OpCall<'_, F, T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpCall")
+            .field("kind", &self.kind)
+            .field("key", &self.key)
+            .field("on_unknown", &self.on_unknown)
+            .finish_non_exhaustive()
+    }
+}

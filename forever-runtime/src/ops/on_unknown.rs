@@ -1,0 +1,167 @@
+//! What happens to an operation that was begun and of which nobody knows whether it was carried out.
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+
+use crate::error::{Error, chain};
+use crate::frame::fiber::Failure;
+use crate::frame::run::Run;
+use crate::future::BoxFuture;
+use crate::ops::op::Op;
+use crate::runtime::race::race;
+
+/// What to do about an operation that was begun and whose outcome is unknown, because the process died in it or it took longer than its
+/// `timeout`: `step!("charge", effect, on_unknown = OnUnknown::Retry, |op| ..)`.
+///
+/// `T` is the value of the step and `E` the error type of the fiber; both are inferred.
+///
+/// What to choose: [`Retry`](OnUnknown::Retry) if the other side takes an idempotency key; [`check`](OnUnknown::check) if it can be
+/// asked; [`Fail`](OnUnknown::Fail) if the program has another way; [`Park`](OnUnknown::Park), the default, if a person has to look.
+pub struct OnUnknown<'a, T, E>(pub(super) Policy<Check<'a, T, E>, E>);
+
+/// What is to be done; `C` is how the other side is asked.
+pub(super) enum Policy<C, E> {
+    Retry,
+    Park,
+    Fail(fn(Error) -> E),
+    Check(C),
+}
+
+impl<C, E> Policy<C, E> {
+    /// The same without what its check borrows.
+    pub(super) fn alone(&self) -> Policy<(), E> {
+        match self {
+            Policy::Retry => Policy::Retry,
+            Policy::Park => Policy::Park,
+            Policy::Fail(make) => Policy::Fail(*make),
+            Policy::Check(_) => Policy::Check(()),
+        }
+    }
+}
+
+/// Asks the other side.
+pub(super) type Check<'a, T, E> = Box<dyn FnMut(Op) -> BoxFuture<'a, Result<Option<T>, E>> + Send + 'a>;
+
+/// Asks the other side about an operation; `Err` goes on after why its outcome is unknown.
+pub(super) async fn ask<T, E: Failure>(check: &mut Check<'_, T, E>, op: Op, run: &Run) -> Result<Option<T>, String> {
+    let limit = run.backend.check_timeout();
+    match race(check(op), run.backend.sleep(limit)).await {
+        Some(answer) => answer.map_err(|error| format!("and its check failed: {}", chain(&*error.into()))),
+        None => Err(format!("and its check took longer than {limit:?}")),
+    }
+}
+
+#[allow(non_upper_case_globals, reason = "they are what would be the variants of an enum, if a variant could have bounds of its own")]
+impl<T, E> OnUnknown<'_, T, E> {
+    /// It is carried out again under the same id. Right where the other side does nothing for an id that it knows.
+    pub const Retry: Self = OnUnknown(Policy::Retry);
+
+    /// The fiber is parked until somebody says how the operation ended: [`Forever::resolve_op`](crate::Forever::resolve_op).
+    pub const Park: Self = OnUnknown(Policy::Park);
+}
+
+#[allow(non_upper_case_globals, reason = "as above")]
+impl<T, E: From<Error>> OnUnknown<'_, T, E> {
+    /// The step ends in an error of kind [`OpUnknown`](crate::ErrorKind::OpUnknown), and the program goes on from there. In the ledger
+    /// the operation stays `started` until it is resolved.
+    pub const Fail: Self = OnUnknown(Policy::Fail(<E as From<Error>>::from));
+}
+
+impl<'a, T, E> OnUnknown<'a, T, E> {
+    /// The other side is asked: `Some` is what the operation gave, and becomes its result; `None` says that it was not carried out, and
+    /// it is. An error, or no answer within [`check_timeout`](crate::Builder::check_timeout), parks the fiber.
+    ///
+    /// ```ignore
+    /// step!("charge", effect, on_unknown = OnUnknown::check(async |op| payments.find(op.id()).await), |op| ..)
+    /// ```
+    ///
+    /// The closure gives an `Option<T>`, or a `Result<Option<T>, E>` with the fiber's error type.
+    pub fn check<F, A>(mut check: impl FnMut(Op) -> F + Send + 'a) -> Self
+    where
+        F: Future<Output = A> + Send + 'a,
+        A: Answer<T, E>,
+        T: 'a,
+        E: 'a,
+    {
+        OnUnknown(Policy::Check(Box::new(move |op| {
+            let asked = check(op);
+            Box::pin(async move { asked.await.answer() })
+        })))
+    }
+}
+
+impl<T, E> Default for OnUnknown<'_, T, E> {
+    fn default() -> Self {
+        OnUnknown::Park
+    }
+}
+
+impl<T, E> fmt::Debug for OnUnknown<'_, T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Policy::Retry => "Retry",
+            Policy::Park => "Park",
+            Policy::Fail(_) => "Fail",
+            Policy::Check(_) => "check",
+        })
+    }
+}
+
+/// What a check may give.
+#[diagnostic::on_unimplemented(
+    message = "a check gives `Option<{T}>` or `Result<Option<{T}>, {E}>`, not `{Self}`",
+    label = "not an answer",
+    note = "`Some` is what the operation gave, `None` says that it was not carried out"
+)]
+pub trait Answer<T, E> {
+    #[doc(hidden)]
+    fn answer(self) -> Result<Option<T>, E>;
+}
+
+impl<T, E> Answer<T, E> for Option<T> {
+    fn answer(self) -> Result<Option<T>, E> {
+        Ok(self)
+    }
+}
+
+impl<T, E> Answer<T, E> for Result<Option<T>, E> {
+    fn answer(self) -> Result<Option<T>, E> {
+        self
+    }
+}
+
+/// Finds out whether an error type can be made of ours: `(&Probe::<E>::new()).made()`, where both traits below are in scope and `E` is known.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Probe<E>(PhantomData<fn() -> E>);
+
+impl<E> Probe<E> {
+    #[allow(clippy::new_without_default, reason = "only generated code makes one")]
+    pub const fn new() -> Self {
+        Probe(PhantomData)
+    }
+}
+
+/// Found first, where it holds.
+#[doc(hidden)]
+pub trait Made<E> {
+    fn made(&self) -> Option<fn(Error) -> E>;
+}
+
+impl<E: From<Error>> Made<E> for Probe<E> {
+    fn made(&self) -> Option<fn(Error) -> E> {
+        Some(<E as From<Error>>::from)
+    }
+}
+
+/// Found otherwise: it takes one reference more.
+#[doc(hidden)]
+pub trait NotMade<E> {
+    fn made(&self) -> Option<fn(Error) -> E>;
+}
+
+impl<E> NotMade<E> for &Probe<E> {
+    fn made(&self) -> Option<fn(Error) -> E> {
+        None
+    }
+}

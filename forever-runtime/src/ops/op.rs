@@ -1,0 +1,526 @@
+//! Operations: what is known of a step between its attempts, and the ledger of effects.
+//!
+//! An [`Op`] is one operation over all its attempts. That of a plain step has a record in the store only once there is something to keep:
+//! a stash, a log or a failed attempt; the record goes with the step's checkpoint, so that a step on the usual path writes nothing more
+//! than its checkpoint. That of an `effect` has one from before its body on, and keeps it. What an earlier run left open comes with the
+//! fiber when it is loaded; afterwards a run knows by itself what is stored.
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+
+use super::known::Place;
+use crate::error::{Error, ErrorKind, Result};
+use crate::exact;
+use crate::frame::activation::Frame;
+use crate::frame::backend::RunBackend;
+use crate::frame::run::Run;
+use crate::frame::saved::{text_to_keep, unreadable};
+use crate::runtime::events::EventKind;
+use crate::runtime::exit::Exit;
+use crate::store::{OpKind, OpRecord, OpRetry};
+
+/// A step under way, given to its body by `step!(|op| ..)`.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # async fn charge(_: &str) -> forever::Result<u64> { Ok(1) }
+/// // step!("import", |op| import(op).await?)
+/// async fn import(op: &forever::Op) -> forever::Result<u64> {
+///     let mut done: u64 = op.stashed()?.unwrap_or_default();
+///     while done < 10 {
+///         done += charge(&format!("{}-{done}", op.id())).await?;
+///         op.stash(&done).await?; // a later run of this step goes on from here
+///     }
+///     Ok(done)
+/// }
+/// # let _ = import;
+/// ```
+#[derive(Clone)]
+pub struct Op {
+    pub(super) shared: Arc<Shared>,
+    pub(super) attempt: u32,
+}
+
+/// What all attempts of one op share.
+pub(super) struct Shared {
+    pub(super) run: Arc<Run>,
+    pub(super) id: String,
+    /// The stored name of the step; nothing for an operation by hand.
+    pub(super) step: &'static str,
+    /// What the store knows, or knows as soon as a write that is under way is done.
+    pub(super) record: Mutex<OpRecord>,
+    /// Whether the body has said that it does not know what it has done.
+    pub(super) unknown: AtomicBool,
+    /// Held while a record is written, so that records arrive in the order of the calls.
+    pub(super) writing: tokio::sync::Mutex<()>,
+}
+
+impl Op {
+    /// The op of a record, at the attempt that comes now.
+    pub(crate) fn of(run: Arc<Run>, step: &'static str, record: OpRecord) -> Op {
+        let attempt = record.failed.saturating_add(1);
+        let (id, record) = (record.id.clone(), Mutex::new(record));
+        Op {
+            shared: Arc::new(Shared { run, id, step, record, unknown: AtomicBool::new(false), writing: tokio::sync::Mutex::default() }),
+            attempt,
+        }
+    }
+
+    /// The same for every run of this step at this place of this fiber, and for no other: 32 hexadecimal digits.
+    ///
+    /// It is a hash of the fiber's id, the names of the function and the step, the number of checkpoints that the fiber has made, and the
+    /// `key` of an effect. When the process dies between the effect and the checkpoint, the step runs again under the same id.
+    pub fn id(&self) -> &str {
+        &self.shared.id
+    }
+
+    /// The [id](Op::id), for the other side: what goes into the header `Idempotency-Key` and its like.
+    pub fn idempotency_key(&self) -> &str {
+        self.id()
+    }
+
+    /// Which attempt this is, from 1. Only failures that `retry` answers count, not interruptions.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// Keeps `value` for a later run of this step, in place of what was stashed before. It is durable when this returns.
+    ///
+    /// It goes when the step has finished.
+    ///
+    /// # Errors
+    /// Of kind [`Value`](ErrorKind::Value) when `value` cannot be serialised exactly or takes more than 16 MiB. A store that
+    /// cannot write is no error of the body's: the fiber is interrupted, and goes on from its last checkpoint.
+    pub async fn stash<V: Serialize + ?Sized>(&self, value: &V) -> Result<()> {
+        let text = self.text_of(value)?;
+        self.shared.write(|op| op.stash = Some(text)).await;
+        self.backend().progressed();
+        self.backend().tell(EventKind::Stashed);
+        Ok(())
+    }
+
+    /// What this step stashed last, in this run or an earlier one; `None` if nothing.
+    ///
+    /// # Errors
+    /// Of kind [`Value`](ErrorKind::Value) when it cannot be read as a `V`. A `#[fiber]` function that ends in an error for it is parked: the
+    /// code has changed, and what is stashed is not lost.
+    pub fn stashed<V: DeserializeOwned>(&self) -> Result<Option<V>> {
+        let Some(text) = self.record().stash else { return Ok(None) };
+        exact::from_str(&text).map(Some).map_err(|why| {
+            let why = format!("stash of {} {}", self.shared.name(), unreadable::<V>(why));
+            if self.backend().parks() {
+                self.shared.run.cannot_read(why.clone());
+            }
+            Error::new(ErrorKind::Value, why)
+        })
+    }
+
+    /// Says that `error` leaves it open whether the effect was carried out, and gives it back: a connection that broke after the request was
+    /// sent, an answer that cannot be read.
+    ///
+    /// An error through `?` counts as an answer, that the effect was not carried out. With this one, what happens next is up to
+    /// [`OnUnknown`](crate::OnUnknown), as after a crash; in a step that is no effect it is an error like any other.
+    ///
+    /// ```ignore
+    /// step!("charge", effect, |op| bank.charge(op.id()).await.map_err(|e| if e.is_timeout() { op.unknown(e) } else { e })?)
+    /// ```
+    pub fn unknown<E>(&self, error: E) -> E {
+        self.shared.unknown.store(true, Ordering::Relaxed);
+        error
+    }
+
+    /// Whether the body has said so since this was last asked.
+    pub(super) fn take_unknown(&self) -> bool {
+        self.shared.unknown.swap(false, Ordering::Relaxed)
+    }
+
+    /// Ready when the fiber is asked to stop, because it is cancelled or because the runtime closes.
+    ///
+    /// A body that watches it can end early and keep what it has; one that does not is dropped in the end.
+    pub async fn cancelled(&self) {
+        self.shared.run.ops.asked_to_stop().await;
+    }
+
+    /// Whether the fiber is asked to stop.
+    pub fn is_cancelled(&self) -> bool {
+        self.shared.run.ops.is_asked_to_stop()
+    }
+
+    /// The op of the attempt that comes now.
+    pub(crate) fn current(&self) -> Op {
+        Op { shared: Arc::clone(&self.shared), attempt: self.failed().saturating_add(1) }
+    }
+
+    /// An attempt begins.
+    pub(crate) fn begin_attempt(&self) {
+        self.shared.run.tx_position.attempt();
+    }
+
+    /// How many attempts have failed.
+    pub(crate) fn failed(&self) -> u32 {
+        self.shared.record().failed
+    }
+
+    /// What is stored of it.
+    pub(crate) fn record(&self) -> OpRecord {
+        self.shared.record().clone()
+    }
+
+    /// Stores how many attempts have failed, and what is known of the last one if it is to be retried; never ready if that cannot be stored.
+    pub(crate) async fn record_failed(&self, failed: u32, retry: Option<OpRetry>) {
+        self.shared.write(|op| (op.failed, op.retry) = (failed, retry)).await;
+    }
+
+    pub(crate) fn backend(&self) -> &dyn RunBackend {
+        &*self.shared.run.backend
+    }
+
+    pub(crate) fn step(&self) -> &'static str {
+        self.shared.step
+    }
+
+    /// A number that differs from op to op and from attempt to attempt but not from run to run: where jitter falls.
+    pub(crate) fn chance(&self, failed: u32) -> u32 {
+        let hash = Sha256::new().chain_update(self.id()).chain_update(failed.to_be_bytes()).finalize();
+        u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]])
+    }
+
+    pub(super) fn text_of<V: Serialize + ?Sized>(&self, value: &V) -> Result<String> {
+        text_to_keep(value).map_err(|why| Error::new(ErrorKind::Value, format!("stash of {} {why}", self.shared.name())))
+    }
+}
+
+impl fmt::Debug for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "attempt {} of {}, op {}", self.attempt, self.shared.name(), self.shared.id)
+    }
+}
+
+impl Shared {
+    pub(super) fn record(&self) -> MutexGuard<'_, OpRecord> {
+        locked(&self.record)
+    }
+
+    /// What it is called in messages.
+    pub(super) fn name(&self) -> String {
+        let record = self.record();
+        match record.kind {
+            OpKind::ByHand => format!("operation `{}`", record.step),
+            _ => format!("step `{}`", record.step),
+        }
+    }
+
+    /// Changes what is known, then stores it; never ready if it cannot be stored.
+    pub(super) async fn write(&self, change: impl FnOnce(&mut OpRecord)) {
+        let turn = self.writing.lock().await;
+        let record = {
+            let mut record = self.record();
+            change(&mut record);
+            record.clone()
+        };
+        self.run.ops.remember(&record);
+        let saved = self.run.backend.ledger().save(record).await;
+        drop(turn);
+        if let Err(error) = saved {
+            interrupt::<()>(&self.run, error).await;
+        }
+    }
+
+    /// Appends to the log; never ready if that cannot be stored.
+    pub(super) async fn append(&self, items: Vec<String>) {
+        let turn = self.writing.lock().await;
+        let record = self.record().clone();
+        self.run.ops.remember(&record);
+        let saved = self.run.backend.ledger().append(record, items).await;
+        drop(turn);
+        if let Err(error) = saved {
+            interrupt::<()>(&self.run, error).await;
+        }
+        self.run.backend.progressed();
+    }
+}
+
+impl Frame {
+    /// The op of a plain step's body that takes one.
+    pub fn op(&self, cut: u32) -> Op {
+        let (machine, run) = (self.machine, &self.run);
+        let cut = &machine.cuts[cut as usize];
+        let number = run.checkpoints.load(Ordering::Relaxed);
+        let place = Place {
+            kind: OpKind::Step,
+            machine,
+            step: cut.name.into(),
+            was: cut.was.into_iter().map(Into::into).collect(),
+            steps: None,
+            key: None,
+            number,
+        };
+        Op::of(Arc::clone(run), cut.name, run.ops.of_step(place))
+    }
+}
+
+/// Ends the run for a reason that is not the fiber's: the driver drops the future at its next look.
+pub(super) async fn interrupt<T>(run: &Run, error: Error) -> T {
+    run.halt(Exit::interrupted(error)).await
+}
+
+/// Nothing under these locks can panic half way, so a poisoned one is as good as any.
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::frame::backend::Checkpoint;
+    use crate::frame::machine::{Cut, CutKind, Machine};
+    use crate::frame::saved::LONGEST_TEXT;
+    use crate::future::BoxFuture;
+    use crate::ops::known::Left;
+    use crate::ops::ledger::Ledger;
+    use crate::ops::memory::MemoryLedger;
+    use crate::store::BranchResult;
+
+    const fn cut(name: &'static str) -> Cut {
+        Cut {
+            name,
+            explicit: true,
+            of: 1,
+            body: "",
+            was: None,
+            kind: CutKind::Step,
+            effect: false,
+            locals: &[],
+            branches: &[],
+            topics: &[],
+            next: &[],
+            line: 1,
+        }
+    }
+
+    pub(crate) static MACHINE: Machine = Machine {
+        name: "work",
+        version: 0,
+        max_recoveries: None,
+        arguments: &[],
+        cuts: &[cut("first"), cut("second")],
+        first: &[0],
+        topics: &[],
+        migrate: None,
+    };
+
+    /// A store in memory that keeps a diary.
+    #[derive(Default)]
+    pub(crate) struct Store {
+        pub(crate) ledger: MemoryLedger,
+        diary: Mutex<Vec<String>>,
+        broken: AtomicBool,
+    }
+
+    impl Store {
+        /// What was asked of the store since the last look.
+        pub(crate) fn diary(&self) -> Vec<String> {
+            std::mem::take(&mut *locked(&self.diary))
+        }
+
+        pub(crate) fn break_down(&self) {
+            self.broken.store(true, Ordering::Relaxed);
+        }
+
+        fn answer<T: Send + 'static>(&self, entry: String, value: T) -> BoxFuture<'static, Result<T, Error>> {
+            locked(&self.diary).push(entry);
+            let broken = self.broken.load(Ordering::Relaxed);
+            Box::pin(async move { if broken { Err(Error::new(ErrorKind::Store, "disk on fire")) } else { Ok(value) } })
+        }
+    }
+
+    impl RunBackend for Store {
+        fn save_branch(&self, _: u64, _: BranchResult) -> BoxFuture<'_, Result<(), Error>> {
+            self.answer("arrive".to_owned(), ())
+        }
+
+        fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>> {
+            let before = self.ledger.tables().ops.len();
+            self.ledger.pass(&checkpoint.ops);
+            let gone = before - self.ledger.tables().ops.len();
+            let mut entry = format!("commit {}, {gone} go", checkpoint.at);
+            for op in &checkpoint.ops.settled {
+                entry += ", ";
+                entry += op.state.as_str();
+            }
+            self.answer(entry, ())
+        }
+
+        fn ledger(&self) -> &dyn Ledger {
+            self
+        }
+    }
+
+    impl Ledger for Store {
+        fn save(&self, op: OpRecord) -> BoxFuture<'_, Result<(), Error>> {
+            let OpRecord { step, state, failed, stash, .. } = &op;
+            let entry = format!("save {step} {state} failed {failed} stash {}", stash.as_deref().unwrap_or("-"));
+            // In memory, so it is done at once.
+            drop(self.ledger.save(op));
+            self.answer(entry, ())
+        }
+
+        fn load<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<OpRecord>, Error>> {
+            self.ledger.load(id)
+        }
+
+        fn append(&self, op: OpRecord, items: Vec<String>) -> BoxFuture<'_, Result<(), Error>> {
+            let entry = format!("append {} to {}", items.join(","), op.step);
+            drop(self.ledger.append(op, items));
+            self.answer(entry, ())
+        }
+
+        fn log<'a>(&'a self, op: &'a OpRecord) -> BoxFuture<'a, Result<Vec<String>, Error>> {
+            self.ledger.log(op)
+        }
+    }
+
+    pub(crate) fn first_run(store: &Arc<Store>) -> Frame {
+        Frame::start(&MACHINE, Run::first("fiber-1", store.clone()))
+    }
+
+    pub(crate) fn later_run(store: &Arc<Store>, checkpoints: u64) -> Frame {
+        let left = Left { checkpoints, ops: store.ledger.since(checkpoints), ..Left::default() };
+        Frame::start(&MACHINE, Run::again("fiber-1", store.clone(), left))
+    }
+
+    /// The reason for which `future` never became ready.
+    pub(crate) async fn interrupted<T>(frame: &Frame, future: impl Future<Output = T>) -> String {
+        assert!(tokio::time::timeout(Duration::from_secs(1 << 30), future).await.is_err(), "it became ready");
+        match frame.run.take_stopped() {
+            Some(Exit::Interrupted(error)) => error.to_string(),
+            other => panic!("stopped for {other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_op_that_keeps_nothing_costs_nothing() {
+        let store = Arc::new(Store::default());
+        let mut fiber = first_run(&store);
+        let op = fiber.op(0);
+        assert_eq!((op.attempt(), op.stashed::<u8>().unwrap()), (1, None));
+        fiber.checkpoint(0, |_| {}).await;
+        fiber.op(1);
+        assert_eq!(store.diary(), ["commit first, 0 go"]);
+    }
+
+    #[tokio::test]
+    async fn a_stash_is_there_for_the_next_run_until_the_step_has_finished() {
+        let store = Arc::new(Store::default());
+        let fiber = first_run(&store);
+        let op = fiber.op(0);
+        op.stash("draft").await.unwrap();
+        op.stash(&vec![1, 2]).await.unwrap();
+        assert_eq!(op.stashed::<Vec<u8>>().unwrap(), Some(vec![1, 2]));
+        assert_eq!(store.diary(), [r#"save first started failed 0 stash "draft""#, "save first started failed 0 stash [1,2]"]);
+
+        let mut fiber = later_run(&store, 0);
+        let op = fiber.op(0);
+        assert_eq!((op.attempt(), op.stashed::<Vec<u8>>().unwrap()), (1, Some(vec![1, 2])));
+        fiber.checkpoint(0, |_| {}).await;
+        let next = fiber.op(1);
+        assert_eq!(next.stashed::<Vec<u8>>().unwrap(), None);
+        fiber.checkpoint(1, |_| {}).await;
+        assert_eq!(store.diary(), ["commit first, 1 go", "commit second, 0 go"]);
+        assert!(store.ledger.tables().ops.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_resumed_run_without_records_writes_only_its_checkpoints() {
+        let store = Arc::new(Store::default());
+        let mut fiber = later_run(&store, 7);
+        fiber.op(0);
+        fiber.checkpoint(0, |_| {}).await;
+        fiber.op(1);
+        assert_eq!(store.diary(), ["commit first, 0 go"]);
+    }
+
+    #[tokio::test]
+    async fn a_step_entered_again_in_the_same_run_sees_its_stash() {
+        let store = Arc::new(Store::default());
+        let fiber = first_run(&store);
+        fiber.op(0).stash(&1).await.unwrap();
+        assert_eq!(fiber.op(0).stashed::<u8>().unwrap(), Some(1));
+        assert_eq!(fiber.op(1).stashed::<u8>().unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn an_id_is_the_same_in_every_run_and_differs_between_places() {
+        let store = Arc::new(Store::default());
+        let mut fiber = first_run(&store);
+        let id = fiber.op(0).id().to_owned();
+        // Written down, because ids are stored and sent to others: a new way to make them would repeat their effects.
+        assert_eq!(id, "4d867f1e80eb361a1341301bfedb8a1a");
+        assert_eq!(fiber.op(0).id(), id);
+        assert_eq!(later_run(&store, 0).op(0).id(), id);
+        let mut others = vec![fiber.op(1).id().to_owned(), later_run(&store, 1).op(0).id().to_owned()];
+        others.push(Frame::start(&MACHINE, Run::first("fiber-2", store.clone())).op(0).id().to_owned());
+        fiber.checkpoint(0, |_| {}).await;
+        assert_eq!(fiber.op(0).id(), others[1], "in the next round of a loop");
+        others.push(id);
+        others.sort();
+        others.dedup();
+        assert_eq!(others.len(), 4);
+    }
+
+    #[tokio::test]
+    async fn a_stash_that_is_too_long_is_an_error_and_keeps_the_one_before() {
+        let store = Arc::new(Store::default());
+        let op = first_run(&store).op(0);
+        op.stash("small").await.unwrap();
+        op.stash(&"x".repeat(LONGEST_TEXT - 2)).await.unwrap();
+        let error = op.stash(&"x".repeat(LONGEST_TEXT - 1)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Value);
+        assert_eq!(error.to_string(), "stash of step `first` takes 16777217 bytes, more than the 16777216 that are allowed");
+        assert_eq!(op.stashed::<String>().unwrap().unwrap().len(), LONGEST_TEXT - 2);
+    }
+
+    #[tokio::test]
+    async fn a_stash_read_as_another_type_is_an_error_that_names_the_step() {
+        let store = Arc::new(Store::default());
+        let op = first_run(&store).op(0);
+        op.stash("text").await.unwrap();
+        let error = op.stashed::<u8>().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Value);
+        assert!(error.to_string().starts_with("stash of step `first` cannot be read as `u8`: "), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_cannot_write_interrupts_the_fiber() {
+        let store = Arc::new(Store::default());
+        let fiber = first_run(&store);
+        let op = fiber.op(0);
+        store.break_down();
+        assert_eq!(interrupted(&fiber, op.stash(&1)).await, "disk on fire");
+    }
+
+    #[tokio::test]
+    async fn an_op_learns_that_its_fiber_is_asked_to_stop() {
+        let store = Arc::new(Store::default());
+        let fiber = first_run(&store);
+        let op = fiber.op(0);
+        assert!(!op.is_cancelled());
+        let waiting = async {
+            op.cancelled().await;
+            op.is_cancelled()
+        };
+        let asking = async {
+            tokio::task::yield_now().await;
+            fiber.run.ops.ask_to_stop();
+        };
+        let (stopped, ()) = tokio::join!(waiting, asking);
+        assert!(stopped);
+        fiber.op(1).cancelled().await;
+    }
+}

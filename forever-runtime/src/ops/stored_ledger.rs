@@ -1,0 +1,63 @@
+//! The ledger of a fiber in the store.
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::future::BoxFuture;
+use crate::ops::ledger::Ledger;
+use crate::runtime::active::Control;
+use crate::runtime::fence::Fence;
+use crate::runtime::state::Runtime;
+use crate::store::sqlite::user::{TransactionFn, TransactionResult};
+use crate::store::{Claim, OpRecord};
+
+/// The ledger of a fiber in the store: what is written is conditional on a claim.
+#[derive(Debug)]
+pub(crate) struct StoredLedger {
+    runtime: Arc<Runtime>,
+    fence: Arc<Fence>,
+}
+
+impl StoredLedger {
+    pub(crate) fn new(runtime: &Arc<Runtime>, claim: Claim, control: Option<&Arc<Control>>) -> Self {
+        StoredLedger { runtime: Arc::clone(runtime), fence: Arc::new(Fence::new(claim, control)) }
+    }
+
+    pub(crate) fn runtime(&self) -> &Arc<Runtime> {
+        &self.runtime
+    }
+
+    pub(crate) fn fence(&self) -> &Arc<Fence> {
+        &self.fence
+    }
+
+    fn claim(&self) -> Claim {
+        self.fence.claim()
+    }
+}
+
+impl Ledger for StoredLedger {
+    fn save(&self, record: OpRecord) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.fence.guard(self.runtime.store.save_op(self.claim(), record, self.runtime.now_ms())))
+    }
+
+    fn load<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<OpRecord>>> {
+        self.runtime.store.load_op(self.claim().fiber, id.to_owned())
+    }
+
+    fn append(&self, record: OpRecord, items: Vec<String>) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.fence.guard(self.runtime.store.append_op_log(self.claim(), record, items, self.runtime.now_ms())))
+    }
+
+    fn log<'a>(&'a self, op: &'a OpRecord) -> BoxFuture<'a, Result<Vec<String>>> {
+        self.runtime.store.op_log(self.claim().fiber, op.number, op.id.clone())
+    }
+
+    fn transact(&self, record: Option<OpRecord>, work: TransactionFn) -> BoxFuture<'_, Result<TransactionResult>> {
+        Box::pin(async move {
+            match self.runtime.sqlite("`ctx.transaction`") {
+                Ok(sqlite) => self.fence.guard(sqlite.transact(Some((self.claim(), record)), work, self.runtime.now_ms())).await,
+                Err(why) => Ok(TransactionResult::Refused(why)),
+            }
+        })
+    }
+}

@@ -1,0 +1,289 @@
+//! Transactions in the program's own tables: `ctx.transaction(|tx| ..)`.
+//!
+//! A transaction of a `#[fiber]` function is stored with a record of what it gave, in one commit; the record goes with the next checkpoint.
+//! When the code between two checkpoints runs again, because the process died or the step is retried, it comes to the same transactions in
+//! the same order, finds their records, and has their results without running them. So the id of a transaction says where it stands
+//! between two checkpoints: [`TxPosition`].
+use std::any::type_name;
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::panic::{Location, resume_unwind};
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::frame::context::FiberContext;
+use crate::frame::fiber::Value;
+use crate::frame::run::Run;
+use crate::frame::saved::{Saved, checked, unreadable};
+use crate::guard::guarded;
+use crate::ops::effect::key;
+use crate::ops::op::interrupt;
+use crate::runtime::exit::Exit;
+use crate::runtime::state::Runtime;
+use crate::store::sqlite::user::{TransactionFn, TransactionResult};
+use crate::store::{OpRecord, OpState, Tx};
+
+/// A transaction about to be carried out; made by [`FiberContext::transaction`]. `.await` carries it out, or gives what it gave before.
+#[must_use = "a transaction is carried out when this is awaited"]
+pub struct TransactionCall<F, T, E> {
+    run: Arc<Run>,
+    /// The stored name of the fiber's function.
+    name: Arc<str>,
+    work: F,
+    key: Option<Result<String, String>>,
+    /// What tells it from other transactions where it has no key: where it stands in the source, and its types.
+    stands: String,
+    gives: PhantomData<fn() -> (T, E)>,
+}
+
+impl FiberContext {
+    /// Reads and writes the program's own tables, in the database of the fiber, in one transaction: what the closure did is committed when
+    /// it returns `Ok`, and taken back when it returns `Err` or panics.
+    ///
+    /// In a `#[fiber]` function it is carried out **exactly once**: with the program's rows its result is stored, in the same commit. When
+    /// the process dies before the step's checkpoint, or an attempt of a step with `retry` fails later on, the step that runs again gets
+    /// that result, and the closure does not run. The next checkpoint takes the record away.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// use forever::{BoxError, FiberContext, Tx};
+    ///
+    /// // step!(book(ctx, &order).await?)
+    /// async fn book(ctx: &FiberContext, order: &str) -> Result<i64, BoxError> {
+    ///     let order = order.to_owned();
+    ///     ctx.transaction(move |tx| insert(tx, &order)).await
+    /// }
+    ///
+    /// fn insert(tx: &Tx<'_>, order: &str) -> Result<i64, BoxError> {
+    ///     tx.execute("INSERT INTO bookings (id) VALUES (?1)", [order])?;
+    ///     Ok(tx.last_insert_rowid())
+    /// }
+    /// # let _ = book;
+    /// ```
+    ///
+    /// Transactions are told apart by their step, their order in it, and where they stand in the source; in each branch of a `steps!` by
+    /// itself. Where the order is chance, as in a `join!` of futures that wait for something else first, give each a
+    /// [`key`](TransactionCall::key). So do those in a loop inside one step, and those of one function that the step calls several times:
+    /// they stand at one place, and if new code goes over other items, the result of the first is taken for that of another first.
+    /// A key also identifies the transaction across a change of the code: when a process died between a
+    /// commit and the next checkpoint, and new code comes to a transaction without a key that is not at the same line and column, the
+    /// fiber is parked, as it may or may not be the one that is committed.
+    ///
+    /// The closure runs on the thread that writes the database, and everything that is stored waits for it: what takes long, and everything
+    /// outside the database, belongs before it. It may run more than once until one of its runs is committed, and what an earlier one
+    /// did is taken back by then. What it must not do is told at [`Tx`]. A future that is dropped may leave the transaction committed.
+    ///
+    /// In a closure fiber, which does not run again, each call is a new transaction, and only one with a key has a record, until the fiber
+    /// ends. The tables are made by [`Builder::migration`](crate::Builder::migration).
+    ///
+    /// # Errors
+    /// The closure's, unchanged; what SQLite tells it, a full disk too, is the closure's to hand on. Those of the library, made into an `E`: of
+    /// kind [`Setup`](ErrorKind::Setup) when the closure did what it must not, or there is no database (on a `testing::Stage`); of kind
+    /// [`Value`](ErrorKind::Value) when the key or the result cannot be saved, or a deferred constraint is violated at the end. When the store
+    /// fails, a `#[fiber]` function is interrupted, and a closure fiber has the error, of kind [`Store`](ErrorKind::Store),
+    /// [`Closed`](ErrorKind::Closed), or [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) where the commit may be found stored at the next
+    /// open: with a [`key`](TransactionCall::key) it is safe to repeat.
+    ///
+    /// A `#[fiber]` function whose code has changed, so that the stored result is of another type now, is parked.
+    ///
+    /// # Panics
+    /// When the closure does.
+    #[track_caller]
+    pub fn transaction<F, T, E>(&self, work: F) -> TransactionCall<F, T, E>
+    where
+        F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Value,
+        E: From<Error> + Send + 'static,
+    {
+        let at = Location::caller();
+        let stands = format!("{}:{} {} {}", at.line(), at.column(), type_name::<F>(), type_name::<T>());
+        TransactionCall { run: Arc::clone(&self.run), name: Arc::clone(&self.name), work, key: None, stands, gives: PhantomData }
+    }
+}
+
+impl<F, T, E> TransactionCall<F, T, E> {
+    /// Says which transaction it is, in place of its order: one with an equal key in the same step, or in the same branch of a `steps!`,
+    /// is the same transaction.
+    pub fn key(mut self, by: impl Serialize) -> Self {
+        self.key = Some(key(&by));
+        self
+    }
+}
+
+impl<F, T, E> IntoFuture for TransactionCall<F, T, E>
+where
+    F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
+    T: Value,
+    E: From<Error> + Send + 'static,
+{
+    type Output = Result<T, E>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let TransactionCall { run, name, work, key, stands, gives: _ } = self;
+        // Now, while it is known in which branch this is.
+        let record = begin(&run, &name, key, &stands);
+        Box::pin(async move {
+            match record? {
+                Begun::Record(record) => carry_out(run, record, work).await,
+                Begun::Unclear(why) => run.halt(Exit::parked(why)).await,
+            }
+        })
+    }
+}
+
+impl<F, T, E> fmt::Debug for TransactionCall<F, T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransactionCall").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+enum Begun {
+    /// The record under which a transaction is stored, if it is to have one.
+    Record(Option<OpRecord>),
+    /// It may be one that is committed, which cannot be told.
+    Unclear(String),
+}
+
+fn begin(run: &Run, name: &str, key: Option<Result<String, String>>, stands: &str) -> Result<Begun> {
+    let key = key.transpose().map_err(|why| Error::new(ErrorKind::Value, format!("key of a transaction cannot be saved: {why}")))?;
+    let wanted = key.is_some() || run.backend.resumes();
+    if !wanted {
+        return Ok(Begun::Record(None));
+    }
+    let record = run.ops.of_transaction(run.tx_position.place(name, key, stands), run.checkpoints.load(Ordering::Relaxed));
+    Ok(record.map_or_else(Begun::Unclear, |record| Begun::Record(Some(record))))
+}
+
+async fn carry_out<F, T, E>(run: Arc<Run>, record: Option<OpRecord>, work: F) -> Result<T, E>
+where
+    F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
+    T: Value,
+    E: From<Error> + Send + 'static,
+{
+    if let Some(text) = record.as_ref().filter(|record| record.state == OpState::Completed).and_then(|record| record.outcome.as_deref()) {
+        return read(&run, text).await;
+    }
+    let (work, came) = prepared(work, text_of);
+    if let Some(record) = &record {
+        // Before it is stored, as this may be dropped meanwhile: the checkpoint has to take it away.
+        run.ops.remember(record);
+    }
+    let transacted = run.backend.ledger().transact(record.clone(), work).await;
+    match outcome(transacted, &came) {
+        Outcome::Value(value) => {
+            run.backend.progressed();
+            Ok(value)
+        }
+        Outcome::Before(text) => read(&run, &text).await,
+        Outcome::Error(error) => {
+            if let Some(record) = &record {
+                run.ops.forget(&record.id);
+            }
+            Err(error)
+        }
+        Outcome::Failed(error) if run.backend.resumes() => interrupt(&run, error).await,
+        Outcome::Failed(error) => Err(error.into()),
+    }
+}
+
+/// The result of a transaction that was carried out before.
+async fn read<T: Value, E: From<Error>>(run: &Run, text: &str) -> Result<T, E> {
+    match guarded(|| T::restore(text)) {
+        Ok(value) => Ok(value),
+        Err(why) => {
+            let why = format!("the stored result of a transaction {}", unreadable::<T>(why));
+            if run.backend.resumes() { run.halt(Exit::parked(why)).await } else { Err(Error::new(ErrorKind::Value, why).into()) }
+        }
+    }
+}
+
+fn text_of<T: Value>(value: &T) -> Result<String, String> {
+    guarded(|| checked(value, value.save()))
+}
+
+/// Carries out a transaction that is no fiber's.
+pub(crate) async fn outside<F, T, E>(runtime: &Runtime, work: F) -> Result<T, E>
+where
+    F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
+    T: Send + 'static,
+    E: From<Error> + Send + 'static,
+{
+    let (work, came) = prepared(work, |_| Ok(String::new()));
+    let transacted = match runtime.sqlite("`Forever::transaction`") {
+        Ok(sqlite) => sqlite.transact(None, work, runtime.now_ms()).await,
+        Err(why) => Err(why),
+    };
+    match outcome(transacted, &came) {
+        Outcome::Value(value) => Ok(value),
+        Outcome::Error(error) => Err(error),
+        Outcome::Failed(error) => Err(error.into()),
+        Outcome::Before(_) => unreachable!("without a record nothing is known of before"),
+    }
+}
+
+/// What the last run of a closure gave.
+type Came<T, E> = Arc<Mutex<Option<Result<T, E>>>>;
+
+/// A closure as the store takes it, and where what it gives comes out.
+fn prepared<F, T, E>(mut work: F, text: fn(&T) -> Result<String, String>) -> (TransactionFn, Came<T, E>)
+where
+    F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
+    T: Send + 'static,
+    E: From<Error> + Send + 'static,
+{
+    let came = Came::default();
+    let there = Arc::clone(&came);
+    let work = move |tx: &Tx<'_>| {
+        locked(&there).take();
+        let (gave, text) = match work(tx) {
+            Err(error) => (Err(error), None),
+            Ok(value) => match text(&value) {
+                Ok(text) => (Ok(value), Some(text)),
+                Err(why) => {
+                    let why = format!("the result of a transaction cannot be saved: {why}");
+                    (Err(Error::new(ErrorKind::Value, why).into()), None)
+                }
+            },
+        };
+        *locked(&there) = Some(gave);
+        text
+    };
+    (Box::new(work), came)
+}
+
+/// What a transaction came to.
+enum Outcome<T, E> {
+    Value(T),
+    /// It was carried out before, and gave this.
+    Before(String),
+    /// It is taken back.
+    Error(E),
+    /// It is not known to be stored.
+    Failed(Error),
+}
+
+fn outcome<T, E: From<Error>>(transacted: Result<TransactionResult>, came: &Mutex<Option<Result<T, E>>>) -> Outcome<T, E> {
+    match (transacted, locked(came).take()) {
+        (Ok(TransactionResult::Before(text)), _) => Outcome::Before(text),
+        (Ok(TransactionResult::Done), Some(Ok(value))) => Outcome::Value(value),
+        (Ok(TransactionResult::Panicked(payload)), _) => resume_unwind(payload),
+        (Ok(TransactionResult::Refused(why)), None | Some(Ok(_))) => Outcome::Error(why.into()),
+        // What was forbidden says more than the error that came of it.
+        (Ok(TransactionResult::Refused(why)), Some(Err(_))) if why.kind() == ErrorKind::Setup => Outcome::Error(why.into()),
+        (_, Some(Err(error))) => Outcome::Error(error),
+        (Err(error), _) => Outcome::Failed(error),
+        (Ok(TransactionResult::Done | TransactionResult::Back), _) => {
+            Outcome::Failed(Error::new(ErrorKind::Store, "failed to carry out a transaction: it was not run"))
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

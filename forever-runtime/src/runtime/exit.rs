@@ -1,0 +1,86 @@
+//! How an activation ended.
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::store::{End, FiberState, Wait};
+
+/// How an activation ended, from the code that stopped to the caller that waits for its fiber.
+#[derive(Debug, Clone)]
+pub(crate) enum Exit {
+    /// With this result, JSON.
+    Completed(Arc<str>),
+    /// With this error.
+    Failed(Arc<str>),
+    /// Because it was asked to end.
+    Cancelled(Arc<str>),
+    /// What is stored does not fit the code, or an operation is in doubt.
+    Parked(Arc<str>),
+    /// A stored value cannot be read by the function at this depth of calls.
+    Unreadable {
+        /// The reason.
+        why: Arc<str>,
+        depth: u32,
+        /// Whether the function has a `migrate` function.
+        migrates: bool,
+    },
+    /// The store failed, and the fiber goes back to its last checkpoint.
+    Interrupted(Arc<Error>),
+    /// There is nothing to do until something happens.
+    Waiting(Wait),
+    /// Another activation or a command took the fiber.
+    ClaimLost,
+    /// The runtime closed under way.
+    Closed,
+    /// There is no such fiber.
+    NotFound,
+}
+
+impl Exit {
+    pub(crate) fn failed(why: impl Into<Arc<str>>) -> Self {
+        Exit::Failed(why.into())
+    }
+
+    pub(crate) fn parked(why: impl Into<Arc<str>>) -> Self {
+        Exit::Parked(why.into())
+    }
+
+    pub(crate) fn interrupted(error: Error) -> Self {
+        Exit::Interrupted(Arc::new(error))
+    }
+
+    /// The exit of a fiber whose end is stored in its row; `None` while it has none.
+    pub(crate) fn of_row(state: FiberState, result: Option<String>, reason: Option<String>) -> Option<Self> {
+        let reason = || reason.unwrap_or_default().into();
+        match state {
+            FiberState::Completed => Some(Exit::Completed(result.unwrap_or_default().into())),
+            FiberState::Failed => Some(Exit::Failed(reason())),
+            FiberState::Cancelled => Some(Exit::Cancelled(reason())),
+            _ => None,
+        }
+    }
+
+    /// The word for it in logs.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Exit::Completed(_) => "completed",
+            Exit::Failed(_) => "failed",
+            Exit::Cancelled(_) => "cancelled",
+            Exit::Parked(_) | Exit::Unreadable { .. } => "parked",
+            Exit::Interrupted(_) => "interrupted",
+            Exit::Waiting(_) => "waiting",
+            Exit::ClaimLost => "claim lost",
+            Exit::Closed => "closed",
+            Exit::NotFound => "not found",
+        }
+    }
+}
+
+impl From<End> for Exit {
+    fn from(end: End) -> Self {
+        match end {
+            End::Completed(result) => Exit::Completed(result.into()),
+            End::Failed(why) => Exit::Failed(why.into()),
+            End::Cancelled(why) => Exit::Cancelled(why.into()),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The claim of one activation, as everything that writes under it sees it.
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
+
+use crate::error::Result;
+use crate::runtime::active::Control;
+use crate::store::{Claim, Seq};
+
+/// The claim that the writes of an activation are conditional on.
+///
+/// A fence is made before the fiber is claimed, from the epoch that was read, and is given the
+/// claim before its code begins.
+#[derive(Debug)]
+pub(crate) struct Fence {
+    fiber: Seq,
+    epoch: AtomicI64,
+    /// The activation that stops when the claim is lost. A hook has none: it gets the error.
+    control: Option<Weak<Control>>,
+}
+
+impl Fence {
+    pub(crate) fn new(claim: Claim, control: Option<&Arc<Control>>) -> Self {
+        let Claim { fiber, epoch } = claim;
+        Fence { fiber, epoch: epoch.into(), control: control.map(Arc::downgrade) }
+    }
+
+    /// Makes later writes conditional on this claim.
+    pub(crate) fn claimed(&self, claim: Claim) {
+        self.epoch.store(claim.epoch, Ordering::Release);
+    }
+
+    pub(crate) fn claim(&self) -> Claim {
+        Claim { fiber: self.fiber, epoch: self.epoch.load(Ordering::Acquire) }
+    }
+
+    /// Stops the activation if a write of it has failed for a lost claim, and gives what the store
+    /// gave.
+    pub(crate) fn checked<T>(&self, stored: Result<T>) -> Result<T> {
+        if let (Err(error), Some(control)) = (&stored, &self.control)
+            && error.is_claim_lost()
+            && let Some(control) = control.upgrade()
+        {
+            control.lose();
+        }
+        stored
+    }
+
+    /// Waits for a write of the activation itself. When the claim is lost the activation is dropped
+    /// where it waits. What has outlived its activation, in a task of the program, gets the error.
+    pub(crate) async fn guard<T>(&self, stored: impl Future<Output = Result<T>>) -> Result<T> {
+        let stored = self.checked(stored.await);
+        if let Err(error) = &stored
+            && error.is_claim_lost()
+            && let Some(gone) = self.control.as_ref().and_then(Weak::upgrade).map(|control| control.gone())
+        {
+            gone.await;
+        }
+        stored
+    }
+}

@@ -1,0 +1,403 @@
+//! Asking for a fiber: its result, its state, and why it has none.
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use chrono::DateTime;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::from_ms;
+use crate::error::{Error, chain};
+use crate::exact;
+use crate::frame::current;
+use crate::frame::saved::unreadable;
+use crate::runtime::active::RunState;
+use crate::runtime::commands;
+use crate::runtime::exit::Exit;
+use crate::runtime::link::Link;
+use crate::runtime::state::Runtime;
+use crate::store::{FiberRef, FiberRetry, FiberRow, FiberState, FiberTombstone, OpRetry};
+
+/// A fiber, wherever it runs or ended, that gives a `T`.
+///
+/// A handle keeps its runtime open, except in a fiber or an agent, which end with the runtime. It can be saved: a fiber may keep the
+/// handles of its children.
+pub struct FiberHandle<T> {
+    link: Link<Runtime>,
+    id: Arc<str>,
+    name: Arc<str>,
+    accepted: bool,
+    output: PhantomData<fn() -> T>,
+}
+
+impl<T> FiberHandle<T> {
+    pub(crate) fn new(link: Link<Runtime>, id: impl Into<Arc<str>>, name: impl Into<Arc<str>>, accepted: bool) -> Self {
+        FiberHandle { link, id: id.into(), name: name.into(), accepted, output: PhantomData }
+    }
+
+    /// The fiber's id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Whether the `spawn` that gave this handle made the fiber; `false` when it joined one that was there.
+    pub fn accepted(&self) -> bool {
+        self.accepted
+    }
+
+    /// Where the fiber stands now.
+    ///
+    /// # Errors
+    /// When there is no fiber with this id, or the store cannot be read.
+    pub async fn status(&self) -> Result<FiberStatus, FiberError> {
+        let runtime = self.link.get().map_err(|e| self.store_error(&e))?;
+        let mut status = FiberStatus::of(self.find().await?);
+        if let Some(entry) = runtime.active.get(&self.id)
+            && entry.control().is_some()
+            && let RunState::Stopped(Exit::Interrupted(why)) = &*entry.watch().borrow()
+        {
+            // The store that failed may not have been able to keep even this.
+            status.state = FiberState::Interrupted;
+            status.reason = Some(chain(&**why));
+        }
+        Ok(status)
+    }
+
+    /// Tells the fiber, and every fiber that it has spawned, to end.
+    ///
+    /// When this returns the wish is stored: the fiber will be `cancelled`, whatever happens to the process. One that does not run
+    /// has ended by then. One that runs is asked first ([`Op::cancelled`](crate::Op::cancelled),
+    /// [`FiberContext::cancelled`](crate::FiberContext::cancelled)), stops at its next checkpoint, and is dropped where it is after
+    /// the [grace](crate::Builder::cancel_grace).
+    ///
+    /// # Errors
+    /// When there is no such fiber, it has ended, or the store fails.
+    pub async fn cancel(&self, reason: &str) -> Result<(), Error> {
+        commands::cancel(&self.link.get()?, &self.id, reason).await
+    }
+
+    async fn find(&self) -> Result<FiberRow, FiberError> {
+        let runtime = self.link.get().map_err(|e| self.store_error(&e))?;
+        let which = FiberRef::Id(self.id.to_string());
+        let Some(row) = runtime.store.find(which.clone()).await.map_err(|e| self.store_error(&e))? else {
+            let past = runtime.store.tombstone(which).await.map_err(|e| self.store_error(&e))?;
+            let Some(past) = past else { return Err(self.error(FiberErrorKind::NotFound, "")) };
+            self.check_name(&past.name)?;
+            return Err(self.error(FiberErrorKind::NotFound, gone(&past)));
+        };
+        self.check_name(&row.name)?;
+        Ok(row)
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), FiberError> {
+        if *name == *self.name {
+            return Ok(());
+        }
+        Err(self.error(FiberErrorKind::OtherFiber, format!("it is a fiber `{name}`, not `{}`", self.name)))
+    }
+
+    fn error(&self, kind: FiberErrorKind, reason: impl Into<String>) -> FiberError {
+        FiberError { id: self.id.to_string(), name: self.name.to_string(), kind, reason: reason.into() }
+    }
+
+    fn store_error(&self, error: &Error) -> FiberError {
+        let kind = if error.is_closed() { FiberErrorKind::Closed } else { FiberErrorKind::Store };
+        self.error(kind, chain(error))
+    }
+}
+
+impl<T: DeserializeOwned> FiberHandle<T> {
+    /// Waits for the fiber's result. It can be asked for any number of times, also after a restart of the program.
+    ///
+    /// # Errors
+    /// When the fiber failed or was cancelled; when it stopped without ending (parked, or interrupted and not about to be tried
+    /// again); when there is no such fiber; when the runtime is closed meanwhile.
+    pub async fn wait(&self) -> Result<T, FiberError> {
+        let runtime = self.link.get().map_err(|e| self.store_error(&e))?;
+        let entry = runtime.active.entry(&self.id);
+        let mut phase = entry.watch();
+        loop {
+            if let Some(control) = entry.control() {
+                self.check_name(&control.name)?;
+            }
+            let seen = phase.borrow_and_update().clone();
+            match seen {
+                RunState::Stopped(exit) => return self.exited(exit),
+                RunState::Running => {}
+                RunState::Away => {
+                    let row = self.find().await?;
+                    let reason = row.reason.unwrap_or_default();
+                    match row.state {
+                        FiberState::Completed => return self.value(&row.result.unwrap_or_default()),
+                        FiberState::Failed => return Err(self.error(FiberErrorKind::Failed, reason)),
+                        FiberState::Cancelled => return Err(self.error(FiberErrorKind::Cancelled, reason)),
+                        FiberState::Parked => return Err(self.error(FiberErrorKind::Parked, reason)),
+                        FiberState::Interrupted => return Err(self.error(FiberErrorKind::Interrupted, reason)),
+                        FiberState::Pending | FiberState::Running | FiberState::Waiting => {}
+                    }
+                    if runtime.is_closing() {
+                        return self.exited(Exit::Closed);
+                    }
+                }
+            }
+            // The sender is in `entry`, so the wait cannot fail.
+            let _ = phase.changed().await;
+        }
+    }
+
+    /// What an exit of the fiber gives to the caller that waits for it.
+    pub(crate) fn exited(&self, exit: Exit) -> Result<T, FiberError> {
+        match exit {
+            Exit::Completed(text) => self.value(&text),
+            Exit::Failed(why) => Err(self.error(FiberErrorKind::Failed, &*why)),
+            Exit::Cancelled(why) => Err(self.error(FiberErrorKind::Cancelled, &*why)),
+            Exit::Parked(why) | Exit::Unreadable { why, .. } => Err(self.error(FiberErrorKind::Parked, &*why)),
+            Exit::Interrupted(error) => Err(self.error(FiberErrorKind::Interrupted, chain(&*error))),
+            Exit::NotFound => Err(self.error(FiberErrorKind::NotFound, "")),
+            Exit::Closed | Exit::Waiting(_) | Exit::ClaimLost => {
+                Err(self.error(FiberErrorKind::Closed, "the runtime was closed; the fiber goes on when it is opened again"))
+            }
+        }
+    }
+
+    fn value(&self, text: &str) -> Result<T, FiberError> {
+        exact::from_str(text).map_err(|e| self.error(FiberErrorKind::Value, format!("its result {}", unreadable::<T>(e))))
+    }
+}
+
+impl<T> Clone for FiberHandle<T> {
+    fn clone(&self) -> Self {
+        FiberHandle { link: self.link.clone(), id: Arc::clone(&self.id), name: Arc::clone(&self.name), ..*self }
+    }
+}
+
+impl<T> fmt::Debug for FiberHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FiberHandle")
+            .field("id", &self.id)
+            .field("fiber", &self.name)
+            .field("accepted", &self.accepted)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is known of a fiber that was deleted.
+fn gone(past: &FiberTombstone) -> String {
+    let ended = DateTime::from_timestamp(past.finished_ms.div_euclid(1000), 0).unwrap_or_default();
+    format!("it ended on {ended} as {}, and its result is no longer kept", past.state)
+}
+
+/// What is saved of a handle.
+#[derive(Serialize, Deserialize)]
+struct SavedHandle<'a> {
+    id: Cow<'a, str>,
+    fiber: Cow<'a, str>,
+}
+
+impl<T> Serialize for FiberHandle<T> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        SavedHandle { id: Cow::Borrowed(&self.id), fiber: Cow::Borrowed(&self.name) }.serialize(serializer)
+    }
+}
+
+/// In a fiber the handle is one of its runtime; read anywhere else it only knows its id.
+impl<'de, T> Deserialize<'de> for FiberHandle<T> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let SavedHandle { id, fiber } = SavedHandle::deserialize(deserializer)?;
+        Ok(FiberHandle::new(current::link(), id, fiber, false))
+    }
+}
+
+/// Where a fiber stands, as it is stored.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct FiberStatus {
+    /// The fiber's id.
+    pub id: String,
+    /// The stored name of its function.
+    pub name: String,
+    /// Its idempotency key.
+    pub key: Option<String>,
+    /// Whether it is a closure.
+    pub is_closure: bool,
+    /// The agent that it belongs to: its class and its name.
+    pub agent: Option<(String, String)>,
+    /// The id of the fiber that spawned it, while that is there.
+    pub parent: Option<String>,
+    /// Where it stands.
+    pub state: FiberState,
+    /// Why it failed, was cancelled, interrupted or parked.
+    pub reason: Option<String>,
+    /// What was given to `.metadata(..)`.
+    pub metadata: Option<serde_json::Value>,
+    /// The cut point it passed last.
+    pub at: Option<String>,
+    /// How many checkpoints it has made; 0 when it has completed.
+    pub checkpoints: u64,
+    /// How often the process died with it since its last checkpoint.
+    pub deaths: u32,
+    /// The step under way that has failed and is retried; of several side by side, the one whose next attempt is due last.
+    pub retry: Option<RetryStatus>,
+    /// When it was accepted, UTC.
+    pub created: SystemTime,
+    /// When it ended, UTC.
+    pub finished: Option<SystemTime>,
+}
+
+/// A step that has failed and is retried; see [`FiberStatus::retry`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RetryStatus {
+    /// The stored name of the step.
+    pub step: String,
+    /// How many attempts have failed.
+    pub failed: u32,
+    /// The text of the last error with its causes, of at most 4 KiB.
+    pub error: String,
+    /// When the next attempt is due, UTC. It is under way when that has passed.
+    pub next_attempt: SystemTime,
+}
+
+impl RetryStatus {
+    fn of(row: FiberRetry) -> Self {
+        let FiberRetry { step, failed, last: OpRetry { error, next_ms } } = row;
+        RetryStatus { step, failed, error, next_attempt: from_ms(next_ms) }
+    }
+}
+
+impl FiberStatus {
+    pub(crate) fn of(row: FiberRow) -> Self {
+        FiberStatus {
+            id: row.id,
+            name: row.name,
+            key: row.key,
+            is_closure: row.closure,
+            agent: row.agent.map(|agent| (agent.class, agent.name)),
+            parent: row.parent,
+            state: row.state,
+            reason: row.reason,
+            metadata: row.metadata.and_then(|text| serde_json::from_str(&text).ok()),
+            at: row.at,
+            checkpoints: row.checkpoints,
+            deaths: row.deaths,
+            retry: row.retry.map(RetryStatus::of),
+            created: from_ms(row.created_ms),
+            finished: row.finished_ms.map(from_ms),
+        }
+    }
+}
+
+/// Why a fiber has no result.
+///
+/// It can itself be saved, so a fiber may keep what came of its children.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FiberError {
+    id: String,
+    name: String,
+    kind: FiberErrorKind,
+    reason: String,
+}
+
+/// What kind of reason a [`FiberError`] has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FiberErrorKind {
+    /// It returned `Err`, panicked, or made a value that cannot be saved.
+    Failed,
+    /// It was told to end.
+    Cancelled,
+    /// Its snapshot or its arguments do not fit the code, or the code is not registered. It goes on when they do.
+    Parked,
+    /// The store failed. It goes on from its last checkpoint when the store works again.
+    Interrupted,
+    /// There is no fiber with this id, or no longer: the reason says how it ended, if that is remembered.
+    NotFound,
+    /// The id belongs to another fiber function than the handle's.
+    OtherFiber,
+    /// It could not be started.
+    NotStarted,
+    /// The runtime was closed before the fiber ended. It goes on when the database is opened again.
+    Closed,
+    /// The store could not be read.
+    Store,
+    /// Its result cannot be read as the type that was asked for.
+    Value,
+}
+
+impl FiberError {
+    /// A fiber that `run` could not start.
+    pub(crate) fn not_started(name: &str, error: &Error) -> Self {
+        let kind = if error.is_closed() { FiberErrorKind::Closed } else { FiberErrorKind::NotStarted };
+        FiberError { id: String::new(), name: name.to_owned(), kind, reason: chain(error) }
+    }
+
+    /// The id of the fiber; empty if it was not started.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// What kind of reason it is.
+    pub fn kind(&self) -> FiberErrorKind {
+        self.kind
+    }
+
+    /// The reason alone: the text of the error that the fiber ended with, or why it is parked.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// Whether the fiber ended with an error.
+    pub fn is_failed(&self) -> bool {
+        self.kind == FiberErrorKind::Failed
+    }
+
+    /// Whether the fiber was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.kind == FiberErrorKind::Cancelled
+    }
+
+    /// Whether the fiber is parked.
+    pub fn is_parked(&self) -> bool {
+        self.kind == FiberErrorKind::Parked
+    }
+
+    /// Whether the fiber is interrupted.
+    pub fn is_interrupted(&self) -> bool {
+        self.kind == FiberErrorKind::Interrupted
+    }
+
+    /// Whether there is no such fiber.
+    pub fn is_not_found(&self) -> bool {
+        self.kind == FiberErrorKind::NotFound
+    }
+
+    /// Whether the runtime was closed before the fiber ended.
+    pub fn is_closed(&self) -> bool {
+        self.kind == FiberErrorKind::Closed
+    }
+}
+
+impl fmt::Display for FiberError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FiberError { id, name, kind, reason } = self;
+        match kind {
+            FiberErrorKind::Failed => write!(f, "fiber `{name}` ({id}) failed: {reason}"),
+            FiberErrorKind::Cancelled => write!(f, "fiber `{name}` ({id}) was cancelled: {reason}"),
+            FiberErrorKind::Parked => write!(f, "fiber `{name}` ({id}) is parked: {reason}"),
+            FiberErrorKind::Interrupted => write!(f, "fiber `{name}` ({id}) was interrupted: {reason}"),
+            FiberErrorKind::NotFound if reason.is_empty() => write!(f, "there is no fiber with id `{id}`"),
+            FiberErrorKind::NotFound => write!(f, "there is no fiber with id `{id}` any more: {reason}"),
+            FiberErrorKind::OtherFiber => write!(f, "fiber `{id}` cannot be awaited: {reason}"),
+            FiberErrorKind::NotStarted => f.write_str(reason),
+            FiberErrorKind::Closed => write!(f, "fiber `{name}` ({id}) has not ended: {reason}"),
+            FiberErrorKind::Store => write!(f, "fiber `{name}` ({id}) cannot be looked up: {reason}"),
+            FiberErrorKind::Value => write!(f, "fiber `{name}` ({id}) completed, but {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for FiberError {}

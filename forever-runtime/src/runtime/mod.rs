@@ -1,0 +1,17 @@
+//! What all fibers of one open runtime share.
+
+pub(crate) mod active;
+pub(crate) mod commands;
+pub(crate) mod detached;
+pub(crate) mod events;
+pub(crate) mod exit;
+pub(crate) mod exits;
+pub(crate) mod fence;
+pub(crate) mod handle;
+pub(crate) mod link;
+pub(crate) mod race;
+pub(crate) mod settings;
+pub(crate) mod state;
+pub(crate) mod sync;
+pub(crate) mod timer;
+pub(crate) mod type_checks;

@@ -1,0 +1,34 @@
+//! A future that gives way to another one.
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+
+/// What `first` gives, unless `second` is ready before it.
+pub(crate) fn race<F: Future, S: Future<Output = ()>>(first: F, second: S) -> Race<F, S> {
+    Race { first, second }
+}
+
+pin_project! {
+    /// The future of [`race`].
+    #[must_use = "futures do nothing unless polled"]
+    pub(crate) struct Race<F, S> {
+        #[pin]
+        first: F,
+        #[pin]
+        second: S,
+    }
+}
+
+impl<F: Future, S: Future<Output = ()>> Future for Race<F, S> {
+    type Output = Option<F::Output>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<F::Output>> {
+        let this = self.project();
+        if let Poll::Ready(value) = this.first.poll(cx) {
+            return Poll::Ready(Some(value));
+        }
+        this.second.poll(cx).map(|()| None)
+    }
+}

@@ -1,0 +1,79 @@
+//! Settings of a runtime: what the builder lets its user choose for all fibers.
+use std::time::Duration;
+
+/// How long a check may take unless the builder says otherwise.
+pub(crate) const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long the rows of fibers that have ended are kept; what has not ended, `interrupted` and `parked` ones too, is never deleted
+/// by itself.
+///
+/// The result of a child is kept for as long as its parent can ask for it: until the parent has completed or was cancelled, or the row
+/// of a failed parent, which can be resumed, is gone. A fiber with an operation in doubt, an effect of which no outcome is known, is
+/// kept until [`Forever::resolve_op`](crate::Forever::resolve_op) has settled it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    pub(crate) completed: Option<Duration>,
+    pub(crate) failed: Option<Duration>,
+    pub(crate) keys: Option<Duration>,
+}
+
+impl Default for Retention {
+    /// 24 hours for completed fibers, 7 days for failed and cancelled ones, and 30 days more for their keys.
+    fn default() -> Self {
+        const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+        Retention { completed: Some(DAY), failed: Some(DAY * 7), keys: Some(DAY * 30) }
+    }
+}
+
+impl Retention {
+    /// Keeps everything until it is deleted by hand.
+    pub fn forever() -> Self {
+        Retention { completed: None, failed: None, keys: None }
+    }
+
+    /// How long completed fibers are kept.
+    pub fn completed(mut self, keep: Duration) -> Self {
+        self.completed = Some(keep);
+        self
+    }
+
+    /// How long failed and cancelled fibers are kept.
+    pub fn failed(mut self, keep: Duration) -> Self {
+        self.failed = Some(keep);
+        self
+    }
+
+    /// How long the key of a fiber, and an id that the program gave, are remembered after the fiber was deleted.
+    ///
+    /// For as long a spawn with the same key or id joins the fiber that is gone: nothing is begun, so no effect is carried out under
+    /// another operation id, and the handle's `wait` is an error of kind [`NotFound`](crate::FiberErrorKind::NotFound) that says when and
+    /// how the fiber ended. Other arguments, or another function, are refused as before. A row takes about 150 bytes. With
+    /// [`Duration::ZERO`] nothing is remembered.
+    pub fn keys(mut self, keep: Duration) -> Self {
+        self.keys = Some(keep);
+        self
+    }
+}
+
+/// Settings that concern all fibers of a runtime.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) retention: Retention,
+    /// How long a fiber that is cancelled may go on before its future is dropped.
+    pub(crate) cancel_grace: Duration,
+    /// How long an agent's recovery hook may take.
+    pub(crate) hook_timeout: Duration,
+    /// How long a check may take that says whether an operation was carried out.
+    pub(crate) check_timeout: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            retention: Retention::default(),
+            cancel_grace: Duration::from_secs(5),
+            hook_timeout: Duration::from_secs(10),
+            check_timeout: CHECK_TIMEOUT,
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What all fibers of one runtime share, and what owns it.
+use std::any::Any;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use pin_project_lite::pin_project;
+
+use crate::clock;
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::runtime::active::ActiveFibers;
+use crate::runtime::events::{Event, EventKind, Listeners};
+use crate::runtime::exits::ExitListener;
+use crate::runtime::race::race;
+use crate::runtime::settings::Settings;
+use crate::runtime::sync::{Handle, JoinSet, Mutex, MutexGuard, sleep, watch};
+use crate::runtime::timer::Timer;
+use crate::runtime::type_checks::Kinds;
+use crate::store::sqlite::Ownership;
+use crate::store::{Sqlite, Store, WorkerId};
+
+/// How long tasks that were told to stop at once may take to be dropped; one that blocks its thread is not waited for longer.
+const DROP_TIME: Duration = Duration::from_secs(1);
+
+/// One open runtime. Tasks hold it; it does not keep them alive.
+#[derive(Debug)]
+pub(crate) struct Runtime {
+    pub(crate) store: Arc<dyn Store>,
+    /// The same store where it is SQLite, for what only that can do; `None` for a store of the
+    /// program.
+    sqlite: Option<Arc<Sqlite>>,
+    /// The owner of this runtime's claims.
+    pub(crate) worker: WorkerId,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) active: Arc<ActiveFibers>,
+    pub(crate) timer: Timer,
+    pub(crate) settings: Settings,
+    pub(crate) listeners: Listeners,
+    pub(crate) exits: ExitListener,
+    /// What functions receive on their topics.
+    pub(crate) topics: Kinds,
+    /// What their effects give.
+    pub(crate) results: Kinds,
+    async_runtime: Handle,
+    tasks: Mutex<JoinSet<()>>,
+    /// Whether tasks are dropped where they are.
+    aborts: AtomicBool,
+    closing: watch::Sender<bool>,
+    /// Whether the store was closed; held while that is done.
+    closed: tokio::sync::Mutex<bool>,
+}
+
+/// What a runtime is made of, for [`Runtime::new`].
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) sqlite: Option<Arc<Sqlite>>,
+    pub(crate) worker: WorkerId,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) listeners: Listeners,
+    pub(crate) settings: Settings,
+}
+
+impl Runtime {
+    pub(crate) fn new(parts: Parts, async_runtime: Handle) -> Self {
+        let Parts { store, sqlite, worker, clock, listeners, settings } = parts;
+        Runtime {
+            store,
+            sqlite,
+            worker,
+            clock,
+            timer: Timer::default(),
+            settings,
+            active: Arc::default(),
+            listeners,
+            exits: ExitListener::default(),
+            topics: Kinds::default(),
+            results: Kinds::default(),
+            async_runtime,
+            tasks: Mutex::default(),
+            aborts: AtomicBool::new(false),
+            closing: watch::Sender::new(false),
+            closed: tokio::sync::Mutex::new(false),
+        }
+    }
+
+    /// The SQLite store, for what only that can do. `what` is the API in the error.
+    pub(crate) fn sqlite(&self, what: &str) -> Result<&Sqlite> {
+        self.sqlite.as_deref().ok_or_else(|| {
+            let why = "open the runtime with `.sqlite(path)` or `.in_memory()`";
+            Error::new(ErrorKind::Setup, format!("{what} needs the SQLite store, and this runtime was opened with `.store(..)`: {why}"))
+        })
+    }
+
+    pub(crate) fn now_ms(&self) -> i64 {
+        let now_ms = clock::ms(self.clock.now());
+        self.timer.saw(now_ms);
+        now_ms
+    }
+
+    /// Tells whoever listens what has happened to a fiber.
+    pub(crate) fn tell(&self, fiber: &str, name: &str, what: impl FnOnce() -> EventKind) {
+        self.listeners.tell(|| Event { fiber: fiber.into(), name: name.into(), time: self.clock.now(), kind: what() });
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        *self.closing.borrow()
+    }
+
+    /// Ready when the runtime is told to close.
+    pub(crate) async fn closing(&self) {
+        // The sender is in `self`, so the wait cannot fail.
+        let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
+    }
+
+    /// Runs a task that ends with the runtime at the latest.
+    pub(crate) fn start(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+        let mut tasks = self.tasks();
+        if self.is_closing() {
+            return Err(Error::closed());
+        }
+        let ownership = self.sqlite.as_ref().map(|sqlite| sqlite.ownership());
+        let task = Task { work: task, ownership, held: None, runtime: Arc::clone(self) };
+        tasks.spawn_on(task, &self.async_runtime);
+        Ok(())
+    }
+
+    /// Frees what is kept of tasks that have ended, so that many of them leave nothing behind.
+    fn forget_ended(&self) {
+        // Whoever has the lock now starts or closes; the next one to end makes up for it.
+        if let Ok(mut tasks) = self.tasks.try_lock() {
+            while tasks.try_join_next().is_some() {}
+        }
+    }
+
+    /// Lets what runs come to its next checkpoint, drops what has not after `deadline`, and closes the store.
+    pub(crate) async fn close(&self, deadline: Duration) -> Result<()> {
+        let mut closed = self.closed.lock().await;
+        if *closed {
+            return Ok(());
+        }
+        let mut tasks = {
+            let mut tasks = self.tasks();
+            self.closing.send_replace(true);
+            std::mem::take(&mut *tasks)
+        };
+        self.active.close();
+        if race(drain(&mut tasks), self.clock.sleep(deadline)).await.is_none() {
+            self.aborts.store(true, Ordering::Release);
+            tasks.abort_all();
+            race(drain(&mut tasks), sleep(DROP_TIME)).await;
+        }
+        self.listeners.close();
+        let stored = self.store.close(self.worker, self.now_ms()).await;
+        *closed = true;
+        stored
+    }
+
+    /// Stops as a process does that is killed: tasks are dropped where they are, and the database is let go of.
+    pub(crate) fn die(&self) {
+        self.closing.send_replace(true);
+        self.active.close();
+        self.listeners.close();
+        self.aborts.store(true, Ordering::Release);
+        self.tasks().abort_all();
+        self.store.abandon();
+    }
+
+    /// The same, whoever has a handle; ready when the last of its tasks is gone.
+    #[cfg(feature = "testing")]
+    pub(crate) async fn died(&self) {
+        self.die();
+        let mut tasks = std::mem::take(&mut *self.tasks());
+        drain(&mut tasks).await;
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn drain(tasks: &mut JoinSet<()>) {
+    while tasks.join_next().await.is_some() {}
+}
+
+// Written as types, since an `async` block that pins what it has captured holds it twice, and every fiber in memory is made of these.
+pin_project! {
+    /// A task of the runtime, which holds the database while it is polled.
+    struct Task<F> {
+        #[pin]
+        work: F,
+        // None for a store of the program's.
+        ownership: Option<Ownership>,
+        // Dropped after the work.
+        held: Option<Arc<dyn Any + Send + Sync>>,
+        runtime: Arc<Runtime>,
+    }
+}
+
+impl<F: Future<Output = ()>> Future for Task<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.project();
+        // The database is another's at the earliest when no task is being polled and none will be.
+        let held = match this.ownership.as_ref().map(Ownership::hold) {
+            Some(None) => return Poll::Pending,
+            Some(held) => held,
+            None => None,
+        };
+        let polled = this.work.poll(cx);
+        if polled.is_ready() {
+            this.runtime.forget_ended();
+        } else if this.runtime.aborts.load(Ordering::Acquire) {
+            // It is dropped next, and its values with it.
+            *this.held = held;
+        }
+        polled
+    }
+}
