@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tracing::warn;
 
-use super::BoxError;
+use super::class::BoxError;
 use super::registry::Agents;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exec::agent_hooks::{AgentHooks, EndedFiber, RecoveredFiber, Recovery};

@@ -8,10 +8,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::connection::{Connection, Message, Pushed};
+use super::class::Agent;
+use super::connection::Connection;
+use super::keep_alive::KeepAlive;
+use super::pushed::{Message, Pushed};
 use super::registry::{Agents, Woken, is_within_start};
 use super::schedule::{NewSchedule, Schedule, When};
-use super::{Agent, KeepAlive, state};
+use super::state;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
 use crate::exec::closure::RunFiber;
@@ -38,11 +41,6 @@ pub struct AgentHandle<A> {
 impl<A> AgentHandle<A> {
     pub(crate) fn new(link: Link<Agents>, id: AgentId) -> Self {
         AgentHandle { link, id: Arc::new(id), agent: PhantomData }
-    }
-
-    /// The same agent by its type.
-    pub(super) fn of_class<B: Agent>(self) -> AgentHandle<B> {
-        AgentHandle { link: self.link, id: self.id, agent: PhantomData }
     }
 
     /// The agent's name.

@@ -2,17 +2,20 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures_util::FutureExt;
 
-use super::{Agent, AgentHandle, BoxError, Due};
-use crate::error::{Error, ErrorKind, Result, chain};
-use crate::exec::agent_hooks::{EndedFiber, RecoveredFiber, Recovery, check_name};
+use super::class::{Agent, BoxError};
+use super::due::Due;
+use super::registry::Agents;
+use crate::error::{Result, chain};
+use crate::exec::agent_hooks::{EndedFiber, RecoveredFiber, Recovery};
 use crate::future::BoxFuture;
 use crate::guard::{guarded, panic_text};
+use crate::runtime::link::Link;
+use crate::store::AgentId;
 
 /// An agent in memory.
 pub(crate) trait Hooks: Send + Sync {
@@ -67,44 +70,14 @@ fn shown(why: BoxError) -> BoxError {
 
 /// How agents of a class are made.
 pub(crate) trait Class: Send + Sync {
-    fn make(&self, handle: AgentHandle<()>) -> Result<Arc<dyn Hooks>, BoxError>;
-}
-
-struct Made<A, M> {
-    make: M,
-    agent: PhantomData<fn() -> A>,
-}
-
-impl<A: Agent, M: Fn(AgentHandle<A>) -> A + Send + Sync> Class for Made<A, M> {
-    fn make(&self, handle: AgentHandle<()>) -> Result<Arc<dyn Hooks>, BoxError> {
-        match catch_unwind(AssertUnwindSafe(|| (self.make)(handle.of_class()))) {
-            Ok(agent) => Ok(Arc::new(agent)),
-            Err(payload) => Err(format!("it panicked while it was made: {}", panic_text(payload)).into()),
-        }
-    }
+    fn make(&self, link: Link<Agents>, id: AgentId) -> Result<Arc<dyn Hooks>, BoxError>;
 }
 
 /// The classes that were given to the builder, by name.
 #[derive(Default)]
-pub(crate) struct Classes(BTreeMap<&'static str, Arc<dyn Class>>);
+pub(crate) struct Classes(pub(super) BTreeMap<&'static str, Arc<dyn Class>>);
 
 impl Classes {
-    /// Adds a class, unless one of its name is there.
-    pub(crate) fn add<A: Agent>(&mut self, make: impl Fn(AgentHandle<A>) -> A + Send + Sync + 'static) -> Result<()> {
-        let name = A::CLASS;
-        let refused = |why: String| Err(Error::new(ErrorKind::Setup, why));
-        if let Err(why) = check_name(name) {
-            return refused(format!("the name of an agent class {why}"));
-        }
-        if name.contains('/') {
-            return refused(format!("the name of an agent class must not have a `/`: `{name}`"));
-        }
-        if self.0.insert(name, Arc::new(Made { make, agent: PhantomData::<fn() -> A> })).is_some() {
-            return refused(format!("two agent classes are called `{name}`"));
-        }
-        Ok(())
-    }
-
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<dyn Class>> {
         self.0.get(name)
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
+use super::cached::Heartbeat;
 use super::registry::{Agents, Hold, Kept, later};
 use crate::error::{Error, Result, chain};
 use crate::runtime::detached::detached;
@@ -25,16 +26,6 @@ const STRIKES: u32 = 3;
 
 /// The first and the longest pause before an agent that could not be woken is tried again.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
-
-/// Whether an agent's heartbeat is stored.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Heart {
-    #[default]
-    Still,
-    /// It was being stored, or found at open.
-    Perhaps,
-    Beats,
-}
 
 /// Keeps an agent awake until it is released or dropped; made by [`AgentHandle::keep_alive`](super::AgentHandle::keep_alive).
 ///
@@ -57,10 +48,10 @@ impl KeepAlive {
         if let Some(kept) = &guard.kept {
             let slot = &kept.hold.slot;
             let mut heart = slot.heart.lock().await;
-            if *heart != Heart::Beats {
-                *heart = Heart::Perhaps;
+            if *heart != Heartbeat::Beats {
+                *heart = Heartbeat::Perhaps;
                 runtime.store.keep_awake(slot.id.clone(), now_ms).await?;
-                *heart = Heart::Beats;
+                *heart = Heartbeat::Beats;
             }
         }
         runtime.timer.set_earlier(Alarm::the(BEAT), later(now_ms, agents.settings.keep_alive_interval));
@@ -114,10 +105,10 @@ fn let_go(kept: Kept) -> Option<(Arc<Runtime>, Hold)> {
 async fn rest(runtime: &Runtime, hold: Hold) -> Result<()> {
     let slot = &hold.slot;
     let mut heart = slot.heart.lock().await;
-    if slot.kept() == 0 && *heart != Heart::Still {
-        *heart = Heart::Perhaps;
+    if slot.kept() == 0 && *heart != Heartbeat::Still {
+        *heart = Heartbeat::Perhaps;
         runtime.store.end_keep_alive(slot.id.clone()).await?;
-        *heart = Heart::Still;
+        *heart = Heartbeat::Still;
     }
     Ok(())
 }
@@ -184,8 +175,8 @@ async fn wake_left(agents: Arc<Agents>, runtime: Arc<Runtime>, id: AgentId) {
             Ok(woken) => {
                 let slot = &woken.hold.slot;
                 let mut heart = slot.heart.lock().await;
-                if *heart == Heart::Still {
-                    *heart = Heart::Perhaps;
+                if *heart == Heartbeat::Still {
+                    *heart = Heartbeat::Perhaps;
                 }
                 drop(heart);
                 if let Err(why) = rest(&runtime, woken.hold).await {

@@ -1,133 +1,31 @@
 //! Layer 1: agents. Named, addressable owners of state, fibers and schedules, which leave memory when nothing needs them.
 //!
 //! `hooks` makes one shape of all classes; `registry` holds the agents that are in memory, wakes them and lets them go;
-//! `keep_alive`, `state` and `schedule` are what one can do with an agent, in memory or not; `runs` runs what is due, and `owner`
-//! is what fibers see. What always holds: of each class and name there is at most one instance in memory, and nothing is handed
+//! `keep_alive`, `state` and `schedule` are what one can do with an agent, in memory or not; `schedule_runner` runs what is due, and
+//! `fiber_hooks` is what fibers see. What always holds: of each class and name there is at most one instance in memory, and nothing is handed
 //! to it before its `on_start` has ended well.
+mod cached;
+mod class;
 mod connection;
 mod cron;
+mod due;
 mod fiber_hooks;
 mod handle;
 mod hooks;
 mod keep_alive;
+mod made;
+mod pushed;
 mod registry;
-mod runs;
 mod schedule;
+mod schedule_runner;
 mod state;
 
-use std::future::Future;
-
-pub use connection::{Connection, Message, Pushed};
+pub use class::{Agent, BoxError};
+pub use connection::Connection;
+pub use due::Due;
 pub use handle::{AgentHandle, Awake};
 pub(crate) use hooks::Classes;
 pub use keep_alive::KeepAlive;
+pub use pushed::{Message, Pushed};
 pub(crate) use registry::{Agents, Settings, Woken};
-pub use runs::Due;
 pub use schedule::{NewSchedule, Schedule, ScheduleKind, When};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use tracing::warn;
-
-use crate::exec::agent_hooks::{EndedFiber, RecoveredFiber, Recovery};
-
-/// Any error, as the hooks of an [`Agent`] return it: `?` turns every error into one, `anyhow`'s too.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-/// A class of agents: what they keep, and what they do when they are woken, told or asked.
-///
-/// An agent is addressed by its class and a name, [`Forever::agent`](crate::Forever::agent), and need not be made: it is there when it is
-/// asked for. It comes into memory when something wakes it: a call ([`AgentHandle::wake`]), a connection, a schedule that is due, or
-/// recovery. It leaves memory when nothing has needed it for [`idle_timeout`](crate::Builder::idle_timeout). What is to last belongs
-/// into its state, its schedules and its fibers; the fields of `Self` are what it has in memory.
-///
-/// Hooks of one agent may run at the same time, which is why they take `&self`. A hook that panics has failed, like one that returns `Err`.
-///
-/// ```
-/// # use forever_runtime as forever;
-/// use forever::{Agent, AgentHandle, BoxError, Due, Forever};
-/// use serde::{Deserialize, Serialize};
-/// use std::time::Duration;
-///
-/// struct Gardener {
-///     me: AgentHandle<Gardener>,
-/// }
-///
-/// #[derive(Default, Serialize, Deserialize)]
-/// struct Garden {
-///     watered: u32,
-/// }
-///
-/// impl Agent for Gardener {
-///     const CLASS: &'static str = "gardener";
-///     type State = Garden;
-///
-///     async fn on_start(&self) -> Result<(), BoxError> {
-///         // Idempotent: one interval, however often the agent is woken.
-///         self.me.schedule_every(Duration::from_secs(3600), "water", ()).await?;
-///         Ok(())
-///     }
-///
-///     async fn on_schedule(&self, due: &Due) -> Result<(), BoxError> {
-///         assert_eq!(due.name(), "water");
-///         let mut garden = self.me.state().await?;
-///         garden.watered += 1;
-///         self.me.set_state(&garden).await?;
-///         Ok(())
-///     }
-/// }
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> forever::Result<()> {
-/// let forever = Forever::builder().in_memory().agent(|me| Gardener { me }).open().await?;
-/// let roses = forever.agent::<Gardener>("roses");
-/// assert_eq!(roses.state().await?.watered, 0);
-/// roses.wake().await?;
-/// assert_eq!(roses.schedules().await?.len(), 1);
-/// forever.close().await
-/// # }
-/// ```
-pub trait Agent: Send + Sync + Sized + 'static {
-    /// What the class is called: in the database, in addresses and in logs. Without `/`.
-    const CLASS: &'static str;
-
-    /// What every agent of the class keeps; [`Default`] until it is set.
-    type State: Serialize + DeserializeOwned + Default + Send + Sync + 'static;
-
-    /// Runs once each time the agent comes into memory, before anything else is handed to it. If it fails, whatever has woken the agent
-    /// fails with its error, and the next one to wake it tries again.
-    ///
-    /// It must not wake the agent itself: that is an error.
-    fn on_start(&self) -> impl Future<Output = Result<(), BoxError>> + Send {
-        async { Ok(()) }
-    }
-
-    /// Says in which order fibers of this agent that were interrupted are to be recovered, and which at all; they come oldest first.
-    fn on_fibers_recovered(&self, fibers: Vec<RecoveredFiber>) -> impl Future<Output = Result<Vec<RecoveredFiber>, BoxError>> + Send {
-        async { Ok(fibers) }
-    }
-
-    /// Says what becomes of a fiber of this agent that was interrupted: it is resumed, unless this says otherwise. Of a closure nothing
-    /// is left to be resumed, so it stays interrupted.
-    fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> impl Future<Output = Result<Recovery, BoxError>> + Send {
-        let recovery = if fiber.is_closure() {
-            let why = "a closure fiber was interrupted, and `on_fiber_recovered` does not say what becomes of it";
-            warn!(agent.class = Self::CLASS, fiber.id = fiber.id(), fiber.name = fiber.name(), "{why}");
-            Recovery::Skip
-        } else {
-            Recovery::Resume
-        };
-        async { Ok(recovery) }
-    }
-
-    /// Hears that a fiber of this agent has ended, however it did. Told once, unless the process dies meanwhile; then perhaps not at all.
-    fn on_fiber_completed(&self, fiber: &EndedFiber) -> impl Future<Output = Result<(), BoxError>> + Send {
-        let _ = fiber;
-        async { Ok(()) }
-    }
-
-    /// Does what was scheduled. It runs at least once for each time that is due: again if it fails, or if the process dies meanwhile.
-    fn on_schedule(&self, due: &Due) -> impl Future<Output = Result<(), BoxError>> + Send {
-        let why = format!("class `{}` has no `on_schedule`, so nothing does `{}`", Self::CLASS, due.name());
-        async { Err(why.into()) }
-    }
-}

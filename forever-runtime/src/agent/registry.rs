@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::debug;
 
+use super::cached::{CachedState, Heartbeat};
+use super::class::BoxError;
 use super::hooks::{Class, Classes, Hooks};
-use super::keep_alive::Heart;
-use super::state::Known;
-use super::{AgentHandle, BoxError, Pushed};
+use super::pushed::Pushed;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exec::agent_hooks::check_name;
 use crate::exec::executor::Executor;
@@ -18,11 +18,11 @@ use crate::fanout;
 use crate::future::BoxFuture;
 use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
-use crate::runtime::timer::{Alarm, Ring, Timer};
+use crate::runtime::timer::{Alarm, Ring};
 use crate::store::AgentId;
 
 /// The alarm of an agent that nothing holds.
-const IDLE: &str = "agent idle";
+pub(super) const IDLE: &str = "agent idle";
 
 /// What the builder lets its user choose.
 #[derive(Debug, Clone)]
@@ -98,9 +98,9 @@ impl Drop for Begun {
 pub(super) struct Slot {
     pub(super) id: AgentId,
     inner: Mutex<Inner>,
-    pub(super) heart: tokio::sync::Mutex<Heart>,
+    pub(super) heart: tokio::sync::Mutex<Heartbeat>,
     /// The stored state, as far as it is known; held while it is written, so that it is pushed in the order of storing.
-    pub(super) state: Arc<tokio::sync::Mutex<Known>>,
+    pub(super) state: Arc<tokio::sync::Mutex<CachedState>>,
     /// To the connections; made with the first of them.
     pub(super) pushes: OnceLock<fanout::Sender<Pushed>>,
 }
@@ -283,13 +283,6 @@ impl Agents {
         Ok(Arc::clone(&self.exec()?.runtime))
     }
 
-    /// Says what to do when alarms of agents are due.
-    pub(crate) fn listen(&self, timer: &Timer) {
-        timer.on(IDLE, self.ring(|agents, runtime, of| Box::pin(async move { agents.leave(&runtime, &of) })));
-        super::keep_alive::listen(self, timer);
-        super::runs::listen(self, timer);
-    }
-
     /// An alarm that the agents take, if the runtime is still there.
     pub(super) fn ring(
         &self,
@@ -389,7 +382,7 @@ impl Agents {
     }
 
     /// Lets an agent leave memory if nothing has held it for long enough.
-    fn leave(&self, runtime: &Arc<Runtime>, of: &str) {
+    pub(super) fn leave(&self, runtime: &Arc<Runtime>, of: &str) {
         let Some((class, name)) = of.split_once('/') else { return };
         let id = AgentId { class: class.to_owned(), name: name.to_owned() };
         let gone = {
@@ -483,9 +476,9 @@ impl Waking {
     async fn run(mut self, class: Arc<dyn Class>) {
         let within = std::mem::take(&mut self.within);
         let slot = &self.hold.slot;
-        let handle = AgentHandle::new(Link::Weak(Weak::clone(&self.hold.agents)), slot.id.clone());
+        let link = Link::Weak(Weak::clone(&self.hold.agents));
         let started = async {
-            let agent = class.make(handle)?;
+            let agent = class.make(link, slot.id.clone())?;
             agent.start().await?;
             Ok::<_, BoxError>(agent)
         };

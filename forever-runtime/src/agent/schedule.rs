@@ -8,17 +8,20 @@ use std::time::{Duration, SystemTime};
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
+use super::cron;
+use super::due::payload;
 use super::registry::Agents;
-use super::{cron, runs};
 use crate::clock::{from_ms, ms};
 use crate::error::{Error, ErrorKind, Result, chain};
-use crate::exact;
 use crate::exec::agent_hooks::check_name;
 use crate::runtime::detached::detached;
 use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
-use crate::runtime::timer::SET_BACK_MS;
+use crate::runtime::timer::{Alarm, SET_BACK_MS};
 use crate::store::{self, AgentId, ScheduleRow, ScheduleTiming};
+
+/// The alarm of the schedule that is due next.
+pub(super) const DUE: &str = "schedule due";
 
 /// 9999-12-31T23:59:59.999Z: what is later is a mistake.
 const LATEST_MS: i64 = 253_402_300_799_999;
@@ -163,7 +166,7 @@ impl NewSchedule {
             let (row, _) = of_work.store.add_schedule(new).await?;
             if let Some(next_ms) = row.next_ms {
                 // One that was there may have lost its alarm.
-                runs::due_at(&of_work, next_ms);
+                due_at(&of_work, next_ms);
             } else {
                 let (id, error) = (&row.id, &row.error);
                 warn!(%agent, schedule.name = %name, schedule.id = id, error, "a schedule that was set aside is asked for");
@@ -186,7 +189,7 @@ impl IntoFuture for NewSchedule {
 /// Makes sure that the alarm of the schedules rings when the next of them is due.
 pub(super) async fn arm(runtime: &Runtime, agents: &Agents) -> Result<()> {
     if let Some(at) = runtime.store.next_schedule(agents.classes.names()).await? {
-        runs::due_at(runtime, at);
+        due_at(runtime, at);
     }
     Ok(())
 }
@@ -309,14 +312,6 @@ impl fmt::Debug for Schedule {
     }
 }
 
-/// Reads a schedule's payload.
-pub(super) fn payload<P: DeserializeOwned>(row: &ScheduleRow) -> Result<P> {
-    exact::from_str(&row.payload).map_err(|why| {
-        let wanted = std::any::type_name::<P>();
-        Error::new(ErrorKind::Value, format!("the payload of schedule `{}` ({}) cannot be read as `{wanted}`: {why}", row.name, row.id))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -355,4 +350,9 @@ mod tests {
         assert!(next_due(&ScheduleTiming::Every(1), i64::MIN, i64::MAX).is_err());
         assert!(next_due(&ScheduleTiming::Cron("often".into()), 0, 5).is_err());
     }
+}
+
+/// Sees to it that schedules are looked at then, or sooner.
+pub(super) fn due_at(runtime: &Runtime, at_ms: i64) {
+    runtime.timer.set_earlier(Alarm::the(DUE), at_ms);
 }

@@ -1,21 +1,13 @@
 //! The stored state of an agent.
 use std::sync::Arc;
 
+use super::cached::CachedState;
+use super::pushed::{Message, Pushed};
 use super::registry::{Agents, Slot};
-use super::{Message, Pushed};
 use crate::error::Result;
 use crate::runtime::detached::detached;
 use crate::runtime::state::Runtime;
 use crate::store::AgentId;
-
-/// What is known in memory of the stored state.
-#[derive(Debug, Default)]
-pub(super) enum Known {
-    #[default]
-    Nothing,
-    /// The text, if it was ever set.
-    Stored(Option<Arc<str>>),
-}
 
 /// The state as text, if it was ever set.
 pub(super) async fn load(agents: &Agents, id: &AgentId) -> Result<Option<Arc<str>>> {
@@ -27,12 +19,12 @@ pub(super) async fn load(agents: &Agents, id: &AgentId) -> Result<Option<Arc<str
 }
 
 /// The state, read if it is not known.
-pub(super) async fn known(runtime: &Runtime, slot: &Slot, state: &mut Known) -> Result<Option<Arc<str>>> {
-    if let Known::Stored(known) = state {
+pub(super) async fn known(runtime: &Runtime, slot: &Slot, state: &mut CachedState) -> Result<Option<Arc<str>>> {
+    if let CachedState::Stored(known) = state {
         return Ok(known.clone());
     }
     let read: Option<Arc<str>> = runtime.store.load_state(slot.id.clone()).await?.map(Into::into);
-    *state = Known::Stored(read.clone());
+    *state = CachedState::Stored(read.clone());
     Ok(read)
 }
 
@@ -45,11 +37,11 @@ pub(super) async fn save(agents: &Agents, id: &AgentId, text: String) -> Result<
     let of_work = Arc::clone(runtime);
     let work = async move {
         // Until it is known whether it was stored.
-        *state = Known::Nothing;
+        *state = CachedState::Nothing;
         let slot = &hold.slot;
         let text: Arc<str> = text.into();
         of_work.store.save_state(slot.id.clone(), text.to_string(), of_work.now_ms()).await?;
-        *state = Known::Stored(Some(Arc::clone(&text)));
+        *state = CachedState::Stored(Some(Arc::clone(&text)));
         slot.push(Pushed::State(Message(text)));
         Ok(())
     };

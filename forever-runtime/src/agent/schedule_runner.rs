@@ -2,26 +2,22 @@
 //!
 //! A schedule is called running, and a death counted in advance, before its agent is told of it; so a process that dies leaves a row
 //! that says so, and the run is repeated at the next open. A row is taken away only when its run has ended well.
-use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use serde::de::DeserializeOwned;
 use tracing::{debug, info, warn};
 
-use super::registry::{Agents, later};
-use super::schedule::{self, next_due};
-use super::{BoxError, keep_alive};
-use crate::clock::from_ms;
+use super::class::BoxError;
+use super::due::Due;
+use super::keep_alive;
+use super::registry::{Agents, IDLE, later};
+use super::schedule::{self, DUE, due_at, next_due};
 use crate::error::{Result, chain};
 use crate::frame::retry::{Backoff, Retry};
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
-use crate::runtime::timer::{Alarm, Timer};
+use crate::runtime::timer::Timer;
 use crate::store::{RunResult, ScheduleRow};
-
-/// The alarm of the schedule that is due next.
-const DUE: &str = "schedule due";
 
 /// How many schedules are taken in one transaction.
 const PAGE: u32 = 256;
@@ -35,64 +31,15 @@ const STRIKES: u32 = 3;
 /// How long to wait when the store has failed.
 const STORE_PAUSE: Duration = Duration::from_secs(5);
 
-/// A schedule that is due, as [`Agent::on_schedule`](super::Agent::on_schedule) sees it.
-pub struct Due {
-    row: ScheduleRow,
-}
-
-impl Due {
-    /// The id of the schedule.
-    pub fn id(&self) -> &str {
-        &self.row.id
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.row.name
-    }
-
-    /// What it was scheduled with.
-    ///
-    /// # Errors
-    /// When it cannot be read as a `P`.
-    pub fn payload<P: DeserializeOwned>(&self) -> Result<P> {
-        schedule::payload(&self.row)
-    }
-
-    /// When it was due, UTC: the same in every attempt, so that with the id it can serve as an idempotency key.
-    pub fn scheduled(&self) -> SystemTime {
-        from_ms(self.row.due_ms)
-    }
-
-    /// Which attempt this is for the time that is due, from 1; attempts that ended with the process are not counted.
-    pub fn attempt(&self) -> u32 {
-        self.row.attempts.saturating_add(1)
-    }
-}
-
-impl fmt::Debug for Due {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Due")
-            .field("id", &self.row.id)
-            .field("name", &self.row.name)
-            .field("payload", &self.row.payload)
-            .field("scheduled", &self.scheduled())
-            .field("attempt", &self.attempt())
-            .finish()
-    }
-}
-
-pub(super) fn listen(agents: &Agents, timer: &Timer) {
-    timer.on(DUE, agents.ring(|agents, runtime, _| Box::pin(async move { run_due(&agents, &runtime).await })));
-    timer.on_set_back(agents.ring(|agents, runtime, _| Box::pin(async move { schedule::correct(&runtime, &agents).await })));
-}
-
-/// Sees to it that schedules are looked at then, or sooner.
-pub(super) fn due_at(runtime: &Runtime, at_ms: i64) {
-    runtime.timer.set_earlier(Alarm::the(DUE), at_ms);
-}
-
 impl Agents {
+    /// Names what the alarms of agents ring.
+    pub(crate) fn listen(&self, timer: &Timer) {
+        timer.on(IDLE, self.ring(|agents, runtime, of| Box::pin(async move { agents.leave(&runtime, &of) })));
+        timer.on(DUE, self.ring(|agents, runtime, _| Box::pin(async move { run_due(&agents, &runtime).await })));
+        timer.on_set_back(self.ring(|agents, runtime, _| Box::pin(async move { schedule::correct(&runtime, &agents).await })));
+        keep_alive::listen(self, timer);
+    }
+
     /// Goes on where earlier processes have stopped: wakes the agents that were kept awake, and sets the alarm for what is due.
     pub(crate) async fn recover(self: &Arc<Self>, runtime: &Arc<Runtime>) -> Result<()> {
         runtime.store.recover_schedules(STRIKES).await?;
@@ -117,9 +64,9 @@ async fn run_due(agents: &Arc<Agents>, runtime: &Arc<Runtime>) {
             let due = runtime.store.claim_schedules(agents.classes.names(), runtime.now_ms(), PAGE).await?;
             let last = due.len() < PAGE as usize;
             for row in due {
-                let (agents, task_core) = (Arc::clone(agents), Arc::clone(runtime));
+                let (agents, of_task) = (Arc::clone(agents), Arc::clone(runtime));
                 // A runtime that closes takes back that it runs.
-                runtime.start(async move { run(&agents, &task_core, row).await })?;
+                runtime.start(async move { run(&agents, &of_task, row).await })?;
             }
             if last {
                 return schedule::arm(runtime, agents).await;

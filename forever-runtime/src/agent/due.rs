@@ -1,0 +1,65 @@
+//! A schedule that is due, as the agent's hook sees it.
+use std::fmt;
+use std::time::SystemTime;
+
+use serde::de::DeserializeOwned;
+
+use crate::clock::from_ms;
+use crate::error::{Error, ErrorKind, Result};
+use crate::exact;
+use crate::store::ScheduleRow;
+
+/// A schedule that is due, as [`Agent::on_schedule`](super::Agent::on_schedule) sees it.
+pub struct Due {
+    pub(super) row: ScheduleRow,
+}
+
+impl Due {
+    /// The id of the schedule.
+    pub fn id(&self) -> &str {
+        &self.row.id
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.row.name
+    }
+
+    /// What it was scheduled with.
+    ///
+    /// # Errors
+    /// When it cannot be read as a `P`.
+    pub fn payload<P: DeserializeOwned>(&self) -> Result<P> {
+        payload(&self.row)
+    }
+
+    /// When it was due, UTC: the same in every attempt, so that with the id it can serve as an idempotency key.
+    pub fn scheduled(&self) -> SystemTime {
+        from_ms(self.row.due_ms)
+    }
+
+    /// Which attempt this is for the time that is due, from 1; attempts that ended with the process are not counted.
+    pub fn attempt(&self) -> u32 {
+        self.row.attempts.saturating_add(1)
+    }
+}
+
+impl fmt::Debug for Due {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Due")
+            .field("id", &self.row.id)
+            .field("name", &self.row.name)
+            .field("payload", &self.row.payload)
+            .field("scheduled", &self.scheduled())
+            .field("attempt", &self.attempt())
+            .finish()
+    }
+}
+
+/// Reads a schedule's payload.
+pub(super) fn payload<P: DeserializeOwned>(row: &ScheduleRow) -> Result<P> {
+    exact::from_str(&row.payload).map_err(|why| {
+        let wanted = std::any::type_name::<P>();
+        Error::new(ErrorKind::Value, format!("the payload of schedule `{}` ({}) cannot be read as `{wanted}`: {why}", row.name, row.id))
+    })
+}

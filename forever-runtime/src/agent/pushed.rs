@@ -1,0 +1,51 @@
+//! What connections to an agent receive.
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::exact;
+use crate::fanout::Taken;
+
+/// A value that was sent to connections, as JSON.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message(pub(super) Arc<str>);
+
+impl Message {
+    /// The text, in the format of stored values: for ordinary values what `serde_json` writes.
+    pub fn json(&self) -> &str {
+        &self.0
+    }
+
+    /// Reads the value.
+    ///
+    /// # Errors
+    /// When it cannot be read as a `V`.
+    pub fn read<V: DeserializeOwned>(&self) -> Result<V> {
+        exact::from_str(&self.0).map_err(|why| {
+            let wanted = std::any::type_name::<V>();
+            Error::new(ErrorKind::Value, format!("a message of an agent cannot be read as `{wanted}`: {why}"))
+        })
+    }
+}
+
+/// What a [`Connection`] receives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Pushed {
+    /// The agent's state: as it was found when the connection was made, if it was ever set, and then each time it is set.
+    State(Message),
+    /// What the agent has broadcast.
+    Broadcast(Message),
+    /// So many messages are lost because the connection was too slow; what comes next is newer than they were.
+    Missed(u64),
+}
+
+impl From<Taken<Pushed>> for Pushed {
+    fn from(taken: Taken<Pushed>) -> Self {
+        match taken {
+            Taken::Value(pushed) => pushed,
+            Taken::Lost(lost) => Pushed::Missed(lost),
+        }
+    }
+}
