@@ -14,7 +14,7 @@ use std::fmt::Debug;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{digest, from_str, same, to_string};
+use super::{from_str, same, to_string, unordered};
 
 /// A float that equals only itself, bit for bit.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]

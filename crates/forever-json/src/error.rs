@@ -3,7 +3,7 @@ use std::fmt::{self, Display};
 
 /// Why a value cannot be written or read; shown as ``at `hits[3].score`: invalid type ..``.
 #[derive(Debug, Clone)]
-pub(crate) struct Error(Box<Inner>);
+pub struct Error(Box<Inner>);
 
 #[derive(Debug, Clone)]
 struct Inner {
@@ -20,7 +20,8 @@ enum Segment {
 }
 
 impl Error {
-    pub(crate) fn new(what: impl Display) -> Self {
+    /// An error of a value, not yet with a place in it.
+    pub fn new(what: impl Display) -> Self {
         Error(Box::new(Inner { what: what.to_string(), path: Vec::new() }))
     }
 

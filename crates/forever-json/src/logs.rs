@@ -17,17 +17,19 @@ use super::error::Error;
 use super::ser;
 
 /// How a list presents itself to any serializer or deserializer.
-pub(crate) const LOG: &str = "$forever::private::Log";
+pub const LOG: &str = "$forever::private::Log";
 
 /// The beginning of what stands for a list in a text.
-pub(crate) const PLACEHOLDER: &str = "{\"$log\":";
+pub const PLACEHOLDER: &str = "{\"$log\":";
 
 /// One list in memory: no other one in this process has the same number, not even its clone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Instance(u64);
+pub struct Instance(u64);
 
 impl Instance {
-    pub(crate) fn new() -> Self {
+    /// The number of a list that was just made.
+    #[expect(clippy::new_without_default, reason = "no two are equal, so none is the default")]
+    pub fn new() -> Self {
         static MADE: AtomicU64 = AtomicU64::new(0);
         Instance(MADE.fetch_add(1, Ordering::Relaxed))
     }
@@ -44,7 +46,7 @@ pub struct Logs {
     /// Numbers under which something is stored.
     stored: BTreeSet<u64>,
     /// The lists named since this was last taken.
-    pub(crate) named: BTreeSet<u64>,
+    pub named: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
@@ -66,14 +68,14 @@ pub struct LogItem {
 
 impl Logs {
     /// For a run that resumes: `used` are the numbers that its snapshot names or under which something is stored.
-    pub(crate) fn resumed(used: impl Iterator<Item = u64>, stored: impl Iterator<Item = u64>) -> Self {
+    pub fn resumed(used: impl Iterator<Item = u64>, stored: impl Iterator<Item = u64>) -> Self {
         let stored: BTreeSet<u64> = stored.collect();
         let free = used.chain(stored.last().copied()).max().map_or(0, |n| n.saturating_add(1));
         Logs { free, stored, ..Logs::default() }
     }
 
     /// Takes over the lists that were read from the snapshot, so that only what is pushed from now on is new.
-    pub(crate) fn adopt(&mut self, read: Vec<Read>) {
+    pub fn adopt(&mut self, read: Vec<Read>) {
         for Read { instance, number, len } in read {
             // Two places of one text cannot both go on with the same list; the second begins one of its own.
             if self.known.values().all(|known| known.number != number) {
@@ -99,7 +101,7 @@ impl Logs {
     }
 
     /// What a checkpoint that names these lists has to store, and which lists it leaves behind.
-    pub(crate) fn commit(&mut self, named: &BTreeSet<u64>) -> (Vec<LogItem>, Vec<u64>) {
+    pub fn commit(&mut self, named: &BTreeSet<u64>) -> (Vec<LogItem>, Vec<u64>) {
         let mut new = std::mem::take(&mut self.new);
         new.retain(|item| named.contains(&item.log));
         let gone = self.stored.difference(named).copied().collect();
@@ -114,20 +116,21 @@ impl Logs {
 #[derive(Debug, Default)]
 pub struct StoredLogs {
     /// By number, in order from the first.
-    pub(crate) items: BTreeMap<u64, Vec<Arc<str>>>,
+    items: BTreeMap<u64, Vec<Arc<str>>>,
     read: Mutex<Vec<Read>>,
 }
 
 /// A list that was read from a snapshot.
 #[derive(Debug)]
-pub(crate) struct Read {
+pub struct Read {
     instance: Instance,
     number: u64,
     len: usize,
 }
 
 impl StoredLogs {
-    pub(crate) fn new(items: BTreeMap<u64, Vec<Arc<str>>>) -> Self {
+    /// The items of each list by its number, in order from the first.
+    pub fn new(items: BTreeMap<u64, Vec<Arc<str>>>) -> Self {
         StoredLogs { items, read: Mutex::default() }
     }
 
@@ -138,7 +141,7 @@ impl StoredLogs {
     }
 
     /// The lists that were read since this was last asked.
-    pub(crate) fn take_read(&self) -> Vec<Read> {
+    pub fn take_read(&self) -> Vec<Read> {
         std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -195,7 +198,7 @@ pub(super) fn ask(logs: &mut Logs, depth: usize, write: impl FnOnce() -> Result<
 }
 
 /// Whether a list that is being written has handed over what is new, and need not write its items.
-pub(crate) fn handed_over<T: Serialize>(instance: Instance, items: &[T]) -> bool {
+pub fn handed_over<T: Serialize>(instance: Instance, items: &[T]) -> bool {
     match NOTE.take() {
         Some(Note::Asked(mut logs, depth)) => {
             let answer = logs.name(instance, items, depth + 1);
@@ -210,7 +213,7 @@ pub(crate) fn handed_over<T: Serialize>(instance: Instance, items: &[T]) -> bool
 }
 
 /// Which list has just been read; a new one if it did not come from a snapshot.
-pub(crate) fn just_read() -> Instance {
+pub fn just_read() -> Instance {
     match NOTE.take() {
         Some(Note::Read(instance)) => instance,
         note => {

@@ -10,7 +10,7 @@ use serde::{Deserializer, Serialize, Serializer};
 
 use super::super::error::Error;
 use super::super::read::Reader;
-use super::{digest, same, to_string};
+use super::{same, to_string, unordered};
 
 #[derive(Debug, Clone, PartialEq)]
 enum Model {
@@ -404,6 +404,6 @@ proptest! {
     fn order_does_not_change_what_is_the_same(value in model()) {
         let (a, b) = (to_string(&value).unwrap(), to_string(&reversed(&value)).unwrap());
         prop_assert!(same(&a, &b), "{a} {b}");
-        prop_assert_eq!(digest(&a), digest(&b), "{} {}", a, b);
+        prop_assert_eq!(unordered(&a).unwrap(), unordered(&b).unwrap(), "{} {}", a, b);
     }
 }

@@ -41,7 +41,7 @@ mod de;
 mod error;
 mod escape;
 mod keys;
-pub(crate) mod logs;
+pub mod logs;
 mod read;
 mod same;
 mod ser;
@@ -49,55 +49,49 @@ mod ser;
 mod tests;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use sha2::{Digest, Sha256};
 
-pub(crate) use error::Error;
-pub(crate) use read::Reader;
+pub use error::Error;
+pub use read::Reader;
 
 /// Writes `value`.
 ///
 /// Fails if an impl of the value fails, or if it is too deep, or has a key that `serde_json` reserves for itself.
-pub(crate) fn to_string<T: Serialize + ?Sized>(value: &T) -> Result<String, Error> {
+pub fn to_string<T: Serialize + ?Sized>(value: &T) -> Result<String, Error> {
     ser::write(value)
 }
 
 /// Writes `value`; of the lists in it only what `logs` does not know yet, and that into `logs`.
-pub(crate) fn to_string_with<T: Serialize + ?Sized>(value: &T, logs: &mut logs::Logs) -> Result<String, Error> {
+pub fn to_string_with<T: Serialize + ?Sized>(value: &T, logs: &mut logs::Logs) -> Result<String, Error> {
     ser::write_with(value, logs)
 }
 
 /// Reads what [`to_string`] wrote.
-pub(crate) fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
+pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     de::read(text, None)
 }
 
 /// Reads what [`to_string`] wrote, or with `logs` what [`to_string_with`] wrote: also a value that holds a `&'static str`.
-pub(crate) fn from_str_with<T: Deserialize<'static>>(text: &str, logs: Option<&logs::StoredLogs>) -> Result<T, Error> {
+pub fn from_str_with<T: Deserialize<'static>>(text: &str, logs: Option<&logs::StoredLogs>) -> Result<T, Error> {
     de::read_constants(text, logs)
 }
 
 /// Writes `value` with the entries of its structs and maps in the order of their keys: equal values have equal texts, whatever the order in
 /// which a map gives its entries. A list in another order is another value, and so is a set whose order is not its own, as that of a
 /// `HashSet`.
-pub(crate) fn to_canonical<T: Serialize + ?Sized>(value: &T) -> Result<String, Error> {
+pub fn to_canonical<T: Serialize + ?Sized>(value: &T) -> Result<String, Error> {
     same::canonical(&to_string(value)?)
 }
 
 /// Whether two texts written by [`to_string`] hold the same value, whatever the order of maps and sets.
 ///
 /// The text does not tell a set from a list, so a list counts as a set too: it is the same as itself in another order.
-pub(crate) fn same(a: &str, b: &str) -> bool {
+pub fn same(a: &str, b: &str) -> bool {
     same::same(a, b)
 }
 
-/// The first 16 bytes of the SHA-256 of a text written by [`to_string`], in hexadecimal digits: equal for texts that are the [`same`].
-pub(crate) fn digest(text: &str) -> String {
-    let hash = Sha256::digest(same::unordered(text).as_deref().unwrap_or(text));
-    hex(&hash[..16])
-}
-
-/// Lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+/// A text written by [`to_string`] with its items and entries sorted: one text for all texts that are the [`same`].
+///
+/// Fails if the text is not of one value, or nests too deep.
+pub fn unordered(text: &str) -> Result<String, Error> {
+    same::unordered(text)
 }

@@ -11,7 +11,9 @@ use super::error::Error;
 use super::escape::{self, MAX_DEPTH, MAX_WRAPS};
 use super::logs::StoredLogs;
 
-pub(crate) struct Reader<'de> {
+/// A cursor over a text, for a caller that reads the outer levels itself.
+#[derive(Debug)]
+pub struct Reader<'de> {
     text: &'de str,
     at: usize,
     /// Arrays and objects that are open.
@@ -27,7 +29,8 @@ pub(crate) struct Reader<'de> {
 const SPACE: [char; 4] = [' ', '\n', '\r', '\t'];
 
 impl<'de> Reader<'de> {
-    pub(crate) fn new(text: &'de str) -> Self {
+    /// A cursor at the beginning of `text`.
+    pub fn new(text: &'de str) -> Self {
         Reader { text, at: 0, depth: 0, wraps: 0, logs: None, lends: false }
     }
 
@@ -36,7 +39,7 @@ impl<'de> Reader<'de> {
     }
 
     /// The next byte that is not white space.
-    pub(crate) fn peek(&mut self) -> Option<u8> {
+    pub fn peek(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes();
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = bytes.get(self.at) {
             self.at += 1;
@@ -60,7 +63,8 @@ impl<'de> Reader<'de> {
         found
     }
 
-    pub(crate) fn expect(&mut self, byte: u8) -> Result<(), Error> {
+    /// Passes over one byte of punctuation; fails if another comes.
+    pub fn expect(&mut self, byte: u8) -> Result<(), Error> {
         if self.eat(byte) {
             return Ok(());
         }
@@ -88,7 +92,7 @@ impl<'de> Reader<'de> {
     }
 
     /// Whether another entry follows in the array or object that `end` ends; the first has no comma.
-    pub(crate) fn more(&mut self, first: bool, end: u8) -> Result<bool, Error> {
+    pub fn more(&mut self, first: bool, end: u8) -> Result<bool, Error> {
         if self.peek() == Some(end) {
             return Ok(false);
         }
@@ -109,14 +113,16 @@ impl<'de> Reader<'de> {
         Ok(value)
     }
 
-    pub(crate) fn end(&mut self) -> Result<(), Error> {
+    /// Fails if more than white space follows.
+    pub fn end(&mut self) -> Result<(), Error> {
         match self.peek() {
             None => Ok(()),
             Some(_) => Err(self.syntax("more text than one value")),
         }
     }
 
-    pub(crate) fn word(&mut self, word: &str) -> Result<(), Error> {
+    /// Passes over `null`, `true` or `false`; fails if another value comes.
+    pub fn word(&mut self, word: &str) -> Result<(), Error> {
         self.peek();
         if !self.text[self.at..].starts_with(word) {
             return Err(self.syntax("expected a value"));
@@ -184,7 +190,8 @@ impl<'de> Reader<'de> {
         Ok(Some(&rest[..len]))
     }
 
-    pub(crate) fn string(&mut self) -> Result<Cow<'de, str>, Error> {
+    /// Reads a string, unescaped.
+    pub fn string(&mut self) -> Result<Cow<'de, str>, Error> {
         if self.peek() != Some(b'"') {
             return Err(self.syntax("expected a string"));
         }
@@ -208,7 +215,7 @@ impl<'de> Reader<'de> {
     }
 
     /// Passes over a value, however deep, and gives its text.
-    pub(crate) fn skip(&mut self) -> Result<&'de str, Error> {
+    pub fn skip(&mut self) -> Result<&'de str, Error> {
         self.peek();
         let mut values = serde_json::Deserializer::from_str(&self.text[self.at..]).into_iter::<&RawValue>();
         match values.next() {
