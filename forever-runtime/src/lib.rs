@@ -1,23 +1,39 @@
 //! The runtime of `forever`; use it through the `forever` crate.
 //!
 //! Layers, each knowing only the ones below it: `forever` (opening, asking) over `agent` (state, keep-alive, schedules) over `fiber`
-//! (context, frames, steps, recovery) over `store`. `exact` is the JSON that gives back exactly what was saved.
+//! (context, frames, steps, recovery) over the crates `forever-store` and `forever-json`.
 
 mod agent;
+mod chain;
 pub mod chat;
 mod clock;
-mod error;
-mod exact;
 mod fanout;
 mod fiber;
 mod forever;
-mod future;
 mod ide;
 #[cfg(feature = "server")]
 pub mod serve;
 pub mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
+
+/// Errors, and their texts.
+mod error {
+    pub use forever_store::{Error, ErrorKind, Result};
+
+    pub(crate) use crate::chain::chain;
+}
+
+/// JSON that gives back exactly what was saved, and digests.
+mod exact {
+    pub(crate) use forever_json::{Error, Reader, from_str, from_str_with, logs, same, to_canonical, to_string, to_string_with};
+    pub(crate) use forever_store::{arguments_digest as digest, hex};
+}
+
+/// The boxed future of traits that are used as objects.
+mod future {
+    pub(crate) use forever_store::BoxFuture;
+}
 
 pub use agent::{
     Agent, AgentHandle, Awake, BoxError, Connection, Due, KeepAlive, Message, NewSchedule, Pushed, Schedule, ScheduleKind, When,
@@ -44,22 +60,13 @@ pub use fiber::step_error::StepError;
 pub use fiber::{Backoff, Drift, EagerIterator, Fiber, FiberContext, KeepsOrder, Layout, Op, Problem, Res, Retry, Snapshot};
 pub use forever::{Builder, Close, Forever};
 #[doc(inline)]
+pub use forever_store::rusqlite;
+#[doc(inline)]
 pub use store::{Durability, FiberState, OpState, Tx};
 
 /// What derives the JSON schema of a tool's input, for [`Tool::typed`](chat::Tool::typed).
 #[cfg(feature = "schemars")]
 pub use schemars;
-
-/// What of `rusqlite` a closure with a [`Tx`] needs: use it in place of a dependency of your own, so that the two are one version. A new
-/// version of it is a breaking change of this library.
-// Not all of it: its `fallible_iterator` has an `Iterator` and an `Option`, and with them in sight the compiler spells out those of `std` in
-// every message.
-pub mod rusqlite {
-    pub use ::rusqlite::{
-        CachedStatement, Connection, Error, ErrorCode, MappedRows, OptionalExtension, Params, Result, Row, Rows, Statement, ToSql,
-        named_params, params, params_from_iter, types,
-    };
-}
 
 /// Layouts as a whole program has them.
 pub mod layout {
