@@ -1,18 +1,18 @@
 //! The runtime of `forever`; use it through the `forever` crate.
 //!
-//! Layers, each knowing only the ones below it: `forever` (opening, asking) over `agent` (state, keep-alive, schedules) over `fiber`
-//! (context, frames, steps, recovery) over `store`. `exact` is the JSON that gives back exactly what was saved.
+//! Layers, each of which knows only those below it: `api` (opening, asking) over `agent` (state,
+//! keep-alive, schedules) over `exec` (claims, activations, recovery) over `ops` and `frame` (one
+//! activation of a function) over `runtime` (what all fibers share), over the crates
+//! `forever-store` and `forever-json`.
 
 mod agent;
 mod api;
+mod chain;
 pub mod chat;
 mod clock;
-mod error;
-mod exact;
 mod exec;
 mod fanout;
 mod frame;
-mod future;
 mod guard;
 mod ide;
 pub mod layout;
@@ -23,6 +23,24 @@ pub mod serve;
 pub mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
+
+/// Errors, and their texts.
+mod error {
+    pub use forever_store::{Error, ErrorKind, Result};
+
+    pub(crate) use crate::chain::chain;
+}
+
+/// JSON that gives back exactly what was saved, and digests.
+mod exact {
+    pub(crate) use forever_json::{Error, Reader, from_str, from_str_with, logs, same, to_canonical, to_string, to_string_with};
+    pub(crate) use forever_store::{arguments_digest as digest, hex};
+}
+
+/// The boxed future of traits that are used as objects.
+mod future {
+    pub(crate) use forever_store::BoxFuture;
+}
 
 pub use agent::{
     Agent, AgentHandle, Awake, BoxError, Connection, Due, KeepAlive, Message, NewSchedule, Pushed, Schedule, ScheduleKind, When,
@@ -37,6 +55,8 @@ pub use exec::agent_hooks::{EndedFiber, RecoveredFiber, Recovery};
 pub use exec::closure::{RunFiber, stash};
 pub use exec::compatibility::{Compatibility, CompatibilityEntry, OnIncompatible, Verdict};
 pub use exec::spawn::Spawn;
+#[doc(inline)]
+pub use forever_store::rusqlite;
 pub use frame::context::FiberContext;
 pub use frame::eager::EagerIterator;
 pub use frame::fiber::Fiber;
@@ -59,22 +79,12 @@ pub use ops::transaction::TransactionCall;
 pub use runtime::events::{Event, EventKind, Events, Told};
 pub use runtime::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus, RetryStatus};
 pub use runtime::settings::Retention;
-/// What derives the JSON schema of a tool's input, for [`Tool::typed`](chat::Tool::typed).
-#[cfg(feature = "schemars")]
-pub use schemars;
 #[doc(inline)]
 pub use store::{Durability, FiberState, OpState, Tx};
 
-/// What of `rusqlite` a closure with a [`Tx`] needs: use it in place of a dependency of your own, so that the two are one version. A new
-/// version of it is a breaking change of this library.
-// Not all of it: its `fallible_iterator` has an `Iterator` and an `Option`, and with them in sight the compiler spells out those of `std` in
-// every message.
-pub mod rusqlite {
-    pub use ::rusqlite::{
-        CachedStatement, Connection, Error, ErrorCode, MappedRows, OptionalExtension, Params, Result, Row, Rows, Statement, ToSql,
-        named_params, params, params_from_iter, types,
-    };
-}
+/// What derives the JSON schema of a tool's input, for [`Tool::typed`](chat::Tool::typed).
+#[cfg(feature = "schemars")]
+pub use schemars;
 
 /// Compares the layouts of all functions that a builder has registered with those in `forever.layouts.json`, in the folder of the crate's
 /// `Cargo.toml`, and panics with the difference: for a test, so that a change that concerns running fibers is seen in review.

@@ -162,7 +162,7 @@ async fn a_position_behind_the_end_of_a_loop_parks_and_nothing_behind_the_loop_r
 async fn a_fiber_of_an_older_database_goes_on() {
     let (place, world) = (Place::new(), World::new(1));
     let sql = place.sql();
-    sql.execute_batch(include_str!("../../forever-runtime/src/store/sqlite/schema_1.sql")).unwrap();
+    sql.execute_batch(include_str!("../../crates/forever-store/src/sqlite/schema_1.sql")).unwrap();
     sql.execute_batch(
         "PRAGMA application_id = 0x46727672; PRAGMA user_version = 1; PRAGMA journal_mode = WAL;
          INSERT INTO fibers (id, name, state, args, created_ms, changed_ms) VALUES ('f', 'keeps', 'running', '{\"text\":\"t\"}', 1, 1);",

@@ -222,7 +222,7 @@ async fn describe(exec: &Arc<Executor>, fiber: &Runnable) -> Result<Option<Descr
         metadata: row.metadata.and_then(|text| serde_json::from_str(&text).ok()),
         reason: row.reason.unwrap_or_default(),
         at: row.at,
-        data: stored.snapshot.map(|text| stored.rows.fill(&text)),
+        data: stored.snapshot.map(|text| crate::frame::tracker::fill(&stored.rows, &text)),
         deaths: row.deaths,
         created: from_ms(row.created_ms),
     };

@@ -151,7 +151,7 @@ impl<F: Fiber> Function<F> {
         match old {
             // The same shape: only what the snapshot itself lacks can be wrong, and the frame looks for that.
             Some(old) if old.hash == self.row().hash => Ok(()),
-            Some(old) => left.check(self.layout(), &old.read()?, snapshot),
+            Some(old) => left.check(self.layout(), &Layout::read(old)?, snapshot),
             None => self.layout().check(None, snapshot).map_err(|drift| drift.to_string()),
         }
     }
@@ -216,7 +216,7 @@ impl<F: Fiber> Known for Function<F> {
         if let Err(why) = left.check_begun(F::MACHINE, old.map(|old| old.hash.as_str())) {
             return Found::parks(why);
         }
-        match old.filter(|old| old.hash != self.row().hash).map(LayoutRow::read) {
+        match old.filter(|old| old.hash != self.row().hash).map(Layout::read) {
             Some(Ok(old)) => self.compare_with(&old, snapshot, left),
             _ => found::<F>(self.check(old, snapshot, left), false),
         }

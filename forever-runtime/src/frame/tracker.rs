@@ -114,54 +114,52 @@ fn numbers(text: &str) -> impl Iterator<Item = u64> {
     text.split(PLACEHOLDER).skip(1).filter_map(|rest| rest.split(',').next()?.trim().parse().ok())
 }
 
-impl SnapshotRows {
-    /// A text with everything put back that stands beside it; what is missing stays as it is.
-    pub(crate) fn fill(&self, text: &str) -> String {
-        let mut whole = String::with_capacity(text.len());
-        let mut rest = text;
-        while let Some(at) = rest.find("{\"$") {
-            let (before, from) = rest.split_at(at);
-            whole.push_str(before);
-            let end = if let Some((filled, end)) = self.filled(from) {
-                whole.push_str(&filled);
-                end
-            } else {
-                whole.push_str("{\"$");
-                "{\"$".len()
-            };
-            rest = &from[end..];
-        }
-        whole + rest
-    }
-
-    /// What stands beside the text for its beginning, and where that ends.
-    fn filled(&self, text: &str) -> Option<(String, usize)> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Placeholder {
-            Part {
-                #[serde(rename = "$part")]
-                name: String,
-            },
-            Log {
-                #[serde(rename = "$log")]
-                number: u64,
-                len: usize,
-            },
-        }
-        if !text.starts_with(PART_PLACEHOLDER) && !text.starts_with(PLACEHOLDER) {
-            return None;
-        }
-        let mut values = serde_json::Deserializer::from_str(text).into_iter();
-        let filled = match values.next()?.ok()? {
-            Placeholder::Part { name } => self.fill(self.parts.get(&name)?),
-            Placeholder::Log { number, len } => {
-                let items = self.logs.get(&number).map(Vec::as_slice).unwrap_or_default();
-                format!("[{}]", items.get(..len)?.join(","))
-            }
+/// A text with everything put back that stands beside it; what is missing stays as it is.
+pub(crate) fn fill(beside: &SnapshotRows, text: &str) -> String {
+    let mut whole = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("{\"$") {
+        let (before, from) = rest.split_at(at);
+        whole.push_str(before);
+        let end = if let Some((filled, end)) = filled(beside, from) {
+            whole.push_str(&filled);
+            end
+        } else {
+            whole.push_str("{\"$");
+            "{\"$".len()
         };
-        Some((filled, values.byte_offset()))
+        rest = &from[end..];
     }
+    whole + rest
+}
+
+/// What stands beside the text for its beginning, and where that ends.
+fn filled(beside: &SnapshotRows, text: &str) -> Option<(String, usize)> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Placeholder {
+        Part {
+            #[serde(rename = "$part")]
+            name: String,
+        },
+        Log {
+            #[serde(rename = "$log")]
+            number: u64,
+            len: usize,
+        },
+    }
+    if !text.starts_with(PART_PLACEHOLDER) && !text.starts_with(PLACEHOLDER) {
+        return None;
+    }
+    let mut values = serde_json::Deserializer::from_str(text).into_iter();
+    let filled = match values.next()?.ok()? {
+        Placeholder::Part { name } => fill(beside, beside.parts.get(&name)?),
+        Placeholder::Log { number, len } => {
+            let items = beside.logs.get(&number).map(Vec::as_slice).unwrap_or_default();
+            format!("[{}]", items.get(..len)?.join(","))
+        }
+    };
+    Some((filled, values.byte_offset()))
 }
 
 impl Snapshot {
@@ -186,7 +184,7 @@ impl Snapshot {
         self.each(|snapshot| {
             for (local, text) in &mut snapshot.locals {
                 if text.get().contains(PLACEHOLDER) {
-                    *text = RawValue::from_string(beside.fill(text.get()))
+                    *text = RawValue::from_string(fill(beside, text.get()))
                         .map_err(|e| format!("local `{local}` at `{}` cannot be read: an item of a log is not JSON: {e}", snapshot.at))?;
                 }
             }

@@ -23,10 +23,10 @@ pub(crate) fn row_of(machine: &'static Machine) -> Arc<LayoutRow> {
     Arc::clone(ROWS.write().unwrap_or_else(PoisonError::into_inner).entry(place).or_insert(row))
 }
 
-impl LayoutRow {
-    /// The layout in the row; `Err` says why it cannot be read.
-    pub(crate) fn read(&self) -> Result<Layout, String> {
-        serde_json::from_str(&self.layout).map_err(|e| format!("the layout `{}` it was left under cannot be read: {e}", self.hash))
+impl Layout {
+    /// The layout in a row; `Err` says why it cannot be read.
+    pub(crate) fn read(row: &LayoutRow) -> Result<Self, String> {
+        serde_json::from_str(&row.layout).map_err(|e| format!("the layout `{}` it was left under cannot be read: {e}", row.hash))
     }
 }
 
@@ -109,7 +109,7 @@ impl LeftUnder {
     /// The layout that a callee's snapshot was left under.
     pub(crate) fn layout(&self, hash: &str) -> Result<Layout, String> {
         let row = self.callees.iter().find(|row| row.hash == hash);
-        row.ok_or_else(|| format!("the layout `{hash}` it was left under is not stored"))?.read()
+        Layout::read(row.ok_or_else(|| format!("the layout `{hash}` it was left under is not stored"))?)
     }
 
     /// What branches have given that is stored since the snapshot.
@@ -140,12 +140,12 @@ impl LeftUnder {
         };
         let branches = self.branches.iter().filter_map(|branch| Some((branch, branch.layout.as_ref().filter(is_others)?)));
         for (branch, layout) in branches {
-            let (code, old) = (Layout::of(machine), layout.read()?);
+            let (code, old) = (Layout::of(machine), Layout::read(layout)?);
             code.check_branch(&old, &branch.name).map_err(|drift| drift.to_string())?;
         }
         let unsettled = self.unsettled.iter().filter_map(|op| Some((op, op.layout.as_ref().filter(is_others)?)));
         for (op, layout) in unsettled {
-            Layout::of(machine).tells(&layout.read()?, &op.step).map_err(|problem| op.cannot_be_told(&problem))?;
+            Layout::of(machine).tells(&Layout::read(layout)?, &op.step).map_err(|problem| op.cannot_be_told(&problem))?;
         }
         Ok(())
     }

@@ -136,7 +136,8 @@ impl<T: DeserializeOwned> FiberHandle<T> {
                         FiberState::Cancelled => return Err(self.error(FiberErrorKind::Cancelled, reason)),
                         FiberState::Parked => return Err(self.error(FiberErrorKind::Parked, reason)),
                         FiberState::Interrupted => return Err(self.error(FiberErrorKind::Interrupted, reason)),
-                        FiberState::Pending | FiberState::Running | FiberState::Waiting => {}
+                        // It has not ended.
+                        _ => {}
                     }
                     if runtime.is_closing() {
                         return self.exited(Exit::Closed);

@@ -224,7 +224,7 @@ impl RunBackend for Tape {
         let mut kept = locked(&self.kept);
         let mut beside = locked(&self.beside);
         beside.apply(&checkpoint.delta);
-        let whole = beside.fill(&checkpoint.snapshot);
+        let whole = crate::frame::tracker::fill(&beside, &checkpoint.snapshot);
         kept.made.insert(whole.clone(), Made { number: checkpoint.number, text: checkpoint.snapshot, beside: beside.clone() });
         kept.ledger.pass(&checkpoint.ops);
         if checkpoint.outbox.joined {

@@ -8,16 +8,22 @@
 #[path = "../../src/clock.rs"]
 mod clock;
 mod dispatch;
-#[allow(dead_code, unreachable_pub, reason = "the runtime uses all of it, and gives it to others")]
-#[path = "../../src/error.rs"]
-mod error;
 mod lock;
 mod support;
 mod writer;
 
-#[allow(unreachable_pub, reason = "the runtime gives it to others")]
-#[path = "../../src/future.rs"]
-mod future;
+#[path = "../../src/chain.rs"]
+mod chain;
+
+mod error {
+    pub(crate) use forever_store::{Error, ErrorKind, Result};
+
+    pub(crate) use crate::chain::chain;
+}
+
+mod future {
+    pub(crate) use forever_store::BoxFuture;
+}
 
 #[allow(dead_code, reason = "the runtime uses all of it")]
 #[path = "../../src/runtime"]
@@ -54,10 +60,13 @@ mod stubs;
 
 pub(crate) use stubs::{frame, ops};
 
-#[allow(dead_code, reason = "the runtime uses all of it")]
-#[path = "../../src/store"]
+/// As the files of `forever-store` name what is in the root of their crate.
+use store::{Claim, ClaimResult, End, Epoch, FiberState, Runnable, Seq, WorkerId};
+
+#[allow(dead_code, unreachable_pub, reason = "the store uses all of it, and gives it to others")]
+#[path = "../../../crates/forever-store/src"]
 mod store {
-    #[path = "../../tests/schedules/types.rs"]
+    #[path = "../../../forever-runtime/tests/schedules/types.rs"]
     mod types;
 
     pub(crate) use types::*;
@@ -72,9 +81,9 @@ mod store {
         #[cfg(target_os = "linux")]
         pub(crate) mod mounts;
         pub(crate) mod pace;
-        #[path = "../../../tests/schedules/rows.rs"]
+        #[path = "../../../../forever-runtime/tests/schedules/rows.rs"]
         pub(crate) mod rows;
-        #[path = "../../../tests/schedules/sync.rs"]
+        #[path = "../../../../forever-runtime/tests/schedules/sync.rs"]
         pub(crate) mod sync;
         pub(crate) mod worker;
 

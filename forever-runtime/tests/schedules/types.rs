@@ -1,4 +1,4 @@
-//! What a store takes and gives, as far as tasks of a runtime use it: a model of `src/store/mod.rs`.
+//! What a store takes and gives, as far as tasks of a runtime use it: a model of `forever-store`.
 use std::any::Any;
 use std::fmt;
 use std::str::FromStr;

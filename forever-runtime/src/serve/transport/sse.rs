@@ -189,9 +189,9 @@ async fn history(agent: &AgentHandle<Erased>, turn: &TurnHandle) -> Result<Optio
 /// The events behind the last chunk.
 fn end(end: &TurnEnd) -> Vec<Event> {
     let last = match end.state() {
-        TurnState::Completed | TurnState::Queued | TurnState::Running => None,
         TurnState::Error | TurnState::Interrupted => Some(json!({ "type": "error", "errorText": end.client_text().unwrap_or(ERROR) })),
         TurnState::Aborted | TurnState::Skipped => Some(json!({ "type": "abort" })),
+        _ => None,
     };
     last.map(|chunk| Event::default().data(chunk.to_string())).into_iter().chain([done()]).collect()
 }

@@ -3,6 +3,7 @@
 mod building;
 mod continuing;
 mod cutting;
+mod pending;
 mod recorded;
 mod repairing;
 mod streams;

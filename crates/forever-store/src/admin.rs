@@ -1,0 +1,174 @@
+//! Commands, lists and deletion: data types and [`AdminStore`].
+use super::{End, FiberRow, FiberState, Runnable, Seq};
+use crate::error::Result;
+use crate::future::BoxFuture;
+
+/// Reference to one fiber.
+#[derive(Debug, Clone)]
+pub enum FiberRef {
+    /// By id.
+    Id(String),
+    /// By idempotency key.
+    Key(String),
+    /// By sequence number.
+    Seq(Seq),
+}
+
+/// Result of a command addressed to a fiber, decided on the state it is carried out on.
+#[derive(Debug)]
+pub enum CommandResult<T> {
+    /// The command is carried out.
+    Done(T),
+    /// The fiber does not exist.
+    NotFound,
+    /// The command is refused in the state of the fiber. Nothing was changed.
+    InvalidState(FiberState),
+}
+
+/// Where a stopped fiber runs from again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Restart {
+    /// From its snapshot.
+    FromSnapshot,
+    /// From the start, with its arguments. The snapshot, branch results and temporary operations
+    /// are deleted; the number of checkpoints goes on, and the number of restarts is raised.
+    FromStart,
+}
+
+/// Result of a [`Restart`] that is allowed in the state of the fiber.
+#[derive(Debug)]
+pub enum RestartResult {
+    /// The fiber is ready.
+    Ready,
+    /// The operation with this id is in doubt, and would be repeated. Nothing was changed.
+    InDoubt(String),
+}
+
+/// Query for fibers; its conditions are combined by AND.
+///
+/// Called a query because `FiberFilter` is the filter that programs give to `Forever::delete`.
+#[derive(Debug, Clone, Default)]
+pub struct FiberQuery {
+    /// States, any of them; empty for all.
+    pub states: Vec<FiberState>,
+    /// Stored name of the function.
+    pub name: Option<String>,
+    /// Class of the owning agent.
+    pub class: Option<String>,
+    /// Name of the owning agent.
+    pub agent: Option<String>,
+    /// Ended before this time.
+    pub ended_before_ms: Option<i64>,
+    /// Leaves out fibers whose parent may still ask for their results.
+    ///
+    /// Such a parent has not ended, or has failed and so may be resumed.
+    pub exclude_awaited: bool,
+    /// Leaves out fibers with an operation in doubt.
+    ///
+    /// That is an effect or an operation by hand that is `started`.
+    pub exclude_in_doubt: bool,
+}
+
+/// Page of fibers to be deleted.
+#[derive(Debug, Clone, Default)]
+pub struct Deletion {
+    /// Which fibers. Those that have not ended are never deleted.
+    pub query: FiberQuery,
+    /// Where the page before ended. Set only where the query is for one state.
+    pub after: Option<DeleteCursor>,
+    /// Maximum number of fibers to look at.
+    pub limit: u32,
+    /// Time of the deletion, if tombstones are to be stored.
+    pub tombstone_ms: Option<i64>,
+}
+
+/// Place in the list of ended fibers of one state, by time of end and number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeleteCursor {
+    /// Time of the fiber's end.
+    pub finished_ms: i64,
+    /// Its sequence number.
+    pub seq: Seq,
+}
+
+/// Result of a [`Deletion`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DeleteResult {
+    /// Number of fibers that were deleted.
+    pub count: u64,
+    /// Number of fibers that were looked at and kept.
+    ///
+    /// By constraints of the program's tables, or because their tombstone could not be made.
+    pub held: u64,
+    /// Where the next page begins, if the page was full.
+    pub next: Option<DeleteCursor>,
+}
+
+/// Record of a deleted fiber that had a key or a given id.
+///
+/// It keeps either from starting a second fiber.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FiberTombstone {
+    /// Id.
+    pub id: String,
+    /// Idempotency key.
+    pub key: Option<String>,
+    /// Stored name of its function, or the name that a closure fiber was given.
+    pub name: String,
+    /// Digest of its arguments; see [`arguments_digest`](super::arguments_digest).
+    pub args: String,
+    /// State in which it ended.
+    pub state: FiberState,
+    /// Time of its end.
+    pub finished_ms: i64,
+}
+
+/// Commands of people and programs, lists, and deletion.
+///
+/// Each command is decided on the stored state of its fiber, in one transaction. A command that
+/// changes what the fiber resumes from raises its epoch, so that a claim at the state before is
+/// lost.
+pub trait AdminStore {
+    /// Ends a fiber that is interrupted or parked; gives the row as it was, and the end.
+    ///
+    /// Refused in any other state. The end is `Cancelled` if the fiber was cancelled before, as in
+    /// [`FiberStore::end`](super::FiberStore::end).
+    fn resolve(&self, id: String, end: End, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<(FiberRow, End)>>>;
+
+    /// Cancels a fiber and its descendants; gives those that had not ended, as they were before.
+    ///
+    /// Those that are not running have ended when the future is ready. Those that run are marked,
+    /// and end as cancelled however they end or stop. The first reason stays. Refused once the
+    /// fiber has ended.
+    fn cancel(&self, id: String, reason: String, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<Vec<Runnable>>>>;
+
+    /// Makes a stopped fiber ready, and sets its deaths to 0.
+    ///
+    /// Allowed for fibers that failed, are interrupted or parked, and from the start also for those
+    /// that were cancelled.
+    fn restart(&self, id: String, how: Restart, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<RestartResult>>>;
+
+    /// Finds a fiber.
+    fn find(&self, fiber: FiberRef) -> BoxFuture<'_, Result<Option<FiberRow>>>;
+
+    /// Lists the fibers behind `after` that match a query, by number.
+    ///
+    /// Fewer than `limit` mean that there are no more. A row that cannot be read in full is listed
+    /// with what can be read.
+    fn list(&self, query: FiberQuery, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<FiberRow>>>;
+
+    /// Deletes a page of ended fibers with all that is stored of them, by state and time of end.
+    ///
+    /// With [`tombstone_ms`](Deletion::tombstone_ms) a tombstone is stored for each that has a key
+    /// or a given id, in the same transaction.
+    fn delete(&self, deletion: Deletion) -> BoxFuture<'_, Result<DeleteResult>>;
+
+    /// Finds a tombstone by id or key. By sequence number there is none.
+    fn tombstone(&self, fiber: FiberRef) -> BoxFuture<'_, Result<Option<FiberTombstone>>>;
+
+    /// Deletes a page of tombstones; gives how many.
+    ///
+    /// Of the query the states, the name and the time of the end are looked at. With
+    /// `deleted_before_ms`, only those whose fibers were deleted before.
+    fn delete_tombstones(&self, deletion: Deletion, deleted_before_ms: Option<i64>) -> BoxFuture<'_, Result<u64>>;
+}

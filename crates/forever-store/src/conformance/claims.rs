@@ -1,0 +1,300 @@
+//! Claims: two workers over one store.
+use std::sync::Arc;
+
+use super::{FIRST, SECOND, Told, accept, branch_result, claimed, message, new, row, snapshot};
+use crate::error::{ErrorKind, Result};
+use crate::{
+    AcceptResult, Claim, ClaimResult, CommandResult, End, FiberState, NewFiber, NewMessage, NewSnapshot, OpKind, OpRecord, OpResolution,
+    OpState, Restart, RestartResult, Seq, Store, Suspension, Wait,
+};
+
+pub(super) async fn run<S: Store + 'static>(make: &impl AsyncFn() -> S) {
+    numbers_workers(&make().await).await;
+    gives_a_fiber_to_one_worker(&make().await).await;
+    claims_what_was_looked_at_and_nothing_else(&make().await).await;
+    refuses_every_write_of_a_lost_claim(&make().await).await;
+    refuses_what_is_left_of_an_activation_that_has_stopped(&make().await).await;
+    ends_a_claim_with_every_command(&make().await).await;
+    takes_over_from_others_only(&make().await).await;
+    restarts_a_claimed_fiber(&make().await).await;
+    ends_what_was_told_to_end(&make().await).await;
+    tells_of_what_becomes_ready(&make().await).await;
+    stores_a_message_with_an_id_once(&make().await).await;
+    runs_each_fiber_once_between_two_workers(Arc::new(make().await)).await;
+}
+
+async fn numbers_workers(store: &impl Store) {
+    let (one, two) = (store.join(1).await.unwrap(), store.join(2).await.unwrap());
+    let three = store.join(4).await.unwrap();
+    assert!(one < two && two < three, "{one} {two} {three}: the number of a worker that is gone is not given again");
+}
+
+/// A fiber that is ready.
+async fn ready(store: &impl Store, id: &str) -> Claim {
+    match store.accept(NewFiber { worker: None, ..new(id, None) }).await.unwrap() {
+        AcceptResult::Created(seen) => seen,
+        there => panic!("{there:?}"),
+    }
+}
+
+pub(super) fn is_lost<T: std::fmt::Debug>(stored: Result<T>) -> bool {
+    stored.unwrap_err().kind() == ErrorKind::ClaimLost
+}
+
+async fn gives_a_fiber_to_one_worker(store: &impl Store) {
+    let seen = ready(store, "a").await;
+    assert_eq!(row(store, "a").await.state, FiberState::Pending);
+    let listed: Vec<String> = store.ready(Seq::MIN, 9).await.unwrap().into_iter().map(|fiber| fiber.id).collect();
+    assert_eq!(listed, ["a"]);
+
+    let ClaimResult::Granted(claim) = store.claim(seen, FIRST, 5).await.unwrap() else { panic!() };
+    assert!(claim.epoch > seen.epoch);
+    assert_eq!(row(store, "a").await.state, FiberState::Running);
+    assert!(store.ready(Seq::MIN, 9).await.unwrap().is_empty());
+    for now_seen in [seen, claim] {
+        assert_eq!(store.claim(now_seen, SECOND, 6).await.unwrap(), ClaimResult::Refused, "it is the first worker's");
+    }
+    // Its own worker may begin it again, where it could not store that it was interrupted.
+    let ClaimResult::Granted(later) = store.claim(claim, FIRST, 7).await.unwrap() else { panic!() };
+    assert!(is_lost(store.checkpoint(claim, snapshot(1)).await));
+    store.checkpoint(later, snapshot(1)).await.unwrap();
+}
+
+async fn claims_what_was_looked_at_and_nothing_else(store: &impl Store) {
+    let claim = accept(store, "a").await;
+    store.wait(claim, Wait { due_ms: Some(99), ..Wait::default() }, 10).await.unwrap();
+    assert_eq!(store.claim(claim, FIRST, 11).await.unwrap(), ClaimResult::Refused, "it waits");
+    store.take_due(99, 9).await.unwrap();
+    let ClaimResult::Granted(second) = store.claim(claim, SECOND, 12).await.unwrap() else { panic!() };
+    store.suspend(second, Suspension::Parked("x".into()), 13).await.unwrap();
+    assert_eq!(store.claim(claim, FIRST, 14).await.unwrap(), ClaimResult::Refused, "it was claimed since");
+    let ClaimResult::Granted(third) = store.claim(second, FIRST, 15).await.unwrap() else { panic!() };
+    store.end(third, End::Failed("no".into()), Vec::new(), 16).await.unwrap();
+    assert_eq!(store.claim(third, FIRST, 17).await.unwrap(), ClaimResult::Refused, "it has ended");
+    assert_eq!(store.claim(Claim { fiber: 99, epoch: 0 }, FIRST, 18).await.unwrap(), ClaimResult::Refused);
+}
+
+/// Every operation that takes a claim, with one that is no longer in force: refused, and nothing is changed.
+async fn refuses_every_write_of_a_lost_claim(store: &impl Store) {
+    let lost = accept(store, "a").await;
+    let op = OpRecord::begun("x".into(), OpKind::Effect, "pay", "charge", None, Some(0));
+    store.save_op(lost, op.clone(), 1).await.unwrap();
+    store.take_over(SECOND, 2).await.unwrap();
+    let claim = claimed(store, lost.fiber, SECOND).await;
+    let before = format!("{:?} {:?}", row(store, "a").await, store.load(lost.fiber).await.unwrap());
+
+    assert!(is_lost(store.checkpoint(lost, snapshot(1)).await));
+    let layouts = Some(vec![crate::LayoutRow { hash: "h".into(), fiber: "work".into(), layout: "{}".into() }.into()]);
+    assert!(is_lost(store.checkpoint(lost, NewSnapshot { layouts, joined: true, ..snapshot(1) }).await));
+    let child = NewFiber { parent: Some(lost.fiber), ..new("child", None) };
+    assert!(is_lost(store.checkpoint(lost, NewSnapshot { children: vec![child], ..snapshot(1) }).await));
+    assert!(is_lost(store.stash(lost, "1".into(), 3).await));
+    assert!(is_lost(store.save_branch(lost, 0, branch_result("a", None)).await));
+    assert!(is_lost(store.wait(lost, Wait { due_ms: Some(99), ..Wait::default() }, 3).await));
+    assert!(is_lost(store.wait(lost, Wait { due_ms: Some(1), ..Wait::default() }, 3).await), "also where it would not have waited");
+    assert!(is_lost(store.end(lost, End::Completed("1".into()), Vec::new(), 3).await));
+    assert!(is_lost(store.suspend(lost, Suspension::Parked("x".into()), 3).await));
+    assert!(is_lost(store.suspend(lost, Suspension::Interrupted("x".into()), 3).await));
+    assert!(is_lost(store.restart_claimed(lost, 3).await));
+    assert!(is_lost(store.save_op(lost, OpRecord { state: OpState::Completed, ..op.clone() }, 3).await));
+    assert!(is_lost(store.append_op_log(lost, op.clone(), vec!["1".into()], 3).await));
+
+    assert_eq!(format!("{:?} {:?}", row(store, "a").await, store.load(lost.fiber).await.unwrap()), before);
+    assert!(store.find(crate::FiberRef::Id("child".into())).await.unwrap().is_none());
+    store.checkpoint(claim, snapshot(1)).await.unwrap();
+    store.end(claim, End::Completed("2".into()), Vec::new(), 4).await.unwrap();
+    for claim in [lost, claim] {
+        assert!(is_lost(store.end(claim, End::Failed("late".into()), Vec::new(), 5).await), "an end is not overwritten");
+    }
+    assert_eq!(row(store, "a").await.result.as_deref(), Some("2"));
+}
+
+/// A task of the program may hold on to what an activation was made of when that has stopped.
+async fn refuses_what_is_left_of_an_activation_that_has_stopped(store: &impl Store) {
+    for stops in ["waits", "is parked", "fails"] {
+        let claim = accept(store, stops).await;
+        let op = OpRecord::begun(stops.into(), OpKind::Effect, "pay", "charge", None, Some(0));
+        match stops {
+            "waits" => drop(store.wait(claim, Wait { due_ms: Some(99), ..Wait::default() }, 1).await.unwrap()),
+            "is parked" => drop(store.suspend(claim, Suspension::Parked("x".into()), 1).await.unwrap()),
+            _ => drop(store.end(claim, End::Failed("no".into()), Vec::new(), 1).await.unwrap()),
+        }
+        assert!(is_lost(store.save_op(claim, op.clone(), 2).await), "{stops}");
+        assert!(is_lost(store.append_op_log(claim, op, vec!["1".into()], 2).await), "{stops}");
+        assert!(is_lost(store.stash(claim, "1".into(), 2).await), "{stops}");
+        assert!(is_lost(store.save_branch(claim, 0, branch_result("a", None)).await), "{stops}");
+        assert!(store.ops(claim.fiber).await.unwrap().is_empty(), "{stops}");
+    }
+}
+
+/// What an activation has read must be what it begins with.
+async fn ends_a_claim_with_every_command(store: &impl Store) {
+    for command in ["resume", "restart", "resolve", "cancel", "resolve_op"] {
+        let claim = accept(store, command).await;
+        let op = OpRecord::begun("x".into(), OpKind::Effect, "pay", "charge", None, Some(0));
+        if command == "resolve_op" {
+            store.save_op(claim, op, 1).await.unwrap();
+        }
+        store.suspend(claim, Suspension::Interrupted("x".into()), 2).await.unwrap();
+        let seen = Claim { fiber: claim.fiber, epoch: store.load(claim.fiber).await.unwrap().epoch };
+        let id = command.to_owned();
+        match command {
+            "resume" => drop(store.restart(id, Restart::FromSnapshot, 3).await.unwrap()),
+            "restart" => drop(store.restart(id, Restart::FromStart, 3).await.unwrap()),
+            "resolve" => drop(store.resolve(id, End::Completed("1".into()), 3).await.unwrap()),
+            "cancel" => drop(store.cancel(id, "enough".into(), 3).await.unwrap()),
+            _ => {
+                let how = OpResolution { id: "x".into(), state: OpState::NotExecuted, outcome: None };
+                store.resolve_op(claim.fiber, how, 3).await.unwrap();
+            }
+        }
+        assert_eq!(store.claim(seen, FIRST, 4).await.unwrap(), ClaimResult::Refused, "{command}");
+        assert!(is_lost(store.suspend(seen, Suspension::Parked("late".into()), 5).await), "{command}");
+    }
+}
+
+async fn takes_over_from_others_only(store: &impl Store) {
+    let (gone, mine) = (accept(store, "gone").await, ready(store, "mine").await);
+    let mine = claimed(store, mine.fiber, SECOND).await;
+    store.take_over(SECOND, 5).await.unwrap();
+    store.take_over(SECOND, 6).await.unwrap();
+    assert_eq!((row(store, "gone").await.state, row(store, "gone").await.deaths), (FiberState::Interrupted, 1));
+    assert_eq!((row(store, "mine").await.state, row(store, "mine").await.deaths), (FiberState::Running, 0));
+    assert!(is_lost(store.checkpoint(gone, snapshot(1)).await));
+    store.checkpoint(mine, snapshot(1)).await.unwrap();
+}
+
+async fn restarts_a_claimed_fiber(store: &impl Store) {
+    let claim = accept(store, "a").await;
+    store.checkpoint(claim, snapshot(1)).await.unwrap();
+    let op = OpRecord::begun("x".into(), OpKind::Effect, "pay", "charge", None, Some(1));
+    store.save_op(claim, op.clone(), 1).await.unwrap();
+    assert!(matches!(store.restart_claimed(claim, 2).await.unwrap(), RestartResult::InDoubt(op) if op == "x"));
+    assert!(store.load(claim.fiber).await.unwrap().snapshot.is_some(), "nothing of it is forgotten");
+    store.save_op(claim, OpRecord { state: OpState::NotExecuted, ..op }, 3).await.unwrap();
+    let mut told = Told::by(store);
+    assert!(matches!(store.restart_claimed(claim, 4).await.unwrap(), RestartResult::Ready));
+    assert_eq!((told.ids(), row(store, "a").await.state), (vec!["a".to_owned()], FiberState::Pending));
+    assert!(store.load(claim.fiber).await.unwrap().snapshot.is_none());
+    assert!(is_lost(store.checkpoint(claim, snapshot(3)).await));
+}
+
+async fn ends_what_was_told_to_end(store: &impl Store) {
+    // While it runs: it ends when it stops, however it stops.
+    for (id, how) in [("skipped", Suspension::Interrupted("x".into())), ("parked", Suspension::Parked("x".into()))] {
+        let claim = accept(store, id).await;
+        store.cancel(id.into(), "enough".into(), 2).await.unwrap();
+        assert_eq!(row(store, id).await.state, FiberState::Running);
+        assert_eq!(store.suspend(claim, how, 3).await.unwrap(), Some(End::Cancelled("enough".into())));
+        assert_eq!((row(store, id).await.state, row(store, id).await.reason.as_deref()), (FiberState::Cancelled, Some("enough")));
+    }
+    // And its worker is gone before it can.
+    let claim = accept(store, "left").await;
+    store.cancel("left".into(), "enough".into(), 4).await.unwrap();
+    store.take_over(SECOND, 5).await.unwrap();
+    let seen = Claim { fiber: claim.fiber, epoch: store.epoch(claim.fiber).await.unwrap().unwrap() };
+    assert_eq!(store.claim(seen, SECOND, 6).await.unwrap(), ClaimResult::Ended(End::Cancelled("enough".into())));
+    assert_eq!(row(store, "left").await.state, FiberState::Cancelled);
+    assert!(is_lost(store.end(claim, End::Completed("1".into()), Vec::new(), 7).await));
+}
+
+async fn tells_of_what_becomes_ready(store: &impl Store) {
+    let mut told = Told::by(store);
+    let (parent, child) = (accept(store, "parent").await, accept(store, "child").await);
+    store.wait(parent, Wait { fibers: vec!["child".into()], ..Wait::default() }, 1).await.unwrap();
+    assert!(told.ids().is_empty());
+    store.end(child, End::Completed("1".into()), Vec::new(), 2).await.unwrap();
+    assert_eq!(told.ids(), ["parent"]);
+    let parent = claimed(store, parent.fiber, FIRST).await;
+    store.end(parent, End::Failed("no".into()), Vec::new(), 3).await.unwrap();
+    store.restart("parent".into(), Restart::FromSnapshot, 4).await.unwrap();
+    assert_eq!(told.ids(), ["parent"]);
+    // A call that is given up before it is polled has done nothing; one that was polled is carried
+    // out with all its consequences, or not at all.
+    let parent = claimed(store, parent.fiber, FIRST).await;
+    store.wait(parent, Wait { topics: vec!["go".into()], ..Wait::default() }, 5).await.unwrap();
+    drop(store.send(message("parent", "go", "0")));
+    let mut given_up = store.send(message("parent", "go", "1"));
+    std::future::poll_fn(|cx| std::task::Poll::Ready(given_up.as_mut().poll(cx).is_pending())).await;
+    drop(given_up);
+    accept(store, "later").await;
+    if let Some(sent) = store.message(parent.fiber, "go".into()).await.unwrap() {
+        assert_eq!(sent.data, "1");
+        assert_eq!(told.next().await, "parent");
+    }
+}
+
+async fn stores_a_message_with_an_id_once(store: &impl Store) {
+    let claim = accept(store, "a").await;
+    let with_id = |data: &str, id: &str| NewMessage { id: Some(id.into()), ..message("a", "go", data) };
+    for data in ["1", "2"] {
+        assert!(matches!(store.send(with_id(data, "one")).await.unwrap(), CommandResult::Done(())));
+    }
+    let first = store.message(claim.fiber, "go".into()).await.unwrap().unwrap();
+    assert_eq!(first.data, "1");
+    store.checkpoint(claim, NewSnapshot { received: Some(first.seq), ..snapshot(1) }).await.unwrap();
+    store.send(with_id("3", "one")).await.unwrap();
+    assert_eq!(store.message(claim.fiber, "go".into()).await.unwrap(), None, "it was received before");
+    store.send(with_id("4", "two")).await.unwrap();
+    assert_eq!(store.message(claim.fiber, "go".into()).await.unwrap().unwrap().data, "4");
+    store.end(claim, End::Completed("1".into()), Vec::new(), 9).await.unwrap();
+    assert!(matches!(store.send(with_id("5", "two")).await.unwrap(), CommandResult::Done(())), "it was sent before the end");
+    assert!(matches!(store.send(with_id("6", "three")).await.unwrap(), CommandResult::InvalidState(FiberState::Completed)));
+}
+
+/// Two workers claim what they find, make checkpoints, give fibers up in the middle, and take over from each other.
+async fn runs_each_fiber_once_between_two_workers<S: Store + 'static>(store: Arc<S>) {
+    const FIBERS: u64 = 24;
+    const CHECKPOINTS: u64 = 5;
+    for n in 0..FIBERS {
+        ready(&*store, &format!("f{n}")).await;
+    }
+    let mut workers = tokio::task::JoinSet::new();
+    for (worker, other) in [(FIRST, SECOND), (SECOND, FIRST)] {
+        let store = Arc::clone(&store);
+        workers.spawn(async move {
+            let (mut ended, mut lost, mut round) = (0_u64, 0_u64, u64::try_from(worker).unwrap());
+            loop {
+                let open = store.unfinished(Seq::MIN, 99).await.unwrap();
+                if open.is_empty() {
+                    return (ended, lost);
+                }
+                for fiber in open {
+                    round += 1;
+                    if round % 40 == 0 {
+                        // The other is taken for dead, and may not be.
+                        store.take_over(worker, 1).await.unwrap();
+                    }
+                    let loaded = store.load(fiber.seq).await.unwrap();
+                    let seen = Claim { fiber: fiber.seq, epoch: loaded.epoch };
+                    let ClaimResult::Granted(claim) = store.claim(seen, worker, 1).await.unwrap() else { continue };
+                    for number in loaded.number + 1..=CHECKPOINTS {
+                        match store.checkpoint(claim, snapshot(number)).await {
+                            Ok(_) => {}
+                            // Nothing else may ever be wrong: the number follows whenever the claim is in force.
+                            Err(error) => {
+                                assert_eq!(error.kind(), ErrorKind::ClaimLost, "{error}");
+                                lost += 1;
+                                break;
+                            }
+                        }
+                        tokio::task::yield_now().await;
+                    }
+                    match store.end(claim, End::Completed(worker.to_string()), Vec::new(), 2).await {
+                        Ok(_) => ended += 1,
+                        Err(error) => assert_eq!(error.kind(), ErrorKind::ClaimLost, "{error}"),
+                    }
+                }
+                let _ = other;
+            }
+        });
+    }
+    let mut all = 0;
+    while let Some(done) = workers.join_next().await {
+        all += done.unwrap().0;
+    }
+    assert_eq!(all, FIBERS, "each fiber ends once");
+    for n in 0..FIBERS {
+        assert_eq!(row(&*store, &format!("f{n}")).await.state, FiberState::Completed);
+    }
+}

@@ -1,0 +1,143 @@
+//! Storage of `forever`: the traits of a store, their data types, and the SQLite store. Use it
+//! through the `forever` crate, as `forever::store`.
+//!
+//! A runtime keeps everything that outlives its process in one [`Store`], in terms of whole
+//! operations: "replace this snapshot", "claim this fiber", "end this turn". [`Sqlite`] is the
+//! store that a runtime opens by itself. What is kept is text and numbers: nothing here knows a
+//! fiber's function, an agent or a chat by its type.
+//!
+//! # Stability
+//!
+//! The traits are for implementers, and their data types can be constructed by everybody. Both may
+//! gain members between minor versions before 1.0.
+mod admin;
+mod agents;
+mod chat;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+mod error;
+mod fibers;
+mod future;
+mod interactions;
+mod ops;
+mod snapshot;
+#[doc(hidden)]
+pub mod sqlite;
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+pub use admin::{
+    AdminStore, CommandResult, DeleteCursor, DeleteResult, Deletion, FiberQuery, FiberRef, FiberTombstone, Restart, RestartResult,
+};
+pub use agents::{AgentId, AgentStore, FarSchedules, KeepAliveRow, NewScheduleRow, RunResult, ScheduleRow, ScheduleTiming};
+pub use chat::{
+    AcceptTurnResult, Admission, ChatStore, ChunkBatch, IncidentRow, IncidentState, InteractionCursor, InteractionQuery, InteractionRow,
+    MessageRole, MessageRow, MessageUpdate, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnSettlement,
+    TurnSettler, TurnStart, TurnState, TurnWrite, UpdateRefused,
+};
+pub use error::{Error, ErrorKind, Result};
+pub use fibers::{
+    AcceptResult, BranchResult, Claim, ClaimResult, End, Epoch, FiberRetry, FiberRow, FiberState, FiberStore, LayoutRow, LoadedFiber,
+    NewFiber, NewMessage, NewSnapshot, PendingMessage, ReadySender, Runnable, Seq, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
+};
+pub use future::BoxFuture;
+pub use interactions::{InteractionKind, has_pending_interaction};
+pub use ops::{OpKind, OpOutcome, OpRecord, OpResolution, OpRetry, OpRow, OpState, OpStore, OpsDelta, ResolveOpResult};
+pub use snapshot::{LogItem, SnapshotDelta, SnapshotRows};
+pub use sqlite::user::Tx;
+pub use sqlite::{Durability, Sqlite};
+
+/// What of `rusqlite` a closure with a [`Tx`] needs: use it in place of a dependency of your own, so that the two are one version. A new
+/// version of it is a breaking change of this library.
+// Not all of it: its `fallible_iterator` has an `Iterator` and an `Option`, and with them in sight the compiler spells out those of `std` in
+// every message.
+pub mod rusqlite {
+    pub use ::rusqlite::{
+        CachedStatement, Connection, Error, ErrorCode, MappedRows, OptionalExtension, Params, Result, Row, Rows, Statement, ToSql,
+        named_params, params, params_from_iter, types,
+    };
+}
+
+/// Everything that a runtime stores; implemented for every type that has the five groups.
+///
+/// [`FiberStore`] has fibers and their activations, [`OpStore`] the ledger of operations,
+/// [`AdminStore`] commands, lists and deletion, [`AgentStore`] agents and schedules, and
+/// [`ChatStore`] turns and messages. A wrapper holds another store and delegates.
+///
+/// # What an implementation keeps to
+///
+/// - **Atomic.** An operation takes effect whole or not at all. One that returns an error has
+///   changed nothing, except with [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown).
+/// - **Durable.** A write survives a crash of the process from the moment its future is ready.
+///   Operations may share a transaction and a sync, but none fails because of another one.
+/// - **Serializable.** Concurrent operations on the same fiber, agent or chat have the effect of
+///   some order of them. A read sees every write whose future was ready before the read was called.
+/// - **Fenced.** An operation that takes a [`Claim`] is conditional on it, in its own transaction:
+///   the stored epoch of the fiber must be the claim's. Otherwise it fails with
+///   [`ClaimLost`](crate::ErrorKind::ClaimLost) and changes nothing. The condition comes before all
+///   others, so that a lost claim is reported as such whatever else is wrong. Operations, logs,
+///   stashes, branch results and the writes of turns ask also that the fiber is `running`: a task
+///   of the program may call them after the activation has stopped.
+/// - **Cancel-safe.** The runtime may drop a future at any await. The operation is carried out with
+///   all its consequences, or not at all. Fibers that it makes ready are sent to the
+///   [`ReadySender`] all the same.
+/// - **Opaque.** Texts go in and come out unchanged, to the byte. The store may compare fiber
+///   arguments and schedule payloads, with [`arguments_digest`] and [`is_same_payload`].
+/// - **Off the caller's thread.** Futures must not block: they are polled by the tasks of the
+///   runtime.
+///
+/// The module `conformance` (feature `conformance`) tests this as far as calls of the operations
+/// can show it, with two workers over one store. It kills no process, so whether writes are durable
+/// is for tests of the implementation.
+///
+/// # Numbers and times
+///
+/// Sequence numbers ([`Seq`], [`TurnSeq`], [`WorkerId`]) count up in the order of acceptance and
+/// are never given twice, also not after a deletion. All are positive.
+///
+/// Every `_ms` is a time in milliseconds since the Unix epoch, UTC, or a length in milliseconds.
+/// The runtime passes `now_ms` to each operation that stores or compares a time, from the
+/// `Clock` of its builder.
+///
+/// # Errors
+///
+/// Operations return [`Error`](crate::Error), made by [`Error::new`](crate::Error::new) and
+/// [`Error::with_source`](crate::Error::with_source). The runtime goes by the kind:
+///
+/// | kind | when | what the runtime does |
+/// |---|---|---|
+/// | [`ClaimLost`](crate::ErrorKind::ClaimLost) | the claim is not in force | drops the activation silently |
+/// | [`Store`](crate::ErrorKind::Store) | the write failed and is not stored | interrupts the fiber and retries with backoff; a command fails |
+/// | [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) | the commit may or may not have happened | the same; callers are told that a repetition needs an id or key |
+/// | [`Value`](crate::ErrorKind::Value) | a stored row cannot be read | parks the fiber whose load fails, with the error as the reason; any other call fails |
+/// | [`DatabaseLost`](crate::ErrorKind::DatabaseLost) | the database was removed or replaced | every later call should fail so too |
+/// | [`Closed`](crate::ErrorKind::Closed) | after [`FiberStore::close`] or [`FiberStore::abandon`] | stops |
+pub trait Store: FiberStore + AdminStore + AgentStore + OpStore + ChatStore + Send + Sync + fmt::Debug {}
+
+impl<S: FiberStore + AdminStore + AgentStore + OpStore + ChatStore + Send + Sync + fmt::Debug> Store for S {}
+
+/// Digest of the arguments of a fiber, for its [`FiberTombstone`]: 32 hexadecimal digits.
+///
+/// Equal for texts of the same arguments, also where the entries of a set or map stand in another
+/// order.
+pub fn arguments_digest(args: &str) -> String {
+    let hash = Sha256::digest(forever_json::unordered(args).as_deref().unwrap_or(args));
+    hex(&hash[..16])
+}
+
+/// Whether two payloads of schedules are the same value; see [`NewScheduleRow::idempotent`].
+///
+/// The order of the entries of a set or map makes no difference.
+pub fn is_same_payload(one: &str, other: &str) -> bool {
+    forever_json::same(one, other)
+}
+
+/// Lower-case hexadecimal digits.
+// For the runtime, whose ids and hashes are written the same way.
+#[doc(hidden)]
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+}

@@ -1,0 +1,128 @@
+//! Claims: which worker runs a fiber, and at which epoch.
+//!
+//! A fiber is claimed while it is `running`; then `snapshots.worker` names the worker and `snapshots.epoch` the claim. Every write of an
+//! activation asks for its epoch first, in its own transaction.
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::rows;
+use crate::error::{Error, ErrorKind};
+use crate::{Claim, ClaimResult, End, Epoch, FiberState, Runnable, Seq, WorkerId};
+
+/// The error of an operation whose claim is no longer in force.
+pub(super) fn lost(claim: Claim) -> rusqlite::Error {
+    let why = format!("the claim of fiber {} at epoch {} is no longer in force", claim.fiber, claim.epoch);
+    rusqlite::Error::ToSqlConversionFailure(Box::new(Error::new(ErrorKind::ClaimLost, why)))
+}
+
+/// Fails unless a claim is in force.
+pub(super) fn check(conn: &Connection, claim: Claim) -> rusqlite::Result<()> {
+    if epoch(conn, claim.fiber)? == Some(claim.epoch) { Ok(()) } else { Err(lost(claim)) }
+}
+
+/// Fails unless a claim is in force and its fiber is running: what is left of an activation that has stopped, in a task of
+/// the program, must not write any more.
+pub(super) fn check_running(conn: &Connection, claim: Claim) -> rusqlite::Result<()> {
+    let runs = conn
+        .prepare_cached(
+            "SELECT 1 FROM snapshots s JOIN fibers f ON f.seq = s.fiber WHERE s.fiber = ?1 AND s.epoch = ?2 AND f.state = 'running'",
+        )?
+        .query_row(params![claim.fiber, claim.epoch], |_| Ok(()))
+        .optional()?;
+    runs.ok_or_else(|| lost(claim))
+}
+
+/// The epoch of a fiber; none once it has completed. That of a fiber whose row in `snapshots` is gone is 0: it can be parked, and nothing else.
+pub(super) fn epoch(conn: &Connection, fiber: Seq) -> rusqlite::Result<Option<Epoch>> {
+    let stored = conn.prepare_cached("SELECT epoch FROM snapshots WHERE fiber = ?1")?.query_row([fiber], |r| r.get(0)).optional()?;
+    match stored {
+        Some(epoch) => Ok(Some(epoch)),
+        None => {
+            conn.prepare_cached("SELECT 0 FROM fibers WHERE seq = ?1 AND finished_ms IS NULL")?.query_row([fiber], |r| r.get(0)).optional()
+        }
+    }
+}
+
+/// Ends every claim of a fiber, also one that an activation is about to ask for.
+pub(super) fn void(conn: &Connection, fiber: Seq) -> rusqlite::Result<()> {
+    conn.prepare_cached("UPDATE snapshots SET epoch = min(epoch, 9223372036854775806) + 1 WHERE fiber = ?1")?.execute([fiber]).map(drop)
+}
+
+pub(super) fn claim(
+    conn: &Connection,
+    seen: Claim,
+    worker: WorkerId,
+    now_ms: i64,
+    ready: &mut Vec<Runnable>,
+) -> rusqlite::Result<ClaimResult> {
+    let row = conn
+        .prepare_cached(
+            "SELECT f.state, f.cancel IS NOT NULL, s.worker FROM fibers f JOIN snapshots s ON s.fiber = f.seq
+             WHERE f.seq = ?1 AND s.epoch = ?2 AND f.finished_ms IS NULL",
+        )?
+        .query_row(params![seen.fiber, seen.epoch], |r| Ok((rows::state(r)?, r.get(1)?, r.get::<_, Option<WorkerId>>(2)?)))
+        .optional()?;
+    let Some((state, cancelled, owner)) = row else { return Ok(ClaimResult::Refused) };
+    let free = match state {
+        FiberState::Pending | FiberState::Interrupted | FiberState::Parked => true,
+        // A worker that could not store that a fiber of its own was interrupted runs it again.
+        FiberState::Running => owner == Some(worker),
+        _ => false,
+    };
+    if !free {
+        return Ok(ClaimResult::Refused);
+    }
+    if cancelled {
+        void(conn, seen.fiber)?;
+        let ended = rows::finish(conn, seen.fiber, &End::Cancelled(String::new()), &[], now_ms, ready)?;
+        return Ok(ended.map_or(ClaimResult::Refused, ClaimResult::Ended));
+    }
+    let claim = Claim { epoch: seen.epoch.saturating_add(1), ..seen };
+    conn.prepare_cached("UPDATE snapshots SET epoch = ?2, worker = ?3 WHERE fiber = ?1")?.execute(params![
+        claim.fiber,
+        claim.epoch,
+        worker
+    ])?;
+    conn.prepare_cached("UPDATE fibers SET state = 'running', reason = NULL, changed_ms = ?2 WHERE seq = ?1")?
+        .execute(params![claim.fiber, now_ms])?;
+    Ok(ClaimResult::Granted(claim))
+}
+
+pub(super) fn join(conn: &Connection, now_ms: i64) -> rusqlite::Result<WorkerId> {
+    conn.execute("INSERT INTO workers (joined_ms) VALUES (?1)", [now_ms])?;
+    let worker = conn.last_insert_rowid();
+    take_over(conn, worker, now_ms)?;
+    Ok(worker)
+}
+
+/// Of a row that has no snapshot nothing can be claimed; it is called interrupted all the same, and parked when it is looked at.
+pub(super) fn take_over(conn: &Connection, by: WorkerId, now_ms: i64) -> rusqlite::Result<()> {
+    // Where a number was made so large by hand that nothing can be added to it, that must not keep all others waiting.
+    conn.execute(
+        "UPDATE snapshots SET deaths = min(deaths, 4294967294) + 1, epoch = min(epoch, 9223372036854775806) + 1, worker = NULL
+         WHERE fiber IN (SELECT seq FROM fibers WHERE state <> 'completed' AND state = 'running') AND worker IS NOT ?1",
+        [by],
+    )?;
+    release(conn, by, false, "the process died", now_ms)?;
+    conn.execute("DELETE FROM workers WHERE id <> ?1", [by]).map(drop)
+}
+
+/// Interrupts the fibers that a worker has claimed, and ends its claims: what an activation of it still writes is refused.
+pub(super) fn close(conn: &Connection, worker: WorkerId, now_ms: i64) -> rusqlite::Result<()> {
+    conn.execute(
+        "UPDATE snapshots SET epoch = min(epoch, 9223372036854775806) + 1
+         WHERE fiber IN (SELECT seq FROM fibers WHERE state <> 'completed' AND state = 'running') AND worker = ?1",
+        [worker],
+    )?;
+    release(conn, worker, true, "the runtime was closed", now_ms)
+}
+
+/// Calls running fibers interrupted: those that a worker has claimed, or those of all others.
+fn release(conn: &Connection, worker: WorkerId, own: bool, reason: &str, now_ms: i64) -> rusqlite::Result<()> {
+    conn.execute(
+        "UPDATE fibers SET state = 'interrupted', reason = ?3, changed_ms = ?4
+         WHERE state <> 'completed' AND state = 'running'
+         AND (EXISTS (SELECT 1 FROM snapshots s WHERE s.fiber = fibers.seq AND s.worker = ?1)) = ?2",
+        params![worker, own, reason, now_ms],
+    )
+    .map(drop)
+}

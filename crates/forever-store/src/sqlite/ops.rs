@@ -1,0 +1,238 @@
+//! The ledger of operations.
+use std::sync::Arc;
+
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::Sqlite;
+use super::claims;
+use super::job::Scope;
+use super::layouts;
+use super::rows::{self, forget_deaths};
+use crate::error::Result;
+use crate::future::BoxFuture;
+use crate::{
+    Claim, CommandResult, FiberRef, FiberState, OpKind, OpOutcome, OpRecord, OpResolution, OpRetry, OpRow, OpState, OpStore, OpsDelta,
+    ResolveOpResult, Runnable, Seq,
+};
+
+impl OpStore for Sqlite {
+    fn save_op(&self, claim: Claim, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write("store an operation", Scope::Many, move |c| {
+            claims::check_running(c, claim)?;
+            save(c, claim.fiber, &record, now_ms)?;
+            if record.stash.is_some() { forget_deaths(c, claim.fiber) } else { Ok(()) }
+        }))
+    }
+
+    fn load_op(&self, seq: Seq, id: String) -> BoxFuture<'_, Result<Option<OpRecord>>> {
+        Box::pin(self.read("load an operation", move |c| {
+            c.prepare_cached(&format!("SELECT {COLUMNS} FROM ops o WHERE o.fiber = ?1 AND o.number = ?2 AND o.id = ?3"))?
+                .query_row(params![seq, BY_HAND, id], record)
+                .optional()
+        }))
+    }
+
+    fn append_op_log(&self, claim: Claim, record: OpRecord, items: Vec<String>, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        let seq = claim.fiber;
+        Box::pin(self.write("store what an operation has so far", Scope::Many, move |c| {
+            claims::check_running(c, claim)?;
+            save(c, seq, &record, now_ms)?;
+            for data in &items {
+                c.prepare_cached(
+                    "INSERT INTO op_items (fiber, number, op, n, data)
+                     SELECT ?1, ?2, ?3, coalesce(max(n) + 1, 0), ?4 FROM op_items WHERE fiber = ?1 AND number = ?2 AND op = ?3",
+                )?
+                .execute(params![seq, at(record.number), record.id, data])?;
+            }
+            forget_deaths(c, seq)
+        }))
+    }
+
+    fn op_log(&self, seq: Seq, number: Option<u64>, id: String) -> BoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(self.read("load what an operation has so far", move |c| {
+            c.prepare_cached("SELECT data FROM op_items WHERE fiber = ?1 AND number = ?2 AND op = ?3 ORDER BY n")?
+                .query_map(params![seq, at(number), id], |r| r.get(0))?
+                .collect()
+        }))
+    }
+
+    fn ops(&self, seq: Seq) -> BoxFuture<'_, Result<Vec<OpRow>>> {
+        Box::pin(self.read("list the operations of a fiber", move |c| {
+            c.prepare_cached(&format!(
+                "SELECT {COLUMNS}, o.started_ms, o.changed_ms FROM ops o WHERE o.fiber = ?1 AND o.kind IN ('effect', 'op')
+                 ORDER BY o.started_ms, o.number, o.id"
+            ))?
+            .query_map([seq], |r| Ok(OpRow { record: record(r)?, started_ms: r.get("started_ms")?, changed_ms: r.get("changed_ms")? }))?
+            .collect()
+        }))
+    }
+
+    fn find_op(&self, id: String) -> BoxFuture<'_, Result<Option<(Seq, OpRecord)>>> {
+        Box::pin(self.read("find an operation", move |c| {
+            let found = |sql: &str| {
+                c.prepare_cached(&format!("SELECT {COLUMNS}, o.fiber {sql} AND o.kind IN ('effect', 'op')"))?
+                    .query_row([&id], |r| Ok((r.get("fiber")?, record(r)?)))
+                    .optional()
+            };
+            // Most that are asked for are of fibers that have not completed, of which there are few.
+            match found("FROM fibers f CROSS JOIN ops o ON o.fiber = f.seq AND o.id = ?1 WHERE f.state <> 'completed'")? {
+                Some(there) => Ok(Some(there)),
+                None => found("FROM ops o WHERE o.id = ?1"),
+            }
+        }))
+    }
+
+    fn resolve_op(&self, seq: Seq, how: OpResolution, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<ResolveOpResult>>> {
+        Box::pin(self.write_ready("store how an operation ended", move |c, ready| resolve(c, seq, &how, now_ms, ready)))
+    }
+}
+
+const COLUMNS: &str =
+    "o.id, o.kind, o.function, o.step, o.key, o.number, o.state, o.outcome, o.resolved, o.failed, o.stash, o.error, o.next_ms";
+
+fn record(row: &Row<'_>) -> rusqlite::Result<OpRecord> {
+    let unknown = |what: String| rusqlite::Error::FromSqlConversionFailure(0, Type::Text, what.into());
+    let kind = row.get_ref("kind")?.as_str()?;
+    let kind =
+        OpKind::ALL.into_iter().find(|k| k.as_str() == kind).ok_or_else(|| unknown(format!("`{kind}` is not a kind of operation")))?;
+    Ok(OpRecord {
+        id: row.get("id")?,
+        kind,
+        function: row.get("function")?,
+        step: row.get("step")?,
+        key: row.get("key")?,
+        number: u64::try_from(row.get::<_, i64>("number")?).ok(),
+        state: row.get_ref("state")?.as_str()?.parse::<OpState>().map_err(unknown)?,
+        outcome: row.get("outcome")?,
+        resolved: row.get("resolved")?,
+        failed: row.get("failed")?,
+        retry: Option::zip(row.get("error")?, row.get("next_ms")?).map(|(error, next_ms)| OpRetry { error, next_ms }),
+        stash: row.get("stash")?,
+        layout: None,
+    })
+}
+
+/// Where operations by hand stand.
+const BY_HAND: i64 = -1;
+
+/// Where an operation stands.
+pub(super) fn at(number: Option<u64>) -> i64 {
+    number.map_or(BY_HAND, |number| i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+/// What a fiber began since checkpoint `number`.
+pub(super) fn since(conn: &Connection, seq: Seq, number: u64) -> rusqlite::Result<Vec<OpRecord>> {
+    let sql = format!(
+        "SELECT {COLUMNS}, {} FROM ops o LEFT JOIN layouts l ON l.hash = o.layout WHERE o.fiber = ?1 AND o.number = ?2",
+        layouts::COLUMNS
+    );
+    conn.prepare_cached(&sql)?
+        .query_map(params![seq, at(Some(number))], |row| Ok(OpRecord { layout: layouts::of(row)?.map(Arc::new), ..record(row)? }))?
+        .collect()
+}
+
+pub(super) fn save(conn: &Connection, seq: Seq, op: &OpRecord, now_ms: i64) -> rusqlite::Result<()> {
+    layouts::save(conn, op.layout.as_deref())?;
+    conn.prepare_cached(
+        "INSERT INTO ops (fiber, number, id, kind, function, step, key, state, outcome, resolved, failed, stash, started_ms, changed_ms,
+                          layout, error, next_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?13, ?14, ?15, ?16)
+         ON CONFLICT DO UPDATE SET state = ?8, outcome = ?9, resolved = ?10, failed = ?11, stash = ?12, changed_ms = ?13,
+                                    error = ?15, next_ms = ?16",
+    )?
+    .execute(params![
+        seq,
+        at(op.number),
+        op.id,
+        op.kind.as_str(),
+        op.function,
+        op.step,
+        op.key,
+        op.state.as_str(),
+        op.outcome,
+        op.resolved,
+        op.failed,
+        op.stash,
+        now_ms,
+        op.layout.as_ref().map(|layout| &layout.hash),
+        op.retry.as_ref().map(|retry| &retry.error),
+        op.retry.as_ref().map(|retry| retry.next_ms)
+    ])?;
+    if op.state == OpState::Started { Ok(()) } else { forget_log(conn, seq, op.number, &op.id) }
+}
+
+fn forget_log(conn: &Connection, seq: Seq, number: Option<u64>, id: &str) -> rusqlite::Result<()> {
+    conn.prepare_cached("DELETE FROM op_items WHERE fiber = ?1 AND number = ?2 AND op = ?3")?
+        .execute(params![seq, at(number), id])
+        .map(drop)
+}
+
+/// A fiber makes a checkpoint after `number`: what has ended is stored, and what was kept until then goes.
+pub(super) fn pass(conn: &Connection, seq: Seq, number: u64, ops: &OpsDelta, now_ms: i64) -> rusqlite::Result<()> {
+    settle(conn, seq, &ops.settled, now_ms)?;
+    if ops.temporary { forget_temporary(conn, seq, number) } else { Ok(()) }
+}
+
+pub(super) fn settle(conn: &Connection, seq: Seq, settled: &[OpOutcome], now_ms: i64) -> rusqlite::Result<()> {
+    for op in settled {
+        conn.prepare_cached(
+            "UPDATE ops SET state = ?4, outcome = ?5, failed = 0, error = NULL, next_ms = NULL, stash = NULL, changed_ms = ?6
+             WHERE fiber = ?1 AND number = ?2 AND id = ?3",
+        )?
+        .execute(params![seq, at(op.number), op.id, op.state.as_str(), op.outcome, now_ms])?;
+        forget_log(conn, seq, op.number, &op.id)?;
+    }
+    Ok(())
+}
+
+/// An operation of a fiber of which nobody knows whether it was carried out.
+pub(super) fn in_doubt(conn: &Connection, seq: Seq) -> rusqlite::Result<Option<String>> {
+    conn.prepare_cached("SELECT id FROM ops WHERE fiber = ?1 AND kind IN ('effect', 'op') AND state = 'started' LIMIT 1")?
+        .query_row([seq], |r| r.get(0))
+        .optional()
+}
+
+/// What is kept from checkpoint `number` to the next one goes.
+pub(super) fn forget_temporary(conn: &Connection, seq: Seq, number: u64) -> rusqlite::Result<()> {
+    conn.prepare_cached("DELETE FROM ops WHERE fiber = ?1 AND number = ?2 AND kind IN ('step', 'transaction')")?
+        .execute(params![seq, at(Some(number))])
+        .map(drop)
+}
+
+fn resolve(
+    conn: &Connection,
+    seq: Seq,
+    how: &OpResolution,
+    now_ms: i64,
+    ready: &mut Vec<Runnable>,
+) -> rusqlite::Result<CommandResult<ResolveOpResult>> {
+    let Some(fiber) = rows::find(conn, &FiberRef::Seq(seq))? else { return Ok(CommandResult::NotFound) };
+    if matches!(fiber.state, FiberState::Pending | FiberState::Running) {
+        return Ok(CommandResult::InvalidState(fiber.state));
+    }
+    let op = conn
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM ops o WHERE o.fiber = ?1 AND o.id = ?2 AND o.kind IN ('effect', 'op')"))?
+        .query_row(params![seq, how.id], record)
+        .optional()?;
+    let Some(op) = op else { return Ok(CommandResult::NotFound) };
+    if op.state != OpState::Started {
+        return Ok(CommandResult::Done(ResolveOpResult::Known(op.state)));
+    }
+    // What is to be run again goes on with what it has so far.
+    let stash = op.stash.filter(|_| how.state == OpState::NotExecuted);
+    conn.prepare_cached(
+        "UPDATE ops SET state = ?4, outcome = ?5, resolved = 1, stash = ?6, changed_ms = ?7 WHERE fiber = ?1 AND number = ?2 AND id = ?3",
+    )?
+    .execute(params![seq, at(op.number), op.id, how.state.as_str(), how.outcome, stash, now_ms])?;
+    if how.state != OpState::NotExecuted {
+        forget_log(conn, seq, op.number, &op.id)?;
+    }
+    if fiber.state == FiberState::Parked {
+        ready.extend(rows::make_ready(conn, seq, now_ms)?);
+    } else {
+        // An activation that has read the operation as it was must not begin with it.
+        claims::void(conn, seq)?;
+    }
+    Ok(CommandResult::Done(ResolveOpResult::Done))
+}

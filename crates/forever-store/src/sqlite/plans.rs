@@ -1,0 +1,202 @@
+//! How SQLite carries out the statements: with an index, however many rows there are.
+//!
+//! What is looked at is what was run, not copies of it: a trace on the connection takes down the text of every statement while the
+//! tests that every store passes are run, and then each is explained.
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use rusqlite::trace::{TraceEvent, TraceEventCodes};
+use rusqlite::{Connection, StatementStatus};
+
+use super::worker::{Held, Worker};
+use super::{Sqlite, open, opened, tests};
+use crate::conformance;
+use crate::{AdminStore, ChatStore, DeleteCursor, Deletion, FiberQuery, FiberState, InteractionQuery};
+
+/// The statements that were run, and those of them that SQLite has parsed again meanwhile.
+#[derive(Clone, Default)]
+struct Seen(Arc<Mutex<BTreeSet<String>>>, Arc<Mutex<BTreeSet<String>>>);
+
+impl Seen {
+    /// A store of which every statement is taken down.
+    async fn store(&self) -> Sqlite {
+        let seen = self.clone();
+        let writer = Worker::start("traced", None, move || {
+            let mut conn = open::in_memory(None)?;
+            let take_down = move |event: TraceEvent<'_>| match event {
+                TraceEvent::Stmt(statement, _) => drop(seen.0.lock().unwrap().insert(statement.sql().into_owned())),
+                TraceEvent::Profile(statement, _) if statement.get_status(StatementStatus::RePrepare) > 0 => {
+                    seen.1.lock().unwrap().insert(statement.sql().into_owned());
+                }
+                _ => {}
+            };
+            conn.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT | TraceEventCodes::SQLITE_TRACE_PROFILE, Some(take_down)).unwrap();
+            Ok(Held { conn, log: None, kept: () })
+        });
+        let (lock, ownership) = (std::sync::Weak::new(), super::Ownership::of(&Arc::new(())));
+        let writer = opened(writer.unwrap()).await.unwrap();
+        Sqlite { reader: None, writer, ready: OnceLock::new(), lock, is_in_memory: true, ownership }
+    }
+
+    /// Runs every operation, and the transactions of the program.
+    async fn everything(&self) {
+        conformance::run(async || self.store().await).await;
+        tests::carries_out_a_transaction_once(&self.store().await).await;
+        tests::takes_back_what_goes_wrong(&self.store().await).await;
+    }
+
+    /// Those that have this in their text.
+    fn with(&self, text: &str) -> Vec<String> {
+        self.0.lock().unwrap().iter().filter(|sql| sql.contains(text)).cloned().collect()
+    }
+}
+
+/// One line for each step of a plan.
+fn plan(conn: &Connection, sql: &str) -> Vec<String> {
+    let mut explain = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    for n in 1..=explain.parameter_count() {
+        explain.raw_bind_parameter(n, 0).unwrap();
+    }
+    let mut rows = explain.raw_query();
+    let mut lines = Vec::new();
+    while let Some(row) = rows.next().unwrap() {
+        lines.push(row.get(3).unwrap());
+    }
+    lines
+}
+
+#[tokio::test]
+async fn every_statement_uses_an_index() {
+    let seen = Seen::default();
+    seen.everything().await;
+    let conn = open::in_memory(None).unwrap();
+    let statements = seen.with("");
+    for (operation, text) in [
+        ("accept", "INSERT INTO fibers"),
+        ("accept", "INSERT INTO snapshots"),
+        ("claim", "UPDATE fibers SET state = 'running'"),
+        ("claim", "WHERE f.seq = ?1 AND s.epoch = ?2"),
+        ("checkpoint", "UPDATE snapshots SET number = ?2"),
+        ("end", "SELECT cancel,"),
+        ("end", "finished_ms = ?5 WHERE seq = ?1"),
+        ("end", "DELETE FROM snapshots"),
+        ("wake", "UPDATE fibers SET state = 'pending', changed_ms"),
+        ("wait", "INTO waits"),
+        ("wait", "INTO wait_topics"),
+        ("take_due", "WHERE due_ms <= ?1"),
+        ("next_due", "SELECT min(due_ms)"),
+        ("unfinished", "UNION ALL"),
+        ("take over", "SET deaths = min(deaths, 4294967294) + 1, epoch"),
+        ("take over", "UPDATE fibers SET state = 'interrupted'"),
+        ("sweep", "AND f.state = 'pending' AND f.seq > ?1"),
+        ("load", "SELECT f.args"),
+        ("delete", "DELETE FROM fibers WHERE seq IN"),
+        ("send", "INSERT INTO messages"),
+    ] {
+        assert!(statements.iter().any(|sql| sql.contains(text)), "{operation} was not run: {text}");
+    }
+    let slow: Vec<_> = statements.iter().filter_map(|sql| slow(&conn, sql)).collect();
+    assert!(slow.is_empty(), "{}", slow.join("\n\n"));
+}
+
+#[tokio::test]
+async fn no_statement_is_parsed_again_for_other_values() {
+    let seen = Seen::default();
+    seen.everything().await;
+    let again = seen.1.lock().unwrap();
+    assert!(again.is_empty(), "{again:#?}");
+}
+
+#[tokio::test]
+async fn lists_of_a_state_or_an_agent_and_retention_use_an_index() {
+    let seen = Seen::default();
+    let store = seen.store().await;
+    let conn = open::in_memory(None).unwrap();
+    seen.0.lock().unwrap().clear();
+    for state in FiberState::ALL {
+        let which = FiberQuery { states: vec![state], ..FiberQuery::default() };
+        store.list(which.clone(), 0, 10).await.unwrap();
+        let of = |name: Option<&str>| FiberQuery { class: Some("Chat".into()), agent: name.map(str::to_owned), ..which.clone() };
+        store.list(of(Some("ada")), 0, 10).await.unwrap();
+        store.list(FiberQuery { states: Vec::new(), ..of(Some("ada")) }, 0, 10).await.unwrap();
+        if state.is_final() {
+            let query = FiberQuery { ended_before_ms: Some(1), exclude_awaited: true, exclude_in_doubt: true, ..which };
+            let first = Deletion { query, limit: 10, ..Deletion::default() };
+            let after = Some(DeleteCursor { finished_ms: 0, seq: 0 });
+            store.delete(Deletion { after, ..first.clone() }).await.unwrap();
+            store.delete(first).await.unwrap();
+        }
+    }
+    store.list(FiberQuery::default(), 0, 10).await.unwrap();
+    let statements = seen.with("FROM fibers f");
+    // Of each state that is final the first page of what is to be deleted, and the next.
+    assert_eq!(statements.len(), 8 + 8 + 1 + 3 * 2 + 1, "{statements:#?}");
+    let slow: Vec<_> = statements.iter().filter_map(|sql| slow(&conn, sql)).collect();
+    assert!(slow.is_empty(), "{}", slow.join("\n\n"));
+}
+
+#[tokio::test]
+async fn pending_interactions_are_read_from_their_indexes() {
+    let seen = Seen::default();
+    let store = seen.store().await;
+    let conn = open::in_memory(None).unwrap();
+    for (class, agent, index) in [
+        (None, None, "SEARCH m USING INDEX chat_messages_pending ("),
+        (Some("Chat"), None, "SEARCH m USING INDEX chat_messages_pending ("),
+        (Some("Chat"), Some("ada"), "SEARCH m USING INDEX chat_messages_pending_chat (chat=? AND "),
+    ] {
+        seen.0.lock().unwrap().clear();
+        let query = InteractionQuery { class: class.map(str::to_owned), agent: agent.map(str::to_owned) };
+        store.pending_interactions(query, None, 10).await.unwrap();
+        let statements = seen.with("FROM chat");
+        assert_eq!(statements.len(), 1, "{statements:#?}");
+        assert_eq!(slow(&conn, &statements[0]), None);
+        let plan = plan(&conn, &statements[0]);
+        assert!(plan.iter().any(|line| line.starts_with(index)), "{plan:#?}");
+    }
+}
+
+/// The plan of a statement that looks at more rows than it is asked for.
+fn slow(conn: &Connection, sql: &str) -> Option<String> {
+    let lines = plan(conn, sql);
+    let all = || format!("{sql}\n    {}", lines.join("\n    "));
+    let slow = |line: &String| {
+        let few = NO_ROWS_OF_OURS.iter().chain(&ONLY_WHAT_IS_ASKED_FOR).any(|few| line.starts_with("SCAN ") && line.contains(few));
+        let allowed = ALLOWED.iter().any(|(part, step)| sql.contains(part) && line.starts_with(step));
+        (line.starts_with("SCAN ") || line.contains("TEMP B-TREE") || line.contains("AUTOMATIC")) && !few && !allowed
+    };
+    lines.iter().any(slow).then(all)
+}
+
+/// What a scan may be of: rows that are not of a table.
+const NO_ROWS_OF_OURS: [&str; 5] = ["SCAN sqlite_sequence", "SCAN CONSTANT ROW", "SCAN json_each", "SCAN b", "SCAN (subquery"];
+
+/// Indexes that have in them only what such a statement wants: what is awake, what runs, what is due, what was asked.
+const ONLY_WHAT_IS_ASKED_FOR: [&str; 4] = ["agents_awake", "schedules_running", "turns_open", "waits_due"];
+
+/// What is sorted or looked through all the same, by a part of the statement.
+const ALLOWED: [(&str, &str); 13] = [
+    // One row, or as many as there are workers.
+    ("DELETE FROM workers", "SCAN workers"),
+    // The fibers below one, in the order of their numbers.
+    ("WITH RECURSIVE below", "USE TEMP B-TREE FOR ORDER BY"),
+    // The schedules of one agent.
+    ("FROM schedules WHERE class = ?1 AND agent = ?2", "USE TEMP B-TREE FOR ORDER BY"),
+    // An operation that a person asks for by its id: first among the fibers that have not completed.
+    ("CROSS JOIN ops o", "SCAN f USING COVERING INDEX fibers_open"),
+    ("FROM ops o WHERE o.id = ?1", "SCAN o"),
+    // The ledger of one fiber.
+    ("ORDER BY o.started_ms", "USE TEMP B-TREE FOR ORDER BY"),
+    // A list of several states, which few ask for.
+    ("f.state IN ('running', 'failed')", "USE TEMP B-TREE FOR ORDER BY"),
+    // The patterns of cron schedules; when a runtime opens, and when the clock was set back.
+    ("kind = 'cron' AND attempts = 0 AND cron IS NOT NULL GROUP BY cron", "USE TEMP B-TREE FOR GROUP BY"),
+    // The agents that are awake when a runtime opens, and the schedules of classes that it does not know; once.
+    ("heartbeat_ms IS NOT NULL ORDER BY", "USE TEMP B-TREE"),
+    ("WHERE class NOT IN", "SCAN schedules"),
+    // What a person forgets by hand.
+    ("FROM past_fibers WHERE 1 AND name", "SCAN past_fibers"),
+    // The tables of the database, once for each page that is deleted.
+    ("FROM sqlite_schema m", "SCAN"),
+    ("FROM sqlite_schema m", "USE TEMP B-TREE FOR ORDER BY"),
+];

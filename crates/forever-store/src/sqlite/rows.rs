@@ -1,0 +1,783 @@
+//! The statements behind the store's operations, and the rows they give.
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rusqlite::types::{Type, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
+
+use super::{claims, layouts, ops, past, snapshot_rows};
+use crate::AgentId;
+use crate::SnapshotRows;
+use crate::{
+    AcceptResult, BranchResult, Claim, CommandResult, End, FiberQuery, FiberRef, FiberRetry, FiberRow, FiberState, LoadedFiber, NewFiber,
+    NewMessage, NewSnapshot, OpOutcome, OpRetry, PendingMessage, Restart, RestartResult, Runnable, Seq, Suspension, UnfinishedGroup, Wait,
+    WaitResult,
+};
+
+pub(super) fn accept(conn: &Connection, new: &NewFiber) -> rusqlite::Result<AcceptResult> {
+    let given = [new.id_given.then(|| FiberRef::Id(new.id.clone())), new.key.clone().map(FiberRef::Key)];
+    for given in given.into_iter().flatten() {
+        if let Some(past) = past::find(conn, &given)? {
+            return Ok(AcceptResult::Deleted(Box::new(past)));
+        }
+    }
+    if let Some(claim) = insert(conn, new)? {
+        return Ok(AcceptResult::Created(claim));
+    }
+    let by_id = find(conn, &FiberRef::Id(new.id.clone()))?;
+    let there = match (by_id, &new.key) {
+        (Some(row), _) => Some(row),
+        (None, Some(key)) => find(conn, &FiberRef::Key(key.clone()))?,
+        (None, None) => None,
+    };
+    there.map(|row| AcceptResult::Existing(Box::new(row))).ok_or(rusqlite::Error::QueryReturnedNoRows)
+}
+
+/// Stores a fiber, claimed if a worker is named; `None` if its id or key is taken.
+pub(super) fn insert(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Option<Claim>> {
+    let (class, agent) = new.agent.as_ref().map(|a| (&a.class, &a.name)).unzip();
+    let inserted = conn
+        .prepare_cached(
+            "INSERT INTO fibers (id, name, key, state, kind, class, agent, parent, args, metadata, created_ms, changed_ms, id_given)
+             VALUES (?1, ?2, ?3, ?11, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10, ?12) ON CONFLICT DO NOTHING",
+        )?
+        .execute(params![
+            new.id,
+            new.name,
+            new.key,
+            if new.closure { "closure" } else { "function" },
+            class,
+            agent,
+            new.parent,
+            new.args,
+            new.metadata,
+            new.now_ms,
+            if new.worker.is_some() { "running" } else { "pending" },
+            new.id_given
+        ])?;
+    if inserted == 0 {
+        return Ok(None);
+    }
+    let claim = Claim { fiber: conn.last_insert_rowid(), epoch: i64::from(new.worker.is_some()) };
+    conn.prepare_cached("INSERT INTO snapshots (fiber, epoch, worker) VALUES (?1, ?2, ?3)")?.execute(params![
+        claim.fiber,
+        claim.epoch,
+        new.worker
+    ])?;
+    Ok(Some(claim))
+}
+
+const ROW: &str = "SELECT f.seq, f.id, f.name, f.key, f.state, f.kind, f.class, f.agent, p.id AS parent, f.reason, f.args, f.metadata,
+                          f.result, f.created_ms, f.finished_ms, s.number, s.at, s.deaths,
+                          (SELECT json_array(o.step, o.failed, o.error, max(o.next_ms)) FROM ops o
+                            WHERE o.fiber = f.seq AND o.number = s.number AND o.state = 'started' AND o.error IS NOT NULL) AS retry
+                   FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq LEFT JOIN fibers p ON p.seq = f.parent";
+
+/// A fiber by something of which there is one.
+pub(super) fn find(conn: &Connection, which: &FiberRef) -> rusqlite::Result<Option<FiberRow>> {
+    let (column, value): (_, &dyn ToSql) = match which {
+        FiberRef::Id(id) => ("id", id),
+        FiberRef::Key(key) => ("key", key),
+        FiberRef::Seq(seq) => ("seq", seq),
+    };
+    conn.prepare_cached(&format!("{ROW} WHERE f.{column} = ?1"))?.query_row([value], fiber_row).optional()
+}
+
+pub(super) fn list(conn: &Connection, which: &FiberQuery, after: Seq, limit: u32) -> rusqlite::Result<Vec<FiberRow>> {
+    let (condition, values) = condition(which);
+    let sql = format!("{ROW} WHERE {condition} AND f.seq > ? ORDER BY f.seq LIMIT ?");
+    let (mut found, mut after, mut left) = (Vec::new(), after, limit);
+    loop {
+        let place: [&dyn ToSql; 2] = [&after, &left];
+        let values = values.iter().map(|value| &**value as &dyn ToSql).chain(place);
+        let page: Vec<(Seq, Option<FiberRow>)> = conn
+            .prepare_cached(&sql)?
+            .query_map(params_from_iter(values), |row| Ok((row.get("seq")?, listed(row))))?
+            .collect::<Result<_, _>>()?;
+        let last = page.last().map(|(seq, _)| *seq);
+        let whole = u32::try_from(page.len()) == Ok(left);
+        found.extend(page.into_iter().filter_map(|(_, row)| row));
+        left = limit - u32::try_from(found.len()).unwrap_or(limit);
+        match last {
+            Some(last) if whole && left > 0 => after = last,
+            _ => return Ok(found),
+        }
+    }
+}
+
+/// A row as a list has it: what somebody has damaged keeps nobody from seeing the others, nor what is left of it. `None` if not even its
+/// state can be read.
+fn listed(row: &Row<'_>) -> Option<FiberRow> {
+    let text = |column| match row.get_ref(column) {
+        Ok(ValueRef::Text(bytes)) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    };
+    let number = |column| row.get(column).unwrap_or(None);
+    Some(FiberRow {
+        seq: row.get("seq").ok()?,
+        id: text("id").unwrap_or_default(),
+        name: text("name").unwrap_or_default(),
+        closure: text("kind").as_deref() == Some("closure"),
+        agent: Option::zip(text("class"), text("agent")).map(|(class, name)| AgentId { class, name }),
+        parent: text("parent"),
+        key: text("key"),
+        state: state(row).ok()?,
+        reason: text("reason"),
+        args: text("args").unwrap_or_default(),
+        metadata: text("metadata"),
+        result: text("result"),
+        checkpoints: count(row).unwrap_or(0),
+        at: text("at"),
+        deaths: deaths(row),
+        retry: retry(row),
+        created_ms: number("created_ms").unwrap_or(0),
+        finished_ms: number("finished_ms"),
+    })
+}
+
+/// The `WHERE` of a filter, with its values in order.
+pub(super) fn condition(which: &FiberQuery) -> (String, Vec<Box<dyn ToSql>>) {
+    let mut terms = vec!["1".to_owned()];
+    let mut values: Vec<Box<dyn ToSql>> = Vec::new();
+    if !which.states.is_empty() {
+        // Words of ours, so they can stand in the text; where all are of the index, SQLite has to be told so.
+        let words: Vec<_> = which.states.iter().map(|s| format!("'{s}'")).collect();
+        terms.push(format!("f.state IN ({})", words.join(", ")));
+        if !which.states.contains(&FiberState::Completed) {
+            terms.push("f.state <> 'completed'".to_owned());
+        }
+    }
+    for (column, value) in [("name", &which.name), ("class", &which.class), ("agent", &which.agent)] {
+        if let Some(value) = value {
+            terms.push(format!("f.{column} = ?"));
+            values.push(Box::new(value.clone()));
+        }
+    }
+    if which.agent.is_some() {
+        terms.push("f.agent IS NOT NULL".to_owned());
+    }
+    if let Some(before) = which.ended_before_ms {
+        terms.push("f.finished_ms < ?".to_owned());
+        values.push(Box::new(before));
+    }
+    if which.exclude_awaited {
+        let resumable = "p.finished_ms IS NULL OR p.state = 'failed'";
+        terms.push(format!("NOT EXISTS (SELECT 1 FROM fibers p WHERE p.seq = f.parent AND ({resumable}))"));
+    }
+    if which.exclude_in_doubt {
+        let in_doubt = "o.kind IN ('effect', 'op') AND o.state = 'started'";
+        terms.push(format!("NOT EXISTS (SELECT 1 FROM ops o WHERE o.fiber = f.seq AND {in_doubt})"));
+    }
+    (terms.join(" AND "), values)
+}
+
+fn fiber_row(row: &Row<'_>) -> rusqlite::Result<FiberRow> {
+    Ok(FiberRow {
+        seq: row.get("seq")?,
+        id: row.get("id")?,
+        name: row.get("name")?,
+        closure: row.get_ref("kind")?.as_str()? == "closure",
+        agent: agent(row)?,
+        parent: row.get("parent")?,
+        key: row.get("key")?,
+        state: state(row)?,
+        reason: row.get("reason")?,
+        args: row.get("args")?,
+        metadata: row.get("metadata")?,
+        result: row.get("result")?,
+        checkpoints: count(row)?,
+        at: row.get("at")?,
+        deaths: deaths(row),
+        retry: retry(row),
+        created_ms: row.get("created_ms")?,
+        finished_ms: row.get("finished_ms")?,
+    })
+}
+
+/// The step that is retried. It only informs, so what is damaged is left out.
+fn retry(row: &Row<'_>) -> Option<FiberRetry> {
+    let text: String = row.get("retry").ok()?;
+    let (step, failed, error, next_ms) = serde_json::from_str(&text).ok()?;
+    Some(FiberRetry { step, failed, last: OpRetry { error, next_ms } })
+}
+
+pub(super) fn state(row: &Row<'_>) -> rusqlite::Result<FiberState> {
+    let state = row.get_ref("state")?.as_str()?;
+    state.parse().map_err(|why: String| rusqlite::Error::FromSqlConversionFailure(0, Type::Text, why.into()))
+}
+
+fn agent(row: &Row<'_>) -> rusqlite::Result<Option<AgentId>> {
+    let (class, name) = (row.get("class")?, row.get("agent")?);
+    Ok(Option::zip(class, name).map(|(class, name)| AgentId { class, name }))
+}
+
+/// Checkpoints made; a fiber that has completed has no snapshot row any more.
+fn count(row: &Row<'_>) -> rusqlite::Result<u64> {
+    let number: Option<i64> = row.get("number")?;
+    Ok(number.and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
+}
+
+const RUNNABLE: &str = "SELECT f.seq, f.id, f.name, f.kind, f.class, f.agent, f.state, coalesce(s.deaths, 0) AS deaths
+                          FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq";
+
+pub(super) fn unfinished(conn: &Connection, after: Seq, limit: u32) -> rusqlite::Result<Vec<Runnable>> {
+    // One search of the index for each state, merged: a page costs the same however many there are.
+    let of = |state| format!("{RUNNABLE} WHERE f.state <> 'completed' AND f.state = '{state}' AND f.seq > ?1");
+    let states = [FiberState::Pending, FiberState::Running, FiberState::Interrupted, FiberState::Parked].map(of);
+    let sql = format!("{} ORDER BY 1 LIMIT ?2", states.join(" UNION ALL "));
+    conn.prepare_cached(&sql)?.query_map(params![after, limit], runnable_row)?.collect()
+}
+
+/// The unfinished fibers by what decides whether code can resume them. Counted here: SQLite would sort all of them to group them.
+pub(super) fn unfinished_groups(conn: &Connection) -> rusqlite::Result<Vec<UnfinishedGroup>> {
+    let of = |state: FiberState| {
+        format!(
+            "SELECT f.name, f.state = 'waiting', s.at, s.layout, s.callees, {} FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq
+             WHERE f.state <> 'completed' AND f.state = '{state}' AND f.kind = 'function'",
+            mixed(state)
+        )
+    };
+    let mut statement = conn.prepare_cached(&UNFINISHED.map(of).join(" UNION ALL "))?;
+    let mut rows = statement.query(())?;
+    let mut groups: BTreeMap<_, u64> = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        // A damaged row must not keep the others from being compared.
+        let text = |column| row.get_ref(column).map(|value| value.as_bytes().ok().map(|text| String::from_utf8_lossy(text).into_owned()));
+        let stands = (text(0)?.unwrap_or_default(), row.get::<_, bool>(1)?, text(2)?, text(3)?, text(4)?, row.get::<_, bool>(5)?);
+        *groups.entry(stands).or_default() += 1;
+    }
+    let group =
+        |((name, waiting, at, layout, callees, mixed), fibers)| UnfinishedGroup { name, waiting, at, layout, callees, mixed, fibers };
+    Ok(groups.into_iter().map(group).collect())
+}
+
+/// Whether something behind a snapshot `s` was stored under a layout that is none of the snapshot's. A fiber waits behind a checkpoint of
+/// its own, so there is nothing behind that.
+fn mixed(state: FiberState) -> String {
+    if state == FiberState::Waiting {
+        return "0".to_owned();
+    }
+    let any = |table: &str| {
+        format!(
+            "EXISTS (SELECT 1 FROM {table} b WHERE b.fiber = f.seq AND b.number = s.number AND b.layout IS NOT NULL
+                                               AND b.layout IS NOT s.layout AND instr(coalesce(s.callees, ''), b.layout) = 0)"
+        )
+    };
+    format!("({} OR {})", any("branch_results"), any("ops"))
+}
+
+/// The states of fibers that have not ended.
+const UNFINISHED: [FiberState; 5] =
+    [FiberState::Pending, FiberState::Running, FiberState::Waiting, FiberState::Interrupted, FiberState::Parked];
+
+/// The fibers of a group behind one of them.
+pub(super) fn unfinished_of(conn: &Connection, group: &UnfinishedGroup, after: Seq, limit: u32) -> rusqlite::Result<Vec<Seq>> {
+    let of = |state: FiberState| {
+        format!(
+            "SELECT f.seq FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq
+             WHERE f.state <> 'completed' AND f.state = '{state}' AND f.seq > ?1 AND f.kind = 'function'
+                   AND f.name = ?3 AND s.at IS ?4 AND s.layout IS ?5 AND s.callees IS ?6 AND {} = ?7",
+            mixed(state)
+        )
+    };
+    let states: Vec<String> = UNFINISHED.into_iter().filter(|state| (*state == FiberState::Waiting) == group.waiting).map(of).collect();
+    let sql = format!("{} ORDER BY 1 LIMIT ?2", states.join(" UNION ALL "));
+    conn.prepare_cached(&sql)?
+        .query_map(params![after, limit, group.name, group.at, group.layout, group.callees, group.mixed], |row| row.get(0))?
+        .collect()
+}
+
+/// Makes those of these fibers ready that wait.
+pub(super) fn wake_all(conn: &Connection, fibers: &[Seq], now_ms: i64, ready: &mut Vec<Runnable>) -> rusqlite::Result<()> {
+    for &seq in fibers {
+        ready.extend(wake(conn, seq, now_ms)?);
+    }
+    Ok(())
+}
+
+/// The fibers that are ready and claimed by no worker.
+pub(super) fn ready(conn: &Connection, after: Seq, limit: u32) -> rusqlite::Result<Vec<Runnable>> {
+    let sql = format!("{RUNNABLE} WHERE f.state <> 'completed' AND f.state = 'pending' AND f.seq > ?1 ORDER BY f.seq LIMIT ?2");
+    conn.prepare_cached(&sql)?.query_map(params![after, limit], runnable_row)?.collect()
+}
+
+pub(super) fn runnable(conn: &Connection, seq: Seq) -> rusqlite::Result<Option<Runnable>> {
+    conn.prepare_cached(&format!("{RUNNABLE} WHERE f.seq = ?1"))?.query_row([seq], runnable_row).optional()
+}
+
+fn runnable_row(row: &Row<'_>) -> rusqlite::Result<Runnable> {
+    // A row that somebody has damaged must not keep the others from being found.
+    let text = |column| row.get_ref(column).map(|v| String::from_utf8_lossy(v.as_bytes().unwrap_or_default()).into_owned());
+    Ok(Runnable {
+        seq: row.get("seq")?,
+        id: text("id")?,
+        name: text("name")?,
+        closure: text("kind")? == "closure",
+        agent: agent(row).unwrap_or_default(),
+        state: state(row)?,
+        deaths: deaths(row),
+    })
+}
+
+/// How often the process has died with it; 0 of a fiber that has no snapshot, and where the number cannot be one.
+fn deaths(row: &Row<'_>) -> u32 {
+    row.get::<_, Option<u32>>("deaths").ok().flatten().unwrap_or(0)
+}
+
+/// All of it from one moment, whoever writes meanwhile.
+pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
+    conn.prepare_cached("SAVEPOINT load")?.execute(())?;
+    let loaded = stored(conn, seq).and_then(|stored| {
+        let stored = LoadedFiber { ops: ops::since(conn, seq, stored.number)?, branches: branches(conn, seq, stored.number)?, ..stored };
+        match stored.snapshot {
+            Some(_) => Ok(LoadedFiber { rows: snapshot_rows::load(conn, seq)?, ..stored }),
+            None => Ok(stored),
+        }
+    });
+    let released = conn.prepare_cached("RELEASE load").and_then(|mut release| release.execute(()));
+    loaded.and_then(|stored| released.map(|_| stored))
+}
+
+/// The branch results that are stored since a checkpoint.
+fn branches(conn: &Connection, seq: Seq, number: u64) -> rusqlite::Result<Vec<BranchResult>> {
+    let sql = format!(
+        "SELECT b.branch, b.data, {} FROM branch_results b LEFT JOIN layouts l ON l.hash = b.layout WHERE b.fiber = ?1 AND b.number = ?2",
+        layouts::COLUMNS
+    );
+    let result = |row: &Row<'_>| Ok(BranchResult { branch: row.get(0)?, data: row.get(1)?, layout: layouts::of(row)?.map(Arc::new) });
+    conn.prepare_cached(&sql)?.query_map(params![seq, number.cast_signed()], result)?.collect()
+}
+
+pub(super) fn save_branch(conn: &Connection, claim: Claim, number: u64, result: &BranchResult) -> rusqlite::Result<()> {
+    claims::check_running(conn, claim)?;
+    let BranchResult { branch, data, layout } = result;
+    layouts::save(conn, layout.as_deref())?;
+    conn.prepare_cached("INSERT INTO branch_results (fiber, number, branch, data, layout) VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .execute(params![claim.fiber, number.cast_signed(), branch, data, layout.as_ref().map(|layout| &layout.hash)])?;
+    forget_deaths(conn, claim.fiber)
+}
+
+fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
+    conn.prepare_cached(&format!(
+        "SELECT f.args, f.restarts, f.state = 'completed' OR s.fiber IS NOT NULL AS there, s.at, s.data, s.number, s.deaths, s.epoch,
+                s.callees, {}
+         FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq LEFT JOIN layouts l ON l.hash = s.layout WHERE f.seq = ?1",
+        layouts::COLUMNS
+    ))?
+    .query_row([seq], |row| {
+        // Without these a fiber has not begun, and would do again what it has done.
+        let missing = |what: &str| Err(rusqlite::Error::FromSqlConversionFailure(0, Type::Null, what.into()));
+        if !row.get::<_, bool>("there")? {
+            return missing("its row in `snapshots` is missing");
+        }
+        if row.get_ref("data")? == ValueRef::Null && row.get_ref("at")? != ValueRef::Null {
+            return missing("its snapshot is missing");
+        }
+        Ok(LoadedFiber {
+            args: row.get("args")?,
+            snapshot: row.get("data")?,
+            rows: SnapshotRows::default(),
+            number: count(row)?,
+            restarts: row.get("restarts")?,
+            deaths: deaths(row),
+            epoch: row.get::<_, Option<i64>>("epoch")?.unwrap_or(0),
+            ops: Vec::new(),
+            branches: Vec::new(),
+            layout: layouts::of(row)?,
+            callees: layouts::with_hashes(conn, &row.get::<_, Option<String>>("callees")?.unwrap_or_default())?,
+        })
+    })
+}
+
+pub(super) fn checkpoint(conn: &Connection, claim: Claim, new: &NewSnapshot) -> rusqlite::Result<Vec<Claim>> {
+    let seq = claim.fiber;
+    if let Some(layouts) = &new.layouts {
+        layouts::save(conn, layouts.iter().map(|layout| &**layout))?;
+        let callees = layouts.iter().skip(1).map(|layout| layout.hash.as_str()).collect::<Vec<_>>().join(" ");
+        let callees = (!callees.is_empty()).then_some(callees);
+        conn.prepare_cached("UPDATE snapshots SET layout = ?2, callees = ?3 WHERE fiber = ?1")?.execute(params![
+            seq,
+            layouts.first().map(|layout| &layout.hash),
+            callees
+        ])?;
+    }
+    // The number follows the stored one, or a person has changed the row.
+    let replaced = conn
+        .prepare_cached(
+            "UPDATE snapshots SET number = ?2, deaths = 0, saved_ms = ?3, at = ?4, data = ?5 WHERE fiber = ?1 AND number = ?2 - 1 AND epoch = ?6",
+        )?
+        .execute(params![seq, i64::try_from(new.number).unwrap_or(i64::MAX), new.now_ms, new.at, new.data, claim.epoch])?;
+    if replaced == 0 {
+        claims::check(conn, claim)?;
+        return Err(rusqlite::Error::ToSqlConversionFailure(format!("checkpoint {} does not follow the stored one", new.number).into()));
+    }
+    ops::pass(conn, seq, new.number - 1, &new.ops, new.now_ms)?;
+    snapshot_rows::change(conn, seq, &new.delta)?;
+    if let Some(message) = new.received {
+        conn.prepare_cached("DELETE FROM messages WHERE seq = ?1 AND fiber = ?2")?.execute([message, seq])?;
+    }
+    if new.joined {
+        conn.prepare_cached("DELETE FROM branch_results WHERE fiber = ?1")?.execute([seq])?;
+    }
+    if !new.children.is_empty() && is_cancelled(conn, seq)? {
+        // The command that has told it to end has told all its children, and these would not have heard.
+        return Err(rusqlite::Error::ToSqlConversionFailure("it is told to end, and makes no children any more".into()));
+    }
+    let child = |new: &NewFiber| {
+        let taken = || rusqlite::Error::ToSqlConversionFailure(format!("there is a fiber with id `{}` already", new.id).into());
+        insert(conn, new)?.ok_or_else(taken)
+    };
+    new.children.iter().map(child).collect()
+}
+
+fn checkpoints(conn: &Connection, seq: Seq) -> rusqlite::Result<u64> {
+    let number = conn.prepare_cached("SELECT number FROM snapshots WHERE fiber = ?1")?.query_row([seq], count).optional()?;
+    Ok(number.unwrap_or(0))
+}
+
+fn is_cancelled(conn: &Connection, seq: Seq) -> rusqlite::Result<bool> {
+    conn.prepare_cached("SELECT cancel IS NOT NULL FROM fibers WHERE seq = ?1")?.query_row([seq], |r| r.get(0))
+}
+
+/// It has come further, as with a checkpoint.
+pub(super) fn forget_deaths(conn: &Connection, seq: Seq) -> rusqlite::Result<()> {
+    conn.prepare_cached("UPDATE snapshots SET deaths = 0 WHERE fiber = ?1 AND deaths > 0")?.execute([seq]).map(drop)
+}
+
+/// Ends a claimed fiber.
+pub(super) fn end(
+    conn: &Connection,
+    claim: Claim,
+    how: &End,
+    settled: &[OpOutcome],
+    now_ms: i64,
+    ready: &mut Vec<Runnable>,
+) -> rusqlite::Result<End> {
+    claims::check(conn, claim)?;
+    finish(conn, claim.fiber, how, settled, now_ms, ready)?.ok_or_else(|| claims::lost(claim))
+}
+
+/// Ends a fiber, unless it has ended, and makes those ready that have waited for it alone.
+pub(super) fn finish(
+    conn: &Connection,
+    seq: Seq,
+    end: &End,
+    settled: &[OpOutcome],
+    now_ms: i64,
+    ready: &mut Vec<Runnable>,
+) -> rusqlite::Result<Option<End>> {
+    // Most fibers leave nothing behind but a snapshot: one look is cheaper than a statement for each table.
+    let (asked, left, waited_for): (Option<String>, bool, bool) = conn
+        .prepare_cached(
+            "SELECT cancel,
+                    EXISTS (SELECT 1 FROM ops WHERE fiber = ?1 AND kind IN ('step', 'transaction') AND number =
+                           (SELECT number FROM snapshots WHERE fiber = ?1))
+                    OR EXISTS (SELECT 1 FROM messages WHERE fiber = ?1)
+                    OR EXISTS (SELECT 1 FROM waits WHERE fiber = ?1) OR EXISTS (SELECT 1 FROM joins WHERE fiber = ?1)
+                    OR EXISTS (SELECT 1 FROM branch_results WHERE fiber = ?1),
+                    EXISTS (SELECT 1 FROM joins WHERE child = ?1)
+             FROM fibers WHERE seq = ?1",
+        )?
+        .query_row([seq], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?;
+    let end = match asked {
+        Some(reason) => End::Cancelled(reason),
+        None => end.clone(),
+    };
+    let (state, reason, result) = match &end {
+        End::Completed(result) => (FiberState::Completed, None, Some(result)),
+        End::Failed(why) => (FiberState::Failed, Some(why), None),
+        End::Cancelled(why) => (FiberState::Cancelled, Some(why), None),
+    };
+    let finished = conn
+        .prepare_cached(
+            "UPDATE fibers SET state = ?2, reason = ?3, result = ?4, changed_ms = ?5, finished_ms = ?5 WHERE seq = ?1 AND finished_ms IS NULL",
+        )?
+        .execute(params![seq, state.as_str(), reason, result, now_ms])?;
+    if finished == 0 {
+        return Ok(None);
+    }
+    ops::settle(conn, seq, settled, now_ms)?;
+    if left {
+        // One that failed may be resumed: then it needs what was sent to it, what has arrived, and what its steps have kept.
+        let failed = state == FiberState::Failed;
+        let gone: &[&str] = if failed { &["waits", "joins"] } else { &["waits", "joins", "messages", "branch_results"] };
+        if !failed {
+            ops::forget_temporary(conn, seq, checkpoints(conn, seq)?)?;
+        }
+        for table in gone {
+            conn.prepare_cached(&format!("DELETE FROM {table} WHERE fiber = ?1"))?.execute([seq])?;
+        }
+    }
+    if state == FiberState::Completed {
+        conn.prepare_cached("DELETE FROM snapshots WHERE fiber = ?1")?.execute([seq])?;
+    }
+    if !waited_for {
+        return Ok(Some(end));
+    }
+    let waiting: Vec<Seq> = conn
+        .prepare_cached("DELETE FROM joins WHERE child = ?1 RETURNING fiber")?
+        .query_map([seq], |r| r.get(0))?
+        .collect::<Result<_, _>>()?;
+    for fiber in waiting {
+        let others: bool = conn
+            .prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM joins WHERE fiber = ?1)
+                        AND NOT EXISTS (SELECT 1 FROM waits WHERE fiber = ?1 AND any_join)",
+            )?
+            .query_row([fiber], |r| r.get(0))?;
+        if !others {
+            ready.extend(wake(conn, fiber, now_ms)?);
+        }
+    }
+    Ok(Some(end))
+}
+
+/// Makes a waiting fiber ready.
+fn wake(conn: &Connection, seq: Seq, now_ms: i64) -> rusqlite::Result<Option<Runnable>> {
+    conn.prepare_cached("DELETE FROM waits WHERE fiber = ?1")?.execute([seq])?;
+    conn.prepare_cached("DELETE FROM joins WHERE fiber = ?1")?.execute([seq])?;
+    let woken = conn
+        .prepare_cached("UPDATE fibers SET state = 'pending', changed_ms = ?2 WHERE seq = ?1 AND state = 'waiting'")?
+        .execute(params![seq, now_ms])?;
+    if woken == 0 { Ok(None) } else { runnable(conn, seq) }
+}
+
+pub(super) fn wait(conn: &Connection, claim: Claim, wait: &Wait, now_ms: i64) -> rusqlite::Result<WaitResult> {
+    claims::check(conn, claim)?;
+    let seq = claim.fiber;
+    if wait.due_ms.is_some_and(|due| due <= now_ms) {
+        return Ok(WaitResult::Ready);
+    }
+    for topic in &wait.topics {
+        if message(conn, seq, topic)?.is_some() {
+            return Ok(WaitResult::Ready);
+        }
+    }
+    if wait.any_fiber && some_have_ended(conn, &wait.fibers)? {
+        return Ok(WaitResult::Ready);
+    }
+    let mut open = 0;
+    for id in &wait.fibers {
+        open += conn
+            .prepare_cached(
+                "INSERT INTO joins (child, fiber) SELECT seq, ?2 FROM fibers WHERE id = ?1 AND finished_ms IS NULL ON CONFLICT DO NOTHING",
+            )?
+            .execute(params![id, seq])?;
+    }
+    if !wait.fibers.is_empty() && open == 0 {
+        return Ok(WaitResult::Ready);
+    }
+    let (one, several) = match &wait.topics[..] {
+        [topic] => (Some(topic), &[][..]),
+        topics => (None, topics),
+    };
+    conn.prepare_cached("INSERT OR REPLACE INTO waits (fiber, due_ms, topic, any_join) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+        seq,
+        wait.due_ms,
+        one,
+        wait.any_fiber
+    ])?;
+    for topic in several {
+        conn.prepare_cached("INSERT INTO wait_topics (fiber, topic) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+            .execute(params![seq, topic])?;
+    }
+    let waits = conn
+        .prepare_cached(
+            "UPDATE fibers SET state = 'waiting', reason = NULL, changed_ms = ?2
+             WHERE seq = ?1 AND finished_ms IS NULL AND cancel IS NULL",
+        )?
+        .execute(params![seq, now_ms])?;
+    // One that was told to end meanwhile does not wait, and what was put down for it goes with its end.
+    Ok(if waits == 0 { WaitResult::Ready } else { WaitResult::Waiting })
+}
+
+/// Whether one of several fibers has ended, or is unknown.
+fn some_have_ended(conn: &Connection, ids: &[String]) -> rusqlite::Result<bool> {
+    for id in ids {
+        let runs: bool = conn
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM fibers WHERE id = ?1 AND finished_ms IS NULL)")?
+            .query_row([id], |r| r.get(0))?;
+        if !runs {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+pub(super) fn take_due(conn: &Connection, now_ms: i64, limit: u32) -> rusqlite::Result<Vec<Runnable>> {
+    let due: Vec<Seq> = conn
+        .prepare_cached("SELECT fiber FROM waits WHERE due_ms <= ?1 ORDER BY due_ms LIMIT ?2")?
+        .query_map(params![now_ms, limit], |r| r.get(0))?
+        .collect::<Result<_, _>>()?;
+    due.into_iter().filter_map(|seq| wake(conn, seq, now_ms).transpose()).collect()
+}
+
+pub(super) fn message(conn: &Connection, seq: Seq, topic: &str) -> rusqlite::Result<Option<PendingMessage>> {
+    conn.prepare_cached("SELECT seq, data FROM messages WHERE fiber = ?1 AND topic = ?2 ORDER BY seq LIMIT 1")?
+        .query_row(params![seq, topic], |r| Ok(PendingMessage { seq: r.get(0)?, data: r.get(1)? }))
+        .optional()
+}
+
+pub(super) fn send(conn: &Connection, new: &NewMessage, ready: &mut Vec<Runnable>) -> rusqlite::Result<CommandResult<()>> {
+    let Some(row) = find(conn, &FiberRef::Id(new.to.clone()))? else { return Ok(CommandResult::NotFound) };
+    if let Some(id) = &new.id {
+        let sent: bool = conn
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM message_ids WHERE fiber = ?1 AND id = ?2)")?
+            .query_row(params![row.seq, id], |r| r.get(0))?;
+        if sent {
+            return Ok(CommandResult::Done(()));
+        }
+    }
+    if row.state.is_final() {
+        return Ok(CommandResult::InvalidState(row.state));
+    }
+    if let Some(id) = &new.id {
+        conn.prepare_cached("INSERT INTO message_ids (fiber, id) VALUES (?1, ?2)")?.execute(params![row.seq, id])?;
+    }
+    conn.prepare_cached("INSERT INTO messages (fiber, topic, data, sent_ms) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![row.seq, new.topic, new.data, new.now_ms])?;
+    let waits: bool = conn
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM waits WHERE fiber = ?1 AND topic = ?2)
+                    OR EXISTS (SELECT 1 FROM wait_topics WHERE fiber = ?1 AND topic = ?2)",
+        )?
+        .query_row(params![row.seq, new.topic], |r| r.get(0))?;
+    if waits {
+        ready.extend(wake(conn, row.seq, new.now_ms)?);
+    }
+    Ok(CommandResult::Done(()))
+}
+
+/// Takes a claimed fiber out of the running ones; one that was told to end ends.
+pub(super) fn suspend(
+    conn: &Connection,
+    claim: Claim,
+    how: &Suspension,
+    now_ms: i64,
+    ready: &mut Vec<Runnable>,
+) -> rusqlite::Result<Option<End>> {
+    claims::check(conn, claim)?;
+    if is_cancelled(conn, claim.fiber)? {
+        return end(conn, claim, &End::Cancelled(String::new()), &[], now_ms, ready).map(Some);
+    }
+    let (state, reason) = match how {
+        Suspension::Interrupted(why) => ("interrupted", why),
+        Suspension::Parked(why) => ("parked", why),
+    };
+    // A fiber that is parked again at every open for the same reason costs no write.
+    conn.prepare_cached(
+        "UPDATE fibers SET state = ?2, reason = ?3, changed_ms = ?4
+         WHERE seq = ?1 AND (state <> ?2 OR reason IS NOT ?3) AND finished_ms IS NULL",
+    )?
+    .execute(params![claim.fiber, state, reason, now_ms])
+    .map(|_| None)
+}
+
+pub(super) fn resolve(
+    conn: &Connection,
+    id: &str,
+    how: &End,
+    now_ms: i64,
+    ready: &mut Vec<Runnable>,
+) -> rusqlite::Result<CommandResult<(FiberRow, End)>> {
+    let Some(row) = find(conn, &FiberRef::Id(id.to_owned()))? else { return Ok(CommandResult::NotFound) };
+    if !matches!(row.state, FiberState::Interrupted | FiberState::Parked) {
+        return Ok(CommandResult::InvalidState(row.state));
+    }
+    claims::void(conn, row.seq)?;
+    Ok(match finish(conn, row.seq, how, &[], now_ms, ready)? {
+        Some(end) => CommandResult::Done((row, end)),
+        None => CommandResult::InvalidState(row.state),
+    })
+}
+
+pub(super) fn cancel(
+    conn: &Connection,
+    id: &str,
+    reason: &str,
+    now_ms: i64,
+    ready: &mut Vec<Runnable>,
+) -> rusqlite::Result<CommandResult<Vec<Runnable>>> {
+    let Some(row) = find(conn, &FiberRef::Id(id.to_owned()))? else { return Ok(CommandResult::NotFound) };
+    if row.state.is_final() {
+        return Ok(CommandResult::InvalidState(row.state));
+    }
+    let sql = format!(
+        "WITH RECURSIVE below (seq) AS (
+             SELECT ?1 UNION SELECT f.seq FROM below b JOIN fibers f ON f.parent = b.seq AND f.parent IS NOT NULL)
+         {RUNNABLE} WHERE f.seq IN (SELECT seq FROM below) AND f.finished_ms IS NULL ORDER BY f.seq"
+    );
+    let below = conn.prepare_cached(&sql)?.query_map([row.seq], runnable_row)?.collect::<Result<Vec<_>, _>>()?;
+    let mut woken = Vec::new();
+    for fiber in &below {
+        conn.prepare_cached("UPDATE fibers SET cancel = coalesce(cancel, ?2) WHERE seq = ?1")?.execute(params![fiber.seq, reason])?;
+        if fiber.state != FiberState::Running {
+            claims::void(conn, fiber.seq)?;
+            finish(conn, fiber.seq, &End::Cancelled(reason.to_owned()), &[], now_ms, &mut woken)?;
+        }
+    }
+    // One of them may have waited for another.
+    ready.extend(woken.into_iter().filter(|woken| !below.iter().any(|fiber| fiber.seq == woken.seq)));
+    Ok(CommandResult::Done(below))
+}
+
+pub(super) fn restart(
+    conn: &Connection,
+    id: &str,
+    how: Restart,
+    now_ms: i64,
+    ready: &mut Vec<Runnable>,
+) -> rusqlite::Result<CommandResult<RestartResult>> {
+    let Some(row) = find(conn, &FiberRef::Id(id.to_owned()))? else { return Ok(CommandResult::NotFound) };
+    let stopped = matches!(row.state, FiberState::Failed | FiberState::Parked | FiberState::Interrupted);
+    let cancelled = row.state == FiberState::Cancelled && how == Restart::FromStart;
+    if !(stopped || cancelled) {
+        return Ok(CommandResult::InvalidState(row.state));
+    }
+    if how == Restart::FromStart
+        && let Some(op) = forget_progress(conn, row.seq)?
+    {
+        return Ok(CommandResult::Done(RestartResult::InDoubt(op)));
+    }
+    ready.extend(make_ready(conn, row.seq, now_ms)?);
+    Ok(CommandResult::Done(RestartResult::Ready))
+}
+
+pub(super) fn restart_claimed(conn: &Connection, claim: Claim, now_ms: i64, ready: &mut Vec<Runnable>) -> rusqlite::Result<RestartResult> {
+    claims::check(conn, claim)?;
+    if let Some(op) = forget_progress(conn, claim.fiber)? {
+        return Ok(RestartResult::InDoubt(op));
+    }
+    ready.extend(make_ready(conn, claim.fiber, now_ms)?);
+    Ok(RestartResult::Ready)
+}
+
+/// Brings a fiber back to its start; gives an operation in doubt, if there is one, and changes nothing then.
+fn forget_progress(conn: &Connection, seq: Seq) -> rusqlite::Result<Option<String>> {
+    if let Some(op) = ops::in_doubt(conn, seq)? {
+        return Ok(Some(op));
+    }
+    ops::forget_temporary(conn, seq, checkpoints(conn, seq)?)?;
+    // The counts go on, so that the operations of the new life are other ones.
+    conn.prepare_cached("UPDATE fibers SET restarts = restarts + 1 WHERE seq = ?1")?.execute([seq])?;
+    conn.prepare_cached(
+        "UPDATE snapshots SET data = NULL, at = NULL, layout = NULL, callees = NULL, number = number + 1 WHERE fiber = ?1",
+    )?
+    .execute([seq])?;
+    for table in ["branch_results", "parts", "log_items"] {
+        conn.prepare_cached(&format!("DELETE FROM {table} WHERE fiber = ?1"))?.execute([seq])?;
+    }
+    Ok(None)
+}
+
+/// Makes a fiber that stopped ready, and ends its claims. That it was told to end is forgotten if it has ended so, and not if it was parked before
+/// it could.
+pub(super) fn make_ready(conn: &Connection, seq: Seq, now_ms: i64) -> rusqlite::Result<Option<Runnable>> {
+    conn.prepare_cached(
+        "UPDATE fibers SET cancel = CASE state WHEN 'cancelled' THEN NULL ELSE cancel END,
+                           state = 'pending', reason = NULL, changed_ms = ?2, finished_ms = NULL WHERE seq = ?1",
+    )?
+    .execute(params![seq, now_ms])?;
+    conn.prepare_cached("UPDATE snapshots SET deaths = 0, epoch = min(epoch, 9223372036854775806) + 1 WHERE fiber = ?1")?.execute([seq])?;
+    runnable(conn, seq)
+}

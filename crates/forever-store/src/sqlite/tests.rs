@@ -1,0 +1,137 @@
+//! What SQLite keeps to beyond the conformance suite: transactions of the program, calls that are
+//! given up, a close, and who spins for an answer.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::Sqlite;
+use super::pace::{self, Caller, Pace};
+use super::user::{TransactionFn, TransactionResult, Tx};
+use crate::conformance::ops::{behind, ledger, open, record};
+use crate::conformance::{FIRST, SECOND, Told, accept, claimed, message, row, snapshot};
+use crate::error::ErrorKind;
+use crate::{Durability, FiberState, FiberStore, NewSnapshot, OpKind, OpState, Wait};
+
+/// Work that counts its runs and gives this.
+fn work(runs: &Arc<AtomicU32>, gives: Option<&'static str>) -> TransactionFn {
+    let runs = Arc::clone(runs);
+    Box::new(move |_| {
+        runs.fetch_add(1, Ordering::Relaxed);
+        gives.map(str::to_owned)
+    })
+}
+
+pub(super) async fn carries_out_a_transaction_once(store: &Sqlite) {
+    let (claim, other) = (accept(store, "a").await, accept(store, "b").await);
+    store.take_over(SECOND, 1).await.unwrap();
+    let claim = claimed(store, claim.fiber, SECOND).await;
+    let other = claimed(store, other.fiber, SECOND).await;
+    let runs = Arc::new(AtomicU32::new(0));
+    let of = |claim| Some((claim, Some(record("t", OpKind::Transaction))));
+    assert!(matches!(store.transact(of(claim), work(&runs, Some("7")), 1).await.unwrap(), TransactionResult::Done));
+    let there = store.load(claim.fiber).await.unwrap().ops.remove(0);
+    assert_eq!((there.state, there.outcome.as_deref()), (OpState::Completed, Some("7")));
+    assert_eq!((row(store, "a").await.deaths, row(store, "b").await.deaths), (0, 1), "it has come further");
+    assert_eq!((open(store, claim).await, ledger(store, claim).await), (vec!["t".to_owned()], vec![]));
+    assert!(matches!(store.transact(of(claim), work(&runs, Some("8")), 2).await.unwrap(), TransactionResult::Before(text) if text == "7"));
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+    assert!(matches!(store.transact(of(other), work(&runs, Some("9")), 3).await.unwrap(), TransactionResult::Done));
+    store.checkpoint(claim, NewSnapshot { ops: behind(vec![]), ..snapshot(1) }).await.unwrap();
+    assert_eq!((open(store, claim).await, open(store, other).await), (vec![], vec!["t".to_owned()]));
+    assert!(matches!(store.transact(of(claim), work(&runs, Some("8")), 4).await.unwrap(), TransactionResult::Done));
+    assert!(matches!(store.transact(None, work(&runs, Some("")), 5).await.unwrap(), TransactionResult::Done));
+    assert_eq!(runs.load(Ordering::Relaxed), 4);
+}
+
+pub(super) async fn takes_back_what_goes_wrong(store: &Sqlite) {
+    let claim = accept(store, "a").await;
+    let of = || Some((claim, Some(record("t", OpKind::Transaction))));
+    assert!(matches!(store.transact(of(), work(&Arc::default(), None), 1).await.unwrap(), TransactionResult::Back));
+    assert!(matches!(store.transact(of(), Box::new(|_| panic!("at the disco")), 1).await.unwrap(), TransactionResult::Panicked(_)));
+    assert_eq!(open(store, claim).await, [""; 0]);
+    assert!(matches!(store.transact(of(), work(&Arc::default(), Some("7")), 1).await.unwrap(), TransactionResult::Done));
+}
+
+#[tokio::test]
+async fn transaction_is_carried_out_once_or_taken_back() {
+    carries_out_a_transaction_once(&Sqlite::in_memory().await.unwrap()).await;
+    takes_back_what_goes_wrong(&Sqlite::in_memory().await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn lost_claim_does_not_run_the_code_of_the_program() {
+    let store = &Sqlite::in_memory().await.unwrap();
+    let lost = accept(store, "a").await;
+    store.take_over(SECOND, 2).await.unwrap();
+    claimed(store, lost.fiber, FIRST).await;
+    let ran = Arc::new(AtomicBool::new(false));
+    for record in [Some(record("t", OpKind::Transaction)), None] {
+        let ran = Arc::clone(&ran);
+        let work = Box::new(move |_: &Tx<'_>| {
+            ran.store(true, Ordering::Relaxed);
+            Some(String::new())
+        });
+        assert_eq!(store.transact(Some((lost, record)), work, 3).await.unwrap_err().kind(), ErrorKind::ClaimLost);
+    }
+    assert!(!ran.load(Ordering::Relaxed));
+}
+
+#[tokio::test]
+async fn write_that_was_polled_is_carried_out() {
+    let store = &Sqlite::in_memory().await.unwrap();
+    let claim = accept(store, "a").await;
+    store.wait(claim, Wait { topics: vec!["go".into()], ..Wait::default() }, 5).await.unwrap();
+    let mut told = Told::by(store);
+    let mut given_up = store.send(message("a", "go", "1"));
+    std::future::poll_fn(|cx| std::task::Poll::Ready(given_up.as_mut().poll(cx).is_pending())).await;
+    drop(given_up);
+    // Behind it in the queue, so it has been carried out when this is.
+    accept(store, "later").await;
+    assert_eq!(told.ids(), ["a"]);
+    assert_eq!(store.message(claim.fiber, "go".into()).await.unwrap().unwrap().data, "1");
+}
+
+#[tokio::test]
+async fn write_that_comes_behind_a_close_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let open = async || Sqlite::open(&path, Durability::Process, Duration::ZERO).await.unwrap();
+    let store = open().await;
+    let worker = store.join(1).await.unwrap();
+    let claim = claimed(&store, accept(&store, "a").await.fiber, worker).await;
+    // Queued in this order, and often carried out in one transaction.
+    let (closed, late) = tokio::join!(store.close(worker, 2), store.checkpoint(claim, snapshot(1)));
+    closed.unwrap();
+    let kind = late.unwrap_err().kind();
+    assert!(matches!(kind, ErrorKind::ClaimLost | ErrorKind::Closed), "{kind:?}");
+    drop(store);
+    let row = row(&open().await, "a").await;
+    assert_eq!((row.state, row.checkpoints, row.deaths), (FiberState::Interrupted, 0, 0));
+}
+
+#[test]
+fn caller_spins_if_it_comes_soon_and_its_answer_does() {
+    let us = Duration::from_micros;
+    assert_eq!(pace::spin_limit(us(5), us(200)), Some(us(320)));
+    assert_eq!(pace::spin_limit(us(5), us(400)), None, "the disk is slow");
+    assert_eq!(pace::spin_limit(us(200), us(20)), None, "it was busy with other things");
+    assert_eq!(pace::spin_limit(us(5), Duration::ZERO), Some(pace::SLACK), "nothing is known yet");
+}
+
+#[test]
+fn callers_that_come_together_do_not_spin() {
+    let pace = Pace::new();
+    let first = Caller::new(&pace);
+    assert_eq!(Caller::new(&pace).spins(), None);
+    drop(first);
+}
+
+#[test]
+fn other_tasks_have_a_turn_after_a_millisecond_of_spinning() {
+    let (pace, longest) = (Pace::new(), pace::ns(pace::LONGEST_SPIN));
+    pace.spun.store(longest - 1, Ordering::Relaxed);
+    assert!(!pace.has_spun_long());
+    pace.spun.store(longest, Ordering::Relaxed);
+    assert!(pace.has_spun_long());
+    assert!(!pace.has_spun_long(), "they had it");
+}

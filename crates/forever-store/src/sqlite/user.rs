@@ -1,0 +1,609 @@
+//! The program's own tables: its transactions, its migrations, and the guard that keeps both away from what is not theirs.
+//!
+//! Its code runs on the thread of the connection that writes, inside the writer's transaction. While it runs, SQLite asks the guard about
+//! every statement that it prepares; the store's own statements are not asked about. What was forbidden is told, whatever the code makes
+//! of the error that SQLite gives it.
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization, TransactionOperation};
+use rusqlite::types::Value;
+use rusqlite::{CachedStatement, Connection, ErrorCode, Name, OptionalExtension, Params, Row, Statement, ffi, params};
+use sha2::{Digest, Sha256};
+
+use super::batch::execute;
+use super::job::Scope;
+use super::{Sqlite, claims, ops, rows, schema};
+use crate::error::{Error, ErrorKind, Result};
+use crate::{Claim, OpRecord, OpState, Seq, hex};
+
+/// The database inside a transaction, as `FiberContext::transaction` and `Forever::transaction` give it to their closures.
+///
+/// It has the methods of a [`rusqlite::Connection`] that run SQL, and none of those that change the connection.
+///
+/// Everything may be read, Forever's tables too. What may not be done: to begin, end or nest transactions, to attach databases, to change
+/// settings by `PRAGMA`, and to change Forever's tables or what belongs to them, such as their rows of `sqlite_sequence`. A transaction in
+/// which that was tried is taken back.
+///
+/// SQLite plans a statement once, whatever values it is given ([QPSG](https://sqlite.org/queryplanner-ng.html#qpstab)): an index serves
+/// `LIKE 'a%'`, and not `LIKE ?1`.
+pub struct Tx<'a>(&'a Connection);
+
+/// Each does what the method of [`rusqlite::Connection`] does that has its name.
+impl Tx<'_> {
+    /// Runs one statement; gives the number of rows that it changed.
+    ///
+    /// # Errors
+    /// When SQLite fails, or the statement gives rows.
+    pub fn execute<P: Params>(&self, sql: &str, params: P) -> rusqlite::Result<usize> {
+        self.0.execute(sql, params)
+    }
+
+    /// Runs several statements, divided by semicolons.
+    ///
+    /// # Errors
+    /// When SQLite fails.
+    pub fn execute_batch(&self, sql: &str) -> rusqlite::Result<()> {
+        self.0.execute_batch(sql)
+    }
+
+    /// Runs a query, and makes a value of its first row.
+    ///
+    /// # Errors
+    /// When SQLite fails, or there is no row ([`QueryReturnedNoRows`](rusqlite::Error::QueryReturnedNoRows)).
+    pub fn query_row<T, P, F>(&self, sql: &str, params: P, f: F) -> rusqlite::Result<T>
+    where
+        P: Params,
+        F: FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    {
+        self.0.query_row(sql, params, f)
+    }
+
+    /// Runs a query, and makes a value of its only row.
+    ///
+    /// # Errors
+    /// When SQLite fails, or there is not one row.
+    pub fn query_one<T, P, F>(&self, sql: &str, params: P, f: F) -> rusqlite::Result<T>
+    where
+        P: Params,
+        F: FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    {
+        self.0.query_one(sql, params, f)
+    }
+
+    /// Runs a query, and makes a value of its first row, with an error of the caller's.
+    ///
+    /// # Errors
+    /// Those of the closure, and when SQLite fails or there is no row.
+    pub fn query_row_and_then<T, E, P, F>(&self, sql: &str, params: P, f: F) -> Result<T, E>
+    where
+        P: Params,
+        F: FnOnce(&Row<'_>) -> Result<T, E>,
+        E: From<rusqlite::Error>,
+    {
+        self.0.query_row_and_then(sql, params, f)
+    }
+
+    /// Prepares a statement, to be run several times.
+    ///
+    /// # Errors
+    /// When SQLite fails.
+    pub fn prepare(&self, sql: &str) -> rusqlite::Result<Statement<'_>> {
+        self.0.prepare(sql)
+    }
+
+    /// Prepares a statement that is kept for later transactions.
+    ///
+    /// # Errors
+    /// When SQLite fails.
+    pub fn prepare_cached(&self, sql: &str) -> rusqlite::Result<CachedStatement<'_>> {
+        // The store's own statements are kept by their text too, and nothing is asked about those.
+        self.0.prepare_cached(&format!("/* tx */ {sql}"))
+    }
+
+    /// The rowid of the row that was inserted last.
+    pub fn last_insert_rowid(&self) -> i64 {
+        self.0.last_insert_rowid()
+    }
+
+    /// How many rows the last statement changed.
+    pub fn changes(&self) -> u64 {
+        self.0.changes()
+    }
+
+    /// How many rows were changed since the database was opened, by whomever: a difference of two is of use.
+    pub fn total_changes(&self) -> u64 {
+        self.0.total_changes()
+    }
+
+    /// Reads a setting.
+    ///
+    /// # Errors
+    /// When SQLite fails.
+    pub fn pragma_query_value<T, F>(&self, schema_name: Option<&str>, pragma_name: &str, f: F) -> rusqlite::Result<T>
+    where
+        F: FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    {
+        self.0.pragma_query_value(schema_name, pragma_name, f)
+    }
+
+    /// Reads the rows of a `PRAGMA` without a value.
+    ///
+    /// # Errors
+    /// When SQLite fails.
+    pub fn pragma_query<F>(&self, schema_name: Option<&str>, pragma_name: &str, f: F) -> rusqlite::Result<()>
+    where
+        F: FnMut(&Row<'_>) -> rusqlite::Result<()>,
+    {
+        self.0.pragma_query(schema_name, pragma_name, f)
+    }
+
+    /// Whether there is a table of this name.
+    ///
+    /// # Errors
+    /// When SQLite fails.
+    pub fn table_exists<N: Name>(&self, db_name: Option<N>, table_name: N) -> rusqlite::Result<bool> {
+        self.0.table_exists(db_name, table_name)
+    }
+
+    /// Whether a table has a column of this name.
+    ///
+    /// # Errors
+    /// When SQLite fails.
+    pub fn column_exists<N: Name>(&self, db_name: Option<N>, table_name: N, column_name: N) -> rusqlite::Result<bool> {
+        self.0.column_exists(db_name, table_name, column_name)
+    }
+}
+
+impl fmt::Debug for Tx<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tx").finish_non_exhaustive()
+    }
+}
+
+/// Code of the program in a transaction: gives the text of its result, or `None` to roll back.
+///
+/// It may be run more than once. Only what the last run did is committed.
+pub type TransactionFn = Box<dyn FnMut(&Tx<'_>) -> Option<String> + Send>;
+
+/// Result of a transaction of the program.
+#[derive(Debug)]
+pub enum TransactionResult {
+    /// It is committed.
+    Done,
+    /// It was committed before, and gave this.
+    Before(String),
+    /// The program wanted it rolled back, and it is.
+    Back,
+    /// It did what it must not, or cannot be committed, and is rolled back.
+    Refused(Error),
+    /// It panicked, and is rolled back.
+    Panicked(Box<dyn Any + Send>),
+}
+
+/// A change of the program's tables, made once.
+#[derive(Debug, Clone)]
+pub struct Migration {
+    /// Name under which it is remembered.
+    pub name: String,
+    /// SQL that makes it.
+    pub sql: String,
+}
+
+impl Migration {
+    /// A hash of its text; how a checkout writes the ends of lines makes no difference.
+    fn hash(&self) -> String {
+        hex(&Sha256::digest(self.sql.replace("\r\n", "\n"))[..16])
+    }
+}
+
+impl Sqlite {
+    /// Runs a transaction of the program, under a claim or outside of fibers.
+    ///
+    /// A record is stored in the same transaction, as completed with the result. If it is stored so
+    /// already, the code is not run.
+    #[doc(hidden)]
+    pub async fn transact(&self, of: Option<(Claim, Option<OpRecord>)>, mut work: TransactionFn, now_ms: i64) -> Result<TransactionResult> {
+        let done = self.write("carry out a transaction", Scope::Many, move |c| transact(c, of.as_ref(), &mut work, now_ms)).await;
+        match done {
+            Err(error) if is_its_own_fault(&error) => {
+                let why = "a transaction was taken back: it was rolled back by its own SQL, or left a constraint violated";
+                Ok(TransactionResult::Refused(Error::new(ErrorKind::Value, why).with_source(error)))
+            }
+            done => done,
+        }
+    }
+
+    /// Brings the program's tables up to date.
+    #[doc(hidden)]
+    pub async fn migrate(&self, given: Vec<Migration>, now_ms: i64) -> Result<()> {
+        // Each has a transaction of its own, so the writer makes none.
+        self.writer.call("read which migrations were applied", Scope::Read, move |c| Ok(migrate(c, &given, now_ms))).await?
+    }
+}
+
+/// Whether a transaction could not be committed for what is in it: to try again is no help.
+fn is_its_own_fault(error: &Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<Arc<rusqlite::Error>>());
+    let code = cause.and_then(|cause| cause.sqlite_error_code());
+    matches!(code, Some(ErrorCode::ConstraintViolation | ErrorCode::OperationAborted))
+}
+
+/// Runs the program's code in a savepoint, so that only what it did is taken back.
+fn transact(
+    conn: &Connection,
+    of: Option<&(Claim, Option<OpRecord>)>,
+    work: &mut TransactionFn,
+    now_ms: i64,
+) -> rusqlite::Result<TransactionResult> {
+    if let Some((claim, record)) = of {
+        claims::check_running(conn, *claim)?;
+        if let Some(record) = record
+            && let Some(text) = carried_out(conn, claim.fiber, record)?
+        {
+            return Ok(TransactionResult::Before(text));
+        }
+    }
+    execute(conn, "SAVEPOINT forever_tx /* forever */")?;
+    let mut ran = guarded(|| work(&Tx(conn)));
+    if conn.is_autocommit() {
+        return Err(rolled_back());
+    }
+    if let Ran { came: Ok(Some(_)), forbidden: None, touched: Some(what) } = &mut ran {
+        // Rare, and so what was there before is read afterwards; the work may be run more than once.
+        let (what, after) = (std::mem::take(what), catalog(conn)?);
+        execute(conn, "ROLLBACK TO forever_tx /* forever */")?;
+        let before = catalog(conn)?;
+        if after == before {
+            ran = guarded(|| work(&Tx(conn)));
+            if conn.is_autocommit() {
+                return Err(rolled_back());
+            }
+        }
+        if after != before || catalog(conn)? != before {
+            ran.forbidden.get_or_insert(format!("`{what}` is not allowed: it changed what belongs to Forever's tables"));
+        }
+    }
+    let Ran { came, forbidden, .. } = ran;
+    let transacted = match (came, forbidden) {
+        (Err(payload), _) => TransactionResult::Panicked(payload),
+        (Ok(_), Some(what)) => TransactionResult::Refused(Error::new(ErrorKind::Setup, format!("in a transaction, {what}"))),
+        (Ok(None), None) => TransactionResult::Back,
+        (Ok(Some(text)), None) => {
+            if let Some((claim, Some(record))) = of {
+                let record = OpRecord { state: OpState::Completed, outcome: Some(text), ..record.clone() };
+                ops::save(conn, claim.fiber, &record, now_ms)?;
+                rows::forget_deaths(conn, claim.fiber)?;
+            }
+            TransactionResult::Done
+        }
+    };
+    if !matches!(transacted, TransactionResult::Done) {
+        execute(conn, "ROLLBACK TO forever_tx /* forever */")?;
+    }
+    execute(conn, "RELEASE forever_tx /* forever */")?;
+    Ok(transacted)
+}
+
+/// What a transaction gave when it was carried out.
+fn carried_out(conn: &Connection, seq: Seq, op: &OpRecord) -> rusqlite::Result<Option<String>> {
+    conn.prepare_cached(
+        "SELECT outcome FROM ops WHERE fiber = ?1 AND number = ?2 AND id = ?3 AND kind = 'transaction' AND state = 'completed'",
+    )?
+    .query_row(params![seq, ops::at(op.number), op.id], |r| r.get(0))
+    .optional()
+}
+
+/// `INSERT OR ROLLBACK` and its like end the transaction in which they stand.
+fn rolled_back() -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(
+        ffi::Error::new(ffi::SQLITE_ABORT_ROLLBACK),
+        Some("the transaction was rolled back by its own SQL".into()),
+    )
+}
+
+fn migrate(conn: &Connection, given: &[Migration], now_ms: i64) -> Result<()> {
+    let setup = |why: String| Error::new(ErrorKind::Setup, why);
+    for (n, migration) in given.iter().enumerate() {
+        if given[..n].iter().any(|other| other.name == migration.name) {
+            return Err(setup(format!("there are two migrations of the name `{}`", migration.name)));
+        }
+    }
+    let unreadable = |e| Error::new(ErrorKind::Store, "failed to read which migrations were applied").with_source(e);
+    let applied = applied(conn).map_err(unreadable)?;
+    for (n, (name, hash)) in applied.iter().enumerate() {
+        let there = given.get(n).filter(|migration| migration.name == *name);
+        let why = match there {
+            Some(migration) if migration.hash() == *hash => continue,
+            Some(_) => "was changed after it was applied: put it back as it was, and make the change in a new one".to_owned(),
+            None if given.iter().any(|migration| migration.name == *name) => {
+                format!("was applied as number {}, and stands elsewhere now: keep the order in which they were applied", n + 1)
+            }
+            None => "is in the database but not in the program".to_owned(),
+        };
+        return Err(setup(format!("migration `{name}` {why}")));
+    }
+    for (n, migration) in given.iter().enumerate().skip(applied.len()) {
+        apply(conn, n + 1, migration, now_ms)?;
+    }
+    Ok(())
+}
+
+/// The names and hashes of those that were applied, in order.
+fn applied(conn: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
+    conn.prepare("SELECT name, hash FROM user_migrations ORDER BY n")?.query_map((), |r| Ok((r.get(0)?, r.get(1)?)))?.collect()
+}
+
+/// Applies a migration in a transaction of its own. Foreign keys are looked at when all of it has run: a table that others refer to
+/// can be made anew (<https://sqlite.org/lang_altertable.html>, section 7).
+fn apply(conn: &Connection, n: usize, migration: &Migration, now_ms: i64) -> Result<()> {
+    let name = &migration.name;
+    let failed = |e| Error::new(kind_of(&e), format!("failed to apply migration `{name}`")).with_source(e);
+    conn.pragma_update(None, "foreign_keys", false).map_err(failed)?;
+    let applied = conn.execute_batch("BEGIN IMMEDIATE").map_err(failed).and_then(|()| {
+        let before = catalog(conn).map_err(failed)?;
+        let Ran { came, mut forbidden, touched } = guarded(|| conn.execute_batch(&migration.sql));
+        if let Some(what) = touched
+            && catalog(conn).map_err(failed)? != before
+        {
+            forbidden.get_or_insert(format!("`{what}` is not allowed: it changed what belongs to Forever's tables"));
+        }
+        if let Some(what) = forbidden {
+            return Err(Error::new(ErrorKind::Setup, format!("failed to apply migration `{name}`: in a migration, {what}")));
+        }
+        came.unwrap_or_else(|_| Err(rolled_back())).map_err(failed)?;
+        if conn.is_autocommit() {
+            return Err(failed(rolled_back()));
+        }
+        if let Some(table) = dangling(conn).map_err(failed)? {
+            let why = format!("failed to apply migration `{name}`: a row of `{table}` refers to one that is not there");
+            return Err(Error::new(ErrorKind::Setup, why));
+        }
+        conn.execute(
+            "INSERT INTO user_migrations (n, name, hash, applied_ms) VALUES (?1, ?2, ?3, ?4)",
+            params![i64::try_from(n).unwrap_or(i64::MAX), name, migration.hash(), now_ms],
+        )
+        .and_then(|_| conn.execute_batch("COMMIT"))
+        .map_err(failed)
+    });
+    if !conn.is_autocommit() {
+        conn.execute_batch("ROLLBACK").map_err(failed)?;
+    }
+    conn.pragma_update(None, "foreign_keys", true).map_err(failed)?;
+    applied
+}
+
+/// Whose fault it is that a migration failed: the store's, if another try may succeed, or that of its SQL.
+fn kind_of(error: &rusqlite::Error) -> ErrorKind {
+    match error.sqlite_error_code() {
+        Some(
+            ErrorCode::SystemIoFailure
+            | ErrorCode::DiskFull
+            // A read that fails with `EIO` is reported so.
+            | ErrorCode::DatabaseCorrupt
+            | ErrorCode::CannotOpen
+            | ErrorCode::DatabaseBusy
+            | ErrorCode::FileLockingProtocolFailed
+            | ErrorCode::OutOfMemory,
+        ) => ErrorKind::Store,
+        _ => ErrorKind::Setup,
+    }
+}
+
+/// A table of the program's with a row that refers to one that is not there.
+fn dangling(conn: &Connection) -> rusqlite::Result<Option<String>> {
+    let tables: Vec<String> =
+        conn.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?.query_map((), |r| r.get(0))?.collect::<Result<_, _>>()?;
+    for table in tables.into_iter().filter(|table| !is_ours(table)) {
+        if conn.prepare("SELECT 1 FROM pragma_foreign_key_check(?1)")?.exists([&table])? {
+            return Ok(Some(table));
+        }
+    }
+    Ok(None)
+}
+
+thread_local! {
+    /// Whether code of the program runs.
+    static GUARDS: Cell<bool> = const { Cell::new(false) };
+    /// The first thing that it tried and must not do.
+    static FORBIDDEN: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// The first thing by which it may have changed what SQLite keeps of tables of ours.
+    static TOUCHED: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Puts the guard on a connection; it lets everything pass until code of the program runs on the connection's thread.
+///
+/// It is put there once, as to do so makes SQLite prepare all statements anew. A statement that was prepared before is not asked about:
+/// those of the store are in the same cache, so the ones that end a transaction have texts that no program has.
+pub(super) fn guard(conn: &mut Connection) -> rusqlite::Result<()> {
+    conn.authorizer(Some(|about: AuthContext<'_>| {
+        if !GUARDS.get() {
+            return Authorization::Allow;
+        }
+        if let Some(what) = touched(&about) {
+            TOUCHED.with_borrow_mut(|first| {
+                first.get_or_insert(what);
+            });
+        }
+        let Some(what) = forbidden(&about) else { return Authorization::Allow };
+        FORBIDDEN.with_borrow_mut(|first| {
+            first.get_or_insert(what);
+        });
+        Authorization::Deny
+    }))
+}
+
+/// What came of code of the program.
+struct Ran<T> {
+    came: std::thread::Result<T>,
+    /// What it tried and must not do.
+    forbidden: Option<String>,
+    /// What it did and may do to tables of its own.
+    touched: Option<String>,
+}
+
+/// Runs code of the program under guard.
+fn guarded<T>(work: impl FnOnce() -> T) -> Ran<T> {
+    FORBIDDEN.take();
+    TOUCHED.take();
+    GUARDS.set(true);
+    let came = catch_unwind(AssertUnwindSafe(work));
+    GUARDS.set(false);
+    Ran { came, forbidden: FORBIDDEN.take(), touched: TOUCHED.take() }
+}
+
+/// What SQLite keeps in tables of its own about those of Forever.
+fn catalog(conn: &Connection) -> rusqlite::Result<Vec<String>> {
+    let tables = "SELECT name FROM sqlite_schema WHERE name = 'sqlite_sequence' OR name GLOB 'sqlite_stat*'";
+    let tables: Vec<String> = conn.prepare(tables)?.query_map((), |r| r.get(0))?.collect::<Result<_, _>>()?;
+    let mut rows = Vec::new();
+    for table in tables {
+        let mut all = conn.prepare(&format!("SELECT * FROM {table}"))?;
+        let columns = all.column_count();
+        let mut found = all.query(())?;
+        while let Some(row) = found.next()? {
+            let values = (0..columns).map(|n| row.get(n)).collect::<Result<Vec<Value>, _>>()?;
+            // The first column names the table.
+            if matches!(values.first(), Some(Value::Text(of)) if is_ours(of)) {
+                rows.push(format!("{table} {values:?}"));
+            }
+        }
+    }
+    rows.sort_unstable();
+    Ok(rows)
+}
+
+/// Whether SQLite's own tables are written: directly, or because a table is dropped, renamed or analyzed.
+fn touched(about: &AuthContext<'_>) -> Option<String> {
+    let (what, table) = match about.action {
+        AuthAction::Insert { table_name } => ("INSERT INTO", table_name),
+        AuthAction::Update { table_name, .. } => ("UPDATE", table_name),
+        AuthAction::Delete { table_name } => ("DELETE FROM", table_name),
+        _ => return None,
+    };
+    let name = table.to_ascii_lowercase();
+    (name == "sqlite_sequence" || name.starts_with("sqlite_stat")).then(|| format!("{what} {name}"))
+}
+
+/// Whether a table, index or view is one of Forever's.
+fn is_ours(name: &str) -> bool {
+    schema::NAMES.iter().chain(&schema::TEMPORARY).any(|ours| ours.eq_ignore_ascii_case(name))
+}
+
+const ENDS: &str = "it is begun and ended from outside, and cannot be nested";
+
+/// What is forbidden of an action, as the end of a sentence.
+fn forbidden(about: &AuthContext<'_>) -> Option<String> {
+    use AuthAction as A;
+    let ours = |what: &str, name: &str| {
+        let by = about.accessor.map(|by| format!(" by `{by}`")).unwrap_or_default();
+        is_ours(name).then(|| format!("`{what} {name}`{by} is not allowed: `{name}` is Forever's"))
+    };
+    let never = |what: String, why: &str| Some(format!("`{what}` is not allowed: {why}"));
+    match about.action {
+        A::Transaction { operation } => match operation {
+            TransactionOperation::Begin => never("BEGIN".into(), ENDS),
+            TransactionOperation::Rollback => never("ROLLBACK".into(), ENDS),
+            _ => never("COMMIT".into(), ENDS),
+        },
+        A::Savepoint { operation, savepoint_name } => match operation {
+            TransactionOperation::Release => never(format!("RELEASE {savepoint_name}"), ENDS),
+            TransactionOperation::Rollback => never(format!("ROLLBACK TO {savepoint_name}"), ENDS),
+            _ => never(format!("SAVEPOINT {savepoint_name}"), ENDS),
+        },
+        A::Attach { filename } => never(format!("ATTACH {filename}"), "there is one database"),
+        A::Detach { database_name } => never(format!("DETACH {database_name}"), "there is one database"),
+        A::Pragma { pragma_name, pragma_value } => {
+            let name = pragma_name.to_ascii_lowercase();
+            let reads = match pragma_value {
+                None => READING.contains(&&*name) || LISTING.contains(&&*name),
+                Some(_) => LISTING.contains(&&*name),
+            };
+            let value = pragma_value.map(|value| format!(" = {value}")).unwrap_or_default();
+            if reads { None } else { never(format!("PRAGMA {pragma_name}{value}"), "the settings of the database are Forever's") }
+        }
+        A::Insert { table_name } => ours("INSERT INTO", table_name),
+        A::Update { table_name, .. } => ours("UPDATE", table_name),
+        A::Delete { table_name } => ours("DELETE FROM", table_name),
+        A::Analyze { table_name } => ours("ANALYZE", table_name),
+        // What it is to be called is not known here: it could hide a table of ours.
+        A::AlterTable { database_name, table_name } if database_name.eq_ignore_ascii_case("temp") => {
+            never(format!("ALTER TABLE temp.{table_name}"), "make a new temporary table")
+        }
+        A::AlterTable { table_name, .. } => ours("ALTER TABLE", table_name),
+        A::CreateTable { table_name } | A::CreateTempTable { table_name } | A::CreateVtable { table_name, .. } => {
+            ours("CREATE TABLE", table_name)
+        }
+        A::CreateView { view_name } | A::CreateTempView { view_name } => ours("CREATE VIEW", view_name),
+        A::CreateIndex { index_name, table_name } | A::CreateTempIndex { index_name, table_name } => {
+            ours("CREATE INDEX", index_name).or_else(|| ours("CREATE INDEX ON", table_name))
+        }
+        A::CreateTrigger { table_name, .. } | A::CreateTempTrigger { table_name, .. } => ours("CREATE TRIGGER ON", table_name),
+        A::DropTable { table_name } | A::DropTempTable { table_name } | A::DropVtable { table_name, .. } => ours("DROP TABLE", table_name),
+        A::DropView { view_name } | A::DropTempView { view_name } => ours("DROP VIEW", view_name),
+        A::DropIndex { index_name, .. } | A::DropTempIndex { index_name, .. } => ours("DROP INDEX", index_name),
+        A::Unknown { code, .. } => never(format!("action {code} of SQLite"), "Forever does not know it"),
+        _ => None,
+    }
+}
+
+/// Pragmas that say something of a table, an index or the database, with a value or without.
+const LISTING: [&str; 9] = [
+    "table_info",
+    "table_xinfo",
+    "table_list",
+    "index_list",
+    "index_info",
+    "index_xinfo",
+    "foreign_key_list",
+    "foreign_key_check",
+    "quick_check",
+];
+
+/// Pragmas that only read when they have no value.
+const READING: [&str; 18] = [
+    "application_id",
+    "busy_timeout",
+    "collation_list",
+    "compile_options",
+    "data_version",
+    "database_list",
+    "encoding",
+    "foreign_keys",
+    "freelist_count",
+    "function_list",
+    "integrity_check",
+    "journal_mode",
+    "module_list",
+    "page_count",
+    "page_size",
+    "schema_version",
+    "synchronous",
+    "user_version",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::open;
+
+    #[test]
+    fn migration_on_a_full_disk_can_be_tried_again() {
+        let conn = open::in_memory(None).unwrap();
+        let given = [Migration {
+            name: "notes".to_owned(),
+            sql: "CREATE TABLE notes (data); INSERT INTO notes VALUES (zeroblob(100000))".to_owned(),
+        }];
+        let pages: i64 = conn.pragma_query_value(None, "page_count", |r| r.get(0)).unwrap();
+        conn.pragma_update(None, "max_page_count", pages + 2).unwrap();
+        let error = migrate(&conn, &given, 0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Store, "{error}");
+        conn.pragma_update(None, "max_page_count", pages + 1000).unwrap();
+        migrate(&conn, &given, 0).unwrap();
+        let there: i64 = conn.query_row("SELECT count(*) FROM notes", (), |r| r.get(0)).unwrap();
+        assert_eq!(there, 1);
+    }
+}

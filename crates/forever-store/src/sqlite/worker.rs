@@ -1,0 +1,277 @@
+//! The threads that talk to SQLite: one that writes, and for files one that reads.
+//!
+//! The writer takes everything that is queued, runs it in one transaction, commits once, and only then answers each caller.
+//! So callers that come together share one sync of the disk, and one that comes alone waits for nobody. A job that fails
+//! takes back its own changes only.
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::batch::{Served, run_batch};
+use super::file_guard::{Fence, Kept};
+use super::job::{Call, Job, Scope};
+use super::log::Log;
+use super::pace::{Caller, Pace};
+use super::sync::atomic::{AtomicBool, Ordering};
+use super::sync::thread::JoinHandle;
+use super::sync::{Mutex, QUEUE, Spin, mpsc, oneshot, thread, yield_now};
+use crate::error::{Error, ErrorKind, Result};
+use crate::future::BoxFuture;
+
+/// How long the writer spins for the next job before it sleeps: a fiber whose checkpoint is stored often comes to the next one at
+/// once, sooner than a thread that sleeps would wake.
+const WRITER_SPIN: Duration = Duration::from_micros(50);
+
+/// One who sees every commit, and may end everything around it: a test.
+pub trait Witness: fmt::Debug + Send + Sync {
+    /// These writes are to be carried out, in this order; says how many of them may be. The thread ends after those if they are not all.
+    fn begins(&self, writes: &[&'static str]) -> usize;
+
+    /// They are stored, and nobody has heard of it.
+    fn stored(&self, log: Pages);
+
+    /// Somebody asks for something, to read or to write.
+    fn asked(&self);
+
+    /// The answer is there; ready if it may be heard.
+    fn hears(&self) -> BoxFuture<'_, ()>;
+
+    /// Whoever asked has heard, or waits no longer.
+    fn left(&self);
+}
+
+/// How long the write-ahead log is, in pages; 0 where there is none.
+pub type Pages = u32;
+
+/// A thread with a connection, and the queue to it.
+pub(crate) struct Worker {
+    queue: mpsc::Sender<Box<dyn Job>>,
+    pace: Pace,
+    witness: Option<Arc<dyn Witness>>,
+    stop: Arc<AtomicBool>,
+    /// A place in the queue for what wakes the thread to stop: all others may be given to callers that do not go on.
+    last: Mutex<Option<mpsc::OwnedPermit<Box<dyn Job>>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Closed when the thread has let go of everything.
+    gone: Mutex<Option<oneshot::Receiver<()>>>,
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("waiting", &(self.queue.max_capacity() - self.queue.capacity())).finish_non_exhaustive()
+    }
+}
+
+impl Worker {
+    /// Starts a thread around what `open` returns: a connection, and what is to be let go of after it.
+    pub(crate) fn start<K: Kept + 'static>(
+        name: &str,
+        witness: Option<Arc<dyn Witness>>,
+        open: impl FnOnce() -> Result<Held<K>> + Send + 'static,
+    ) -> Result<(Self, Opened)> {
+        let (queue, jobs) = mpsc::channel(QUEUE + 1);
+        let last = Mutex::new(queue.clone().try_reserve_owned().ok());
+        let (told, opened) = oneshot::channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stop);
+        let (going, gone) = oneshot::channel::<()>();
+        let of_caller = witness.clone();
+        let work = move || {
+            match open() {
+                Err(why) => drop(told.send(Err(why))),
+                Ok(Held { conn, log, kept }) => {
+                    if told.send(Ok(())).is_ok() {
+                        let fence = log.is_some().then(|| Fence::new(&kept));
+                        let commits = log.as_ref().map(Log::commits);
+                        serve(&Served { conn: &conn, kept: &kept, fence, commits, witness: witness.as_deref() }, log, jobs, &seen);
+                    }
+                    drop(conn);
+                    drop(kept);
+                }
+            }
+            drop(going);
+        };
+        let thread = thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(work)
+            .map_err(|e| Error::new(ErrorKind::Store, format!("failed to start the thread `{name}`")).with_source(e))?;
+        let (thread, gone) = (Mutex::new(Some(thread)), Mutex::new(Some(gone)));
+        Ok((Worker { queue, pace: Pace::new(), witness: of_caller, stop, last, thread, gone }, opened))
+    }
+
+    /// Runs `work` on the thread; `what` completes "failed to ..". Nothing is queued before the future is polled.
+    pub(crate) fn call<T, F>(&self, what: &'static str, scope: Scope, work: F) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
+    where
+        T: Send + 'static,
+        F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        self.call_then(what, scope, work, |out| out)
+    }
+
+    /// The same, with something to do behind the commit and before the caller is answered, also if the caller is gone by then.
+    pub(crate) fn call_then<T, F, A, U>(
+        &self,
+        what: &'static str,
+        scope: Scope,
+        work: F,
+        then: A,
+    ) -> impl Future<Output = Result<U>> + Send + use<'_, T, F, A, U>
+    where
+        T: Send + 'static,
+        F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        A: FnOnce(T) -> U + Send + 'static,
+        U: Send + 'static,
+    {
+        // The job goes into its box here, so that no future on the way holds what it is made of.
+        let (answer, answered) = oneshot::channel();
+        let job = Box::new(Call { what, scope, work, out: None, then, answer });
+        async move {
+            let Some(witness) = &self.witness else { return self.ask(job, answered).await };
+            let asks = Asks::new(witness.as_ref());
+            let answer = self.ask(job, answered).await;
+            asks.0.hears().await;
+            answer
+        }
+    }
+
+    /// Runs `work` on the thread, which carries out nothing that is queued later.
+    pub(crate) fn call_last<F>(&self, what: &'static str, work: F) -> impl Future<Output = Result<()>> + Send + use<'_, F>
+    where
+        F: FnMut(&Connection) -> rusqlite::Result<()> + Send + 'static,
+    {
+        let stop = Arc::clone(&self.stop);
+        self.call_then(what, Scope::Many, work, move |()| stop.store(true, Ordering::Release))
+    }
+
+    async fn ask<U>(&self, job: Box<dyn Job>, mut answered: oneshot::Receiver<Result<U>>) -> Result<U> {
+        let caller = Caller::new(&self.pace);
+        // Usually there is room, and nothing to wait for.
+        if let Err(refused) = self.queue.try_send(job) {
+            let mpsc::error::TrySendError::Full(job) = refused else { return Err(Error::closed()) };
+            Box::pin(self.queue.send(job)).await.map_err(|_| Error::closed())?;
+        }
+        if let Some(limit) = caller.spins() {
+            if self.pace.has_spun_long() {
+                // A fiber that never sleeps would keep all others from its thread.
+                yield_now().await;
+            }
+            let mut spin = Spin::new(limit);
+            loop {
+                match answered.try_recv() {
+                    Ok(answer) => {
+                        caller.answered(true);
+                        return answer;
+                    }
+                    Err(oneshot::error::TryRecvError::Closed) => return Err(Error::closed()),
+                    Err(oneshot::error::TryRecvError::Empty) if spin.once() => {}
+                    Err(oneshot::error::TryRecvError::Empty) => break,
+                }
+            }
+        }
+        let answer = answered.await.unwrap_or_else(|_| Err(Error::closed()));
+        caller.answered(false);
+        answer
+    }
+
+    /// Ends the thread after what it is doing now; jobs still waiting are dropped. Returns when the connection is closed.
+    pub(crate) fn stop(&self) {
+        self.tell_to_stop();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // A panic of the thread has been printed by then and leaves nothing to do.
+            let _ = thread.join();
+        }
+    }
+
+    /// The same without keeping the caller's thread while the connection closes.
+    pub(crate) async fn stopped(&self) {
+        self.tell_to_stop();
+        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(gone) = gone {
+            let _ = gone.await;
+        }
+        self.stop();
+    }
+
+    fn tell_to_stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(place) = self.last.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let (answer, _) = oneshot::channel();
+            let nothing = |_: &Connection| Ok(());
+            place.send(Box::new(Call { what: "stop", scope: Scope::Read, work: nothing, out: None, then: |()| (), answer }));
+        }
+    }
+}
+
+/// One whom a witness sees.
+struct Asks<'a>(&'a dyn Witness);
+
+impl<'a> Asks<'a> {
+    fn new(witness: &'a dyn Witness) -> Self {
+        witness.asked();
+        Asks(witness)
+    }
+}
+
+impl Drop for Asks<'_> {
+    fn drop(&mut self) {
+        self.0.left();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// What a thread holds while it runs.
+pub(crate) struct Held<K> {
+    pub(crate) conn: Connection,
+    /// The write-ahead log, for the thread that writes it.
+    pub(crate) log: Option<Log>,
+    /// Let go of after the connection.
+    pub(crate) kept: K,
+}
+
+/// Whether the thread has opened its connection.
+pub(crate) type Opened = oneshot::Receiver<Result<()>>;
+
+fn serve(on: &Served<'_>, mut log: Option<Log>, mut jobs: mpsc::Receiver<Box<dyn Job>>, stop: &AtomicBool) {
+    let mut batch = Vec::new();
+    while let Some(first) = next(&mut jobs, log.is_some()) {
+        batch.push(first);
+        while batch.len() < QUEUE {
+            let Ok(next) = jobs.try_recv() else { break };
+            batch.push(next);
+        }
+        // Not before: what wakes the thread to stop may be among them, and nothing else may come.
+        if stop.load(Ordering::Acquire) {
+            return;
+        }
+        let ends = on.ends_before(&mut batch);
+        run_batch(on, &mut batch, log.as_ref());
+        if ends {
+            return;
+        }
+        // The callers have their answers: nobody waits for this.
+        if let Some(log) = log.as_mut().filter(|_| on.is_there().is_ok()) {
+            log.tidy(on.conn);
+        }
+    }
+}
+
+/// The next job, for which a writer spins a little before it sleeps.
+fn next(jobs: &mut mpsc::Receiver<Box<dyn Job>>, writes: bool) -> Option<Box<dyn Job>> {
+    let mut spin = Spin::new(if writes { WRITER_SPIN } else { Duration::ZERO });
+    loop {
+        match jobs.try_recv() {
+            Ok(job) => return Some(job),
+            Err(mpsc::error::TryRecvError::Disconnected) => return None,
+            Err(mpsc::error::TryRecvError::Empty) if writes && spin.once() => {}
+            Err(mpsc::error::TryRecvError::Empty) => return jobs.blocking_recv(),
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Storage: the traits of a store, their data types, and the SQLite store.
+//!
+//! A runtime keeps everything that outlives its process in one [`Store`], in terms of whole
+//! operations: "replace this snapshot", "claim this fiber", "end this turn". [`Sqlite`] is the
+//! store behind [`Builder::sqlite`](crate::Builder::sqlite) and
+//! [`Builder::in_memory`](crate::Builder::in_memory). Any other one is given to
+//! [`Builder::store`](crate::Builder::store), whose example opens a runtime over a store that was
+//! opened by hand.
+//!
+//! What an implementation keeps to is the contract of [`Store`]. The module `conformance` (feature
+//! `conformance`) tests it as far as calls can show it.
+//!
+//! # Stability
+//!
+//! The traits are for implementers, and their data types can be constructed by everybody. Both may
+//! gain members between minor versions before 1.0.
+#[cfg(feature = "conformance")]
+#[doc(inline)]
+pub use forever_store::conformance;
+pub(crate) use forever_store::sqlite;
+#[doc(inline)]
+pub use forever_store::{
+    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentStore, BoxFuture, BranchResult, ChatStore, ChunkBatch, Claim,
+    ClaimResult, CommandResult, DeleteCursor, DeleteResult, Deletion, Durability, End, Epoch, FarSchedules, FiberQuery, FiberRef,
+    FiberRetry, FiberRow, FiberState, FiberStore, FiberTombstone, IncidentRow, IncidentState, InteractionCursor, InteractionKind,
+    InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow, LoadedFiber, LogItem, MessageRole, MessageRow, MessageUpdate, NewFiber,
+    NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpKind, OpOutcome, OpRecord, OpResolution, OpRetry, OpRow, OpState, OpStore,
+    OpsDelta, PendingMessage, QueuePolicy, ReadySender, ResolveOpResult, Restart, RestartResult, RunResult, Runnable, ScheduleRow,
+    ScheduleTiming, Seq, SnapshotDelta, SnapshotRows, Sqlite, Store, Suspension, TurnFilter, TurnKind, TurnRequest, TurnRow, TurnSeq,
+    TurnSettlement, TurnSettler, TurnStart, TurnState, TurnWrite, Tx, UnfinishedGroup, UpdateRefused, Wait, WaitResult, WorkerId,
+    arguments_digest, has_pending_interaction, is_same_payload,
+};
