@@ -7,12 +7,14 @@
 
 mod agent;
 mod api;
-mod chain;
 pub mod chat;
 mod clock;
+mod error;
+mod exact;
 mod exec;
 mod fanout;
 mod frame;
+mod future;
 mod guard;
 mod ide;
 pub mod layout;
@@ -23,24 +25,6 @@ pub mod serve;
 pub mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
-
-/// Errors, and their texts.
-mod error {
-    pub use forever_store::{Error, ErrorKind, Result};
-
-    pub(crate) use crate::chain::chain;
-}
-
-/// JSON that gives back exactly what was saved, and digests.
-mod exact {
-    pub(crate) use forever_json::{Error, Reader, from_str, from_str_with, logs, same, to_canonical, to_string, to_string_with};
-    pub(crate) use forever_store::{arguments_digest as digest, hex};
-}
-
-/// The boxed future of traits that are used as objects.
-mod future {
-    pub(crate) use forever_store::BoxFuture;
-}
 
 pub use agent::{
     Agent, AgentHandle, Awake, BoxError, Connection, Due, KeepAlive, Message, NewSchedule, Pushed, Schedule, ScheduleKind, When,

@@ -12,18 +12,11 @@ mod lock;
 mod support;
 mod writer;
 
-#[path = "../../src/chain.rs"]
-mod chain;
-
-mod error {
-    pub(crate) use forever_store::{Error, ErrorKind, Result};
-
-    pub(crate) use crate::chain::chain;
-}
-
-mod future {
-    pub(crate) use forever_store::BoxFuture;
-}
+#[allow(unreachable_pub, reason = "the runtime gives it to others")]
+#[path = "../../src/error.rs"]
+mod error;
+#[path = "../../src/future.rs"]
+mod future;
 
 #[allow(dead_code, reason = "the runtime uses all of it")]
 #[path = "../../src/runtime"]

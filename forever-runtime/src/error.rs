@@ -1,4 +1,6 @@
-//! An error and its causes as one text.
+//! Errors, and their texts.
+pub use forever_store::{Error, ErrorKind, Result};
+
 /// The text of an error and of those that caused it, joined by `: `; a cause that its parent already tells is not repeated.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
@@ -19,8 +21,7 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::chain;
-    use crate::error::{Error, ErrorKind};
+    use super::{Error, ErrorKind, chain};
 
     #[test]
     fn a_chain_names_every_cause_once() {
