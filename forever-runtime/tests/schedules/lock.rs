@@ -24,7 +24,7 @@ fn open(book: &Book, path: &Path) -> Result<Worker, Error> {
         Ok(Held { conn: book.connect(), log: Some(Log), kept: lock })
     })?;
     shuttle::future::block_on(opened).unwrap_or_else(|_| Err(Error::closed()))?;
-    Ok(worker)
+    Ok(worker.with_inline_jobs())
 }
 
 /// Tries again for as long as somebody owns it.

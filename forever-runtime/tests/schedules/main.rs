@@ -82,7 +82,7 @@ mod store {
 
         pub(crate) use super::types::Ownership;
 
-        /// When the write-ahead log is copied is of no matter here.
+        /// When the write-ahead log is copied is of no matter here, nor which commits sync: any may.
         pub(crate) mod log {
             pub(crate) struct Log;
 
@@ -94,6 +94,15 @@ mod store {
 
                 pub(crate) fn pages(&self) -> super::worker::Pages {
                     0
+                }
+
+                pub(crate) fn commits_without_sync(&self) -> bool {
+                    use shuttle::rand::Rng;
+                    shuttle::rand::thread_rng().gen_bool(0.75)
+                }
+
+                pub(crate) fn count(&mut self) {
+                    super::sync::meet();
                 }
 
                 pub(crate) fn tidy(&mut self, _: &rusqlite::Connection) {

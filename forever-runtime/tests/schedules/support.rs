@@ -44,6 +44,7 @@ struct Pages {
     written: Vec<u32>,
     committed: Vec<u32>,
     open: bool,
+    inline: u32,
     /// What was let go of, in order.
     gone: Vec<&'static str>,
 }
@@ -109,28 +110,44 @@ impl Book {
         let open = move || Ok(Held { conn: book.connect(), log: Some(Log), kept: book.note("lock") });
         let (worker, opened) = Worker::start("writer", None, open).unwrap();
         shuttle::future::block_on(opened).unwrap().unwrap();
-        worker
+        worker.with_inline_jobs()
     }
 
-    /// A job that writes `n`; twice the same is an error.
+    /// A short job that writes `n`; twice the same is an error.
     pub(crate) async fn write(&self, worker: &Worker, n: u32, scope: Scope) -> Result<()> {
-        let book = self.clone();
-        worker
-            .call("write", scope, move |conn| {
-                meet();
+        worker.call_short("write", scope, self.job(n, scope)).await
+    }
+
+    /// The same, always on the worker's own thread.
+    pub(crate) async fn write_there(&self, worker: &Worker, n: u32, scope: Scope) -> Result<()> {
+        worker.call("write", scope, self.job(n, scope)).await
+    }
+
+    fn job(&self, n: u32, scope: Scope) -> impl FnMut(&Connection) -> rusqlite::Result<()> + Send + use<> {
+        let (book, caller) = (self.clone(), thread::current().id());
+        move |conn| {
+            meet();
+            {
+                let mut pages = book.pages();
                 // A statement by itself is committed before it returns.
-                book.pages().written.push(n);
-                let twice = if scope == Scope::Many && n % 10 == 9 { 2 } else { 1 };
-                for _ in 0..twice {
-                    if let Err(error) = conn.execute("INSERT INTO t VALUES (?1)", [n]) {
-                        book.pages().written.retain(|written| *written != n);
-                        return Err(error);
-                    }
+                pages.written.push(n);
+                pages.inline += u32::from(thread::current().id() == caller);
+            }
+            let twice = if scope == Scope::Many && n % 10 == 9 { 2 } else { 1 };
+            for _ in 0..twice {
+                if let Err(error) = conn.execute("INSERT INTO t VALUES (?1)", [n]) {
+                    book.pages().written.retain(|written| *written != n);
+                    return Err(error);
                 }
-                meet();
-                Ok(())
-            })
-            .await
+            }
+            meet();
+            Ok(())
+        }
+    }
+
+    /// How many jobs have run on the thread of their caller.
+    pub(crate) fn inline(&self) -> u32 {
+        self.pages().inline
     }
 
     /// All that can be read, by the thread that writes.

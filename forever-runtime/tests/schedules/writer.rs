@@ -1,5 +1,7 @@
 //! The thread that writes: who is answered, when, and what it leaves.
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Waker};
 
 use crate::error::{ErrorKind, Result};
 use crate::store::sqlite::job::Scope;
@@ -86,6 +88,49 @@ fn calls_that_are_queued_together_are_stored_in_their_order() {
         });
         shuttle::future::block_on(both);
         assert_eq!(shuttle::future::block_on(book.read(&worker)).unwrap(), [1, 2]);
+    });
+}
+
+/// A lone caller runs its jobs itself, in most orders; in none does a job overtake one that was queued, though its caller be gone.
+#[test]
+fn job_of_a_lone_caller_is_stored_behind_all_that_is_queued() {
+    static INLINE: AtomicU32 = AtomicU32::new(0);
+    in_any_order(|| {
+        let book = Book::default();
+        let worker = book.worker();
+        {
+            let mut gone = Box::pin(book.write_there(&worker, 1, Scope::One));
+            let _ = gone.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        }
+        for n in [2, 3, 4] {
+            shuttle::future::block_on(book.write(&worker, n, if n == 3 { Scope::One } else { Scope::Many })).unwrap();
+            assert!(book.committed().contains(&n), "{n} is said to be stored, and is not");
+        }
+        assert_eq!(book.committed(), [1, 2, 3, 4]);
+        INLINE.fetch_add(book.inline(), Ordering::Relaxed);
+        // The thread is woken for one that it has to do, and ends.
+        shuttle::future::block_on(book.write_there(&worker, 5, Scope::One)).unwrap();
+        worker.stop();
+        assert_eq!(book.gone(), ["connection", "lock"]);
+    });
+    assert!(INLINE.load(Ordering::Relaxed) > 0, "no job was run by its caller");
+}
+
+/// Two callers of which each may have the connection, and the worker is told to stop meanwhile.
+#[test]
+fn connection_is_closed_once_and_used_by_one_thread_at_a_time() {
+    in_any_order(|| {
+        let book = Book::default();
+        let worker = Arc::new(book.worker());
+        let callers = [[(1, Scope::One), (2, Scope::Many)], [(11, Scope::Many), (12, Scope::One)]]
+            .map(|numbers| caller(writes(book.clone(), Arc::clone(&worker), numbers)));
+        worker.stop();
+        assert_eq!(book.gone(), ["connection", "lock"]);
+        let stored = book.committed();
+        for (n, answer) in callers.into_iter().flat_map(|caller| caller.join().unwrap()) {
+            assert!(answer.is_ok() || is_closed(&answer), "{n}: {answer:?}");
+            assert!(answer.is_err() || stored.contains(&n), "{n} was stored after the worker had stopped");
+        }
     });
 }
 

@@ -1,27 +1,59 @@
 //! Runs the jobs that a worker has taken from its queue: the writes among them in one transaction,
 //! of which one that fails takes back its own changes only.
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 
 use super::file_guard::{Fence, Kept};
 use super::job::{Failure, Job, Scope};
 use super::log::Log;
+use super::pace::BUSY_TIMEOUT;
 use super::sync::atomic::{AtomicBool, Ordering};
 use super::worker::Witness;
 use crate::error::Result;
 
-/// What jobs are run on, what keeps them from it, and who sees it.
-pub(super) struct Served<'a> {
-    pub(super) conn: &'a Connection,
-    pub(super) kept: &'a dyn Kept,
-    pub(super) fence: Option<Fence<'a>>,
+/// A connection with what jobs need to run on it: held by one thread at a time.
+pub(super) struct Served {
+    conn: Connection,
+    /// The write-ahead log, of a connection that writes.
+    log: Option<Log>,
+    fence: Option<Fence>,
     /// Set by each commit that begins.
-    pub(super) commits: Option<Arc<AtomicBool>>,
-    pub(super) witness: Option<&'a dyn Witness>,
+    commits: Option<Arc<AtomicBool>>,
+    witness: Option<Arc<dyn Witness>>,
+    /// Let go of after the connection.
+    kept: Box<dyn Kept + Send>,
 }
 
-impl Served<'_> {
+impl Served {
+    pub(super) fn new(conn: Connection, log: Option<Log>, witness: Option<Arc<dyn Witness>>, kept: Box<dyn Kept + Send>) -> Self {
+        let fence = log.is_some().then(Fence::default);
+        let commits = log.as_ref().map(Log::commits);
+        Served { conn, log, fence, commits, witness, kept }
+    }
+
+    /// Whether the next commit returns without a sync, and leaves no copy of the log to be made behind it.
+    pub(super) fn commits_without_sync(&self) -> bool {
+        self.log.as_ref().is_some_and(Log::commits_without_sync)
+    }
+
+    /// Counts the last commit. The log is copied later, by the thread that may wait for it.
+    fn count_commit(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.count();
+        }
+    }
+
+    /// Copies the log if it has become long.
+    pub(super) fn tidy(&mut self) {
+        if self.is_there().is_ok()
+            && let Some(log) = &mut self.log
+        {
+            log.tidy(&self.conn);
+        }
+    }
+
     /// Fails if there is nothing to read or write any more.
     pub(super) fn is_there(&self) -> Result<(), Failure> {
         self.kept.lost().map_or(Ok(()), |why| Err(Failure::Lost { why, committed: false }))
@@ -29,12 +61,12 @@ impl Served<'_> {
 
     /// Fails if what is written now would be written into another's database.
     fn may_write(&self) -> Result<(), Failure> {
-        self.fence.as_ref().map_or(Ok(()), |fence| fence.holds(self.conn))
+        self.fence.as_ref().map_or(Ok(()), |fence| fence.holds(&*self.kept, &self.conn))
     }
 
     /// Fails if what was committed is lost.
     fn has_stored(&self) -> Result<(), Failure> {
-        self.fence.as_ref().map_or(Ok(()), |fence| fence.still_holds(self.conn))
+        self.fence.as_ref().map_or(Ok(()), |fence| fence.still_holds(&*self.kept, &self.conn))
     }
 
     /// No commit has begun.
@@ -54,7 +86,7 @@ impl Served<'_> {
 
     /// Leaves out the jobs that the witness does not let through; says whether there are any.
     pub(super) fn ends_before(&self, batch: &mut Vec<Box<dyn Job>>) -> bool {
-        let Some(witness) = self.witness else { return false };
+        let Some(witness) = &self.witness else { return false };
         let writes: Vec<_> = batch.iter().filter(|job| job.scope().writes()).map(|job| job.what()).collect();
         let through = if writes.is_empty() { 0 } else { witness.begins(&writes) };
         let ends = through < writes.len();
@@ -67,15 +99,15 @@ impl Served<'_> {
     }
 
     /// So many writes are stored, and nobody has been answered.
-    fn stored(&self, writes: usize, log: Option<&Log>) {
-        if let Some(witness) = self.witness.filter(|_| writes > 0) {
-            witness.stored(log.map(Log::pages).unwrap_or_default());
+    fn stored(&self, writes: usize) {
+        if let Some(witness) = self.witness.as_ref().filter(|_| writes > 0) {
+            witness.stored(self.log.as_ref().map(Log::pages).unwrap_or_default());
         }
     }
 }
 
 /// Runs the jobs and answers them. Reads need no transaction; the writes share one.
-pub(super) fn run_batch(on: &Served<'_>, batch: &mut Vec<Box<dyn Job>>, log: Option<&Log>) {
+pub(super) fn run_batch(on: &Served, batch: &mut Vec<Box<dyn Job>>) {
     if let Err(lost) = on.is_there() {
         for job in batch.drain(..) {
             job.answer(Err(lost.clone()));
@@ -83,19 +115,19 @@ pub(super) fn run_batch(on: &Served<'_>, batch: &mut Vec<Box<dyn Job>>, log: Opt
         return;
     }
     for mut job in batch.extract_if(.., |job| job.scope() == Scope::Alone) {
-        let ran = job.run(on.conn).map_err(Failure::from);
+        let ran = job.run(&on.conn).map_err(Failure::from);
         job.answer(ran);
     }
     let writes = batch.iter().filter(|j| j.scope().writes()).count();
     let single = batch.len() == 1 && batch[0].scope() == Scope::One;
     if writes == 0 || single {
         for mut job in batch.drain(..) {
-            let ran = at_rest(on.conn)
+            let ran = at_rest(&on.conn)
                 .map_err(Failure::from)
-                .and_then(|()| if writes > 0 { by_itself(on, job.as_mut()) } else { job.run(on.conn).map_err(Failure::from) });
+                .and_then(|()| if writes > 0 { by_itself(on, job.as_mut()) } else { job.run(&on.conn).map_err(Failure::from) });
             // If it fails, it is tried again before the next job.
-            let _ = at_rest(on.conn);
-            on.stored(writes, log);
+            let _ = at_rest(&on.conn);
+            on.stored(writes);
             job.answer(ran);
         }
         return;
@@ -107,7 +139,7 @@ pub(super) fn run_batch(on: &Served<'_>, batch: &mut Vec<Box<dyn Job>>, log: Opt
     });
     match ran {
         Ok(outcomes) => {
-            on.stored(writes, log);
+            on.stored(writes);
             let stored = on.has_stored();
             for (job, outcome) in batch.drain(..).zip(outcomes) {
                 job.answer(outcome.map_err(Failure::from).and_then(|()| stored.clone()));
@@ -122,11 +154,36 @@ pub(super) fn run_batch(on: &Served<'_>, batch: &mut Vec<Box<dyn Job>>, log: Opt
         Err(Lost::Job | Lost::Transaction) => {
             for mut job in batch.drain(..) {
                 let ran = alone(on, job.as_mut());
-                on.stored(usize::from(job.scope().writes()), log);
+                on.stored(usize::from(job.scope().writes()));
                 job.answer(ran);
             }
         }
     }
+}
+
+/// Runs a job of the thread's own, which waits for no other process. `None` if another one writes now: then nothing has been done.
+pub(super) fn run_inline(on: &mut Served, job: &mut dyn Job) -> Option<Result<(), Failure>> {
+    let waits = on.conn.busy_timeout(Duration::ZERO);
+    let ran = waits.map_err(Failure::from).and_then(|()| run_alone(on, job));
+    let _ = on.conn.busy_timeout(BUSY_TIMEOUT);
+    on.count_commit();
+    match ran {
+        Err(Failure::Failed(why)) if is_busy(&why) => None,
+        ran => Some(ran),
+    }
+}
+
+fn run_alone(on: &Served, job: &mut dyn Job) -> Result<(), Failure> {
+    on.is_there()?;
+    at_rest(&on.conn)?;
+    let ran = if job.scope() == Scope::One { by_itself(on, job) } else { alone(on, job) };
+    // If it fails, it is tried again before the next job.
+    let _ = at_rest(&on.conn);
+    ran
+}
+
+fn is_busy(why: &rusqlite::Error) -> bool {
+    matches!(why.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 /// Ends a transaction that a job has left open: one whose own end has failed. Until then every read would see the snapshot in which it began,
@@ -144,16 +201,16 @@ enum Lost {
 }
 
 /// Runs a statement, which is its own transaction.
-fn by_itself(on: &Served<'_>, job: &mut dyn Job) -> Result<(), Failure> {
+fn by_itself(on: &Served, job: &mut dyn Job) -> Result<(), Failure> {
     on.may_write()?;
     on.begins_nothing();
-    job.run(on.conn).map_err(|why| on.failure(why))?;
+    job.run(&on.conn).map_err(|why| on.failure(why))?;
     on.has_stored()
 }
 
 /// Runs the jobs in one transaction; with `savepoints`, one that fails takes back its own changes only.
-fn together(on: &Served<'_>, batch: &mut [Box<dyn Job>], savepoints: bool) -> Result<Vec<rusqlite::Result<()>>, Lost> {
-    let conn = on.conn;
+fn together(on: &Served, batch: &mut [Box<dyn Job>], savepoints: bool) -> Result<Vec<rusqlite::Result<()>>, Lost> {
+    let conn = &on.conn;
     let failed = |e| Lost::Commit(Failure::from(e));
     on.begins_nothing();
     at_rest(conn).map_err(failed)?;
@@ -207,8 +264,8 @@ fn in_savepoint(conn: &Connection, job: &mut dyn Job) -> rusqlite::Result<()> {
     ran
 }
 
-fn alone(on: &Served<'_>, job: &mut dyn Job) -> Result<(), Failure> {
-    let conn = on.conn;
+fn alone(on: &Served, job: &mut dyn Job) -> Result<(), Failure> {
+    let conn = &on.conn;
     if !job.scope().writes() {
         return Ok(job.run(conn)?);
     }

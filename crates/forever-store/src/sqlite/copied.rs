@@ -45,6 +45,6 @@ fn copy(from: &Path, to: &Path) -> rusqlite::Result<()> {
     let to = to.to_str().ok_or_else(|| rusqlite::Error::InvalidPath(to.to_owned()))?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(from, flags)?;
-    conn.busy_timeout(super::open::BUSY_TIMEOUT)?;
+    conn.busy_timeout(super::pace::BUSY_TIMEOUT)?;
     conn.execute("VACUUM INTO ?1", [to]).map(drop)
 }

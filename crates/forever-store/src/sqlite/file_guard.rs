@@ -8,6 +8,7 @@ use rusqlite::config::DbConfig;
 use tracing::warn;
 
 use super::job::Failure;
+use super::pace::BUSY_TIMEOUT;
 
 /// What is held beside a connection.
 pub(crate) trait Kept {
@@ -19,6 +20,12 @@ pub(crate) trait Kept {
     /// Whether the files that SQLite has open are still those of the database.
     fn look(&self) -> Files {
         Files::Same
+    }
+
+    /// Whether all files were in their places at the last look, and no file of their folder was added, removed or renamed since. Says
+    /// no now and then although it is so.
+    fn is_unmoved(&self) -> bool {
+        false
     }
 
     /// Takes the lock again whose file is gone; says whether nobody else has it.
@@ -48,6 +55,10 @@ impl<K: Kept + ?Sized> Kept for Arc<K> {
         (**self).look()
     }
 
+    fn is_unmoved(&self) -> bool {
+        (**self).is_unmoved()
+    }
+
     fn take_again(&self) -> bool {
         (**self).take_again()
     }
@@ -75,27 +86,27 @@ pub(crate) enum Files {
 
 /// Keeps an owner from writing into what is not its database any more, and from telling that something is stored which is not there
 /// for whoever opens the database next.
-pub(super) struct Fence<'a> {
-    lock: &'a dyn Kept,
+#[derive(Debug, Default)]
+pub(super) struct Fence {
     /// SQLite's number that changes when another connection has committed: <https://sqlite.org/pragma.html#pragma_data_version>.
     seen: Cell<Option<i64>>,
 }
 
 const TAKEN: &str = "its lock file was removed or replaced, and another process has written to it";
 
-impl<'a> Fence<'a> {
-    pub(super) fn new(lock: &'a dyn Kept) -> Self {
-        Fence { lock, seen: Cell::new(None) }
-    }
-
+impl Fence {
     /// Fails if the database is another's by now. Inside a transaction that writes, nobody can make it so before its end.
-    pub(super) fn holds(&self, conn: &Connection) -> Result<(), Failure> {
+    pub(super) fn holds(&self, lock: &dyn Kept, conn: &Connection) -> Result<(), Failure> {
+        // With the lock in its place no other process can own the database. That is one question to the system, and the version four.
+        if lock.is_unmoved() {
+            return Ok(());
+        }
         let version = data_version(conn)?;
         if self.seen.get() == Some(version) {
             return Ok(());
         }
-        if !self.lock.is_ours() {
-            return Err(self.lose(conn, TAKEN.into(), false));
+        if !lock.is_ours() {
+            return Err(lose(lock, conn, TAKEN.into(), false));
         }
         // A person's tool has written, or this is the first look.
         self.seen.set(Some(version));
@@ -103,18 +114,19 @@ impl<'a> Fence<'a> {
     }
 
     /// Fails if what was committed just now is not in the files that are found where the database is.
-    pub(super) fn still_holds(&self, conn: &Connection) -> Result<(), Failure> {
-        let why = match self.lock.look() {
+    pub(super) fn still_holds(&self, lock: &dyn Kept, conn: &Connection) -> Result<(), Failure> {
+        let why = match lock.look() {
             Files::Same => return Ok(()),
             Files::NoLock => {
                 // Taken by nobody, and nobody has had it in between.
-                if self.lock.take_again() && Some(data_version(conn)?) == self.seen.get() {
+                if lock.take_again() && Some(data_version(conn)?) == self.seen.get() {
                     return Ok(());
                 }
                 TAKEN.to_owned()
             }
             Files::NoLog(why) => {
-                // The log is read where it was, whatever its name.
+                // The log is read where it was, whatever its name. This is worth a wait for readers on any thread.
+                let _ = conn.busy_timeout(BUSY_TIMEOUT);
                 let copied = conn.prepare_cached("PRAGMA wal_checkpoint(FULL) /* forever */").and_then(|mut s| s.query_row((), |_| Ok(())));
                 if let Err(error) = copied {
                     warn!(%error, "a write-ahead log that was removed could not be copied into its database");
@@ -123,14 +135,14 @@ impl<'a> Fence<'a> {
             }
             Files::Gone(why) => why,
         };
-        Err(self.lose(conn, why, true))
+        Err(lose(lock, conn, why, true))
     }
+}
 
-    fn lose(&self, conn: &Connection, why: String, committed: bool) -> Failure {
-        // SQLite would remove the log of whoever has the database now.
-        let _ = conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
-        Failure::Lost { why: self.lock.lose(why), committed }
-    }
+fn lose(lock: &dyn Kept, conn: &Connection, why: String, committed: bool) -> Failure {
+    // SQLite would remove the log of whoever has the database now.
+    let _ = conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+    Failure::Lost { why: lock.lose(why), committed }
 }
 
 fn data_version(conn: &Connection) -> rusqlite::Result<i64> {

@@ -319,6 +319,10 @@ impl Kept for Lock {
         self.watch.get().map_or(Files::Same, |watch| watch.look(self))
     }
 
+    fn is_unmoved(&self) -> bool {
+        self.watch.get().is_some_and(Watch::is_unmoved)
+    }
+
     fn take_again(&self) -> bool {
         let path = lock_path(self.path());
         let Ok(file) = lock_beside(&path) else { return false };
@@ -397,8 +401,7 @@ impl Watch {
     fn look(&self, lock: &Lock) -> Files {
         use std::os::unix::fs::MetadataExt;
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let folder = self.folder.metadata().ok();
-        let changed = folder.map(|it| [it.mtime(), it.mtime_nsec(), it.ctime(), it.ctime_nsec()]);
+        let changed = self.folder_times();
         seen.looks = seen.looks.wrapping_add(1);
         // A folder further up may have been renamed, which this one does not say.
         if changed.is_some() && changed == seen.folder && !seen.looks.is_multiple_of(LOOKS) {
@@ -415,6 +418,25 @@ impl Watch {
             }
         }
         files
+    }
+
+    #[cfg(unix)]
+    fn is_unmoved(&self) -> bool {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.folder.is_some() && !seen.looks.is_multiple_of(LOOKS) && self.folder_times() == seen.folder
+    }
+
+    /// When the folder was last changed.
+    #[cfg(unix)]
+    fn folder_times(&self) -> Option<[i64; 4]> {
+        use std::os::unix::fs::MetadataExt;
+        let folder = self.folder.metadata().ok()?;
+        Some([folder.mtime(), folder.mtime_nsec(), folder.ctime(), folder.ctime_nsec()])
+    }
+
+    #[cfg(not(unix))]
+    fn is_unmoved(&self) -> bool {
+        false
     }
 
     /// An open file can be neither renamed nor removed.

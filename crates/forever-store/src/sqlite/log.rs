@@ -39,6 +39,10 @@ pub(crate) struct Log {
     most_commits: u32,
     commits: u32,
     seen: u32,
+    /// Whether a commit waits for the disk.
+    syncs: bool,
+    /// Whether it was copied since the last commit. The next one begins it anew, and waits for the disk at any durability.
+    begins_anew: bool,
     /// Set when a commit begins to write.
     began: Arc<AtomicBool>,
 }
@@ -64,7 +68,18 @@ impl Log {
             .pragma_query_value(None, "page_size", |r| r.get(0))
             .map_err(|e| Error::new(ErrorKind::Store, "failed to read the size of a page").with_source(e))?;
         let longest = BYTES / page_bytes.max(1);
-        Ok(Log { pages, copied: 0, longest, most_commits: most_commits(durability, longest), commits: 0, seen: 0, began })
+        let syncs = durability == Durability::Power;
+        Ok(Log {
+            pages,
+            copied: 0,
+            longest,
+            most_commits: most_commits(durability, longest),
+            commits: 0,
+            seen: 0,
+            syncs,
+            begins_anew: true,
+            began,
+        })
     }
 
     /// Becomes true when a commit begins to write, whatever becomes of it.
@@ -77,8 +92,17 @@ impl Log {
         self.pages.load(Ordering::Relaxed)
     }
 
-    /// Copies the log if it has become long.
-    pub(crate) fn tidy(&mut self, conn: &Connection) {
+    /// Whether the next commit neither waits for the disk nor has the log copied behind it.
+    pub(crate) fn commits_without_sync(&self) -> bool {
+        !self.syncs && !self.begins_anew && !self.is_long()
+    }
+
+    fn is_long(&self) -> bool {
+        self.commits >= self.most_commits || self.seen.saturating_sub(self.copied) >= self.longest
+    }
+
+    /// Counts the last commit, if there was one since the last time.
+    pub(crate) fn count(&mut self) {
         let pages = self.pages.load(Ordering::Relaxed);
         if pages == self.seen {
             return;
@@ -88,12 +112,19 @@ impl Log {
         }
         self.seen = pages;
         self.commits += 1;
-        if self.commits < self.most_commits && pages.saturating_sub(self.copied) < self.longest {
+        self.begins_anew = false;
+    }
+
+    /// Copies the log if it has become long.
+    pub(crate) fn tidy(&mut self, conn: &Connection) {
+        self.count();
+        if !self.is_long() {
             return;
         }
         // A reader may keep part of the log from being copied. It is tried again when as much has been added.
         self.commits = 0;
-        self.copied = pages;
+        self.copied = self.seen;
+        self.begins_anew = true;
         let copied = conn.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)").and_then(|mut s| s.query_row((), |_| Ok(())));
         if let Err(error) = copied {
             warn!(%error, "the write-ahead log could not be copied into the database");
@@ -120,6 +151,33 @@ mod tests {
                 std::fs::metadata(folder.path().join("a.db-wal")).unwrap().len()
             })
             .collect()
+    }
+
+    #[test]
+    fn commit_that_waits_for_the_disk_is_known_before_it_begins() {
+        for durability in [Durability::Power, Durability::Process] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut conn = open::writer(&folder.path().join("a.db"), Durability::Process, false).unwrap();
+            let mut log = Log::watch(&mut conn, durability).unwrap();
+            log.most_commits = 3;
+            conn.execute_batch("CREATE TABLE t (id INTEGER PRIMARY KEY, data INTEGER); INSERT INTO t VALUES (1, 0)").unwrap();
+            let mut known = Vec::new();
+            for n in 0..7 {
+                known.push(log.commits_without_sync());
+                if !known[n] {
+                    // Its own thread copies the log.
+                    conn.execute("UPDATE t SET data = data + 1", ()).unwrap();
+                    log.tidy(&conn);
+                } else {
+                    conn.execute("UPDATE t SET data = data + 1", ()).unwrap();
+                    log.count();
+                }
+            }
+            // The first begins the log; after three the fourth has it copied behind itself, and the fifth begins it anew.
+            let process = [false, true, true, false, false, true, true];
+            let expected = if durability == Durability::Power { [false; 7] } else { process };
+            assert_eq!(known, expected, "{durability:?}");
+        }
     }
 
     #[test]

@@ -152,6 +152,7 @@ impl Sqlite {
             Ok(Held { log, conn, kept: of_writer })
         })?;
         let writer = opened(writer).await?;
+        let writer = if durability == Durability::Process { writer.with_inline_jobs() } else { writer };
         let open = move || Ok(Held { conn: open::reader(of_reader.path())?, log: None, kept: of_reader });
         let reader = Some(opened(Worker::start("forever-reader", witness, open)?).await?);
         Ok(Sqlite { reader, writer, ready: OnceLock::new(), lock: of_store, is_in_memory: false, ownership })
@@ -182,6 +183,15 @@ impl Sqlite {
         F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
         self.writer.call(what, scope, work)
+    }
+
+    /// A write that an activation waits for, of rows of its own.
+    fn write_short<T, F>(&self, what: &'static str, scope: Scope, work: F) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
+    where
+        T: Send + 'static,
+        F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        self.writer.call_short(what, scope, work)
     }
 
     /// A write that may make fibers ready: they are told of on the writer's thread, behind the commit and before the caller is answered, so
@@ -311,11 +321,11 @@ impl FiberStore for Sqlite {
             && !new.joined
             && new.children.is_empty();
         let scope = if alone { Scope::One } else { Scope::Many };
-        Box::pin(self.write("store a checkpoint", scope, move |c| rows::checkpoint(c, claim, &new)))
+        Box::pin(self.write_short("store a checkpoint", scope, move |c| rows::checkpoint(c, claim, &new)))
     }
 
     fn stash(&self, claim: Claim, data: String, now_ms: i64) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write("store a stash", Scope::One, move |c| {
+        Box::pin(self.write_short("store a stash", Scope::One, move |c| {
             let stored = c
                 .prepare_cached(
                     "UPDATE snapshots SET number = number + 1, deaths = 0, saved_ms = ?2, data = ?3
@@ -327,7 +337,7 @@ impl FiberStore for Sqlite {
     }
 
     fn save_branch(&self, claim: Claim, number: u64, result: BranchResult) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write("store what a step has given", Scope::Many, move |c| rows::save_branch(c, claim, number, &result)))
+        Box::pin(self.write_short("store what a step has given", Scope::Many, move |c| rows::save_branch(c, claim, number, &result)))
     }
 
     fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<WaitResult>> {

@@ -1,17 +1,14 @@
 //! Opening a file: what is refused before anything is touched, and how a connection is set up.
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::lock::{self, DatabaseFile};
+use super::pace::BUSY_TIMEOUT;
 use super::{chat, schema, user};
 use crate::error::{Error, ErrorKind, Result};
-
-/// How long a statement waits for a person's own SQLite tool to let go of the database.
-pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A log that one huge snapshot has made long is cut back to this many bytes.
 const LOG_LIMIT: i64 = 16 << 20;

@@ -18,7 +18,7 @@ use crate::{
 
 impl OpStore for Sqlite {
     fn save_op(&self, claim: Claim, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write("store an operation", Scope::Many, move |c| {
+        Box::pin(self.write_short("store an operation", Scope::Many, move |c| {
             claims::check_running(c, claim)?;
             save(c, claim.fiber, &record, now_ms)?;
             if record.stash.is_some() { forget_deaths(c, claim.fiber) } else { Ok(()) }
@@ -35,7 +35,7 @@ impl OpStore for Sqlite {
 
     fn append_op_log(&self, claim: Claim, record: OpRecord, items: Vec<String>, now_ms: i64) -> BoxFuture<'_, Result<()>> {
         let seq = claim.fiber;
-        Box::pin(self.write("store what an operation has so far", Scope::Many, move |c| {
+        Box::pin(self.write_short("store what an operation has so far", Scope::Many, move |c| {
             claims::check_running(c, claim)?;
             save(c, seq, &record, now_ms)?;
             for data in &items {

@@ -16,6 +16,10 @@ const LONGEST_ANSWER: Duration = Duration::from_micros(400);
 /// How soon after an answer the next call comes from a caller that spins.
 const SOON: Duration = Duration::from_micros(200);
 
+/// How long a statement on a worker's thread waits for a person's own SQLite tool to let go of the
+/// database.
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Spins for a little longer than an answer is expected to take.
 pub(super) const SLACK: Duration = Duration::from_micros(20);
 
@@ -73,7 +77,7 @@ impl<'a> Caller<'a> {
     }
 
     /// The answer is there.
-    pub(super) fn answered(self, by_spinning: bool) {
+    pub(super) fn answered(&self, by_spinning: bool) {
         let (pace, now) = (self.pace, now());
         pace.answered.store(ns(now - pace.begun), Ordering::Relaxed);
         let taken = ns(now - self.begun);

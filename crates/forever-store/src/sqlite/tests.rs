@@ -1,10 +1,13 @@
 //! What SQLite keeps to beyond the conformance suite: transactions of the program, calls that are
 //! given up, a close, and who spins for an answer.
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use super::Sqlite;
+use super::job::Scope;
 use super::pace::{self, Caller, Pace};
 use super::user::{TransactionFn, TransactionResult, Tx};
 use crate::conformance::ops::{behind, ledger, open, record};
@@ -134,4 +137,127 @@ fn other_tasks_have_a_turn_after_a_millisecond_of_spinning() {
     pace.spun.store(longest, Ordering::Relaxed);
     assert!(pace.has_spun_long());
     assert!(!pace.has_spun_long(), "they had it");
+}
+
+/// A file and its store, at a durability.
+async fn file(durability: Durability) -> (tempfile::TempDir, Sqlite) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Sqlite::open(folder.path().join("a.db"), durability, Duration::ZERO).await.unwrap();
+    (folder, store)
+}
+
+/// How often a test tries to be the only caller, and soon enough after the call before.
+const TRIES: u32 = 20_000;
+
+/// The threads on which a change of the table `workers` was run, once for each time.
+async fn changes(store: &Sqlite, short: bool) -> Vec<ThreadId> {
+    let threads = Arc::new(Mutex::new(Vec::new()));
+    let ran = Arc::clone(&threads);
+    let work = move |c: &rusqlite::Connection| {
+        ran.lock().unwrap().push(thread::current().id());
+        c.prepare_cached("INSERT INTO workers (joined_ms) VALUES (1)")?.execute(()).map(drop)
+    };
+    if short {
+        store.write_short("change something", Scope::One, work).await.unwrap();
+    } else {
+        store.write("change something", Scope::One, work).await.unwrap();
+    }
+    let threads = threads.lock().unwrap();
+    threads.clone()
+}
+
+/// Whether any of many changes in a row ran on this thread; stops at the first that did.
+async fn runs_here(store: &Sqlite, short: bool, tries: u32) -> bool {
+    for _ in 0..tries {
+        if changes(store, short).await == [thread::current().id()] {
+            return true;
+        }
+    }
+    false
+}
+
+#[tokio::test]
+async fn lone_caller_runs_short_jobs_itself_where_no_commit_waits_for_the_disk() {
+    let (_folder, process) = file(Durability::Process).await;
+    assert!(runs_here(&process, true, TRIES).await);
+    assert!(!runs_here(&process, false, 100).await, "it may run code of the program");
+    let (_folder, power) = file(Durability::Power).await;
+    assert!(!runs_here(&power, true, 100).await);
+    assert!(!runs_here(&Sqlite::in_memory().await.unwrap(), true, 100).await);
+}
+
+#[tokio::test]
+async fn lone_caller_does_not_wait_for_a_tool_that_writes() {
+    let (folder, store) = file(Durability::Process).await;
+    let tool = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
+    let here = thread::current().id();
+    for _ in 0..TRIES {
+        if !runs_here(&store, true, TRIES).await {
+            break;
+        }
+        tool.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let mut change = Box::pin(changes(&store, true));
+        // It would be ready after five seconds, with an error.
+        assert!(change.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        tool.execute_batch("COMMIT").unwrap();
+        let threads = change.await;
+        assert_ne!(threads.last(), Some(&here));
+        if threads.first() == Some(&here) {
+            assert_eq!(threads.len(), 2, "on the writer's thread it waits");
+            return;
+        }
+    }
+    panic!("no job was run by its caller while the tool wrote");
+}
+
+#[tokio::test]
+async fn short_job_does_not_overtake_one_whose_caller_is_gone() {
+    let (_folder, store) = file(Durability::Process).await;
+    for n in 0..200 {
+        runs_here(&store, true, 10).await;
+        let mut slow = Box::pin(store.write("be slow", Scope::One, move |c| {
+            thread::sleep(Duration::from_micros(200));
+            c.execute("INSERT INTO workers (joined_ms) VALUES (?1)", [1000 + n]).map(drop)
+        }));
+        let polled = slow.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        drop(slow);
+        assert!(matches!(polled, Poll::Pending | Poll::Ready(Ok(()))));
+        let before = store.write_short("count", Scope::Many, move |c| {
+            c.query_row("SELECT count(*) FROM workers WHERE joined_ms = ?1", [1000 + n], |r| r.get::<_, u32>(0))
+        });
+        assert_eq!(before.await.unwrap(), 1);
+    }
+}
+
+#[tokio::test]
+async fn panic_of_a_job_on_the_thread_of_its_caller_closes_the_store() {
+    let (folder, store) = file(Durability::Process).await;
+    let here = thread::current().id();
+    for _ in 0..TRIES {
+        assert!(runs_here(&store, true, TRIES).await);
+        let (told, ran) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let of_job = (Arc::clone(&told), Arc::clone(&ran));
+        let answer = store.write_short("panic", Scope::Many, move |c| {
+            c.execute("INSERT INTO workers (joined_ms) VALUES (7)", ())?;
+            of_job.1.store(true, Ordering::Relaxed);
+            of_job.0.store(thread::current().id() == here, Ordering::Relaxed);
+            if thread::current().id() == here { panic!("at the disco") } else { Ok(()) }
+        });
+        let answer = answer.await;
+        assert!(ran.load(Ordering::Relaxed));
+        if told.load(Ordering::Relaxed) {
+            assert_eq!(answer.unwrap_err().kind(), ErrorKind::Closed);
+            assert_eq!(store.join(0).await.unwrap_err().kind(), ErrorKind::Closed);
+            // The file is free as soon as the reader has let go of it too.
+            drop(store);
+            let again = Sqlite::open(folder.path().join("a.db"), Durability::Process, Duration::ZERO).await.unwrap();
+            let stored =
+                again.read("count", |c| c.query_row("SELECT count(*) FROM workers WHERE joined_ms = 7", (), |r| r.get::<_, u32>(0)));
+            assert_eq!(stored.await.unwrap(), 0, "what it did is taken back");
+            return;
+        }
+        // The writer's thread was first: its row must not be taken for the other's.
+        store.write("tidy up", Scope::One, |c| c.execute("DELETE FROM workers WHERE joined_ms = 7", ()).map(drop)).await.unwrap();
+    }
+    panic!("no job was run by its caller");
 }

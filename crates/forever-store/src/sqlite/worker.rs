@@ -3,18 +3,23 @@
 //! The writer takes everything that is queued, runs it in one transaction, commits once, and only then answers each caller.
 //! So callers that come together share one sync of the disk, and one that comes alone waits for nobody. A job that fails
 //! takes back its own changes only.
+//!
+//! Where a commit waits for no disk, handing it over takes longer than the commit. So the only caller of a worker may borrow
+//! the connection and run a short job on its own thread, under the rules of [`pace`](super::pace): never before a job that is
+//! queued, and never a commit that syncs.
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::batch::{Served, run_batch};
-use super::file_guard::{Fence, Kept};
+use super::batch::{Served, run_batch, run_inline};
+use super::file_guard::Kept;
 use super::job::{Call, Job, Scope};
 use super::log::Log;
 use super::pace::{Caller, Pace};
-use super::sync::atomic::{AtomicBool, Ordering};
+use super::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::sync::thread::JoinHandle;
 use super::sync::{Mutex, QUEUE, Spin, mpsc, oneshot, thread, yield_now};
 use crate::error::{Error, ErrorKind, Result};
@@ -50,12 +55,89 @@ pub(crate) struct Worker {
     queue: mpsc::Sender<Box<dyn Job>>,
     pace: Pace,
     witness: Option<Arc<dyn Witness>>,
-    stop: Arc<AtomicBool>,
+    shared: Arc<Shared>,
+    /// Whether short jobs may run on the thread of their caller.
+    inline: bool,
     /// A place in the queue for what wakes the thread to stop: all others may be given to callers that do not go on.
     last: Mutex<Option<mpsc::OwnedPermit<Box<dyn Job>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Closed when the thread has let go of everything.
     gone: Mutex<Option<oneshot::Receiver<()>>>,
+}
+
+/// State shared by the thread of a worker and its callers.
+#[derive(Default)]
+struct Shared {
+    /// The connection, while the worker has one. The thread holds it for each batch, a caller for one job.
+    served: Mutex<Option<Served>>,
+    /// How many jobs are queued, or taken from the queue and not answered yet.
+    queued: AtomicUsize,
+    stop: AtomicBool,
+}
+
+impl Shared {
+    /// Runs a job on this thread, behind all that was queued before. Gives it back where it has to go to the worker's thread.
+    ///
+    /// A panic of the job ends the worker, as one on its own thread does; the job is dropped, which says that it is closed.
+    fn run_inline(&self, mut job: Box<dyn Job>) -> Result<Inline, Box<dyn Job>> {
+        let Ok(mut served) = self.served.try_lock() else { return Err(job) };
+        // Asked for with the connection in hand: the thread counts its jobs down before it lets go of it.
+        if self.queued.load(Ordering::Acquire) > 0 || self.stop.load(Ordering::Acquire) {
+            return Err(job);
+        }
+        let Some(on) = served.as_mut().filter(|on| on.commits_without_sync()) else { return Err(job) };
+        match catch_unwind(AssertUnwindSafe(|| run_inline(on, job.as_mut()))) {
+            Ok(Some(ran)) => {
+                job.answer(ran);
+                Ok(Inline::Answered)
+            }
+            Ok(None) => Err(job),
+            Err(_) => {
+                // Before another caller has the connection.
+                self.stop.store(true, Ordering::Release);
+                Ok(Inline::Panicked)
+            }
+        }
+    }
+}
+
+/// Outcome of a job that was run on the thread of its caller.
+enum Inline {
+    Answered,
+    Panicked,
+}
+
+/// A job that is counted as queued: until it is answered if it is queued, and else until this is dropped.
+struct Queued<'a>(Option<&'a AtomicUsize>);
+
+impl<'a> Queued<'a> {
+    fn new(queued: &'a AtomicUsize) -> Self {
+        queued.fetch_add(1, Ordering::AcqRel);
+        Queued(Some(queued))
+    }
+
+    /// The job is queued: the thread counts it down.
+    fn is_sent(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        if let Some(queued) = self.0 {
+            queued.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+/// Closes the connection of a worker when its thread ends, also by a panic.
+struct Closing(Arc<Shared>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let served = self.0.served.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(served);
+    }
 }
 
 impl fmt::Debug for Worker {
@@ -66,7 +148,7 @@ impl fmt::Debug for Worker {
 
 impl Worker {
     /// Starts a thread around what `open` returns: a connection, and what is to be let go of after it.
-    pub(crate) fn start<K: Kept + 'static>(
+    pub(crate) fn start<K: Kept + Send + 'static>(
         name: &str,
         witness: Option<Arc<dyn Witness>>,
         open: impl FnOnce() -> Result<Held<K>> + Send + 'static,
@@ -74,21 +156,21 @@ impl Worker {
         let (queue, jobs) = mpsc::channel(QUEUE + 1);
         let last = Mutex::new(queue.clone().try_reserve_owned().ok());
         let (told, opened) = oneshot::channel();
-        let stop = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&stop);
+        let shared = Arc::new(Shared::default());
+        let of_thread = Arc::clone(&shared);
         let (going, gone) = oneshot::channel::<()>();
         let of_caller = witness.clone();
         let work = move || {
             match open() {
                 Err(why) => drop(told.send(Err(why))),
                 Ok(Held { conn, log, kept }) => {
+                    let writes = log.is_some();
+                    let closing = Closing(of_thread);
+                    let served = Served::new(conn, log, witness, Box::new(kept));
+                    *closing.0.served.lock().unwrap_or_else(PoisonError::into_inner) = Some(served);
                     if told.send(Ok(())).is_ok() {
-                        let fence = log.is_some().then(|| Fence::new(&kept));
-                        let commits = log.as_ref().map(Log::commits);
-                        serve(&Served { conn: &conn, kept: &kept, fence, commits, witness: witness.as_deref() }, log, jobs, &seen);
+                        serve(&closing.0, writes, jobs);
                     }
-                    drop(conn);
-                    drop(kept);
                 }
             }
             drop(going);
@@ -98,7 +180,14 @@ impl Worker {
             .spawn(work)
             .map_err(|e| Error::new(ErrorKind::Store, format!("failed to start the thread `{name}`")).with_source(e))?;
         let (thread, gone) = (Mutex::new(Some(thread)), Mutex::new(Some(gone)));
-        Ok((Worker { queue, pace: Pace::new(), witness: of_caller, stop, last, thread, gone }, opened))
+        Ok((Worker { queue, pace: Pace::new(), witness: of_caller, shared, inline: false, last, thread, gone }, opened))
+    }
+
+    /// Lets [short jobs](Self::call_short) run on the thread of their caller. One with a witness runs all on its own, in the order of
+    /// what the witness is told.
+    pub(crate) fn with_inline_jobs(mut self) -> Self {
+        self.inline = self.witness.is_none();
+        self
     }
 
     /// Runs `work` on the thread; `what` completes "failed to ..". Nothing is queued before the future is polled.
@@ -108,6 +197,22 @@ impl Worker {
         F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
         self.call_then(what, scope, work, |out| out)
+    }
+
+    /// The same for work that runs no code of the program and takes microseconds: it may run on the thread of the caller.
+    pub(crate) fn call_short<T, F>(
+        &self,
+        what: &'static str,
+        scope: Scope,
+        work: F,
+    ) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
+    where
+        T: Send + 'static,
+        F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
+        let job = Box::new(Call { what, scope, work, out: None, then: |out| out, answer });
+        self.ask_seen(job, answered, self.inline)
     }
 
     /// The same, with something to do behind the commit and before the caller is answered, also if the caller is gone by then.
@@ -127,13 +232,7 @@ impl Worker {
         // The job goes into its box here, so that no future on the way holds what it is made of.
         let (answer, answered) = oneshot::channel();
         let job = Box::new(Call { what, scope, work, out: None, then, answer });
-        async move {
-            let Some(witness) = &self.witness else { return self.ask(job, answered).await };
-            let asks = Asks::new(witness.as_ref());
-            let answer = self.ask(job, answered).await;
-            asks.0.hears().await;
-            answer
-        }
+        self.ask_seen(job, answered, false)
     }
 
     /// Runs `work` on the thread, which carries out nothing that is queued later.
@@ -141,17 +240,44 @@ impl Worker {
     where
         F: FnMut(&Connection) -> rusqlite::Result<()> + Send + 'static,
     {
-        let stop = Arc::clone(&self.stop);
-        self.call_then(what, Scope::Many, work, move |()| stop.store(true, Ordering::Release))
+        let shared = Arc::clone(&self.shared);
+        self.call_then(what, Scope::Many, work, move |()| shared.stop.store(true, Ordering::Release))
     }
 
-    async fn ask<U>(&self, job: Box<dyn Job>, mut answered: oneshot::Receiver<Result<U>>) -> Result<U> {
+    async fn ask_seen<U>(&self, job: Box<dyn Job>, answered: oneshot::Receiver<Result<U>>, short: bool) -> Result<U> {
+        let Some(witness) = &self.witness else { return self.ask(job, answered, short).await };
+        let asks = Asks::new(witness.as_ref());
+        let answer = self.ask(job, answered, short).await;
+        asks.0.hears().await;
+        answer
+    }
+
+    async fn ask<U>(&self, mut job: Box<dyn Job>, mut answered: oneshot::Receiver<Result<U>>, short: bool) -> Result<U> {
         let caller = Caller::new(&self.pace);
+        if short && caller.spins().is_some() {
+            match self.shared.run_inline(job) {
+                Ok(Inline::Answered) => {
+                    caller.answered(true);
+                    if self.pace.has_spun_long() {
+                        // Behind the commit: before it, a call that comes meanwhile would be stored first.
+                        yield_now().await;
+                    }
+                    return answered.try_recv().unwrap_or_else(|_| Err(Error::closed()));
+                }
+                Ok(Inline::Panicked) => {
+                    self.tell_to_stop();
+                    return Err(Error::closed());
+                }
+                Err(back) => job = back,
+            }
+        }
+        let queued = Queued::new(&self.shared.queued);
         // Usually there is room, and nothing to wait for.
         if let Err(refused) = self.queue.try_send(job) {
             let mpsc::error::TrySendError::Full(job) = refused else { return Err(Error::closed()) };
             Box::pin(self.queue.send(job)).await.map_err(|_| Error::closed())?;
         }
+        queued.is_sent();
         if let Some(limit) = caller.spins() {
             if self.pace.has_spun_long() {
                 // A fiber that never sleeps would keep all others from its thread.
@@ -196,7 +322,7 @@ impl Worker {
     }
 
     fn tell_to_stop(&self) {
-        self.stop.store(true, Ordering::Release);
+        self.shared.stop.store(true, Ordering::Release);
         if let Some(place) = self.last.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let (answer, _) = oneshot::channel();
             let nothing = |_: &Connection| Ok(());
@@ -239,27 +365,30 @@ pub(crate) struct Held<K> {
 /// Whether the thread has opened its connection.
 pub(crate) type Opened = oneshot::Receiver<Result<()>>;
 
-fn serve(on: &Served<'_>, mut log: Option<Log>, mut jobs: mpsc::Receiver<Box<dyn Job>>, stop: &AtomicBool) {
+fn serve(shared: &Shared, writes: bool, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
     let mut batch = Vec::new();
-    while let Some(first) = next(&mut jobs, log.is_some()) {
+    while let Some(first) = next(&mut jobs, writes) {
         batch.push(first);
         while batch.len() < QUEUE {
             let Ok(next) = jobs.try_recv() else { break };
             batch.push(next);
         }
+        // A caller may have it, for one short job.
+        let mut served = shared.served.lock().unwrap_or_else(PoisonError::into_inner);
         // Not before: what wakes the thread to stop may be among them, and nothing else may come.
-        if stop.load(Ordering::Acquire) {
+        if shared.stop.load(Ordering::Acquire) {
             return;
         }
+        let Some(on) = served.as_mut() else { return };
+        let taken = batch.len();
         let ends = on.ends_before(&mut batch);
-        run_batch(on, &mut batch, log.as_ref());
+        run_batch(on, &mut batch);
+        shared.queued.fetch_sub(taken, Ordering::AcqRel);
         if ends {
             return;
         }
         // The callers have their answers: nobody waits for this.
-        if let Some(log) = log.as_mut().filter(|_| on.is_there().is_ok()) {
-            log.tidy(on.conn);
-        }
+        on.tidy();
     }
 }
 
