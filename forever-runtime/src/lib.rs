@@ -106,8 +106,8 @@ pub use ide::{
 pub mod __private {
     pub use crate::fiber::borrows::SharedBorrows;
     pub use crate::fiber::frame::Frame;
-    pub use crate::fiber::held::{Data, Held, NoDestructor, held};
-    pub use crate::fiber::iter::{Source, collected};
+    pub use crate::fiber::held::{Data, Held, NoDestructor, OwnsNoText, TextOwner, held};
+    pub use crate::fiber::iter::{Remaining, Source, collected};
     pub use crate::fiber::keeps_order::{in_order, in_order_value, joined};
     pub use crate::fiber::locals::{Locals, Save, Unreadable};
     pub use crate::fiber::machine::{BranchSpec, COMPUTED_TOPIC, Cut, CutKind, END, Local, LocalRole, Machine};
@@ -115,7 +115,7 @@ pub mod __private {
     pub use crate::fiber::op::unknown::{Made, NotMade, OnUnknown, Probe};
     pub use crate::fiber::position::{LoopCursor, LoopItem, LoopPosition};
     pub use crate::fiber::retry::policy;
-    pub use crate::fiber::saved::{Saved, carried, none_like, text};
+    pub use crate::fiber::saved::{Saved, carried, none_like, start, take, text};
     pub use crate::fiber::select::{ArmNames, Either, Last, on_end, on_message, on_message_until, on_time};
     pub use crate::fiber::side::{Branch, Branches, ByJson, ByPlace, Each, Item, ItemPlace, Side, item, places};
     pub use crate::fiber::step::{Attempt, Attempts};
@@ -125,6 +125,14 @@ pub mod __private {
     pub use crate::fiber::{Awaitable, Fiber, FiberContext, IsResult, Needs, Never};
     pub use serde;
     pub use std::marker::PhantomData;
+
+    pub use crate::__forever_attempts as attempts;
+    pub use crate::__forever_effect as effect;
+    pub use crate::__forever_hold as hold;
+    pub use crate::__forever_keep as keep;
+    pub use crate::__forever_keep_items as keep_items;
+    pub use crate::__forever_made as made;
+    pub use crate::__forever_text as text_owner;
 
     /// What is left of a variable after fields of it were moved out.
     pub mod remains {

@@ -186,7 +186,7 @@ impl std::fmt::Debug for Outbox {
 }
 
 /// How another fiber ended.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum FiberEnd {
     /// With this result, text of [`crate::exact`].
     Completed(String),
@@ -427,6 +427,15 @@ impl Frame {
                 Restore(None)
             }
         }
+    }
+
+    /// [`Self::restore`] at the cut point being resumed into, or on the way to one further down: at its own the function runs again.
+    pub fn restore_at<T>(&mut self, cut: u32, read: impl FnOnce(&mut Locals) -> Result<T, Unreadable>) -> Restore<T> {
+        let restored = self.restore(read);
+        if restored.0.is_some() {
+            self.arrive(cut);
+        }
+        restored
     }
 
     /// Behind a loop that has these cut points: parks the fiber if it is still to come to one of them.

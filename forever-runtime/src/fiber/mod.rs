@@ -14,6 +14,7 @@ pub(crate) mod eager;
 pub(crate) mod events;
 pub(crate) mod fence;
 pub(crate) mod frame;
+mod generated;
 pub(crate) mod handle;
 pub(crate) mod held;
 pub(crate) mod iter;
