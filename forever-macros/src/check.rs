@@ -14,6 +14,7 @@ pub(crate) fn check(body: &Body, table: &Table, plan: &Plan, report: &mut Report
     explicit_names(body, report);
     exclusive_borrows(body, table, plan, report);
     references(body, table, plan, report);
+    closures(table, plan, report);
     Blocks { table, plan, report }.block(&body.block);
 }
 
@@ -60,6 +61,21 @@ fn references(body: &Body, table: &Table, plan: &Plan, report: &mut Report) {
     }
 }
 
+/// A closure that names a variable in a macro is made again where the name means that variable.
+fn closures(table: &Table, plan: &Plan, report: &mut Report) {
+    for again in table.agains.iter().filter(|a| !a.in_macros.is_empty()) {
+        let is_made_at = |live: &crate::flow::Live| again.makes.iter().any(|var| live.contains(var));
+        let points = plan.needed.at_point.iter().filter(|(_, live)| is_made_at(live)).map(|(point, _)| point);
+        let mut hidden = points.flat_map(|point| table.hidden.get(point).into_iter().flatten());
+        if let Some((hidden, _)) = hidden.find(|(hidden, _)| again.in_macros.contains(hidden))
+            && let Some(closure) = again.makes.first()
+        {
+            let name = |var| table.var(var).ident.to_string();
+            report.at(table.var(*closure).ident.span(), say::closure_of_a_hidden_name(&name(*closure), &name(*hidden)));
+        }
+    }
+}
+
 fn step_text(body: &Body, plan: &Plan, cut: CutId) -> String {
     body.cuts[cut].shown(&plan.names[cut].0)
 }
@@ -85,6 +101,16 @@ impl Blocks<'_> {
         }
     }
 
+    /// A pattern without a value that lowering could not take apart: each of its variables may be set in another stretch, where
+    /// nothing ties its type to those of the others.
+    fn set_later(&mut self, stmt: &Stmt, local: &syn::Local) {
+        let is_kept = stmt.declares.iter().any(|v| self.plan.storage.get(v).is_some_and(|s| *s != Storage::Local));
+        if local.init.is_none() && crate::scan::simple_name(&local.pat).is_none() && is_kept {
+            let names: Vec<String> = stmt.declares.iter().map(|v| self.table.var(*v).ident.to_string()).collect();
+            self.report.over(&local.pat, say::set_later(&names));
+        }
+    }
+
     fn plain(&mut self, stmt: &Stmt, syntax: &syn::Stmt, later: &[Stmt]) {
         match syntax {
             syn::Stmt::Local(local) => {
@@ -93,6 +119,7 @@ impl Blocks<'_> {
                         self.report.over(cfg, say::CFG_LOCAL);
                     }
                 }
+                self.set_later(stmt, local);
             }
             syn::Stmt::Item(Item::Macro(rules)) => {
                 let names = words(&rules.mac.tokens.to_string());

@@ -72,7 +72,7 @@ pub(crate) struct Lowered {
 
 pub(crate) fn lowered(function: &ItemFn, signature: &Signature, private: &syn::Path, report: &mut Report) -> Lowered {
     let mut block = (*function.block).clone();
-    if let Some(arguments) = arguments(signature) {
+    if let Some(arguments) = arguments(signature, private) {
         block.stmts.insert(0, arguments);
     }
     let mut body = lower::lower(block, private, report);
@@ -94,7 +94,7 @@ impl Lowered {
 }
 
 /// `let NAME { topic, .. } = start..;`: the arguments are the first variables of the body.
-fn arguments(signature: &Signature) -> Option<Stmt> {
+fn arguments(signature: &Signature, private: &syn::Path) -> Option<Stmt> {
     if signature.arguments.is_empty() {
         return None;
     }
@@ -105,15 +105,13 @@ fn arguments(signature: &Signature) -> Option<Stmt> {
         quote!(#name: #pat)
     });
     // Written out, so that what the compiler suggests for an unused argument fits an argument.
-    Some(
-        syn::parse_quote!(#[allow(non_shorthand_field_patterns)] let #name { #(#fields,)* .. } = #start.expect("a fiber that does not resume has its arguments");),
-    )
+    Some(syn::parse_quote!(#[allow(non_shorthand_field_patterns)] let #name { #(#fields,)* .. } = #private::start(#start);))
 }
 
 /// Whether a statement is the one of [`arguments`], whose variables are parts of what was saved when the fiber was spawned.
 pub(crate) fn is_arguments(stmt: &Stmt) -> bool {
     let Stmt::Local(syn::Local { attrs, init: Some(init), .. }) = stmt else { return false };
-    let syn::Expr::MethodCall(call) = &*init.expr else { return false };
-    let is_start = matches!(&*call.receiver, syn::Expr::Path(path) if path.path.is_ident("start"));
+    let syn::Expr::Call(call) = &*init.expr else { return false };
+    let is_start = matches!(call.args.first(), Some(syn::Expr::Path(path)) if path.path.is_ident("start"));
     is_start && attrs.iter().any(|a| matches!(&a.meta, syn::Meta::List(list) if list.tokens.to_string() == "non_shorthand_field_patterns"))
 }

@@ -35,6 +35,7 @@ mod signature;
 #[cfg(test)]
 mod tests;
 mod text;
+mod texts;
 mod tree;
 mod values;
 

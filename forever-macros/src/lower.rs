@@ -7,10 +7,11 @@
 use proc_macro2::{Ident, Span};
 use quote::format_ident;
 use syn::spanned::Spanned;
-use syn::{Expr, Label, Local, Pat, Stmt as SynStmt, parse_quote, parse_quote_spanned};
+use syn::{Expr, Label, Local, Pat, Stmt as SynStmt, Type, parse_quote, parse_quote_spanned};
 
 use crate::flow::{Flow, JumpId, PointId};
 use crate::messages as say;
+use crate::names::is_ours;
 use crate::place;
 use crate::report::Report;
 use crate::scan::{as_cut, block_has_cut, has_cut, simple_name, stmt_has_cut};
@@ -67,7 +68,10 @@ impl Lower<'_> {
             self.note_borrow(local);
         }
         if !stmt_has_cut(&stmt) {
-            out.push(plain(stmt));
+            match stmt {
+                SynStmt::Local(local) => out.extend(set_later(local).into_iter().map(|local| plain(SynStmt::Local(local)))),
+                other => out.push(plain(other)),
+            }
             return;
         }
         match stmt {
@@ -274,6 +278,12 @@ impl Lower<'_> {
                 let expr = std::mem::replace(value, Expr::Verbatim(proc_macro2::TokenStream::new()));
                 *value = self.freeze(expr, &key, out);
             }
+            place::Part::Index(index) => {
+                let key = crate::text::compact(&*index);
+                let expr = std::mem::replace(index, Expr::Verbatim(proc_macro2::TokenStream::new()));
+                let value = self.freeze(expr, &key, out);
+                *index = parse_quote!(::core::clone::Clone::clone(&#value));
+            }
             place::Part::Key(key) => {
                 if let Some(root) = place::root(key).filter(|root| self.may_change(root)) {
                     self.report.over(&*key, say::key_that_changes(&root.to_string()));
@@ -409,6 +419,45 @@ impl Lower<'_> {
             });
         }
     }
+}
+
+/// `let (a, b);` as `let a; let b;`, for each of them may be set in another stretch. Only the types of a tuple's parts
+/// have nothing to do with each other; any other pattern stays whole.
+fn set_later(local: Local) -> Vec<Local> {
+    let (pat, ty) = match &local.pat {
+        Pat::Type(typed) => (&*typed.pat, Some(&*typed.ty)),
+        pat => (pat, None),
+    };
+    let mut parts = Vec::new();
+    let splits =
+        local.init.is_none() && !local.attrs.iter().any(is_ours) && matches!(pat, Pat::Tuple(_)) && tuple_parts(pat, ty, &mut parts);
+    if !splits {
+        return vec![local];
+    }
+    let one = |(pat, ty): (&Pat, Option<&Type>)| {
+        let pat = match ty {
+            Some(ty) => Pat::Type(parse_quote!(#pat: #ty)),
+            None => pat.clone(),
+        };
+        Local { pat, ..local.clone() }
+    };
+    parts.into_iter().map(one).collect()
+}
+
+/// The names in a tuple pattern, with what is written of their types; `false` if there is anything else in it.
+fn tuple_parts<'p>(pat: &'p Pat, ty: Option<&'p Type>, parts: &mut Vec<(&'p Pat, Option<&'p Type>)>) -> bool {
+    match (pat, ty) {
+        (Pat::Ident(name), _) if name.by_ref.is_none() && name.subpat.is_none() => parts.push((pat, ty)),
+        (Pat::Wild(_), _) => {}
+        (Pat::Paren(e), _) => return tuple_parts(&e.pat, ty, parts),
+        (_, Some(Type::Paren(of))) => return tuple_parts(pat, Some(&of.elem), parts),
+        (Pat::Tuple(e), None | Some(Type::Infer(_))) => return e.elems.iter().all(|part| tuple_parts(part, None, parts)),
+        (Pat::Tuple(e), Some(Type::Tuple(of))) if e.elems.len() == of.elems.len() => {
+            return e.elems.iter().zip(&of.elems).all(|(part, ty)| tuple_parts(part, Some(ty), parts));
+        }
+        _ => return false,
+    }
+    true
 }
 
 fn plain(syntax: SynStmt) -> Stmt {

@@ -96,6 +96,20 @@ pub(crate) fn reference(name: &str, step: &str) -> String {
     )
 }
 
+pub(crate) fn closure_of_a_hidden_name(closure: &str, name: &str) -> String {
+    format!(
+        "`{closure}` is made again after a resume, and names `{name}` in a macro, where another `{name}` would be taken: give one of the two another name"
+    )
+}
+
+pub(crate) fn set_later(names: &[String]) -> String {
+    let lets: Vec<String> = names.iter().map(|name| format!("let {name};")).collect();
+    format!(
+        "a pattern whose variables get their values later cannot be followed across a step: declare each by itself, with its type where it needs one, `{}`",
+        lets.join(" ")
+    )
+}
+
 pub(crate) fn macro_rules(name: &str) -> String {
     format!(
         "a `macro_rules!` in the body of a fiber cannot use its locals (`{name}`) across a step: define it outside of the function and pass what it needs"
@@ -106,6 +120,13 @@ pub(crate) fn macro_rules(name: &str) -> String {
 pub(crate) fn held(name: &str, step: &str) -> String {
     format!(
         "`{name}` is still held at `{step}`, but its type `{{Self}}` cannot be saved: end it before, `drop({name});`, or take it inside the step"
+    )
+}
+
+/// `what` is in backticks, or names an expression.
+pub(crate) fn borrowed_from(what: &str, step: &str, owner: &str) -> String {
+    format!(
+        "{what} is kept across `{step}`, but it is text of `{owner}`, and a reference cannot be saved: make it text of its own, `.to_owned()`, or `.map(str::to_owned)` in an `Option` and before `.collect()`"
     )
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct Var {
     pub(crate) texts: Texts,
     /// Its value is text that may borrow, as `String::from_utf8_lossy` gives it.
     pub(crate) borrowed_text: bool,
+    /// The place that owns the text which it holds, as far as the methods tell that were called on the place, with its root.
+    pub(crate) text_of: Option<(VarId, Expr)>,
     /// What its value looks like, for a message if it cannot be saved.
     pub(crate) made_by: MadeBy,
     /// The stored name, if it is not the variable's own.
@@ -110,6 +112,9 @@ pub(crate) struct Again {
     pub(crate) makes: Vec<VarId>,
     /// What it needs.
     pub(crate) bases: Vec<VarId>,
+    /// What it may name in the arguments of a macro, where no alias can stand: the closure can be made only where none of them
+    /// is hidden.
+    pub(crate) in_macros: Vec<VarId>,
     /// It borrows exclusively.
     pub(crate) mutable: bool,
     /// It is a pattern, as against `let y = &mut place`.
@@ -438,6 +443,7 @@ impl Names<'_> {
             was: None,
             texts: Texts::None,
             borrowed_text: false,
+            text_of: None,
             remainder_of: None,
             at: self.now(),
             borrowed: None,

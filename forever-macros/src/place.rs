@@ -2,8 +2,18 @@
 use syn::punctuated::Punctuated;
 use syn::{Expr, ExprLit, ExprReference, Lit, Pat};
 
-/// `x`, `x.field`, `x[3]`, `x[i]`, `x[1..]`, `*x`: a place that can be named again without doing anything.
+/// `x`, `x.field`, `x[3]`, `x[i]`, `x[i + 1..]`, `*x`: a place that can be named again without doing anything.
 pub(crate) fn is_place(expr: &Expr) -> bool {
+    is_place_with(expr, &is_index)
+}
+
+/// A place whose indices may be computed in any way: each has to be evaluated once.
+fn is_computed_place(expr: &Expr) -> bool {
+    is_place_with(expr, &|_| true)
+}
+
+fn is_place_with(expr: &Expr, is_index: &dyn Fn(&Expr) -> bool) -> bool {
+    let is_place = |expr: &Expr| is_place_with(expr, is_index);
     match expr {
         Expr::Path(path) => path.qself.is_none() && path.path.get_ident().is_some(),
         Expr::Field(field) => is_place(&field.base),
@@ -21,8 +31,16 @@ fn is_index(expr: &Expr) -> bool {
         // `map[&key]`: the key is looked at, and may change after that.
         Expr::Reference(e) => e.mutability.is_none() && is_place(&e.expr),
         Expr::Range(range) => [&range.start, &range.end].into_iter().flatten().all(|e| is_index(e)),
+        Expr::Binary(e) => is_arithmetic(e.op) && is_index(&e.left) && is_index(&e.right),
+        Expr::Cast(e) => is_index(&e.expr),
+        Expr::Paren(e) => is_index(&e.expr),
         other => is_place(other),
     }
+}
+
+fn is_arithmetic(op: syn::BinOp) -> bool {
+    use syn::BinOp::{Add, Div, Mul, Rem, Sub};
+    matches!(op, Add(_) | Sub(_) | Mul(_) | Div(_) | Rem(_))
 }
 
 /// A place that has to be read through an index that is a variable: the index must not change.
@@ -46,6 +64,9 @@ pub(crate) fn index_variables(expr: &Expr) -> Vec<&syn::Ident> {
 fn variables(expr: &Expr) -> Vec<&syn::Ident> {
     match expr {
         Expr::Range(range) => [&range.start, &range.end].into_iter().flatten().flat_map(|e| variables(e)).collect(),
+        Expr::Binary(e) => variables(&e.left).into_iter().chain(variables(&e.right)).collect(),
+        Expr::Cast(e) => variables(&e.expr),
+        Expr::Paren(e) => variables(&e.expr),
         other => root(other).into_iter().chain(index_variables(other)).collect(),
     }
 }
@@ -366,6 +387,8 @@ pub(crate) enum Part<'a> {
     Source(&'a mut Expr),
     /// An index, the end of a slice, the argument of an adaptor.
     Value(&'a mut Expr),
+    /// An index that is computed by a call, and may be of a type that indexing moves.
+    Index(&'a mut Expr),
     /// What an index looks at: `&key` in `map[&key]`.
     Key(&'a mut Expr),
 }
@@ -389,7 +412,7 @@ pub(crate) fn parts(expr: &mut Expr, visit: &mut dyn FnMut(Part<'_>)) {
                 }
             }
         }
-        place if is_place(place) => indices(place, visit),
+        place if is_computed_place(place) => indices(place, visit),
         other => visit(Part::Source(other)),
     }
 }
@@ -438,7 +461,8 @@ fn indices(place: &mut Expr, visit: &mut dyn FnMut(Part<'_>)) {
                 Expr::Lit(_) => {}
                 Expr::Range(range) => [&mut range.start, &mut range.end].into_iter().flatten().for_each(|end| visit(Part::Value(end))),
                 Expr::Reference(key) => visit(Part::Key(&mut key.expr)),
-                index => visit(Part::Value(index)),
+                index if is_index(index) => visit(Part::Value(index)),
+                index => visit(Part::Index(index)),
             }
         }
         _ => {}
@@ -454,7 +478,7 @@ fn is_viewed_place(expr: &Expr) -> bool {
         Expr::MethodCall(call) => is_view(call) && is_viewed_place(&call.receiver),
         Expr::Paren(e) => is_viewed_place(&e.expr),
         constant if is_constant(constant) => true,
-        other => is_place(other) || plain_borrow(other).is_some(),
+        other => is_computed_place(other) || plain_borrow(other).is_some(),
     }
 }
 

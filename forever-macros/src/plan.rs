@@ -62,12 +62,42 @@ pub(crate) struct Plan {
     pub(crate) kept: Vec<Vec<Kept>>,
     /// Locals that are held at a cut point which does not keep them, with the first such cut point.
     pub(crate) held: BTreeMap<VarId, CutId>,
+    /// The cut points that keep each variable.
+    kept_at: BTreeMap<VarId, Vec<CutId>>,
+    /// Carried variables whose stored name is that of what is left of the same variable at other cut points.
+    pub(crate) shares_key: BTreeSet<VarId>,
+    /// Kept locals that may hold text of another variable, with the first cut point that keeps each.
+    pub(crate) texts: BTreeMap<VarId, CutId>,
     /// Locals that were given a lock's guard.
     pub(crate) guards: BTreeSet<VarId>,
     /// By cut point: stored name, and how many cut points share the name before `#`.
     pub(crate) names: Vec<(String, usize)>,
     pub(crate) next: Vec<Vec<Option<CutId>>>,
     pub(crate) first: Vec<Option<CutId>>,
+}
+
+impl Plan {
+    /// The cut points that keep a variable, in their order.
+    pub(crate) fn kept_at(&self, var: VarId) -> &[CutId] {
+        self.kept_at.get(&var).map_or(&[], Vec::as_slice)
+    }
+
+    /// The stored name of a variable, if any cut point keeps it.
+    pub(crate) fn key_of(&self, var: VarId) -> Option<&str> {
+        let first = *self.kept_at(var).first()?;
+        self.kept[first].iter().find(|kept| kept.var == var).map(|kept| &*kept.key)
+    }
+
+    /// Every kept variable with the first cut point that keeps it, in the order of these.
+    pub(crate) fn first_kept(&self) -> impl Iterator<Item = (VarId, CutId)> {
+        let is_first = |(var, cut): &(VarId, CutId)| self.kept_at(*var).first() == Some(cut);
+        self.kept.iter().enumerate().flat_map(|(cut, kept)| kept.iter().map(move |kept| (kept.var, cut))).filter(is_first)
+    }
+
+    /// The cut points behind which a variable is needed.
+    pub(crate) fn needed_at(&self, var: VarId) -> impl Iterator<Item = CutId> {
+        self.needed.at_cut.iter().filter(move |(_, live)| live.contains(&var)).map(|(cut, _)| *cut)
+    }
 }
 
 /// The flow of a whole block, cut points included.
@@ -154,10 +184,42 @@ pub(crate) fn plan(body: &Body, table: &Table) -> Plan {
     storage.block(&body.block, &[]);
     let storage = storage.storage;
     let kept = kept(body, table, &needed);
+    let kept_at = kept_at(&kept);
+    let shares_key = shares_key(table, &kept_at, &storage);
+    let texts = kept_at.iter().filter(|(var, _)| table.var(**var).text_of.is_some()).map(|(var, cuts)| (*var, cuts[0])).collect();
     let next = (0..body.cuts.len()).map(|cut| after.remove(&cut).unwrap_or_default().into_iter().collect()).collect();
     let aliased = aliased(table, &needed);
     let Found { held, guards } = held(body, table, &needed, &assigned, &kept);
-    Plan { needed, storage, aliased, kept, held, guards, names: step_names(body), next, first: first.into_iter().collect() }
+    Plan {
+        needed,
+        storage,
+        aliased,
+        kept,
+        held,
+        kept_at,
+        shares_key,
+        texts,
+        guards,
+        names: step_names(body),
+        next,
+        first: first.into_iter().collect(),
+    }
+}
+
+/// The cut points that keep each variable.
+fn kept_at(kept: &[Vec<Kept>]) -> BTreeMap<VarId, Vec<CutId>> {
+    let mut found: BTreeMap<VarId, Vec<CutId>> = BTreeMap::new();
+    for (cut, kept) in kept.iter().enumerate() {
+        kept.iter().for_each(|kept| found.entry(kept.var).or_default().push(cut));
+    }
+    found
+}
+
+/// Carried variables that share their stored name with what is left of them.
+fn shares_key(table: &Table, kept_at: &BTreeMap<VarId, Vec<CutId>>, storage: &BTreeMap<VarId, Storage>) -> BTreeSet<VarId> {
+    let is_carried = |var: &VarId| storage.get(var) == Some(&Storage::Carried);
+    let shares = |var: VarId| kept_at.keys().any(|other| *other != var && table.origin(*other) == table.origin(var));
+    storage.keys().copied().filter(|var| is_carried(var) && shares(*var)).collect()
 }
 
 /// Which variables are needed where.

@@ -157,8 +157,7 @@ fn output(output: &ReturnType, name: &Ident, report: &mut Report) -> Type {
 
 /// `T` of `Result<T, E>`.
 fn value_of(ty: &Type) -> Option<&Type> {
-    let Type::Path(path) = ty else { return None };
-    let result = path.path.segments.last().filter(|s| s.ident == "Result")?;
+    let result = last_segment(ty).filter(|s| s.ident == "Result")?;
     let syn::PathArguments::AngleBracketed(arguments) = &result.arguments else { return None };
     match arguments.args.first()? {
         syn::GenericArgument::Type(value) => Some(value),

@@ -111,20 +111,27 @@ pub mod __private {
 
     pub use serde;
 
+    pub use crate::__forever_attempts as attempts;
+    pub use crate::__forever_effect as effect;
+    pub use crate::__forever_hold as hold;
+    pub use crate::__forever_keep as keep;
+    pub use crate::__forever_keep_items as keep_items;
+    pub use crate::__forever_made as made;
+    pub use crate::__forever_text as text_owner;
     pub use crate::frame::activation::Frame;
     pub use crate::frame::borrows::SharedBorrows;
     pub use crate::frame::branches::{Branch, Branches, ByJson, ByPlace, Each, Item, ItemPlace, Side, item, places};
     pub use crate::frame::context::FiberContext;
     pub use crate::frame::fiber::{Awaitable, Fiber, IsResult, Never};
-    pub use crate::frame::held::{Data, Held, NoDestructor, held};
-    pub use crate::frame::iter::{Source, collected};
+    pub use crate::frame::held::{Data, Held, NoDestructor, OwnsNoText, TextOwner, held};
+    pub use crate::frame::iter::{Remaining, Source, collected};
     pub use crate::frame::keeps_order::{in_order, in_order_value, joined};
     pub use crate::frame::locals::{Locals, Save, Unreadable};
     pub use crate::frame::machine::{BranchSpec, COMPUTED_TOPIC, Cut, CutKind, END, Local, LocalRole, Machine};
     pub use crate::frame::position::{LoopCursor, LoopItem, LoopPosition};
     pub use crate::frame::resources::Needs;
     pub use crate::frame::retry::policy;
-    pub use crate::frame::saved::{Saved, carried, none_like, text};
+    pub use crate::frame::saved::{Saved, carried, none_like, start, take, text};
     pub use crate::frame::select::{ArmNames, Either, Last, on_end, on_message, on_message_until, on_time};
     pub use crate::frame::step::{Attempt, Attempts};
     pub use crate::frame::step_error::StepError;

@@ -37,6 +37,7 @@ mod prelude {
 mod assistants;
 mod chat;
 mod coding;
+mod constructs;
 mod documents;
 mod etl;
 mod finance;
@@ -57,6 +58,7 @@ fn the_corpus_has_at_least_150_bodies_with_names_of_their_own() {
         assistants::BODIES,
         chat::BODIES,
         coding::BODIES,
+        constructs::BODIES,
         documents::BODIES,
         etl::BODIES,
         finance::BODIES,

@@ -19,7 +19,9 @@ impl Emit<'_> {
         let places: Vec<_> = carried.iter().map(|v| self.place(*v)).collect();
         let witnessed = std::mem::replace(&mut self.witnessed, carried.iter().copied().collect());
         let assigned = std::mem::replace(&mut self.witness_assigns, true);
-        let code = self.plain(plain);
+        let mut code = self.plain(plain);
+        let bound: Vec<VarId> = stmt.declares.iter().chain(branch.arms.iter().flat_map(|arm| &arm.declares)).copied().collect();
+        code.extend(self.text_is_owned(&bound));
         (self.witnessed, self.witness_assigns) = (witnessed, assigned);
         let (taken, open) = (self.taken.len(), self.open.clone());
         self.taken.extend(&carried);

@@ -181,7 +181,7 @@ impl Emit<'_> {
         let wrap = |value: TokenStream| if carried { emit!(::core::option::Option::Some(#value)) } else { value };
         let at_own = wrap(emit!(::core::result::Result::Ok(saved.get(#key)?)));
         let read = self.checked_read(var, key, carried);
-        let elsewhere = self.cx.plan.kept.iter().enumerate().any(|(other, kept)| other != cut && kept.iter().any(|k| k.var == var));
+        let elsewhere = self.cx.plan.kept_at(var).iter().any(|other| *other != cut);
         let otherwise = match (elsewhere, carried) {
             (true, true) if !self.kept_here(var).is_empty() => self.read_where_kept(var, &read),
             (true, _) => read,

@@ -1,6 +1,6 @@
 //! The check that a kept variable's type can be saved, so worded that the error names the variable and the step.
 //!
-//! Each kept variable gets a trait of its own that every type that can be saved has. All that the variable's type must be able
+//! Each kept variable gets a trait of its own that every type that can be saved has (`fiber/generated.rs` in the runtime). All that the variable's type must be able
 //! to do is asked for through it and at the variable's place, so the compiler reports one error for it, there.
 use std::collections::BTreeSet;
 
@@ -18,37 +18,25 @@ use crate::signature::Signature;
 use crate::tree::{CutId, LEFT, REST, Stmt};
 use crate::values::MadeBy;
 
-const WAYS_OUT: &str = "derive `serde::Serialize` and `serde::Deserialize` for the type, make the value anew after a resume with `#[fresh] let`, or take it as a resource (`Res<T>`)";
 const RESULT: &str = "where the step gives a `Result`, put `?` behind what it does: `step!(fetch().await?)`; to go on with the error as a value, `step!(catch, fetch().await?)`";
 const OPERAND: &str = "what stands before a step in an expression is evaluated before it: bind the step first, `let value = step!(..);`, and use `value` in the expression";
 const OF_REFERENCES: &str =
     "where the items are references, make a list of owned ones first, `.cloned().collect::<Vec<_>>()`, or loop over an index";
-const CLOSURE: &str = "a closure is kept where all that it captures is not `mut` and not named in a macro; any other is written behind the step, or as a function";
+const CLOSURE: &str = "a closure is kept where all that it captures is not `mut`; any other is written behind the step, or as a function";
 const ITERATOR: &str = "an iterator is kept as its items: collect them into a `VecDeque` and take them with `pop_front()`";
 const ERROR: &str = "an error is kept as its text, `let error = error.to_string();`; that of a step with `catch` can be saved as it is";
-const REFERENCE: &str = "a value that holds a reference cannot be kept: clone it, or keep the index or key instead";
-
-const HELD: &str = "a local that nothing needs later is dropped at the step, and with it what it holds; where it need not be held at all, `let _ = ..` drops it at once";
 
 impl Emit<'_> {
     /// The checks of all variables that some cut point keeps.
     pub(super) fn checks(&self) -> TokenStream {
-        let mut seen = BTreeSet::new();
         let mut tokens = TokenStream::new();
-        for (cut, kept) in self.cx.plan.kept.iter().enumerate() {
-            for kept in kept.iter().filter(|k| self.is_checked(k.var)) {
-                if seen.insert(kept.var) {
-                    tokens.extend(check(
-                        &self.check_name(kept.var),
-                        &self.message(kept.var, cut),
-                        &self.more_ways_out(kept.var),
-                        self.place_of(kept.var),
-                        self.cx.private,
-                    ));
-                }
-            }
+        for (var, cut) in self.cx.plan.first_kept().filter(|(var, _)| self.is_checked(*var)) {
+            let kind = if self.is_rest(var) { Check::Items } else { Check::Value };
+            let (message, ways_out) = (self.message(var, cut), self.more_ways_out(var));
+            tokens.extend(check(kind, &self.check_name(var), &message, &ways_out, self.place_of(var), self.cx.private));
         }
         tokens.extend(self.holds());
+        tokens.extend(self.text_owners());
         tokens.extend(self.cx.table.only_copied.clone());
         tokens
     }
@@ -133,21 +121,53 @@ impl Emit<'_> {
             let step = self.cx.body.cuts[cut].shown(&self.cx.plan.names[cut].0).replace('{', "{{").replace('}', "}}");
             let message = say::held(&self.ident(var).to_string(), &step);
             let label = format!("would be dropped at `{step}`, not where its block ends");
-            quote_spanned! {span=>
-                mod #module {
-                    #[diagnostic::on_unimplemented(message = #message, label = #label, note = #HELD)]
-                    pub(super) trait Released {}
-                    #[diagnostic::do_not_recommend]
-                    impl<T: #private::Data> Released for T {}
-                    pub(super) trait Destructor<T> {
-                        #[allow(dead_code)]
-                        fn may_be_dropped(&self) where T: Released {}
-                    }
-                    impl<T> Destructor<T> for &#private::Held<T> {}
-                }
-            }
+            quote_spanned!(span=> #private::hold! { #module: Released, Destructor, may_be_dropped, #message, #label })
         });
         modules.collect()
+    }
+
+    /// Asks whether kept locals have their text from what owns it, before the statement that gives them their values: there what
+    /// it is taken from can be named.
+    pub(super) fn text_is_owned(&self, declares: &[VarId]) -> TokenStream {
+        let checks = declares.iter().filter(|v| self.cx.plan.texts.contains_key(v)).map(|&var| {
+            let (private, name, span) = (self.cx.private, self.text_name(var), self.place_of(var));
+            // What the statement declares itself has no name yet.
+            let (_, place) = self.cx.table.var(var).text_of.as_ref().filter(|(root, _)| !declares.contains(root))?;
+            let asked = quote_spanned!(span=> (&#private::held(&#place)).text_may_be_kept());
+            Some(emit!({
+                #[allow(unused_imports)]
+                use #private::OwnsNoText as _;
+                #[allow(unused_imports)]
+                use #name::OwnsText as _;
+                #asked;
+            }))
+        });
+        let checks: TokenStream = checks.flatten().collect();
+        if checks.is_empty() { checks } else { emit!(if false { ::core::unreachable!(); #checks }) }
+    }
+
+    fn text_name(&self, var: VarId) -> Ident {
+        format_ident!("text_{}_{}", self.ident(var).to_string().trim_start_matches("r#"), var.0, span = self.place_of(var))
+    }
+
+    /// The traits by which [`Emit::text_is_owned`] asks.
+    fn text_owners(&self) -> TokenStream {
+        let private = self.cx.private;
+        let modules = self.cx.plan.texts.iter().filter_map(|(&var, &cut)| {
+            let (module, span) = (self.text_name(var), self.place_of(var));
+            let owner = crate::text::compact(&self.cx.table.var(var).text_of.as_ref()?.1);
+            let step = self.cx.body.cuts[cut].shown(&self.cx.plan.names[cut].0);
+            let braces = |text: String| text.replace('{', "{{").replace('}', "}}");
+            let message = braces(say::borrowed_from(&self.what(var), &step, &owner));
+            let label = braces(format!("borrows from `{owner}`"));
+            Some(quote_spanned!(span=> #private::text_owner! { #module: Kept, OwnsText, text_may_be_kept, #message, #label }))
+        });
+        modules.collect()
+    }
+
+    /// Whether it is what is left of a `for` loop by value.
+    fn is_rest(&self, var: VarId) -> bool {
+        self.ident(var).to_string().starts_with(REST)
     }
 
     fn is_checked(&self, var: VarId) -> bool {
@@ -176,10 +196,11 @@ impl Emit<'_> {
         {
             ways.push(RESULT);
         }
-        if self.ident(var).to_string().starts_with("__rest_") {
+        if self.is_rest(var) {
             ways.push(OF_REFERENCES);
         }
-        if own.is_none() && self.ident(var).to_string().starts_with("__value_") {
+        let is_gone_over = self.cx.table.forced.iter().flatten().any(|v| *v == var);
+        if own.is_none() && !is_gone_over && self.ident(var).to_string().starts_with("__value_") {
             ways.push(OPERAND);
         }
         ways.extend(match self.cx.table.var(var).made_by {
@@ -191,23 +212,27 @@ impl Emit<'_> {
         ways
     }
 
-    fn message(&self, var: VarId, cut: CutId) -> String {
+    /// What a kept value is, for people.
+    fn what(&self, var: VarId) -> String {
         let info = self.cx.table.var(var);
         let name = info.ident.to_string();
-        let what = match &info.key {
+        match &info.key {
             Some(key) if name.starts_with(REST) && key.starts_with("for ") => format!("what is left of the loop `{key}`"),
             Some(key) if name.starts_with(REST) => format!("what is left of the loop over `{}`", key.strip_suffix(LEFT).unwrap_or(key)),
             Some(key) if name.starts_with("__value_") => format!("the value of `{key}`"),
             Some(key) if name.starts_with("__items_") => format!("what `{}` goes over", key.trim_end_matches(" items")),
             Some(key) => format!("`{key}`"),
             None => format!("`{name}`"),
-        };
+        }
+    }
+
+    fn message(&self, var: VarId, cut: CutId) -> String {
+        let (what, name) = (self.what(var), self.ident(var).to_string());
         let shown = self.cx.body.cuts[cut].shown(&self.cx.plan.names[cut].0);
         if self.cx.plan.guards.contains(&var) {
             return say::held(&name, &shown);
         }
-        let is_rest = what.starts_with("what is left");
-        let cannot = if is_rest { "its items cannot be saved" } else { "its type `{Self}` cannot be saved" };
+        let cannot = if self.is_rest(var) { "its items `{Self}` cannot be saved" } else { "its type `{Self}` cannot be saved" };
         format!("{what} is kept across `{shown}`, but {cannot}")
     }
 }
@@ -224,7 +249,7 @@ pub(super) fn arguments(signature: &Signature, private: &syn::Path) -> (TokenStr
             "argument `{field}` of fiber `{}` is saved when it is spawned, but its type `{{Self}}` cannot be saved",
             signature.name
         );
-        checks.extend(check(&name, &message, &[], span, private));
+        checks.extend(check(Check::Value, &name, &message, &[], span, private));
         let key = field.to_string().trim_start_matches("r#").to_owned();
         values.push(quote_spanned!(span=> #name::kept(&self.#field)));
         reads.push(quote_spanned!(span=> #name::get(arguments, #key)?));
@@ -232,25 +257,18 @@ pub(super) fn arguments(signature: &Signature, private: &syn::Path) -> (TokenStr
     (checks, values, reads)
 }
 
-/// One check: a module with a trait whose message is the given one.
-pub(super) fn check(name: &Ident, message: &str, ways_out: &[&str], span: Span, private: &syn::Path) -> TokenStream {
-    quote_spanned! {span=>
-        mod #name {
-            #[diagnostic::on_unimplemented(message = #message, label = "needed later, but cannot be saved", #(note = #ways_out,)* note = #WAYS_OUT, note = #REFERENCE)]
-            pub(super) trait Savable: #private::Saved {}
-            #[diagnostic::do_not_recommend]
-            impl<T: #private::Saved> Savable for T {}
-            pub(super) fn kept<T: Savable + 'static>(value: &T) -> &dyn #private::Saved {
-                value
-            }
-            #[allow(dead_code)]
-            pub(super) fn get<T: Savable>(saved: &mut #private::Locals, name: &str) -> ::core::result::Result<T, #private::Unreadable> {
-                saved.get(name)
-            }
-            #[allow(dead_code)]
-            pub(super) fn maybe<T: Savable>(saved: &mut #private::Locals, name: &str) -> ::core::result::Result<::core::option::Option<T>, #private::Unreadable> {
-                saved.maybe(name)
-            }
-        }
-    }
+/// One check: a trait whose message is the given one. What its errors point at has the span of the variable.
+pub(super) fn check(kind: Check, name: &Ident, message: &str, ways_out: &[&str], span: Span, private: &syn::Path) -> TokenStream {
+    let makes = match kind {
+        Check::Value => quote_spanned!(span=> keep),
+        Check::Items => quote_spanned!(span=> keep_items),
+    };
+    quote_spanned!(span=> #private::#makes! { #name: Savable, kept, get, maybe, #message #(, #ways_out)* })
+}
+
+/// What is checked.
+pub(super) enum Check {
+    Value,
+    /// The items that are left of a loop.
+    Items,
 }

@@ -27,6 +27,13 @@ pub(super) fn is_repeated(step: &Step) -> bool {
     step.retry.is_some() || step.effect.is_some() && step.timeout.is_some()
 }
 
+/// How the macros of the runtime are told whether a body may run more than once, and whether its error is a value.
+fn mode(step: &Step) -> TokenStream {
+    let often = if is_repeated(step) { emit!(again) } else { emit!(once) };
+    let caught = step.catch.then(|| emit!(caught));
+    emit!(#often #caught)
+}
+
 /// What a step has its op from.
 #[derive(Clone, Copy)]
 pub(super) enum On<'a> {
@@ -56,33 +63,6 @@ impl On<'_> {
     }
 }
 
-/// How a step ends, as the arms of a `match`.
-struct Ends {
-    /// `value` is what it gives.
-    done: TokenStream,
-    /// `value` was known before.
-    known: TokenStream,
-    /// `error` ends it.
-    failed: TokenStream,
-}
-
-impl Ends {
-    /// Without `catch` an error leaves the function; in a loop the value leaves the loop.
-    fn new(step: &Step, private: &syn::Path, looped: bool, known: &TokenStream) -> Ends {
-        let leaves = |value: TokenStream| if looped { emit!(break #value) } else { value };
-        if !step.catch {
-            let failed = emit!(return ::core::result::Result::Err(error));
-            return Ends { done: leaves(emit!(value)), known: leaves(known.clone()), failed };
-        }
-        let caught = |value: &TokenStream| emit!(::core::result::Result::Ok::<_, #private::StepError>(#value));
-        Ends {
-            done: leaves(caught(&emit!(value))),
-            known: leaves(caught(known)),
-            failed: leaves(emit!(::core::result::Result::Err(error))),
-        }
-    }
-}
-
 impl Emit<'_> {
     /// The value of a step.
     pub(super) fn step_of(&self, cut: CutId, step: &Step, on: On<'_>) -> TokenStream {
@@ -100,37 +80,26 @@ impl Emit<'_> {
             };
         }
         let (retry, timeout) = (on.retry(step), optional(step.timeout.as_ref()));
-        let op = step.op.as_ref().map(|op| emit!(let #op = op;));
         // In one place as a whole, or the compiler says twice what is wrong with it.
         let span = step.timeout.as_ref().filter(|_| !step.catch).map_or_else(|| self.cut_span(cut), at);
-        let (run, make) = match &step.timeout {
+        let (run, made) = match &step.timeout {
             _ if step.catch => (quote_spanned!(span=> run_caught), Some(self.made())),
             Some(_) => (quote_spanned!(span=> run_within), None),
             None => (quote_spanned!(span=> run), None),
         };
-        let make = make.into_iter();
-        let attempt = quote_spanned! {span=>
-            let op = &attempts.op();
-            let attempt = attempts.#run(async { #op ::core::result::Result::Ok::<_, #error>(#body) } #(, #make)*).await;
+        let made = made.into_iter();
+        let (outer, inner) = match &step.op {
+            Some(op) => (Some(emit!(let op = &attempts.op();)), Some(emit!(let #op = op;))),
+            None => (None, None),
         };
-        let looped = is_repeated(step);
-        let Ends { done, failed, .. } = Ends::new(step, private, looped, &TokenStream::new());
-        // Without a loop the body may move what it uses.
-        let again = if looped { emit!({}) } else { emit!(::core::unreachable!()) };
-        let attempt = emit! {{
-            #attempt
-            match attempt {
-                #private::Attempt::Done(value) => #done,
-                #private::Attempt::Failed(error) => #failed,
-                #private::Attempt::Again => #again
-            }
-        }};
-        let attempts = if looped { emit!(loop #attempt) } else { attempt };
+        let attempt = quote_spanned! {span=>
+            #outer
+            let attempt = attempts.#run(async { #inner ::core::result::Result::Ok::<_, #error>(#body) } #(, #made)*).await;
+            attempt
+        };
         let begun = on.call(&emit!(attempts::<#error>), &emit!(#retry, #timeout));
-        emit!({
-            let mut attempts = #begun;
-            #attempts
-        })
+        let mode = mode(step);
+        emit!(#private::attempts!(#mode, #begun, |attempts| { #attempt }))
     }
 
     /// A step that is stored as started before its body, and perhaps has a value already.
@@ -159,65 +128,18 @@ impl Emit<'_> {
         let next = quote_spanned!(span=> effect.#next(&mut on_unknown).await);
         let run = quote_spanned!(span=> effect.#run(async { ::core::result::Result::Ok::<_, #error>(#body) }).await);
         let made = self.made();
-        let made = on.call(&emit!(effect::<#error>), &emit!(#key, #retry, #made));
-        let begin = emit! {
-            #let_key
-            let mut effect = #made.await #within;
+        let begun = on.call(&emit!(effect::<#error>), &emit!(#key, #retry, #made));
+        let begun = match effect.key {
+            Some(_) => emit!({ #let_key #begun.await #within }),
+            None => emit!(#begun.await #within),
         };
-        let policy = emit!(let mut on_unknown: #private::OnUnknown<'_, _, #error> = #on_unknown;);
-        let looped = is_repeated(step);
-        let Ends { done, known, failed } = Ends::new(step, private, looped, &known);
-        if looped {
-            return emit!({
-                #begin
-                #policy
-                loop {
-                    match #next {
-                        #private::Next::Value(value) => #known,
-                        #private::Next::Error(error) => #failed,
-                        #private::Next::Run => {}
-                    }
-                    #op
-                    match #run {
-                        #private::Attempt::Done(value) => #done,
-                        #private::Attempt::Failed(error) => #failed,
-                        #private::Attempt::Again => {}
-                    }
-                }
-            });
-        }
-        let unsure = match step.catch {
-            false => emit!(return ::core::result::Result::Err(effect.unsure().await)),
-            true => emit!(::core::result::Result::Err(effect.unsure_caught().await)),
-        };
-        // Without a loop, so that the body may move what it uses.
-        emit!({
-            #begin
-            let next = {
-                #policy
-                #next
-            };
-            match next {
-                #private::Next::Value(value) => #known,
-                #private::Next::Error(error) => #failed,
-                #private::Next::Run => {
-                    #op
-                    match #run {
-                        #private::Attempt::Done(value) => #done,
-                        #private::Attempt::Failed(error) => #failed,
-                        #private::Attempt::Again => #unsure,
-                    }
-                }
-            }
-        })
+        let mode = mode(step);
+        emit!(#private::effect!([#mode] #error, |effect, on_unknown| #begun, #on_unknown, #next, |value| #known, { #op } #run))
     }
 
     /// How an error of the library becomes one of the fiber's, if it can.
     fn made(&self) -> TokenStream {
         let (private, error) = (self.cx.private, self.cx.error);
-        emit!({
-            use #private::{Made as _, NotMade as _};
-            (&#private::Probe::<#error>::new()).made()
-        })
+        emit!(#private::made!(#error))
     }
 }

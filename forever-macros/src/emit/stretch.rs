@@ -11,8 +11,6 @@ use crate::names::{AgainId, VarId, VarKind};
 use crate::plan::Storage;
 use crate::tree::{Control, Stmt, StmtKind};
 
-const LOST: &str = "kept from the stretch before";
-
 impl Emit<'_> {
     /// Variables that the start of a statement mentions, with what they are made from.
     pub(super) fn head_mentions(&self, plain: &[Stmt], stmt: &Stmt) -> BTreeSet<VarId> {
@@ -65,17 +63,17 @@ impl Emit<'_> {
         self.open.insert(var);
         let (ident, carried) = (self.binder(var, point), self.storage(var) == Storage::Carried);
         let ty = info.ty.as_ref().map(|ty| emit!(: #ty));
-        let place = self.place(var);
+        let (place, private) = (self.place(var), self.cx.private);
         if carried {
             self.taken.push(var);
         }
         let aliases = self.alias_bound(&[var], point);
         let taken = match (carried, live.contains(&var)) {
-            (true, true) => emit!(let mut #ident = #place.take().expect(#LOST);),
+            (true, true) => emit!(let mut #ident = #private::take(&mut #place);),
             (true, false) => emit! {
                 let mut #ident #ty;
                 #[allow(unused_assignments)]
-                if false { #ident = #place.take().expect(#LOST); }
+                if false { #ident = #private::take(&mut #place); }
             },
             (false, _) => emit!(let mut #ident #ty;),
         };
@@ -170,6 +168,7 @@ impl Emit<'_> {
                 continue;
             }
             self.check_hidden_jump(stmt);
+            tokens.extend(self.text_is_owned(&stmt.declares));
             let code = self.rewrite_stmt(syntax);
             let once_set = self.may_be_dropped_once_set(stmt);
             tokens.extend(match syntax {
@@ -278,6 +277,7 @@ impl Emit<'_> {
     /// Reads exported variables from the snapshot; `arrive` is the cut point whose passing ends the resume.
     pub(super) fn restore(&mut self, exports: &[VarId], arrive: Option<usize>) -> TokenStream {
         let fiber = self.fiber.clone();
+        let cut = arrive;
         let arrive = arrive.map(|cut| {
             let cut = super::number(cut);
             emit!(#fiber.arrive(#cut);)
@@ -285,20 +285,28 @@ impl Emit<'_> {
         let (fresh, saved): (Vec<VarId>, Vec<VarId>) = exports.iter().copied().partition(|v| self.is_fresh(*v));
         let reads: Vec<_> = saved.iter().map(|v| self.read(*v)).collect();
         let kept_here: TokenStream = saved.iter().map(|v| self.kept_here(*v)).collect();
+        let is_read = !saved.iter().all(|v| self.cx.plan.kept_at(*v).is_empty());
+        // Where nothing is made anew from it, restoring and arriving is one call.
+        let at_once = cut.filter(|_| is_read && fresh.is_empty()).map(super::number);
         let restored = if saved.is_empty() {
             emit!(())
-        } else if saved.iter().all(|v| self.never_saved(*v)) {
+        } else if !is_read {
             let nones = saved.iter().map(|_| emit!(::core::option::Option::None));
             emit!((#(#nones,)*))
         } else {
-            let restored = emit!(#fiber.restore(|saved| ::core::result::Result::Ok((#(#reads,)*))).await);
+            let read = emit!(|saved| ::core::result::Result::Ok((#(#reads,)*)));
+            let restored = match &at_once {
+                Some(cut) => emit!(#fiber.restore_at(#cut, #read).await),
+                None => emit!(#fiber.restore(#read).await),
+            };
             if kept_here.is_empty() { restored } else { emit!({ #kept_here #restored }) }
         };
         if fresh.is_empty() {
             return match arrive {
                 None => restored,
+                Some(_) if at_once.is_some() => restored,
                 Some(arrive) if saved.is_empty() => arrive,
-                Some(arrive) => emit!(let restored = #restored; #arrive restored),
+                Some(arrive) => emit!(#arrive #restored),
             };
         }
         // Each under its own name in the order in which they are declared: what is made anew is the user's expression.
@@ -324,35 +332,23 @@ impl Emit<'_> {
         matches!(self.cx.table.var(var).kind, VarKind::Fresh(_))
     }
 
-    fn never_saved(&self, var: VarId) -> bool {
-        !self.cx.plan.kept.iter().flatten().any(|k| k.var == var)
-    }
-
     /// One value out of the snapshot.
     fn read(&self, var: VarId) -> TokenStream {
-        let Some(kept) = self.cx.plan.kept.iter().flatten().find(|k| k.var == var) else { return emit!(::core::option::Option::None) };
-        let read = self.checked_read(var, &kept.key, self.storage(var) == Storage::Carried);
-        match self.shares_key(var) {
+        let Some(key) = self.cx.plan.key_of(var) else { return emit!(::core::option::Option::None) };
+        let read = self.checked_read(var, key, self.storage(var) == Storage::Carried);
+        match self.cx.plan.shares_key.contains(&var) {
             true => self.read_where_kept(var, &read),
             false => read,
         }
     }
 
-    /// Whether what is left of a variable is stored under the same name.
-    fn shares_key(&self, var: VarId) -> bool {
-        let origin = self.cx.table.origin(var);
-        let shares = |other: VarId| other != var && self.cx.table.origin(other) == origin;
-        self.storage(var) == Storage::Carried && self.cx.plan.kept.iter().flatten().any(|k| shares(k.var))
-    }
-
     /// `let kept_here = ..;` for a variable whose stored name means something else at other cut points.
     pub(super) fn kept_here(&self, var: VarId) -> TokenStream {
-        if !self.shares_key(var) {
+        if !self.cx.plan.shares_key.contains(&var) {
             return TokenStream::new();
         }
         let (name, fiber) = (self.kept_here_name(var), &self.fiber);
-        let cuts = self.cx.plan.kept.iter().enumerate().filter(|(_, kept)| kept.iter().any(|k| k.var == var));
-        let cuts: Vec<_> = cuts.map(|(cut, _)| super::number(cut)).collect();
+        let cuts: Vec<_> = self.cx.plan.kept_at(var).iter().map(|cut| super::number(*cut)).collect();
         emit!(let #name = false #(|| #fiber.inside(#cuts..=#cuts))*;)
     }
 
@@ -394,8 +390,7 @@ impl Emit<'_> {
             return emit!(let mut #ident = #anew; #aliases);
         }
         let place = self.place(var);
-        let needed: Vec<_> =
-            self.cx.plan.needed.at_cut.iter().filter(|(_, live)| live.contains(&var)).map(|(cut, _)| super::number(*cut)).collect();
+        let needed: Vec<_> = self.cx.plan.needed_at(var).map(super::number).collect();
         if needed.is_empty() {
             return emit!(let #place = ::core::option::Option::None;);
         }

@@ -9,10 +9,11 @@ use super::{Again, AgainId, Names, VarId, VarKind, assign_all, key_of};
 use crate::flow::Flow;
 use crate::pattern;
 use crate::place;
+use crate::texts;
 use crate::values::{self, MadeBy};
 
-const FRESH_CLOSURE: &str = "`#[fresh]` cannot make this closure anew: it captures what may change, or names variables in a macro; \
-    write it behind the step, or as a function";
+const FRESH_CLOSURE: &str =
+    "`#[fresh]` cannot make this closure anew: it captures what may change; write it behind the step, or as a function";
 
 impl Names<'_> {
     /// Declares the variables of a pattern matched against `init`: values, or borrows to be taken again. A binding that copies
@@ -32,7 +33,9 @@ impl Names<'_> {
         let aside = matches!(init, Expr::Path(_)) && bindings.iter().all(|b| b.ident.to_string().starts_with("__value_"));
         let again: Vec<bool> = bindings.iter().map(|b| b.by_ref && is_place || borrows && !b.copied && (aside || !b.mutable)).collect();
         let (bases, borrowed) = (self.variables_in(init), self.borrowed(init));
+        let text_of = self.owner_of_text(pat, init);
         let declares = self.pattern(pat, &VarKind::Value);
+        declares.iter().for_each(|id| self.table.vars[id.0].text_of.clone_from(&text_of));
         let makes: Vec<VarId> = declares.iter().zip(&again).filter(|(_, again)| **again).map(|(id, _)| *id).collect();
         if makes.is_empty() {
             return declares;
@@ -43,13 +46,30 @@ impl Names<'_> {
         declares
     }
 
+    /// The place that owns the text which a pattern binds, if there is one and it can be named here.
+    fn owner_of_text(&self, pat: &Pat, init: &Expr) -> Option<(VarId, Expr)> {
+        let place = texts::owner(pat, init)?;
+        let mut id = self.lookup(&place::root(place)?.to_string())?;
+        let mut path = None;
+        // A borrow has its text from what it was taken of; one of nothing is a constant.
+        while let VarKind::Again(_) | VarKind::Item(_) = self.table.var(id).kind {
+            let (base, members) = self.table.var(id).borrowed.clone()?;
+            (id, path) = (base, Some(members));
+        }
+        let Some(path) = path else { return Some((id, place.clone())) };
+        let ident = &self.table.var(id).ident;
+        let is_visible = self.lookup(&ident.to_string()) == Some(id);
+        let owner = path.iter().fold(quote::quote!(#ident), |base, member| quote::quote!(#base.#member));
+        is_visible.then(|| (id, syn::parse_quote!(#owner)))
+    }
+
     fn make_again(&mut self, pat: &Pat, init: &Expr, mutable: bool, bases: Vec<VarId>, makes: Vec<VarId>) -> AgainId {
         let again = AgainId(self.table.agains.len());
         for id in &makes {
             self.table.vars[id.0].kind = VarKind::Again(again);
         }
         let pattern = crate::scan::simple_name(pat).is_none();
-        self.table.agains.push(Again { pat: Some(pat.clone()), init: init.clone(), makes, bases, mutable, pattern });
+        self.table.agains.push(Again { pat: Some(pat.clone()), init: init.clone(), makes, bases, in_macros: Vec::new(), mutable, pattern });
         again
     }
 
@@ -88,6 +108,7 @@ impl Names<'_> {
                     init: (*init.expr).clone(),
                     makes: Vec::new(),
                     bases: bases.into_iter().collect(),
+                    in_macros: Vec::new(),
                     mutable: false,
                     pattern: false,
                 });
@@ -145,7 +166,9 @@ impl Names<'_> {
         let is_plain_name = crate::scan::simple_name(&local.pat).is_some() && pattern::bindings(&local.pat).iter().all(|b| !b.mutable);
         let Some(bases) = bases.filter(|_| is_plain_name) else { return self.bindings_of(&local.pat, init) };
         let declares = self.pattern(&local.pat, &VarKind::Value);
+        let in_macros = if self.names_in_macros(init) { bases.clone() } else { Vec::new() };
         let again = self.make_again(&local.pat, init, false, bases, declares.clone());
+        self.table.agains[again.0].in_macros = in_macros;
         if is_policy {
             self.table.policies.insert(again);
         }
@@ -171,8 +194,13 @@ impl Names<'_> {
             }
     }
 
-    /// The variables that a closure captures, if it can be made again: what it captures never changes, and can be reached
-    /// under an alias where another variable hides it, which what stands in the arguments of a macro cannot.
+    /// Whether a closure may name variables in the arguments of macros.
+    fn names_in_macros(&self, init: &Expr) -> bool {
+        values::closure(init)
+            .is_some_and(|closure| values::Inside::of(closure).macros.into_iter().any(|tokens| self.names_a_variable(tokens)))
+    }
+
+    /// The variables that a closure captures, if it can be made again: what it captures never changes.
     fn bases_of_closure(&self, init: &Expr, flow: &Flow) -> Option<Vec<VarId>> {
         let closure = values::closure(init)?;
         if !self.names_a_variable(closure.to_token_stream()) {
@@ -183,8 +211,7 @@ impl Names<'_> {
         flow.mentioned(&mut captured);
         let bases: Vec<VarId> = captured.into_iter().filter(|id| self.is_in_scope(*id)).collect();
         let is_bound_inside = |id: &VarId| inside.bound.contains(&self.table.var(*id).ident);
-        let in_a_macro = inside.macros.into_iter().any(|tokens| self.names_a_variable(tokens));
-        (!in_a_macro && bases.iter().all(|id| self.is_fixed(*id) && !is_bound_inside(id))).then_some(bases)
+        bases.iter().all(|id| self.is_fixed(*id) && !is_bound_inside(id)).then_some(bases)
     }
 
     fn is_in_scope(&self, id: VarId) -> bool {

@@ -281,6 +281,22 @@ impl Names<'_> {
                 }
                 flow
             }
+            // `Point { x, y } = point`, `Wrapper(x) = wrapped`.
+            Expr::Struct(e) => {
+                let mut flow = Flow::Nothing;
+                for part in &e.fields {
+                    flow.push(self.assignee(&part.expr, None));
+                }
+                flow
+            }
+            Expr::Call(e) => {
+                let mut flow = Flow::Nothing;
+                for part in &e.args {
+                    flow.push(self.assignee(part, None));
+                }
+                flow
+            }
+            Expr::Infer(_) | Expr::Range(_) => Flow::Nothing,
             other => {
                 let mut flow = self.place(other);
                 flow.push(self.filled(other));

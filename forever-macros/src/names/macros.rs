@@ -4,7 +4,9 @@
 //! a use, except where the tokens around it say otherwise (`.field`, `path::item`, `name: value`, `name = value`). Counting
 //! too many keeps a value that need not be kept; counting too few does not compile, loudly, at the user's token.
 use proc_macro2::{Delimiter, Literal, Spacing, Span, TokenStream, TokenTree};
-use syn::Macro;
+use quote::ToTokens;
+use syn::parse::Parser;
+use syn::{Expr, Macro, Pat, Token};
 
 use super::{Names, VarId};
 use crate::flow::Flow;
@@ -23,7 +25,11 @@ impl Names<'_> {
         let mut found = Vec::new();
         // `json!({ key: 1 })`: what stands before a colon is an expression.
         let keys = mac.path.segments.last().is_some_and(|s| s.ident == "json" || s.ident == "json_internal");
-        self.tokens(mac.tokens.clone(), keys, &mut found);
+        if mac.path.segments.last().is_some_and(|s| s.ident == "matches") {
+            self.matches(mac.tokens.clone(), keys, &mut found);
+        } else {
+            self.tokens(mac.tokens.clone(), keys, &mut found);
+        }
         let mut flow = Flow::Nothing;
         for (id, span, path) in found {
             flow.push(self.use_of_part(id, span, path));
@@ -41,6 +47,7 @@ impl Names<'_> {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         for (place, token) in tokens.iter().enumerate() {
             match token {
+                TokenTree::Group(group) if is_matches(&tokens[..place]) => self.matches(group.stream(), keys, found),
                 TokenTree::Group(group) => self.tokens(group.stream(), keys, found),
                 TokenTree::Ident(ident) => {
                     if ident == "break" || ident == "continue" {
@@ -58,11 +65,37 @@ impl Names<'_> {
         }
     }
 
+    /// `matches!(value, pattern if guard)`: what the pattern binds is no variable of the function.
+    fn matches(&mut self, tokens: TokenStream, keys: bool, found: &mut Vec<Found>) {
+        let parse = |input: syn::parse::ParseStream<'_>| {
+            let value: Expr = input.parse()?;
+            input.parse::<Token![,]>()?;
+            let pat = Pat::parse_multi_with_leading_vert(input)?;
+            let guard: TokenStream = input.parse()?;
+            Ok((value, pat, guard))
+        };
+        let Ok((value, pat, guard)) = parse.parse2(tokens.clone()) else { return self.tokens(tokens, keys, found) };
+        self.tokens(value.to_token_stream(), keys, found);
+        let bound: Vec<_> = crate::pattern::bindings(&pat).into_iter().map(|b| b.ident).collect();
+        let first = found.len();
+        self.tokens(guard, keys, found);
+        let mut place = 0;
+        found.retain(|(id, ..)| {
+            place += 1;
+            place <= first || !bound.contains(&self.table.var(*id).ident)
+        });
+    }
+
     fn literal(&self, literal: &Literal, found: &mut Vec<Found>) {
         let text = literal.to_string();
         let names = super::format::captures(&text).into_iter().filter_map(|capture| self.lookup(&capture.name));
         found.extend(names.map(|id| (id, literal.span(), Vec::new())));
     }
+}
+
+/// Whether what comes next are the arguments of `matches!`.
+fn is_matches(before: &[TokenTree]) -> bool {
+    matches!(before, [.., TokenTree::Ident(name), TokenTree::Punct(mark)] if name == "matches" && mark.as_char() == '!')
 }
 
 /// Whether the tokens around an identifier leave it the name of a variable.

@@ -138,6 +138,15 @@ impl Frame {
         }
     }
 
+    /// [`Self::restore`] at the cut point being resumed into, or on the way to one further down: at its own the function runs again.
+    pub fn restore_at<T>(&mut self, cut: u32, read: impl FnOnce(&mut Locals) -> Result<T, Unreadable>) -> Restore<T> {
+        let restored = self.restore(read);
+        if restored.0.is_some() {
+            self.arrive(cut);
+        }
+        restored
+    }
+
     /// Behind a loop that has these cut points: parks the fiber if it is still to come to one of them.
     pub fn behind(&self, cuts: RangeInclusive<u32>) -> Restore<()> {
         if !self.inside(cuts) {

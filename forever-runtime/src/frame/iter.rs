@@ -15,6 +15,8 @@ use std::ops::{Deref, DerefMut, Range, RangeFrom, RangeInclusive};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::frame::eager::EagerIterator;
+use crate::frame::locals::{Locals, Unreadable};
+use crate::frame::saved::Saved;
 
 /// How many items a loop may keep. Beyond it every checkpoint would write megabytes.
 const LIMIT: usize = 1_000_000;
@@ -70,6 +72,57 @@ impl<I> DerefMut for Source<I> {
 pub enum Items<T> {
     Rest(VecDeque<T>),
 }
+
+/// What is left of a loop: it can be saved if its items can.
+#[doc(hidden)]
+pub trait Remaining: Sized {
+    type Item;
+
+    fn saved(&self) -> &dyn Saved
+    where
+        Self: 'static,
+        Self::Item: Serialize + Deserialize<'static>;
+
+    fn get(saved: &mut Locals, name: &str) -> Result<Self, Unreadable>
+    where
+        Self::Item: Serialize + Deserialize<'static>;
+
+    fn maybe(saved: &mut Locals, name: &str) -> Result<Option<Self>, Unreadable>
+    where
+        Self::Item: Serialize + Deserialize<'static>;
+}
+
+macro_rules! remaining {
+    ($($rest:ident),*) => {$(
+        #[diagnostic::do_not_recommend]
+        impl<T> Remaining for $rest<T> {
+            type Item = T;
+
+            fn saved(&self) -> &dyn Saved
+            where
+                Self: 'static,
+                T: Serialize + Deserialize<'static>,
+            {
+                self
+            }
+
+            fn get(saved: &mut Locals, name: &str) -> Result<Self, Unreadable>
+            where
+                T: Serialize + Deserialize<'static>,
+            {
+                saved.get(name)
+            }
+
+            fn maybe(saved: &mut Locals, name: &str) -> Result<Option<Self>, Unreadable>
+            where
+                T: Serialize + Deserialize<'static>,
+            {
+                saved.maybe(name)
+            }
+        }
+    )*};
+}
+remaining!(Items, RangeRest, InclusiveRest, OpenRest, DownRest, StepRest);
 
 impl<I> AnySource<I> {
     /// Collects the items.

@@ -11,6 +11,7 @@ pub(crate) mod context;
 pub(crate) mod current;
 pub(crate) mod eager;
 pub(crate) mod fiber;
+mod generated;
 pub(crate) mod held;
 pub(crate) mod iter;
 pub(crate) mod keeps_order;

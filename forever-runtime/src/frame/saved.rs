@@ -110,7 +110,7 @@ pub(crate) fn unreadable<T>(why: impl std::fmt::Display) -> String {
 }
 
 /// The module of the types in which `for` loops by value are saved.
-const ITEMS: &str = "forever_runtime::fiber::iter::";
+const ITEMS: &str = "forever_runtime::frame::iter::";
 
 /// A type's name as people write it, without the modules that it is in: `Option<String>`.
 fn short_name(full: &str) -> String {
@@ -123,7 +123,19 @@ fn short_name(full: &str) -> String {
 /// A variable in its place between two stretches of code, where the macro knows that it has a value.
 #[doc(hidden)]
 pub fn carried<T>(place: &Option<T>) -> &T {
-    place.as_ref().expect("kept from the stretch before")
+    place.as_ref().expect("a variable that is needed has a value")
+}
+
+/// The same, out of its place.
+#[doc(hidden)]
+pub fn take<T>(place: &mut Option<T>) -> T {
+    place.take().expect("a variable that is needed has a value")
+}
+
+/// The arguments of a fiber that does not resume.
+#[doc(hidden)]
+pub fn start<F>(invocation: Option<F>) -> F {
+    invocation.expect("a fiber that does not resume has its arguments")
 }
 
 /// A constant text as it is saved: by what it says, to be found among the constants of the code again.

@@ -3,7 +3,9 @@
 //! A [`Stage`] holds the resources; [`Stage::play`] runs a fiber on it until it ends or until a given checkpoint has been
 //! reached, at which point it is dropped the way a killed process drops it: nothing of it goes on. The snapshots are the texts
 //! that a database would hold.
+use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
@@ -22,7 +24,7 @@ use crate::ops::known::Left;
 use crate::ops::ledger::Ledger;
 use crate::ops::memory::MemoryLedger;
 use crate::runtime::exit::Exit;
-use crate::store::{BranchResult, PendingMessage, SnapshotRows};
+use crate::store::{BranchResult, NewFiber, PendingMessage, SnapshotRows};
 use crate::{Error, ErrorKind, exact};
 
 /// Where a fiber is played: its resources.
@@ -31,7 +33,21 @@ use crate::{Error, ErrorKind, exact};
 #[derive(Debug, Default)]
 pub struct Stage {
     resources: Resources,
+    children: Children,
     kept: Arc<Mutex<Kept>>,
+}
+
+/// Runs a child, by the stored name of its function.
+type RunChild = dyn Fn(Stage, Box<dyn Any + Send>) -> BoxFuture<'static, Exit> + Send + Sync;
+
+/// The fibers that others may start.
+#[derive(Clone, Default)]
+struct Children(BTreeMap<&'static str, (TypeId, Arc<RunChild>)>);
+
+impl fmt::Debug for Children {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
 }
 
 /// What outlives a play.
@@ -44,6 +60,8 @@ struct Kept {
     branch_results: BTreeMap<(u64, String), String>,
     /// What was sent, with its number and its topic.
     messages: Vec<(i64, String, String)>,
+    /// Children that were stored, all of which have ended.
+    ended: BTreeMap<String, Exit>,
 }
 
 /// A snapshot as a database would hold it.
@@ -116,6 +134,24 @@ impl Stage {
         self
     }
 
+    /// Lets fibers start `F` with `spawn!`. A child runs to its end, on a stage with the same resources, when the checkpoint that
+    /// stores it is made, and is not killed.
+    pub fn fiber<F: Fiber>(mut self) -> Self {
+        let run = |stage: Stage, call: Box<dyn Any + Send>| -> BoxFuture<'static, Exit> {
+            Box::pin(async move {
+                let call = call.downcast::<F>().expect("a child is found by its type");
+                match stage.play(From::Start(*call), None).await.outcome {
+                    Outcome::Completed(value) => Exit::Completed(exact::to_string(&value).expect("a result can be saved").into()),
+                    Outcome::Failed(why) => Exit::failed(why),
+                    Outcome::Parked(why) => Exit::parked(why),
+                    Outcome::Killed | Outcome::Waiting => Exit::interrupted(Error::new(ErrorKind::Setup, "it waits")),
+                }
+            })
+        };
+        self.children.0.insert(F::MACHINE.name, (TypeId::of::<F>(), Arc::new(run)));
+        self
+    }
+
     /// Sends a message, as `forever.send` does. It is there for every play from now on, until one has received it.
     ///
     /// # Panics
@@ -157,7 +193,8 @@ impl Stage {
         };
         let beside = Mutex::new(made.as_ref().map(|made| made.beside.clone()).unwrap_or_default());
         let ledger = Arc::clone(&locked(&self.kept).ledger);
-        let tape = Arc::new(Tape { kill, snapshots: Mutex::default(), beside, kept: Arc::clone(&self.kept), ledger });
+        let (resources, children) = (self.resources.clone(), self.children.clone());
+        let tape = Arc::new(Tape { kill, snapshots: Mutex::default(), beside, kept: Arc::clone(&self.kept), ledger, resources, children });
         let run = if let From::Start(_) = &from {
             Run::first("test", tape.clone())
         } else {
@@ -206,6 +243,20 @@ struct Tape {
     beside: Mutex<SnapshotRows>,
     kept: Arc<Mutex<Kept>>,
     ledger: Arc<MemoryLedger>,
+    resources: Resources,
+    children: Children,
+}
+
+impl Tape {
+    /// Runs what a checkpoint has stored.
+    async fn run_children(&self, children: Vec<(NewFiber, Box<dyn Any + Send>)>) {
+        for (new, call) in children {
+            let stage = Stage { resources: self.resources.clone(), children: self.children.clone(), kept: Arc::default() };
+            let Some((_, run)) = self.children.0.get(&*new.name) else { continue };
+            let end = run(stage, call).await;
+            locked(&self.kept).ended.insert(new.id, end);
+        }
+    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -234,7 +285,27 @@ impl RunBackend for Tape {
             kept.messages.retain(|(seq, ..)| *seq != received);
         }
         locked(&self.snapshots).push(whole);
-        if matches!(self.kill, Kill::After(k) if made + 1 >= k) { killed() } else { Box::pin(async { Ok(()) }) }
+        let is_killed = matches!(self.kill, Kill::After(k) if made + 1 >= k);
+        let children = checkpoint.outbox.children;
+        Box::pin(async move {
+            self.run_children(children).await;
+            if is_killed { killed().await } else { Ok(()) }
+        })
+    }
+
+    fn child(&self, name: &'static str, function: TypeId, args: String) -> Result<NewFiber, Error> {
+        if self.children.0.get(name).is_none_or(|(known, _)| *known != function) {
+            return Err(Error::new(ErrorKind::Setup, format!("fiber `{name}` is not known: add it with `Stage::fiber`")));
+        }
+        let id = format!("child {}", locked(&self.kept).ended.len() + 1);
+        let name = name.to_owned();
+        let (key, metadata, agent, parent, worker) = (None, None, None, None, None);
+        Ok(NewFiber { id, name, key, id_given: false, closure: false, args, metadata, agent, parent, worker, now_ms: 0 })
+    }
+
+    fn ended<'a>(&'a self, fiber: &'a str) -> BoxFuture<'a, Result<Option<Exit>, Error>> {
+        let end = locked(&self.kept).ended.get(fiber).cloned();
+        Box::pin(async move { Ok(end) })
     }
 
     fn save_branch(&self, number: u64, result: BranchResult) -> BoxFuture<'_, Result<(), Error>> {

@@ -30,7 +30,11 @@ pub(crate) enum Code {
     /// `recv!` of a message that may not come, and what is taken instead.
     Recv { topic: Option<&'static str>, otherwise: Box<Code> },
     /// `select!`: topic, variable and code for each message, the time, and the code for when it is over.
-    Select { arms: Vec<(&'static str, String, Code)>, time: Box<Code>, late: Box<Code> },
+    Select { arms: Vec<(&'static str, String, Code)>, last: Box<Last> },
+    /// `spawn!` of a fiber of `children`; a plain child runs at once.
+    Spawn { callee: &'static str, argument: Box<Code> },
+    /// `wait!` of a child whose handle has this name.
+    Wait(String),
     /// `steps!` over items: name, pattern, items, options, and what is done with each.
     Each { name: Option<String>, item: String, items: String, options: String, body: Box<Code> },
     /// `steps!` of two values, the place of the one that is taken, and whether its error is a value.
@@ -138,7 +142,18 @@ impl Code {
                 otherwise.write(flavour, depth, out);
                 out.push_str("))");
             }
-            Code::Select { arms, time, late } => write_select(arms, time, late, flavour, depth, out),
+            Code::Select { arms, last } => write_select(arms, last, flavour, depth, out),
+            Code::Spawn { callee, argument } => {
+                out.push_str(if fiber { "spawn!(children::" } else { "children::plain_" });
+                out.push_str(callee);
+                out.push_str(if fiber { "(" } else { "(io, " });
+                argument.write(flavour, depth, out);
+                out.push_str(if fiber { "))" } else { ").await" });
+            }
+            Code::Wait(handle) => {
+                let (open, close) = if fiber { ("wait!(&", ").map_err(|why| why.reason().to_owned())") } else { ("", ".clone()") };
+                write!(out, "{open}{handle}{close}").expect("a string takes everything");
+            }
             Code::Each { name, item, items, options, body } => {
                 let (open, close) = if fiber {
                     let name = name.as_ref().map_or(String::new(), |name| format!("{name:?}, "));
@@ -163,14 +178,21 @@ impl Code {
     }
 }
 
+/// The last arm of a `select!`: it is always ready.
+#[derive(Debug, Clone)]
+pub(crate) enum Last {
+    /// The time, and the code for when it is over.
+    Time { time: Code, late: Code },
+    /// The handle of a child, the variable for its number, and the code that has it.
+    Child { handle: String, name: String, ended: Code },
+}
+
 /// `select!`; in the plain flavour messages are there or never come.
-fn write_select(arms: &[(&'static str, String, Code)], time: &Code, late: &Code, flavour: Flavour, depth: usize, out: &mut String) {
+fn write_select(arms: &[(&'static str, String, Code)], last: &Last, flavour: Flavour, depth: usize, out: &mut String) {
     let fiber = flavour == Flavour::Fiber;
-    let mut text = |text: &str| out.push_str(text);
-    if fiber {
-        text("select! { ");
-    } else {
-        text("{ let time = ");
+    out.push_str(if fiber { "select! { " } else { "{ " });
+    if let (Last::Time { time, .. }, false) = (last, fiber) {
+        out.push_str("let time = ");
         time.write(flavour, depth, out);
         out.push_str("; ");
     }
@@ -183,17 +205,30 @@ fn write_select(arms: &[(&'static str, String, Code)], time: &Code, late: &Code,
         body.write(flavour, depth, out);
         out.push_str(if fiber { ", " } else { " else " });
     }
-    if fiber {
-        out.push_str("_ = sleep!(std::time::Duration::from_millis(u64::from(");
-        time.write(flavour, depth, out);
-        out.push_str("))) => ");
-        late.write(flavour, depth, out);
-        out.push_str(" }");
-    } else {
-        out.push_str("{ let _: u32 = time; ");
-        late.write(flavour, depth, out);
-        out.push_str(" } }");
+    match last {
+        Last::Time { time, late } if fiber => {
+            out.push_str("_ = sleep!(std::time::Duration::from_millis(u64::from(");
+            time.write(flavour, depth, out);
+            out.push_str("))) => ");
+            late.write(flavour, depth, out);
+        }
+        Last::Time { late, .. } => {
+            out.push_str("{ let _: u32 = time; ");
+            late.write(flavour, depth, out);
+            out.push_str(" }");
+        }
+        Last::Child { handle, name, ended } => {
+            let open = if fiber {
+                format!("ended = wait!(&{handle}) => {{ let {name} = ended.map_err(|why| why.reason().to_owned())")
+            } else {
+                format!("{{ let {name} = {handle}.clone()")
+            };
+            write!(out, "{open}.unwrap_or_else(|why| why.len() as u32); ").expect("a string takes everything");
+            ended.write(flavour, depth, out);
+            out.push_str(" }");
+        }
     }
+    out.push_str(" }");
 }
 
 fn write_lines(lines: &[Code], flavour: Flavour, depth: usize, out: &mut String) {

@@ -103,6 +103,8 @@ constructs! {
     Select = "select!",
     SelectOfSeveral = "select! over several messages",
     SelectValue = "select! with a value",
+    SelectChild = "select! over a child",
+    SelectChildAgain = "wait! of a child, and select! over it",
     // Bodies of steps.
     BodyBlock = "block in a step",
     BodyBranch = "branch in a step",

@@ -1,5 +1,5 @@
 //! `select!`, and errors of steps as values.
-use super::code::{Code, code};
+use super::code::{Code, Last, code};
 use super::coverage::Construct as C;
 use super::scope::{Join, Var};
 use super::types::Ty;
@@ -9,26 +9,56 @@ use super::{Body, Written};
 pub(crate) const TOPICS: [&str; 2] = ["a", "b"];
 
 impl Body {
-    /// `select!` over messages and a timer.
+    /// `select!` over messages and a timer or a child.
     pub(crate) fn select(&mut self) -> Option<Written> {
-        self.select_with(|body| body.block(3))
+        let mut lines = Vec::new();
+        let (select, gone) = self.select_with(&mut lines, |body| body.block(3))?;
+        lines.push(select);
+        Some((Code::Lines(lines), gone))
     }
 
     /// `let x = select! { .. };`
     pub(crate) fn let_select(&mut self) -> Option<Written> {
         let ty = self.some_type();
-        let (code, gone) = self.select_with(|body| body.value_block(ty))?;
+        let mut lines = Vec::new();
+        let (code, gone) = self.select_with(&mut lines, |body| body.value_block(ty))?;
         self.cover(C::SelectValue);
-        Some((self.let_of(ty, code), gone))
+        lines.push(self.let_of(ty, code));
+        Some((Code::Lines(lines), gone))
     }
 
-    fn select_with(&mut self, mut arm: impl FnMut(&mut Body) -> Written) -> Option<Written> {
-        if !self.can_step() || self.fuel < 2 * self.trips {
+    /// `let child = spawn!(..);`, now and then with a step behind it: the handle, put into `lines`.
+    fn spawned(&mut self, lines: &mut Vec<Code>) -> String {
+        let handle = format!("child{}", self.fresh_name(Ty::Number));
+        self.steps_allowed = false;
+        let argument = Box::new(self.value(Ty::Number, 1));
+        self.steps_allowed = true;
+        lines.push(code!["let ", &handle, " = ", Code::Spawn { callee: "total", argument }, ";"]);
+        if self.prng.chance(40) && self.can_step() {
+            lines.push(code!["io.note(", self.step(Ty::Number), ");"]);
+        }
+        handle
+    }
+
+    /// What comes before the `select!` goes into `lines`.
+    fn select_with(&mut self, lines: &mut Vec<Code>, mut arm: impl FnMut(&mut Body) -> Written) -> Option<Written> {
+        if !self.can_step() || self.fuel < 4 * self.trips {
             return None;
         }
-        self.fuel -= 2 * self.trips;
         self.cover(C::Select);
-        let time = Box::new(self.atom());
+        let handle = self.prng.chance(40).then(|| {
+            self.fuel -= self.trips;
+            self.cover(C::SelectChild);
+            let handle = self.spawned(lines);
+            if self.prng.chance(30) && self.fuel > 4 * self.trips {
+                self.fuel -= 2 * self.trips;
+                self.cover(C::SelectChildAgain);
+                lines.push(code!["io.note(", Code::Wait(handle.clone()), ");"]);
+            }
+            handle
+        });
+        self.fuel -= 2 * self.trips;
+        let time = self.atom();
         let mut topics = TOPICS.to_vec();
         if self.prng.chance(60) {
             topics.remove(self.prng.below(2));
@@ -47,9 +77,24 @@ impl Body {
             join.path(&mut self.scope, gone);
             arms.push((topic, name, written));
         }
-        let (late, gone) = self.nested(&mut arm);
-        join.path(&mut self.scope, gone);
-        Some((Code::Select { arms, time, late: Box::new(late) }, join.meet(&mut self.scope)))
+        let last = match handle {
+            None => {
+                let (late, gone) = self.nested(&mut arm);
+                join.path(&mut self.scope, gone);
+                Last::Time { time, late }
+            }
+            Some(handle) => {
+                let name = self.fresh_name(Ty::Number);
+                let bound = Var::owned(name.clone(), Ty::Number);
+                let (ended, gone) = self.nested(|body| {
+                    body.scope.push(bound);
+                    arm(body)
+                });
+                join.path(&mut self.scope, gone);
+                Last::Child { handle, name, ended }
+            }
+        };
+        Some((Code::Select { arms, last: Box::new(last) }, join.meet(&mut self.scope)))
     }
 
     /// A step whose error is a value.

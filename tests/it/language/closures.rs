@@ -112,3 +112,25 @@ fn closures_over_what_does_not_change_are_kept() {
     assert!(seen.outcome.contains("false"), "{}", seen.outcome);
     same(|| kept(1, vec![]));
 }
+
+twin! {
+    async fn named_in_macros(io, order: u32, words: Vec<String>) -> anyhow::Result<String> {
+        let prefix = format!("order {order}");
+        let label = |part: &str| format!("{prefix}/{part}:{}", words.len());
+        let is_known = |word: &str| matches!(words.first(), Some(first) if first == word);
+        let mut out = vec![label("start")];
+        step!("start", io.did(label("start"), ()).await?);
+        for word in &words {
+            if is_known(word) { continue }
+            out.push(step!("word", io.did(label(word), format!("<{word}>")).await?));
+        }
+        step!("end", io.did(label("end"), ()).await?);
+        Ok(format!("{out:?} {}", label("last")))
+    }
+}
+
+#[test]
+fn closures_that_name_what_they_capture_in_macros_are_kept() {
+    let seen = same(|| named_in_macros(7, vec!["a".into(), "b".into()]));
+    assert!(seen.outcome.contains("order 7/last:2"), "{}", seen.outcome);
+}

@@ -24,6 +24,7 @@ mod operands;
 mod partly_moved;
 mod patterns;
 mod select;
+mod set_later;
 mod shadowing;
 mod side;
 mod snapshot;

@@ -5,7 +5,7 @@ use forever_difftest::*;
 
 use super::run::*;
 
-mod children;
+pub(crate) mod children;
 
 /// A list of constants.
 const TOPICS: [&str; 2] = ["law", "sales"];

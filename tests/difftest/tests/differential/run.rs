@@ -179,7 +179,7 @@ impl Differential<'_> {
 
     fn stage(&self) -> (Io, Stage) {
         let io = Io::new(self.world);
-        let stage = Stage::new().resource(io.clone());
+        let stage = Stage::new().resource(io.clone()).fiber::<super::cases::children::total>();
         io.letters().iter().for_each(|(topic, number)| stage.send(topic, number));
         (io, stage)
     }

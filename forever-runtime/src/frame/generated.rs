@@ -1,0 +1,242 @@
+//! What generated code says often: the checks that name a variable, and the attempts of a step.
+//!
+//! These are macros so that an expansion has one line where it would have twenty. What an error can point at is handed in by the
+//! caller with the span of the user's code, as `tt`: an `ident` would have the span of this file.
+
+/// The check that a kept variable can be saved: a module with a trait whose message names the variable and the step.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_keep {
+    ($name:tt: $savable:tt, $kept:tt, $get:tt, $maybe:tt, $message:tt $(, $way:tt)*) => {
+        mod $name {
+            #[diagnostic::on_unimplemented(
+                message = $message,
+                label = "needed later, but cannot be saved",
+                $(note = $way,)*
+                note = "derive `serde::Serialize` and `serde::Deserialize` for the type, make the value anew after a resume with `#[fresh] let`, or take it as a resource (`Res<T>`)",
+                note = "a value that holds a reference cannot be kept: clone it, or keep the index or key instead"
+            )]
+            pub(super) trait $savable: $crate::__private::Saved {}
+            #[diagnostic::do_not_recommend]
+            impl<T: $crate::__private::Saved> $savable for T {}
+            pub(super) fn $kept<T: $savable + 'static>(value: &T) -> &dyn $crate::__private::Saved {
+                value
+            }
+            #[allow(dead_code)]
+            pub(super) fn $get<T: $savable>(
+                saved: &mut $crate::__private::Locals,
+                name: &str,
+            ) -> ::core::result::Result<T, $crate::__private::Unreadable> {
+                saved.get(name)
+            }
+            #[allow(dead_code)]
+            pub(super) fn $maybe<T: $savable>(
+                saved: &mut $crate::__private::Locals,
+                name: &str,
+            ) -> ::core::result::Result<::core::option::Option<T>, $crate::__private::Unreadable> {
+                saved.maybe(name)
+            }
+        }
+    };
+}
+
+/// [`__forever_keep`] for what is left of a `for` loop by value, whose items are to be saved.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_keep_items {
+    ($name:tt: $savable:tt, $kept:tt, $get:tt, $maybe:tt, $message:tt $(, $way:tt)*) => {
+        mod $name {
+            #[diagnostic::on_unimplemented(
+                message = $message,
+                label = "gives items that are needed later, but cannot be saved",
+                $(note = $way,)*
+                note = "derive `serde::Serialize` and `serde::Deserialize` for the type of the items"
+            )]
+            pub(super) trait $savable: $crate::__private::serde::Serialize + $crate::__private::serde::Deserialize<'static> {}
+            #[diagnostic::do_not_recommend]
+            impl<T: $crate::__private::serde::Serialize + $crate::__private::serde::Deserialize<'static>> $savable for T {}
+            pub(super) fn $kept<R: $crate::__private::Remaining<Item: $savable> + 'static>(value: &R) -> &dyn $crate::__private::Saved {
+                value.saved()
+            }
+            #[allow(dead_code)]
+            pub(super) fn $get<R: $crate::__private::Remaining<Item: $savable>>(
+                saved: &mut $crate::__private::Locals,
+                name: &str,
+            ) -> ::core::result::Result<R, $crate::__private::Unreadable> {
+                R::get(saved, name)
+            }
+            #[allow(dead_code)]
+            pub(super) fn $maybe<R: $crate::__private::Remaining<Item: $savable>>(
+                saved: &mut $crate::__private::Locals,
+                name: &str,
+            ) -> ::core::result::Result<::core::option::Option<R>, $crate::__private::Unreadable> {
+                R::maybe(saved, name)
+            }
+        }
+    };
+}
+
+/// The trait by which a variable is asked whether it may be dropped at a cut point that does not keep it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_hold {
+    ($name:tt: $released:tt, $destructor:tt, $may_be_dropped:tt, $message:tt, $label:tt) => {
+        mod $name {
+            #[diagnostic::on_unimplemented(
+                message = $message,
+                label = $label,
+                note = "a local that nothing needs later is dropped at the step, and with it what it holds; where it need not be held at all, `let _ = ..` drops it at once"
+            )]
+            pub(super) trait $released {}
+            #[diagnostic::do_not_recommend]
+            impl<T: $crate::__private::Data> $released for T {}
+            pub(super) trait $destructor<T> {
+                #[allow(dead_code)]
+                fn $may_be_dropped(&self) where T: $released {}
+            }
+            impl<T> $destructor<T> for &$crate::__private::Held<T> {}
+        }
+    };
+}
+
+/// The trait by which a place is asked whether it owns the text that a kept variable has from it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_text {
+    ($name:tt: $kept:tt, $owns:tt, $may_be_kept:tt, $message:tt, $label:tt) => {
+        mod $name {
+            #[diagnostic::on_unimplemented(message = $message, label = $label)]
+            pub(super) trait $kept {}
+            #[diagnostic::do_not_recommend]
+            impl<T: $crate::__private::OwnsNoText> $kept for T {}
+            pub(super) trait $owns<T> {
+                #[allow(dead_code)]
+                fn $may_be_kept(&self)
+                where
+                    T: $kept,
+                {
+                }
+            }
+            impl<T: $crate::__private::TextOwner> $owns<T> for $crate::__private::Held<T> {}
+        }
+    };
+}
+
+/// How an error of the library becomes one of the function's, if it can.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_made {
+    ($error:ty) => {{
+        #[allow(unused_imports)]
+        use $crate::__private::{Made as _, NotMade as _};
+        (&$crate::__private::Probe::<$error>::new()).made()
+    }};
+}
+
+/// How a step ends: a value leaves the expression, or the loop around it; an error leaves the function, unless it is caught.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_end {
+    (once, $value:expr) => {
+        $value
+    };
+    (again, $value:expr) => {
+        break $value
+    };
+    (once caught, $value:expr) => {
+        ::core::result::Result::Ok::<_, $crate::__private::StepError>($value)
+    };
+    (again caught, $value:expr) => {
+        break ::core::result::Result::Ok::<_, $crate::__private::StepError>($value)
+    };
+    (once error, $error:expr) => {
+        return ::core::result::Result::Err($error)
+    };
+    (again error, $error:expr) => {
+        return ::core::result::Result::Err($error)
+    };
+    (once caught error, $error:expr) => {
+        ::core::result::Result::Err($error)
+    };
+    (again caught error, $error:expr) => {
+        break ::core::result::Result::Err($error)
+    };
+}
+
+/// The value of a step with attempts: `once` if its body may move what it uses, `again` if it may run more than once.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_attempts {
+    (once $($caught:ident)?, $attempts:expr, |$it:ident| $attempt:expr) => {{
+        let mut $it = $attempts;
+        match $attempt {
+            $crate::__private::Attempt::Done(value) => $crate::__forever_end!(once $($caught)?, value),
+            $crate::__private::Attempt::Failed(error) => $crate::__forever_end!(once $($caught)? error, error),
+            $crate::__private::Attempt::Again => ::core::unreachable!(),
+        }
+    }};
+    (again $($caught:ident)?, $attempts:expr, |$it:ident| $attempt:expr) => {{
+        let mut $it = $attempts;
+        loop {
+            match $attempt {
+                $crate::__private::Attempt::Done(value) => $crate::__forever_end!(again $($caught)?, value),
+                $crate::__private::Attempt::Failed(error) => $crate::__forever_end!(again $($caught)? error, error),
+                $crate::__private::Attempt::Again => {}
+            }
+        }
+    }};
+}
+
+/// The end of an attempt whose outcome is unknown and that nothing repeats.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_unsure {
+    ($effect:ident) => {
+        return ::core::result::Result::Err($effect.unsure().await)
+    };
+    (caught $effect:ident) => {
+        ::core::result::Result::Err($effect.unsure_caught().await)
+    };
+}
+
+/// The value of an effect. First its `on_unknown` is asked, and its body runs where that is to be.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_effect {
+    ([once $($caught:ident)?] $error:ty, |$it:ident, $asked:ident| $begin:expr, $on_unknown:expr, $next:expr, |$value:ident| $known:expr, { $($op:tt)* } $run:expr) => {{
+        let mut $it = $begin;
+        let next = {
+            let mut $asked: $crate::__private::OnUnknown<'_, _, $error> = $on_unknown;
+            $next
+        };
+        match next {
+            $crate::__private::Next::Value($value) => $crate::__forever_end!(once $($caught)?, $known),
+            $crate::__private::Next::Error(error) => $crate::__forever_end!(once $($caught)? error, error),
+            $crate::__private::Next::Run => {
+                $($op)*
+                match $run {
+                    $crate::__private::Attempt::Done(value) => $crate::__forever_end!(once $($caught)?, value),
+                    $crate::__private::Attempt::Failed(error) => $crate::__forever_end!(once $($caught)? error, error),
+                    $crate::__private::Attempt::Again => $crate::__forever_unsure!($($caught)? $it),
+                }
+            }
+        }
+    }};
+    ([again $($caught:ident)?] $error:ty, |$it:ident, $asked:ident| $begin:expr, $on_unknown:expr, $next:expr, |$value:ident| $known:expr, { $($op:tt)* } $run:expr) => {{
+        let mut $it = $begin;
+        let mut $asked: $crate::__private::OnUnknown<'_, _, $error> = $on_unknown;
+        loop {
+            match $next {
+                $crate::__private::Next::Value($value) => $crate::__forever_end!(again $($caught)?, $known),
+                $crate::__private::Next::Error(error) => $crate::__forever_end!(again $($caught)? error, error),
+                $crate::__private::Next::Run => {}
+            }
+            $($op)*
+            match $run {
+                $crate::__private::Attempt::Done(value) => $crate::__forever_end!(again $($caught)?, value),
+                $crate::__private::Attempt::Failed(error) => $crate::__forever_end!(again $($caught)? error, error),
+                $crate::__private::Attempt::Again => {}
+            }
+        }
+    }};
+}
