@@ -15,7 +15,7 @@ use tracing::{debug, warn};
 
 use prepare::{Not, Preparing};
 
-pub(super) use answered::{message_row, read_message, read_messages};
+pub(super) use answered::{has_logged_call, message_row, read_message, read_messages};
 use settled::settle_panicked;
 pub(super) use settled::{cancel_fiber, settle_left};
 
