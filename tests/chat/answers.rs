@@ -1,11 +1,15 @@
 //! What people and their clients answer: results of tools, approvals, and what follows from them.
+use std::path::Path;
 use std::sync::Arc;
 
 use forever::chat::message::{Chunk, UiMessage};
-use forever::chat::{ChatAgent, ToolAnswer, Turn};
+use forever::chat::model::ToolSpec;
+use forever::chat::{ChatAgent, ChatRecovery, ChatRecoveryOptions, ToolAnswer, Turn};
 use forever::{Agent, AgentHandle, BoxError, ErrorKind, Forever};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
+
+use crate::damaged::{parked, sql};
 
 /// Asks two tools of the client and one approval, then says what it was told.
 struct Asks;
@@ -298,4 +302,123 @@ async fn an_approval_that_comes_before_the_agent_of_a_begun_turn_is_awake_is_not
     let asking = serde_json::from_value(json!({ "id": "m", "role": "assistant", "parts": [part] })).unwrap();
     let message = answered_before_the_agent_is_awake(asking, ToolAnswer::Approved, true).await;
     assert_eq!(message.parts[0].get("approval"), Some(&json!({ "id": "p", "approved": true })), "{message:?}");
+}
+
+/// Asks its client, and is interrupted; it is recovered when it is let.
+struct Interrupted {
+    asked: Arc<Notify>,
+    recovering: Arc<Notify>,
+    recovers: Arc<Semaphore>,
+}
+
+impl Agent for Interrupted {
+    const CLASS: &'static str = "interrupted";
+    type State = ();
+}
+
+impl ChatAgent for Interrupted {
+    async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
+        if turn.recovery().is_some() {
+            let answered = async || turn.message().await.parts.iter().any(|part| part.get("output") == Some(&json!("here")));
+            while !answered().await {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+            return Ok(());
+        }
+        for (call, tool) in [("look", "look"), ("work", "work")] {
+            turn.write(Chunk::tool_input_available(call, tool, json!({}))).await?;
+        }
+        turn.flush().await?;
+        self.asked.notify_one();
+        std::future::pending().await
+    }
+
+    async fn on_chat_recovery(&self, _: &ChatRecovery) -> Result<ChatRecoveryOptions, BoxError> {
+        self.recovering.notify_one();
+        self.recovers.acquire().await?.forget();
+        Ok(ChatRecoveryOptions::default())
+    }
+}
+
+/// The notices of the agent, and leave to recover.
+#[derive(Clone)]
+struct Signals {
+    asked: Arc<Notify>,
+    recovering: Arc<Notify>,
+    recovers: Arc<Semaphore>,
+}
+
+impl Signals {
+    fn new() -> Self {
+        Signals { asked: Arc::default(), recovering: Arc::default(), recovers: Arc::new(Semaphore::new(0)) }
+    }
+}
+
+async fn interrupted(path: &Path, signals: &Signals) -> (Forever, AgentHandle<Interrupted>) {
+    let of_agent = signals.clone();
+    let builder = Forever::builder().sqlite(path).chat_agent(move |_| {
+        let Signals { asked, recovering, recovers } = of_agent.clone();
+        Interrupted { asked, recovering, recovers }
+    });
+    let forever = builder.open().await.unwrap();
+    let agent = forever.agent("a");
+    (forever, agent)
+}
+
+/// A database of a turn that has asked its client, and was interrupted.
+async fn interrupted_after_asking(path: &Path, signals: &Signals) {
+    let (forever, agent) = interrupted(path, signals).await;
+    let look = ToolSpec { name: "look".to_owned(), ..ToolSpec::default() };
+    agent.save_messages([UiMessage::user("u", "hi")]).id("r").client_tools([look]).await.unwrap();
+    signals.asked.notified().await;
+    forever.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_to_a_call_that_is_only_in_the_log_of_an_interrupted_turn_is_taken_when_that_is_recovered() {
+    let (folder, signals) = (tempfile::tempdir().unwrap(), Signals::new());
+    let path = folder.path().join("chat.db");
+    interrupted_after_asking(&path, &signals).await;
+    let (forever, agent) = interrupted(&path, &signals).await;
+    signals.recovering.notified().await;
+    let unknown = agent.answer_tool("nine", ToolAnswer::Output(json!(1)), true).await.unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::NotFound, "no turn has made it");
+    let of_task = agent.clone();
+    let answered = tokio::spawn(async move { of_task.answer_tool("look", ToolAnswer::Output(json!("here")), true).await });
+    // It waits for the turn: each look at the store lets it come further.
+    for _ in 0..100 {
+        agent.messages().await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    signals.recovers.add_permits(1);
+    let answered = answered.await.unwrap().unwrap();
+    assert!(answered.applied, "{answered:?}");
+    assert!(agent.turn("r").await.unwrap().unwrap().wait().await.unwrap().is_completed());
+    let message = agent.messages().await.unwrap().remove(1);
+    assert_eq!(message.parts[0].get("output"), Some(&json!("here")), "{message:?}");
+    forever.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_to_a_call_of_a_turn_whose_fiber_is_parked_can_be_given_again_later() {
+    let (folder, signals) = (tempfile::tempdir().unwrap(), Signals::new());
+    let path = folder.path().join("chat.db");
+    interrupted_after_asking(&path, &signals).await;
+    sql(&path, "CREATE TABLE copy AS SELECT turn, tools FROM turn_requests; UPDATE turn_requests SET tools = 'damaged'");
+    // Whether it comes before the fiber is parked or after that.
+    for is_parked in [false, true] {
+        let (forever, agent) = interrupted(&path, &signals).await;
+        if is_parked {
+            assert!(parked(&forever, &path).await.is_parked());
+        }
+        let error = agent.answer_tool("look", ToolAnswer::Output(json!("here")), true).await.unwrap_err();
+        assert!(error.is_busy() && error.is_retryable(), "{error}");
+        forever.close().await.unwrap();
+    }
+    sql(&path, "UPDATE turn_requests SET tools = (SELECT tools FROM copy WHERE copy.turn = turn_requests.turn); DROP TABLE copy");
+    let (forever, agent) = interrupted(&path, &signals).await;
+    signals.recovers.add_permits(1);
+    assert!(agent.answer_tool("look", ToolAnswer::Output(json!("here")), true).await.unwrap().applied);
+    assert!(agent.turn("r").await.unwrap().unwrap().wait().await.unwrap().is_completed());
+    forever.close().await.unwrap();
 }

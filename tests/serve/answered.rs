@@ -79,6 +79,14 @@ async fn a_frame_that_is_not_understood_is_answered_with_its_id() {
     }
     client.put(Message::text(r#"{"type":"cf_agent_state","state":1e400}"#)).await;
     client.of_type("cf_agent_state_error").await;
+    // An id that is none, where one is needed.
+    for kind in ["rpc", "cf_agent_use_chat_request"] {
+        for id in ["", r#","id":7"#, r#","id":null"#] {
+            client.put(Message::text(format!(r#"{{"type":"{kind}"{id}}}"#))).await;
+            let expected = json!({ "type": REFUSED, "of": kind, "error": "the frame was not understood" });
+            assert_eq!(client.of_type(REFUSED).await, expected, "{id}");
+        }
+    }
     // What says nothing of itself is passed over.
     for nothing in ["", "null", "[]", "{}", r#"{"type":7,"id":"x"}"#, r#"{"type":"cf_agent_no_such"}"#] {
         client.put(Message::text(nothing)).await;
@@ -122,12 +130,17 @@ async fn a_bystander_is_sent_the_conversation_once_for_a_turn() {
     let (mut asks, mut other) = (up.settled("ada").await, up.settled("ada").await);
     other.send(json!({ "type": "cf_agent_stream_resume_request", "probeId": "p" })).await;
     other.settled().await;
+    // One of an older package, whose page gives what it watches an id of its own.
+    let mut older = up.settled("ada").await;
     asks.ask("r1", json!({ "script": [{ "say": "well " }, { "say": "said" }] })).await;
     asks.done("r1").await;
     other.done("r1").await;
     other.settled().await;
     let whole = |client: &Client| client.seen.iter().filter(|frame| frame["type"] == MESSAGES).count();
     assert_eq!((whole(&asks), whole(&other)), (0, 1));
+    older.done("r1").await;
+    older.settled().await;
+    assert_eq!(whole(&older), 2, "with the question, and in place of what it has watched");
     // And the answer by itself, before its end.
     let stored = serde_json::to_value(&up.agent("ada").messages().await.unwrap()[1]).unwrap();
     let places = ["cf_agent_message_updated", RESPONSE].map(|kind| other.seen.iter().rposition(|frame| frame["type"] == kind).unwrap());

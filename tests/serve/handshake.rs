@@ -339,3 +339,91 @@ async fn another_tab_is_told_the_question_the_answer_and_the_message_before_the_
     assert_eq!(other.heard("r1").0, "one two ");
     up.down().await;
 }
+
+#[tokio::test]
+async fn turns_that_ended_meanwhile_are_told_before_the_one_that_is_under_way() {
+    let place = Place::new();
+    let up = place.up().await;
+    let mut asker = up.settled("ada").await;
+    asker.ask("r0", says(&["whole "])).await;
+    asker.done("r0").await;
+    asker.ask("stopped", json!({ "script": [{ "wait": "never" }] })).await;
+    place.gates.reached("never").await;
+    asker.send(json!({ "type": "cf_agent_chat_request_cancel", "id": "stopped" })).await;
+    asker.done("stopped").await;
+    asker.ask("r1", halved()).await;
+    place.gates.reached("half").await;
+    // A client that comes again may have been shown the beginning of one that has ended, and would wait for its end.
+    let mut late = up.client("ada").await;
+    let ended =
+        |id: &str| json!({ "type": RESPONSE, "id": id, "body": "", "done": true, "replay": true, "messageIds": [format!("u-{id}")] });
+    assert_eq!(late.next().await.unwrap(), ended("r0"));
+    let mut stopped = ended("stopped");
+    stopped["outcome"] = json!("aborted");
+    assert_eq!(late.next().await.unwrap(), stopped);
+    assert_eq!(late.next().await.unwrap(), json!({ "type": RESUMING, "id": "r1" }));
+    up.down().await;
+}
+
+#[tokio::test]
+async fn turns_before_an_error_that_is_played_back_are_told_to_have_ended() {
+    let place = Place::new();
+    let up = place.up().await;
+    let mut asker = up.settled("ada").await;
+    for (id, script) in [("r0", says(&["whole "])), ("r1", json!({ "script": [{ "error": "no" }] }))] {
+        asker.ask(id, script).await;
+        asker.done(id).await;
+    }
+    let late = up.settled("ada").await;
+    let ended: Vec<_> = late.seen.iter().filter(|frame| frame["type"] == RESPONSE).map(|frame| frame["id"].clone()).collect();
+    assert_eq!(ended, ["r0"]);
+    // Where nothing can be resumed the probe is told so, and no end is.
+    asker.ask("r2", says(&["well "])).await;
+    asker.done("r2").await;
+    let late = up.settled("ada").await;
+    assert!(late.seen.iter().all(|frame| frame["type"] != RESPONSE), "{:?}", late.seen);
+    up.down().await;
+}
+
+#[tokio::test]
+async fn of_many_turns_that_have_ended_the_newest_are_told() {
+    let place = Place::in_memory();
+    let up = place.up().await;
+    let mut asker = up.settled("ada").await;
+    for n in 0..40 {
+        asker.ask(&format!("r{n}"), says(&["a "])).await;
+        asker.done(&format!("r{n}")).await;
+    }
+    asker.ask("last", halved()).await;
+    place.gates.reached("half").await;
+    let late = up.settled("ada").await;
+    let ended: Vec<_> =
+        late.seen.iter().filter(|frame| frame["done"] == true && frame["replay"] == true).map(|frame| frame["id"].clone()).collect();
+    assert_eq!(ended, (8..40).map(|n| json!(format!("r{n}"))).collect::<Vec<_>>());
+    up.down().await;
+}
+
+#[tokio::test]
+async fn a_request_that_was_told_to_wait_is_answered_when_the_turn_ends_without_having_begun() {
+    use forever::chat::Queueing;
+    use forever::chat::message::UiMessage;
+    let place = Place::new();
+    let up = place.up().await;
+    let waits = |id: &'static str| {
+        let asked = up.agent("ada").save_messages([UiMessage::user(format!("u-{id}"), "hi")]).id(id);
+        asked.queueing(Queueing::Debounce(std::time::Duration::from_secs(3600)))
+    };
+    waits("r1").await.unwrap();
+    let mut client = up.settled("ada").await;
+    client.send(probe("p")).await;
+    assert_eq!(client.until(|frame| frame["probeId"] == "p").await, json!({ "type": PENDING, "id": "r1", "probeId": "p" }));
+    // What the request waits for then is the next one.
+    waits("r2").await.unwrap();
+    up.agent("ada").cancel("r1", "no more").await.unwrap();
+    assert_eq!(client.until(|frame| frame["probeId"] == "p").await, json!({ "type": PENDING, "id": "r2", "probeId": "p" }));
+    up.agent("ada").cancel("r2", "no more").await.unwrap();
+    assert_eq!(client.until(|frame| frame["probeId"] == "p").await, json!({ "type": NONE, "reason": "idle", "probeId": "p" }));
+    // It is answered once.
+    assert!(client.settled().await.iter().all(|frame| frame["probeId"].is_null()));
+    up.down().await;
+}

@@ -326,3 +326,82 @@ async fn a_trusted_client_writes_history_and_still_no_call() {
     assert_eq!(bank.books.paid(), [json!({ "cents": 5 })]);
     bank.close().await;
 }
+
+/// Arrays in one another, so many.
+fn nested(depth: usize) -> String {
+    format!("{}{}", "[".repeat(depth), "]".repeat(depth))
+}
+
+#[tokio::test]
+async fn a_value_that_is_nested_deeply_leaves_the_chat_readable() {
+    let bank = Bank::open().await;
+    for depth in [10, 63, 64, 65, 100].into_iter().chain(118..=128) {
+        let agent = format!("depth-{depth}");
+        let mut client = Client::connect(bank.address, &agent).await;
+        let body = json!({ "messages": [user("w", "locate 1")], "clientTools": [{ "name": "locate" }] });
+        client.send(json!({ "type": "cf_agent_use_chat_request", "id": "r", "init": { "body": body.to_string() } })).await;
+        client.done("r").await;
+        let output = nested(depth);
+        let result = format!(r#"{{"type":"cf_agent_tool_result","toolCallId":"call-locate-1","output":{output}}}"#);
+        client.put(tokio_tungstenite::tungstenite::Message::text(result)).await;
+        // In a message of its own, as data and as metadata.
+        for field in [format!(r#""parts":[{{"type":"data-x","data":{output}}}]"#), format!(r#""parts":[],"metadata":{output}"#)] {
+            let body = format!(r#"{{"messages":[{{"id":"d","role":"user",{field}}}]}}"#);
+            client.send(json!({ "type": "cf_agent_use_chat_request", "id": "s", "init": { "body": body } })).await;
+            client.done("s").await;
+            let replaced = format!(r#"{{"type":"{MESSAGES}","messages":[{{"id":"e","role":"user",{field}}}]}}"#);
+            client.put(tokio_tungstenite::tungstenite::Message::text(replaced)).await;
+            client.settled().await;
+        }
+        bank.quiet_at(&agent).await;
+        // The next who comes is shown the conversation, and can ask.
+        let mut next = Client::connect(bank.address, &agent).await;
+        next.send(question("t", &[user("n", "hi")])).await;
+        assert_eq!(next.done("t").await["error"], Value::Null, "{depth}");
+    }
+    bank.close().await;
+}
+
+#[tokio::test]
+async fn a_result_of_a_client_has_no_key_that_changes_an_object() {
+    let bank = Bank::open().await;
+    let mut client = bank.client().await;
+    let body = json!({ "messages": [user("w", "locate 1")], "clientTools": [{ "name": "locate" }] });
+    client.send(json!({ "type": "cf_agent_use_chat_request", "id": "r", "init": { "body": body.to_string() } })).await;
+    client.done("r").await;
+    let output = json!({ "__proto__": { "forged": 1 }, "at": [{ "constructor": { "forged": 1 }, "prototype": "forged", "city": "Rome" }] });
+    client.send(json!({ "type": "cf_agent_tool_result", "toolCallId": "call-locate-1", "output": output, "autoContinue": true })).await;
+    client.settled().await;
+    bank.quiet().await;
+    let stored = bank.messages().await;
+    assert!(stored.to_string().contains("Rome") && !stored.to_string().contains("forged"), "{stored}");
+    assert!(!bank.books.read().contains("forged"));
+    bank.close().await;
+}
+
+#[tokio::test]
+async fn a_message_has_an_id_of_a_length_that_can_be_told_to_all() {
+    let bank = Bank::open().await;
+    let mut client = bank.client().await;
+    for id in [String::new(), "x".repeat(257), "x".repeat(1 << 20)] {
+        client.send(question("r", &[user(&id, "hi")])).await;
+        assert_eq!(client.done("r").await["error"], true, "{}", id.len());
+        // Beside others it is left out.
+        client.send(replaces(&[user(&id, "hi"), user("u", "hi")])).await;
+        client.settled().await;
+        assert_eq!(bank.messages().await, json!([user("u", "hi")]));
+    }
+    // So many questions at once are none of a page; what they say is sent to all at the end of their turn.
+    let many: Vec<Value> = (0..101).map(|n| user(&format!("m{n}"), "hi")).collect();
+    client.send(question("s", &many)).await;
+    assert_eq!(client.done("s").await["error"], true);
+    client.send(question("t", &many[1..])).await;
+    assert_eq!(client.done("t").await["error"], Value::Null);
+    bank.quiet().await;
+    // What is stored does not count.
+    let stored = bank.messages().await;
+    let along = [stored.as_array().unwrap().clone(), vec![user("last", "hi")]].concat();
+    client.send(question("v", &along)).await;
+    assert_eq!(client.done("v").await["messageIds"], json!(["last"]));
+    bank.close().await;
+}

@@ -264,3 +264,40 @@ async fn the_head_of_a_request_has_so_much_time() {
     client.done("r1").await;
     up.down().await;
 }
+
+#[tokio::test]
+async fn conversations_that_nobody_takes_have_places_of_their_own() {
+    let place = Place::new();
+    let up = place.up_with(|server| server.max_connections(2).max_connections_in_all(3)).await;
+    // More than sockets hold.
+    let long = forever::chat::message::UiMessage::user("m", "x".repeat(16 << 20));
+    for agent in ["ada", "bob"] {
+        up.agent(agent).set_messages([long.clone()]).await.unwrap();
+    }
+    let get =
+        |agent: &str| format!("GET /agents/chat-agent/{agent}/get-messages HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", up.address);
+    let begun = async |agent: &str| {
+        let mut socket = TcpStream::connect(up.address).await.unwrap();
+        socket.write_all(get(agent).as_bytes()).await.unwrap();
+        let mut head = [0; 12];
+        soon("a head", socket.read_exact(&mut head)).await.unwrap();
+        (String::from_utf8_lossy(&head[9..]).into_owned(), socket)
+    };
+    let (one, two) = (begun("ada").await, begun("ada").await);
+    assert_eq!((&*one.0, &*two.0), ("200", "200"));
+    assert_eq!(begun("ada").await.0, "429");
+    let three = begun("bob").await;
+    assert_eq!((&*three.0, &*begun("bob").await.0), ("200", "503"));
+    // Connections have theirs.
+    up.settled("ada").await.leave().await;
+    // One that is taken whole gives its place back, and so does one that is left.
+    let mut socket = one.1;
+    let mut rest = Vec::new();
+    soon("the rest", socket.read_to_end(&mut rest)).await.unwrap();
+    assert!(rest.len() > 16 << 20 && rest.ends_with(b"]"), "{}", rest.len());
+    drop((two, three));
+    for agent in ["ada", "ada", "bob"] {
+        until("a place is given back", async || begun(agent).await.0 == "200").await;
+    }
+    up.down().await;
+}

@@ -10,6 +10,7 @@ mod frames;
 mod handshake;
 mod hostile;
 mod idle;
+mod late_answers;
 mod limits;
 mod memory;
 mod overlap;

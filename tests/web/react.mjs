@@ -8,7 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { inTime, run } from "./support/cases.mjs";
 import { Line } from "./support/line.mjs";
 import { Tab } from "./support/tab.mjs";
-import { dice, lines, until as wait, words } from "./support/until.mjs";
+import { dice, lines, text, until as wait, words } from "./support/until.mjs";
 
 const older = process.env.HOOKS?.endsWith("older") ?? false;
 
@@ -203,6 +203,25 @@ const cases = {
     await until("whole", [one, two], () => one.ready && two.ready && two.lines.length === 4 && two.lines.some((said) => said === whole[3]));
     assert.deepEqual(one.lines, whole);
     assert.deepEqual(two.lines, whole);
+  },
+
+  async "a tab that was cut off from one answer and comes back in the middle of the next is ready when that is over"(on) {
+    const { server, slow } = on;
+    const line = await Line.to(server.host);
+    on.after(() => line.end());
+    const [one, two] = await open(on, server.host, line.host);
+    one.say("one", { n: 12, delay: 40 * slow });
+    await until("is shown to both", [one, two], () => [one, two].every((tab) => tab.last.includes("w2")));
+    line.cut();
+    one.say("two", { n: 40, delay: 40 * slow });
+    inTime((await server.messages(on.name)).length < 3);
+    await until("the first answer is over", [one], async () => (await server.messages(on.name)).some((message) => text(message) === words(12)));
+    await until("the next has begun", [one], () => one.last.includes("w2"));
+    line.mend();
+    await until("comes back", [two], () => two.last.includes("w2"));
+    inTime((await server.messages(on.name)).length === 3);
+    const whole = ["user: one", `assistant: ${words(12)}`, "user: two", `assistant: ${words(40)}`];
+    await until("whole", [one, two], () => [one, two].every((tab) => tab.ready && tab.lines.join("|") === whole.join("|")));
   },
 };
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 #[cfg(doc)]
 use super::has_pending_interaction;
-use super::{AgentId, Claim, NewFiber, Runnable};
+use super::{AgentId, Claim, FiberState, NewFiber, Runnable};
 use crate::error::Result;
 use crate::future::BoxFuture;
 
@@ -406,6 +406,8 @@ pub struct InteractionRow {
 pub struct TurnFilter {
     /// States, any of them; empty for all.
     pub states: Vec<TurnState>,
+    /// Whether the latest come first.
+    pub latest_first: bool,
 }
 
 /// Author of a [`TurnSettlement`].
@@ -476,7 +478,13 @@ pub trait ChatStore {
 
     /// Lists the turns of a chat behind `after`, by number. Fewer than `limit` mean that there are
     /// no more.
+    ///
+    /// With [`latest_first`](TurnFilter::latest_first) it lists those before `after`, from the
+    /// greatest number down; 0 is behind all.
     fn turns(&self, chat: AgentId, filter: TurnFilter, after: TurnSeq, limit: u32) -> BoxFuture<'_, Result<Vec<TurnRow>>>;
+
+    /// Gives the state of the fiber of a turn; `None` if there is no such fiber.
+    fn turn_fiber(&self, turn: TurnSeq) -> BoxFuture<'_, Result<Option<FiberState>>>;
 
     /// Gives the request of a turn; an empty one if there is none.
     fn turn_request(&self, turn: TurnSeq) -> BoxFuture<'_, Result<TurnRequest>>;

@@ -12,7 +12,7 @@ use super::answer::{NAME, cancel_fiber, message_row, read_messages};
 use super::feed::{ChatEvent, ChatEvents};
 use super::interactions::interaction;
 use super::log::{self, Entry, Follow, Log, TurnEnd};
-use super::message::{Part, Role, UiMessage};
+use super::message::{MAX_NESTING, Part, Role, UiMessage};
 use super::model::ToolSpec;
 use super::{ChatAgent, Chats, TurnState};
 use crate::agent::AgentHandle;
@@ -26,7 +26,8 @@ use crate::runtime::detached::detached;
 use crate::runtime::link::Link;
 use crate::runtime::race::race;
 use crate::store::{
-    AcceptTurnResult, AgentId, MessageRow, MessageUpdate, NewFiber, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRow, UpdateRefused,
+    AcceptTurnResult, AgentId, MessageRow, MessageUpdate, NewFiber, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRow, TurnSeq,
+    UpdateRefused,
 };
 
 /// How many turns are listed at a time.
@@ -208,7 +209,7 @@ impl<A: ChatAgent> AgentHandle<A> {
     /// When the store cannot be read.
     pub async fn turns(&self, states: &[TurnState]) -> Result<Vec<TurnStatus>> {
         let (exec, mut found) = (self.exec()?, Vec::new());
-        let which = TurnFilter { states: states.to_vec() };
+        let which = TurnFilter { states: states.to_vec(), ..TurnFilter::default() };
         let mut after = 0;
         loop {
             let page = exec.runtime.store.turns(self.id().clone(), which.clone(), after, PAGE).await?;
@@ -220,6 +221,34 @@ impl<A: ChatAgent> AgentHandle<A> {
                 _ => return Ok(found),
             }
         }
+    }
+
+    /// The latest turn in these states, or in any, of which `is_it` says that it is the one.
+    ///
+    /// Reads no further back than that, however many turns there are.
+    #[cfg(feature = "server")]
+    pub(crate) async fn latest_turn(&self, states: &[TurnState], is_it: impl Fn(&TurnStatus) -> bool) -> Result<Option<TurnStatus>> {
+        let mut before = 0;
+        loop {
+            let page = self.latest_turns(states, before, PAGE).await?;
+            let last = page.last().map(TurnStatus::seq);
+            let whole = page.len() == PAGE as usize;
+            if let Some(found) = page.into_iter().find(&is_it) {
+                return Ok(Some(found));
+            }
+            match last {
+                Some(last) if whole => before = last,
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    /// The latest turns in these states, or in any, the latest first: before a number, or of all if that is 0.
+    #[cfg(feature = "server")]
+    pub(crate) async fn latest_turns(&self, states: &[TurnState], before: TurnSeq, limit: u32) -> Result<Vec<TurnStatus>> {
+        let filter = TurnFilter { states: states.to_vec(), latest_first: true };
+        let rows = self.exec()?.runtime.store.turns(self.id().clone(), filter, before, limit).await?;
+        Ok(rows.into_iter().map(TurnStatus::of).collect())
     }
 
     /// Whether the last message has a question that a person or their client is still to answer: a client's tool without a result, or an
@@ -547,6 +576,10 @@ impl TurnStatus {
         TurnStatus(row)
     }
 
+    pub(crate) fn seq(&self) -> TurnSeq {
+        self.0.seq
+    }
+
     /// Its id.
     pub fn id(&self) -> &str {
         &self.0.id
@@ -601,6 +634,10 @@ impl TurnStatus {
 /// Messages of somebody else, as they are stored.
 fn rows(messages: &[UiMessage]) -> Result<Vec<MessageRow>> {
     let row = |message: &UiMessage| match check_name(&message.id) {
+        Ok(()) if message.nests_too_deep() => {
+            let why = format!("message `{}` is nested deeper than {MAX_NESTING} levels", message.id);
+            Err(Error::new(ErrorKind::Value, why))
+        }
         Ok(()) => message_row(message),
         Err(why) => Err(Error::new(ErrorKind::Value, format!("the id of a message {why}"))),
     };

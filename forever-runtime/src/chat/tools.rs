@@ -2,23 +2,26 @@
 //!
 //! An answer to a call in the message of a running turn goes into the log of that turn, every other into
 //! the stored message. The store decides which: it refuses an update of a message that a running turn has
-//! read, or that was changed since it was read here. A refused answer begins again.
+//! read, or that was changed since it was read here. A refused answer begins again. So does one to a call
+//! that is in the log of a running turn alone, until that turn is answered in this process or has ended.
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
-use super::answer::{message_row, read_message};
+use super::answer::{has_logged_call, message_row, read_message};
 use super::feed::ChatEvent;
-use super::handle::{TurnHandle, chats};
-use super::message::{Chunk, Part, Role, ToolState, UiMessage};
-use super::{AgentLoop, ChatAgent, Chats, Turn};
+use super::handle::{TurnHandle, TurnStatus, chats};
+use super::message::{Chunk, MAX_NESTING, Part, Role, ToolState, UiMessage, nests_deeper};
+use super::{AgentLoop, ChatAgent, Chats, Turn, TurnState};
 use crate::agent::AgentHandle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::executor::Executor;
 use crate::runtime::detached::detached;
 use crate::runtime::link::Link;
 use crate::runtime::race::race;
-use crate::store::{AgentId, MessageUpdate, UpdateRefused};
+use crate::store::{AgentId, FiberState, MessageUpdate, UpdateRefused};
 
 /// How long an answer to the message of a turn that is about to be answered waits before it looks again.
 ///
@@ -203,31 +206,61 @@ impl<A: ChatAgent> AgentHandle<A> {
     /// The call runs with its logged input. An answer that names the input it is about
     /// ([`ToolCallRef::seen`]) counts only for that input.
     ///
+    /// An answer to a call of a turn that was interrupted waits until that turn is recovered.
+    ///
     /// # Errors
-    /// Of kind [`NotFound`](ErrorKind::NotFound) when no message has such a call; of kind
-    /// [`Conflict`](ErrorKind::Conflict) when its input is not the one that was seen; when the
-    /// store fails.
+    /// Of kind [`NotFound`](ErrorKind::NotFound) when no message, and no running turn, has such a
+    /// call; of kind [`Conflict`](ErrorKind::Conflict) when its input is not the one that was seen;
+    /// of kind [`Busy`](ErrorKind::Busy) when the turn that has made it is parked; of kind
+    /// [`Value`](ErrorKind::Value) when its output is nested deeper than 100 levels; when the store
+    /// fails.
     pub async fn answer_tool(&self, call: impl Into<ToolCallRef>, answer: ToolAnswer, auto_continue: bool) -> Result<ToolAnswered> {
-        self.answer_detached(call.into(), answer, auto_continue, Author::Program).await
+        self.answer_detached(call.into(), answer, auto_continue, Author::Program, Arc::default()).await
     }
 
     /// The same for an answer that a client has sent: results of tools that run here are refused,
-    /// with an error of kind [`Value`](ErrorKind::Value).
+    /// with an error of kind [`Value`](ErrorKind::Value). `waits` is told when the answer cannot be
+    /// stored before something else has happened.
     #[cfg(feature = "server")]
-    pub(crate) async fn answer_tool_as_client(&self, call: ToolCallRef, answer: ToolAnswer, auto_continue: bool) -> Result<ToolAnswered> {
-        self.answer_detached(call, answer, auto_continue, Author::Client).await
+    pub(crate) async fn answer_tool_as_client(
+        &self,
+        call: ToolCallRef,
+        answer: ToolAnswer,
+        auto_continue: bool,
+        waits: Arc<Notify>,
+    ) -> Result<ToolAnswered> {
+        self.answer_detached(call, answer, auto_continue, Author::Client, waits).await
     }
 
-    async fn answer_detached(&self, call: ToolCallRef, answer: ToolAnswer, auto_continue: bool, author: Author) -> Result<ToolAnswered> {
+    async fn answer_detached(
+        &self,
+        call: ToolCallRef,
+        answer: ToolAnswer,
+        auto_continue: bool,
+        author: Author,
+        waits: Arc<Notify>,
+    ) -> Result<ToolAnswered> {
+        if matches!(&answer, ToolAnswer::Output(output) if nests_deeper(output, MAX_NESTING)) {
+            let why = format!("the output of tool call `{}` is nested deeper than {MAX_NESTING} levels", call.id);
+            return Err(Error::new(ErrorKind::Value, why));
+        }
         let exec = self.exec()?;
         // An answer and the turn that follows it do not depend on the caller; nor does the work keep the runtime open.
         let agent = AgentHandle::<A>::new(Link::from(&self.agents()?), self.id().clone());
-        let answered = detached(&exec.runtime, Box::pin(async move { agent.answer(&call, answer, auto_continue, author).await })).await?;
+        let work = async move { agent.answer(&call, answer, auto_continue, author, &waits).await };
+        let answered = detached(&exec.runtime, Box::pin(work)).await?;
         let continued = answered.continued.map(|turn| turn.linked(&self.link().exec()));
         Ok(ToolAnswered { continued, ..answered })
     }
 
-    async fn answer(&self, call: &ToolCallRef, answer: ToolAnswer, auto_continue: bool, author: Author) -> Result<ToolAnswered> {
+    async fn answer(
+        &self,
+        call: &ToolCallRef,
+        answer: ToolAnswer,
+        auto_continue: bool,
+        author: Author,
+        waits: &Notify,
+    ) -> Result<ToolAnswered> {
         let chats = chats(&*self.exec()?)?;
         let asking = chats.answering(self.id());
         let (mut ended, mut changed) = (None, chats.changes());
@@ -246,6 +279,7 @@ impl<A: ChatAgent> AgentHandle<A> {
                     Ok(answered) => return Ok(answered),
                     Err(UpdateRefused::InUse) => {
                         drop(alone);
+                        waits.notify_one();
                         let exec = self.exec()?;
                         // Ready when a turn begins to be answered, is left or ends.
                         let looks_again = race(changed.changed(), exec.runtime.clock.sleep(LOOKS_AGAIN));
@@ -269,6 +303,7 @@ impl<A: ChatAgent> AgentHandle<A> {
             }
             // There is no chunk that says so, or the turn is just ending: it is said when the question stands in the conversation.
             drop(alone);
+            waits.notify_one();
             let Some(turn) = self.turn(turn.id()).await? else { return Err(no_call(self.id(), &call.id)) };
             turn.wait().await?;
             ended = Some(turn.id().to_owned());
@@ -285,13 +320,21 @@ impl<A: ChatAgent> AgentHandle<A> {
         author: Author,
     ) -> Result<Result<ToolAnswered, UpdateRefused>> {
         let exec = self.exec()?;
+        // First the turns: one that ends in between has its message among those that are stored.
+        let running = self.turns(&[TurnState::Running]).await?;
         let rows = exec.runtime.store.chat_messages(self.id().clone(), i64::MAX).await?;
         let messages = rows.into_iter().map(|row| Ok((read_message(&row)?, row))).collect::<Result<Vec<_>>>()?;
         // Only a turn's own log makes calls: what stands in other messages is none.
         let asks = |message: &UiMessage| message.role == Role::Assistant && find_call(message, &call.id).is_some();
         let last = messages.last().map(|(last, _)| last.id.clone());
-        let (mut message, stored) =
-            messages.into_iter().rev().find(|(message, _)| asks(message)).ok_or_else(|| no_call(self.id(), &call.id))?;
+        let Some((mut message, stored)) = messages.into_iter().rev().find(|(message, _)| asks(message)) else {
+            for turn in &running {
+                if has_logged_call(&exec, turn.seq(), &call.id).await? {
+                    return will_be_recovered(&exec, turn, &call.id).await.map(|()| Err(UpdateRefused::InUse));
+                }
+            }
+            return Err(no_call(self.id(), &call.id));
+        };
         if stored.id != message.id {
             let why = format!("message `{}` of agent `{}` has the id `{}` in its text", stored.id, self.id(), message.id);
             return Err(Error::new(ErrorKind::Value, why));
@@ -346,6 +389,15 @@ impl<A: ChatAgent> AgentHandle<A> {
         let continued = if auto_continue && !is_open(&turn.message().await) { Some(self.continue_last_turn().await?) } else { None };
         Ok(ToolAnswered { applied: true, continued })
     }
+}
+
+/// Fails if the fiber of a running turn is parked: who waits for the turn might wait for ever.
+async fn will_be_recovered(exec: &Executor, turn: &TurnStatus, call: &str) -> Result<()> {
+    if exec.runtime.store.turn_fiber(turn.seq()).await? == Some(FiberState::Parked) {
+        let why = format!("tool call `{call}` is one of turn `{}`, whose fiber is parked", turn.id());
+        return Err(Error::new(ErrorKind::Busy, why));
+    }
+    Ok(())
 }
 
 fn no_call(agent: &AgentId, call: &str) -> Error {

@@ -11,6 +11,10 @@ use crate::agent::AgentHandle;
 use crate::chat::TurnState;
 use crate::chat::message::{Part, Role, UiMessage};
 use crate::error::Result;
+use crate::exec::agent_hooks::check_name;
+
+/// The most messages that a question brings along.
+pub(super) const MAX_QUESTIONS: usize = 100;
 
 /// Policy for the messages that clients send: with a question, and in place of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,7 +61,8 @@ impl Known {
 }
 
 impl ClientMessages {
-    /// The messages to store with a question. `None` if the message that it ends with is refused.
+    /// The messages to store with a question. `None` if the message that it ends with is refused, or
+    /// there are more than a page would send.
     pub(super) fn question(self, known: &Known, sent: Vec<UiMessage>) -> Option<Vec<UiMessage>> {
         let places = known.places();
         let last = sent.len().saturating_sub(1);
@@ -77,7 +82,9 @@ impl ClientMessages {
                 None => {}
             }
         }
-        Some(accepted)
+        // Their ids are sent to every client with the end of the turn.
+        let is_too_much = self == ClientMessages::UserOnly && accepted.len() > MAX_QUESTIONS;
+        (!is_too_much).then_some(accepted)
     }
 
     /// The messages to store in place of a conversation.
@@ -114,7 +121,7 @@ impl ClientMessages {
 
 /// A message as a user may write it; `None` if it is none, or nothing of it is left.
 pub(super) fn written_by_a_user(message: UiMessage) -> Option<UiMessage> {
-    if message.role != Role::User {
+    if message.role != Role::User || check_name(&message.id).is_err() {
         return None;
     }
     let had_parts = !message.parts.is_empty();
@@ -148,7 +155,7 @@ fn part_of_a_user(part: &Part) -> Option<Part> {
 }
 
 /// A value without the keys that change what an object of a JavaScript program is.
-fn harmless(value: Value) -> Value {
+pub(super) fn harmless(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
             let is_harmless = |key: &str| !matches!(key, "__proto__" | "constructor" | "prototype");

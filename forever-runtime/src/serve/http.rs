@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
+use axum::body::{Body, Bytes};
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{ConnectInfo, FromRequestParts, Path, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
@@ -186,11 +187,22 @@ pub(super) async fn agent(
     }))
 }
 
-/// `GET /agents/{class}/{name}/get-messages`: the conversation.
+/// How much of a conversation is given to its connection at a time, in bytes.
+const PIECE: usize = 64 << 10;
+
+/// `GET /agents/{class}/{name}/get-messages`: the conversation. It has a place until its last piece is given away.
 pub(super) async fn messages(State(served): State<Arc<Served>>, at: At) -> Result<Response, Failed> {
-    served.rooms.ask(&at)?;
+    let reading = served.rooms.read(&at)?;
     let messages = at.agent(&served.forever.agents).messages().await?;
-    Ok(Json(messages).into_response())
+    let text =
+        serde_json::to_vec(&messages).map_err(|why| Error::new(ErrorKind::Value, "a conversation cannot be written").with_source(why))?;
+    let headers = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json")), (header::CONTENT_LENGTH, text.len().into())];
+    // A connection that is given a whole body keeps all of it, however slowly its client takes it.
+    let pieces = stream::unfold((Bytes::from(text), reading), async |(mut rest, reading)| {
+        let piece = rest.split_to(rest.len().min(PIECE));
+        (!piece.is_empty()).then_some((Ok::<_, Infallible>(piece), (rest, reading)))
+    });
+    Ok((headers, Body::from_stream(pieces)).into_response())
 }
 
 /// `GET /agents/{class}/{name}/stream/{turn}`: the log of a turn as server-sent events. The id of an event is the number of its chunk, and

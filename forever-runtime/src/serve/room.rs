@@ -30,6 +30,8 @@ pub(super) struct Rooms {
 #[derive(Default)]
 struct State {
     agents: HashMap<Key, Room>,
+    /// Conversations of all agents that are being sent.
+    readings: usize,
     /// How many agents each address may still name.
     addresses: HashMap<Option<IpAddr>, Rate>,
     /// Whether a task looks for what is left of nothing.
@@ -45,7 +47,7 @@ impl State {
         self.kept = self.agents.len();
         if self.is_empty() {
             // What a crowd has taken is given back when it has left.
-            *self = State { is_swept: self.is_swept, ..State::default() };
+            *self = State { is_swept: self.is_swept, readings: self.readings, ..State::default() };
         }
     }
 
@@ -56,7 +58,7 @@ impl State {
 
 impl Room {
     fn is_used(&mut self) -> bool {
-        self.connections > 0 || !self.rate.is_full()
+        self.connections > 0 || self.readings > 0 || !self.rate.is_full()
     }
 }
 
@@ -64,6 +66,8 @@ type Key = (&'static str, String);
 
 struct Room {
     connections: usize,
+    /// Conversations that are being sent to clients that have asked for them.
+    readings: usize,
     rate: Rate,
 }
 
@@ -103,6 +107,27 @@ impl Rooms {
         Ok(Place { rooms: Arc::clone(self), key: key(at) })
     }
 
+    /// A place for a conversation that is sent as a response, until it is dropped.
+    ///
+    /// There are as many as for connections, and they are others: a page reads the conversation before it connects.
+    pub(super) fn read(self: &Arc<Self>, at: &At) -> Result<Reading, Full> {
+        self.ask(at)?;
+        let mut state = self.state();
+        let State { agents, readings, .. } = &mut *state;
+        if *readings >= self.limits.connections_in_all {
+            return Err(Full::Server);
+        }
+        // It was there a moment ago, and is not forgotten while it is asked something.
+        let Some(room) = agents.get_mut(&key(at)) else { return Err(Full::Asked) };
+        if room.readings >= self.limits.connections {
+            return Err(Full::Agent);
+        }
+        room.readings += 1;
+        *readings += 1;
+        drop(state);
+        Ok(Reading { rooms: Arc::clone(self), key: key(at) })
+    }
+
     /// Counts something that an agent is asked.
     pub(super) fn ask(self: &Arc<Self>, at: &At) -> Result<(), Full> {
         self.with(at, |room| if room.rate.takes_one() { Ok(()) } else { Err(Full::Asked) })?
@@ -124,7 +149,7 @@ impl Rooms {
             agents.retain(|_, room| room.is_used());
             *kept = agents.len();
         }
-        Ok(look(agents.entry(key(at)).or_insert_with(|| Room { connections: 0, rate: Rate::new(self.limits.agent_rate) })))
+        Ok(look(agents.entry(key(at)).or_insert_with(|| Room { connections: 0, readings: 0, rate: Rate::new(self.limits.agent_rate) })))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -179,6 +204,22 @@ impl Drop for Place {
             room.connections -= 1;
         }
         self.rooms.taken.send_modify(|taken| *taken -= 1);
+    }
+}
+
+/// The place of a conversation that is being sent.
+pub(super) struct Reading {
+    rooms: Arc<Rooms>,
+    key: Key,
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let mut state = self.rooms.state();
+        state.readings -= 1;
+        if let Some(room) = state.agents.get_mut(&self.key) {
+            room.readings -= 1;
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use forever::store::{
     ReadySender, ResolveOpResult, Restart, RestartResult, RunResult, Runnable, ScheduleRow, Seq, Sqlite, Suspension, TurnFilter,
     TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, WorkerId,
 };
-use forever::{Error, ErrorKind, Result};
+use forever::{Error, ErrorKind, FiberState, Result};
 
 /// Number of calls of each operation, and the one whose next answer is lost.
 #[derive(Debug, Clone, Default)]
@@ -173,6 +173,7 @@ impl ChatStore for Counting {
         fn turn_by_key(&self, chat: AgentId, key: String) -> Option<TurnRow>;
         fn turn_by_seq(&self, turn: TurnSeq) -> Option<TurnRow>;
         fn turns(&self, chat: AgentId, filter: TurnFilter, after: TurnSeq, limit: u32) -> Vec<TurnRow>;
+        fn turn_fiber(&self, turn: TurnSeq) -> Option<FiberState>;
         fn turn_request(&self, turn: TurnSeq) -> TurnRequest;
         fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> Vec<ChunkBatch>;
         fn chat_messages(&self, chat: AgentId, up_to: i64) -> Vec<MessageRow>;

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use forever::chat::message::{Chunk, ToolState};
-use forever::chat::{ChatAgent, RecoveryPolicy, Turn};
+use forever::chat::{ChatAgent, ChatRecovery, ChatRecoveryOptions, RecoveryPolicy, Turn};
 use forever::{Agent, BoxError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -93,6 +93,8 @@ impl ChatAgent for Scripted {
                         turn.write(Chunk::tool_approval_request(text, format!("of-{text}"))).await?;
                     }
                 }
+                // A tool that is not the client's.
+                "work" => turn.write(Chunk::tool_input_available(text, "work", json!({}))).await?,
                 "error" => return Ok(turn.write(Chunk::error(text)).await?),
                 "throw" => return Err(text.into()),
                 "panic" => panic!("{text}"),
@@ -106,6 +108,14 @@ impl ChatAgent for Scripted {
             turn.write(Chunk::finish()).await?;
         }
         Ok(())
+    }
+
+    /// Stands at the gate `recovery`, if the turn asks for that.
+    async fn on_chat_recovery(&self, recovery: &ChatRecovery) -> Result<ChatRecoveryOptions, BoxError> {
+        if recovery.last_body().is_some_and(|body| body["recovers"] == "late") {
+            self.gates.pass("recovery").await;
+        }
+        Ok(ChatRecoveryOptions::default())
     }
 
     fn recovery() -> RecoveryPolicy {

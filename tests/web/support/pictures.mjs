@@ -48,7 +48,7 @@ async function tour(folder, look, options) {
   const browser = await Browser.start(options);
   const page = await browser.open(`http://${server.host}/?delay=20`);
   const picture = (what) => page.screenshot({ path: join(folder, `${look}-${what}.png`) });
-  await page.getByText("kill -9 ").first().waitFor();
+  await page.getByText(/kill -9 \d/).waitFor();
   await picture("empty");
   await page.getByRole("button", { name: "What happens if" }).click();
   await page.getByText("Try it: kill").waitFor();

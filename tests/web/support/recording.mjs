@@ -20,7 +20,7 @@ const terminal = (line) => {
 
 export async function record(file) {
   const server = await Server.start("showcase");
-  const browser = await Browser.start({ viewport: { width: 600, height: 500 } });
+  const browser = await Browser.start({ viewport: { width: 600, height: 580 } });
   const page = await browser.open(`http://${server.host}/?delay=60`);
   const frames = [];
   const take = async (ms) => frames.push({ png: await page.screenshot({ animations: "allow", caret: "hide" }), ms });

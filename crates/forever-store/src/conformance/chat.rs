@@ -234,10 +234,24 @@ pub(super) async fn cancels_a_turn_that_waits_and_asks_one_that_runs(store: &imp
     let row = store.cancel_turn(second.seq, "late".into(), 13).await.unwrap().unwrap();
     assert_eq!((row.reason.as_deref(), row.settled_ms), (Some("enough"), Some(12)));
     assert!(store.cancel_turn(99, "nobody".into(), 13).await.unwrap().is_none());
-    let open = TurnFilter { states: vec![TurnState::Queued, TurnState::Running] };
+    assert_eq!(store.turn_fiber(first.seq).await.unwrap(), Some(FiberState::Running));
+    assert_eq!(store.turn_fiber(99).await.unwrap(), None);
+    let open = TurnFilter { states: vec![TurnState::Queued, TurnState::Running], ..TurnFilter::default() };
     let listed = store.turns(chat("a"), open, 0, 9).await.unwrap();
     assert_eq!(listed.iter().map(|row| row.seq).collect::<Vec<_>>(), [first.seq]);
     assert_eq!(store.turns(chat("a"), TurnFilter::default(), first.seq, 9).await.unwrap().len(), 1);
+    let latest = |states: &[TurnState]| TurnFilter { states: states.to_vec(), latest_first: true };
+    for (filter, after, limit, expected) in [
+        (latest(&[]), 0, 9, &[second.seq, first.seq][..]),
+        (latest(&[]), 0, 1, &[second.seq]),
+        (latest(&[]), second.seq, 9, &[first.seq]),
+        (latest(&[]), first.seq, 9, &[]),
+        (latest(&[TurnState::Running]), 0, 9, &[first.seq]),
+        (latest(&[TurnState::Aborted]), 0, 9, &[second.seq]),
+    ] {
+        let listed = store.turns(chat("a"), filter, after, limit).await.unwrap();
+        assert_eq!(listed.iter().map(|row| row.seq).collect::<Vec<_>>(), expected);
+    }
 }
 
 pub(super) async fn lets_others_take_the_place_of_a_turn(store: &impl Store) {

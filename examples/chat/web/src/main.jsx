@@ -163,7 +163,7 @@ const Typing = () => <div className="typing" role="img" aria-label="The answer i
 function Lost({ wait, retry }) {
   return (
     <>
-      <span>Not connected. {wait ? `Trying again in ${wait} s.` : "Trying again."} Start the server again, and the answer goes on.</span>
+      <span>Not connected. {wait ? `Trying again in ${wait}\u00a0s.` : "Trying again."} Start the server to continue.</span>
       <button type="button" className="plain" onClick={retry}>Retry now</button>
     </>
   );

@@ -19,7 +19,7 @@ use serde_json::Value;
 use tool::Tools;
 pub use tool::{Tool, UnknownCall};
 
-use super::message::{Chunk, Part, ToolState, UiMessage};
+use super::message::{Chunk, MAX_NESTING, Part, ToolState, UiMessage, nests_deeper};
 use super::model::{ChatModel, ModelError};
 use super::turn::{Turn, TurnRef};
 use crate::agent::BoxError;
@@ -263,6 +263,9 @@ impl AgentLoop {
             _ if call.approved == Some(false) => Chunk::tool_output_denied(&call.id),
             Some(tool) if call.approved.is_none() && tool.asks(&call.input) => Chunk::tool_approval_request(&call.id, op.id()),
             Some(tool) => match tool.call(call.input.clone(), op.clone()).await {
+                Ok(output) if nests_deeper(&output, MAX_NESTING) => {
+                    Chunk::tool_output_error(&call.id, format!("the result is nested deeper than {MAX_NESTING} levels"))
+                }
                 Ok(output) => Chunk::tool_output_available(&call.id, output),
                 Err(why) => Chunk::tool_output_error(&call.id, why),
             },

@@ -10,7 +10,7 @@ use crate::chat::recovery::{ChatRecovery, RecoveryKind, RecoveryPolicy};
 use crate::clock::from_ms;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::executor::Executor;
-use crate::store::{ChunkBatch, MessageRow, TurnRequest, TurnRow};
+use crate::store::{ChunkBatch, MessageRow, TurnRequest, TurnRow, TurnSeq};
 
 /// What a turn was asked with, read.
 pub(super) struct Asked {
@@ -128,6 +128,13 @@ impl Answered {
             reason: why.to_owned(),
         }
     }
+}
+
+/// Whether the stored log of a turn has a tool call of this id.
+pub(in crate::chat) async fn has_logged_call(exec: &Executor, turn: TurnSeq, call: &str) -> Result<bool> {
+    let chunks = exec.runtime.store.chunks(turn, 0, u32::MAX).await?;
+    let of_call = |line: &str| Chunk::parse(line).is_ok_and(|chunk| chunk.get("toolCallId").and_then(Value::as_str) == Some(call));
+    Ok(chunks.iter().flat_map(lines).any(|(_, line)| of_call(line)))
 }
 
 pub(in crate::chat) fn read_messages(rows: &[MessageRow]) -> Result<Vec<UiMessage>> {

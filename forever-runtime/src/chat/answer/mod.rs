@@ -11,7 +11,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) use answered::{message_row, read_message, read_messages};
+pub(super) use answered::{has_logged_call, message_row, read_message, read_messages};
 use prepare::{Not, Preparing};
 use settled::settle_panicked;
 pub(super) use settled::{cancel_fiber, settle_left};

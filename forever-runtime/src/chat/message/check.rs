@@ -3,7 +3,7 @@
 //! A chunk that breaks them would end the stream in every client that validates, so it is refused before it is stored.
 use serde_json::Value;
 
-use super::Chunk;
+use super::{Chunk, MAX_NESTING, nests_deeper};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a field has to be.
@@ -89,11 +89,16 @@ fn fields(kind: &str) -> Option<Fields> {
     Some(Fields { must, may })
 }
 
-/// Whether a client would let a chunk in. Kinds that are not known here are let in, whatever they hold.
+/// Whether a client would let a chunk in. Kinds that are not known here are let in, whatever they
+/// hold. No chunk is let in whose values nest too deep to be read again.
 ///
 /// # Errors
 /// Of kind [`Value`](ErrorKind::Value), naming the first field that is missing or not what it has to be.
 pub(super) fn check(chunk: &Chunk) -> Result<()> {
+    if chunk.0.values().any(|value| nests_deeper(value, MAX_NESTING)) {
+        let why = format!("chunk `{}`: it is nested deeper than {MAX_NESTING} levels", chunk.kind());
+        return Err(Error::new(ErrorKind::Value, why));
+    }
     let Some(fields) = fields(chunk.kind()) else { return Ok(()) };
     let refused = |why: String| Err(Error::new(ErrorKind::Value, format!("chunk `{}`: {why}", chunk.kind())));
     for &(field, rule) in fields.must {

@@ -38,6 +38,21 @@ pub enum Role {
     Assistant,
 }
 
+/// The most levels of arrays and objects in a field of a chunk, of a part or of a message.
+///
+/// `serde_json` reads 127 levels. With this many a value can still be read where it stands in a part
+/// of a message in a frame.
+pub(crate) const MAX_NESTING: usize = 100;
+
+/// Whether a value has more levels of arrays and objects than this.
+pub(crate) fn nests_deeper(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(items) => levels == 0 || items.iter().any(|item| nests_deeper(item, levels - 1)),
+        Value::Object(fields) => levels == 0 || fields.values().any(|field| nests_deeper(field, levels - 1)),
+        _ => false,
+    }
+}
+
 impl Role {
     /// The stored word.
     pub fn as_str(self) -> &'static str {
@@ -91,6 +106,12 @@ impl UiMessage {
     /// Whether it is the assistant's, and one of its tool calls waits for a person or their client.
     pub(crate) fn is_pending(&self) -> bool {
         self.role == Role::Assistant && self.parts.iter().any(|part| part.interaction().is_some())
+    }
+
+    /// Whether one of its fields, or of those of its parts, has more than [`MAX_NESTING`] levels.
+    pub(crate) fn nests_too_deep(&self) -> bool {
+        let parts = self.parts.iter().flat_map(|part| part.0.values());
+        self.metadata.iter().chain(self.other.values()).chain(parts).any(|value| nests_deeper(value, MAX_NESTING))
     }
 
     /// The text of all its text parts.

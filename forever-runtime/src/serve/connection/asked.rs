@@ -1,17 +1,23 @@
 //! What a client asks is carried out.
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
 use serde_json::Value;
+use tokio::sync::Notify;
 use tracing::{debug, warn};
 
-use super::super::client_messages::Known;
+use super::super::client_messages::{Known, harmless};
 use super::super::door::Refused;
 use super::super::frame::{Body, FromClient, Malformed, Response, ToClient};
-use super::{Over, Session, origins};
+use super::{Answer, Answering, Over, Session, origins};
 use crate::agent::BoxError;
 use crate::chat::message::UiMessage;
 use crate::chat::{ToolAnswer, ToolCallRef, TurnState, TurnStatus};
 use crate::error::{Error, ErrorKind, chain};
 
-/// How many calls a client may wait for.
+/// How many calls a client may wait for, and how many of its answers may wait.
 const CALLS: usize = 64;
 
 /// Types of frames that are refused by name.
@@ -20,8 +26,17 @@ const CLEAR: &str = "cf_agent_chat_clear";
 const MESSAGES: &str = "cf_agent_chat_messages";
 const TOOL_RESULT: &str = "cf_agent_tool_result";
 const TOOL_APPROVAL: &str = "cf_agent_tool_approval";
-const KINDS: [&str; 7] =
-    [MESSAGES, TOOL_RESULT, TOOL_APPROVAL, CANCEL, CLEAR, "cf_agent_stream_resume_request", "cf_agent_stream_resume_ack"];
+const KINDS: [&str; 9] = [
+    MESSAGES,
+    TOOL_RESULT,
+    TOOL_APPROVAL,
+    CANCEL,
+    CLEAR,
+    "cf_agent_stream_resume_request",
+    "cf_agent_stream_resume_ack",
+    "cf_agent_use_chat_request",
+    "rpc",
+];
 
 impl Session<'_> {
     pub(super) async fn asked(&mut self, frame: FromClient) -> std::result::Result<(), Over> {
@@ -54,7 +69,7 @@ impl Session<'_> {
                 let answer = if state.as_deref() == Some("output-error") {
                     ToolAnswer::Error(error_text.unwrap_or_else(|| "the tool has failed".to_owned()))
                 } else {
-                    ToolAnswer::Output(output)
+                    ToolAnswer::Output(harmless(output))
                 };
                 self.answer(TOOL_RESULT, &tool_call_id, None, answer, auto_continue).await
             }
@@ -185,37 +200,59 @@ impl Session<'_> {
         }
     }
 
+    /// Stores an answer to a tool call. One that cannot be stored yet waits beside everything else that the connection does.
     async fn answer(
         &mut self,
-        of: &str,
-        id: &str,
+        of: &'static str,
+        call: &str,
         input: Option<Value>,
         answer: ToolAnswer,
         auto_continue: bool,
     ) -> std::result::Result<(), Over> {
-        match self.agent.answer_tool_as_client(ToolCallRef::shown(id, input), answer, auto_continue).await {
-            Ok(answered) => {
-                match answered.continued {
-                    // The client asks for it by itself.
-                    Some(turn) => self.offer(&turn).await,
-                    None => Ok(()),
-                }
-            }
-            Err(error) => {
-                let why = match error.kind() {
-                    ErrorKind::NotFound => "there is no such call",
-                    ErrorKind::Conflict => "the call has another input",
-                    ErrorKind::Value => "the call is not the client's to answer",
-                    _ => return Err(error.into()),
-                };
-                debug!(error = %chain(&error), "the answer to a call was refused");
-                self.send(&ToClient::Refused { of, id: None, tool_call_id: Some(id), error: why }).await
-            }
+        if self.answers.len() >= CALLS {
+            let error = "too many answers at once";
+            return self.send(&ToClient::Refused { of, id: None, tool_call_id: Some(call), error }).await;
         }
+        let (agent, waits, call) = (self.agent.clone(), Arc::new(Notify::new()), call.to_owned());
+        let told = Arc::clone(&waits);
+        let mut answering: Answering = Box::pin(async move {
+            let result = agent.answer_tool_as_client(ToolCallRef::shown(&call, input), answer, auto_continue, waits).await;
+            Answer { of, call, result }
+        });
+        let mut told = pin!(told.notified());
+        let answered = poll_fn(|context| match answering.as_mut().poll(context) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending => told.as_mut().poll(context).map(|()| None),
+        });
+        let Some(answer) = answered.await else {
+            self.answers.push(answering);
+            return Ok(());
+        };
+        self.answered(answer).await
+    }
+
+    pub(super) async fn answered(&mut self, answer: Answer) -> std::result::Result<(), Over> {
+        let Answer { of, call, result } = answer;
+        let error = match result.map(|answered| answered.continued) {
+            // The client asks for it by itself, unless it is shown as it comes.
+            Ok(Some(turn)) if !self.watching.watches(turn.id()) => return self.offer(&turn).await,
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
+        let why = match error.kind() {
+            ErrorKind::NotFound => "there is no such call",
+            ErrorKind::Conflict => "the call has another input",
+            ErrorKind::Value => "the call does not take this answer from a client",
+            ErrorKind::Busy => "the turn of the call is not under way: try again later",
+            _ => return Err(error.into()),
+        };
+        debug!(error = %chain(&error), "the answer to a call was refused");
+        self.send(&ToClient::Refused { of, id: None, tool_call_id: Some(&call), error: why }).await
     }
 
     /// Whether there is something to be resumed.
-    async fn resume(&mut self, probe_id: Option<&str>) -> std::result::Result<(), Over> {
+    pub(super) async fn resume(&mut self, probe_id: Option<&str>) -> std::result::Result<(), Over> {
+        self.pending_probe = None;
         let open = self.agent.turns(&[TurnState::Queued, TurnState::Running]).await?;
         if let Some(turn) = open.iter().find(|turn| turn.state() == TurnState::Running).or(open.first()) {
             let id = turn.id();
@@ -223,10 +260,13 @@ impl Session<'_> {
                 // It is shown on this connection as it comes.
                 return self.send(&ToClient::ResumeNone { reason: Some("idle"), probe_id }).await;
             }
+            if turn.state() == TurnState::Queued {
+                self.pending_probe = Some((id.to_owned(), probe_id.map(str::to_owned)));
+            }
             return self.offer_under_way(turn, probe_id).await;
         }
         // An error stands until something else is asked.
-        if let Some(last) = self.agent.turns(&[]).await?.pop().filter(|last| last.state() == TurnState::Error) {
+        if let Some(last) = self.agent.latest_turns(&[], 0, 1).await?.pop().filter(|last| last.state() == TurnState::Error) {
             return self.resuming(&last, probe_id).await;
         }
         self.send(&ToClient::ResumeNone { reason: Some("idle"), probe_id }).await
@@ -238,6 +278,7 @@ impl Session<'_> {
     /// (`ai` from 6.0.250 on), in which there is nothing to add to. So it is their page that takes it, as that of every other client does.
     pub(super) async fn resuming(&mut self, turn: &TurnStatus, probe_id: Option<&str>) -> std::result::Result<(), Over> {
         let id = turn.id();
+        self.pending_probe.take_if(|(of, _)| of == id);
         if turn.is_continuation() {
             self.send(&ToClient::ResumeNone { reason: Some("continuation-owned"), probe_id }).await?;
             return self.send(&ToClient::Resuming { id, probe_id: None }).await;

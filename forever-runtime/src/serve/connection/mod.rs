@@ -26,7 +26,7 @@ use super::http::{At, Served};
 use super::rate::Rate;
 use super::watching::{Shown, Watched, Watching};
 use crate::agent::{AgentHandle, Connection, Pushed};
-use crate::chat::{ChatEvent, ChatEvents, Chats, TurnStatus};
+use crate::chat::{ChatEvent, ChatEvents, Chats, ToolAnswered, TurnStatus};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::runtime::state::Runtime;
 
@@ -57,6 +57,16 @@ impl From<Error> for Over {
 
 type Called = Pin<Box<dyn Future<Output = (String, std::result::Result<Value, String>)> + Send>>;
 
+/// Answer of the client to a tool call.
+struct Answer {
+    /// The type of its frame.
+    of: &'static str,
+    call: String,
+    result: Result<ToolAnswered>,
+}
+
+type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
 struct Session<'a> {
     socket: WebSocket,
     served: &'a Served,
@@ -72,6 +82,10 @@ struct Session<'a> {
     /// Whether a question of this client may be on its way that it does not show: it was sent the conversation while it could ask.
     may_hide_question: bool,
     calls: FuturesUnordered<Called>,
+    /// Answers to tool calls that cannot be stored before something else has happened.
+    answers: FuturesUnordered<Answering>,
+    /// A probe that was told to wait, and for which turn. It is answered once more when that turn ends without having begun.
+    pending_probe: Option<(String, Option<String>)>,
     /// Whether the client gives its probes ids, as the packages do that find an answer by its id.
     probes: bool,
     /// The first message that the client was sent of a conversation that is longer.
@@ -98,6 +112,7 @@ enum Next {
     Pushed(Option<Pushed>),
     Log(Arc<Watched>, Vec<Shown>),
     Called(String, std::result::Result<Value, String>),
+    Answered(Answer),
     Ping,
     Closing,
 }
@@ -134,6 +149,8 @@ pub(super) async fn run(socket: WebSocket, served: Arc<Served>, at: &At) {
         cancelled: HashSet::new(),
         may_hide_question: false,
         calls: FuturesUnordered::new(),
+        answers: FuturesUnordered::new(),
+        pending_probe: None,
         probes: false,
         shown_from: None,
         own_state: None,
@@ -207,6 +224,7 @@ impl Session<'_> {
                 Next::Pushed(None) | Next::Closing => return Err(Over::Close(close::RESTART, "the server restarts")),
                 Next::Log(watched, shown) => self.log(&watched, shown).await?,
                 Next::Called(id, result) => self.called(&id, result).await?,
+                Next::Answered(answer) => self.answered(answer).await?,
                 Next::Ping => self.ping().await?,
             }
         }
@@ -231,6 +249,9 @@ impl Session<'_> {
         }
         if let Poll::Ready(Some((id, result))) = self.calls.poll_next_unpin(context) {
             return Poll::Ready(Next::Called(id, result));
+        }
+        if let Poll::Ready(Some(answer)) = self.answers.poll_next_unpin(context) {
+            return Poll::Ready(Next::Answered(answer));
         }
         if let Poll::Ready(frame) = self.socket.poll_next_unpin(context) {
             return Poll::Ready(Next::Frame(frame));

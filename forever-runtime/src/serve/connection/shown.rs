@@ -23,17 +23,52 @@ pub(in crate::serve) fn newest(messages: &[UiMessage], bytes: usize) -> &[UiMess
     &messages[messages.len().saturating_sub(count)..]
 }
 
+/// States of turns that have ended.
+const SETTLED: [TurnState; 5] = [TurnState::Completed, TurnState::Error, TurnState::Aborted, TurnState::Skipped, TurnState::Interrupted];
+
+/// How many turns under way a client that connects is offered. It is shown the others when they begin.
+const OFFERED: usize = 64;
+
+/// Of how many turns that have ended a client that connects is told so: as many as the packages remember.
+const ENDED: u32 = 32;
+
 impl Session<'_> {
     /// Turns that were there before the client was.
     pub(super) async fn offer_what_is_under_way(&mut self) -> std::result::Result<(), Over> {
         let recovering = self.chats()?.recovering(self.agent.id());
-        for turn in self.agent.turns(&[TurnState::Queued, TurnState::Running]).await? {
+        let open = self.agent.turns(&[TurnState::Queued, TurnState::Running]).await?;
+        self.say_what_has_ended(!open.is_empty()).await?;
+        for turn in open.into_iter().take(OFFERED) {
             self.offer_under_way(&turn, None).await?;
         }
         match recovering {
             Some(id) => self.send(&ToClient::Recovering { recovering: true, id: Some(&id), connect: false }).await,
             None => Ok(()),
         }
+    }
+
+    /// The ends of the latest turns, if another one can be resumed: one that is under way, or an error.
+    ///
+    /// A client that comes again may show the beginning of a turn that has ended meanwhile. Its page is busy until it is told the end, or that
+    /// nothing can be resumed.
+    async fn say_what_has_ended(&mut self, under_way: bool) -> std::result::Result<(), Over> {
+        let mut latest = self.agent.latest_turns(&SETTLED, 0, ENDED + 1).await?;
+        if !under_way {
+            if latest.first().is_none_or(|last| last.state() != TurnState::Error) {
+                return Ok(());
+            }
+            latest.remove(0);
+        }
+        for turn in latest.iter().take(ENDED as usize).rev() {
+            let outcome = match turn.state() {
+                TurnState::Completed => None,
+                TurnState::Interrupted => Some(TurnState::Error.as_str()),
+                state => Some(state.as_str()),
+            };
+            let ended = Response { id: turn.id(), done: true, replay: true, message_ids: origins(turn), outcome, ..Response::default() };
+            self.send(&ToClient::Response(ended)).await?;
+        }
+        Ok(())
     }
 
     /// What a client may have missed that was there before, and comes again when it is over.
@@ -191,6 +226,9 @@ impl Session<'_> {
             self.send(&ToClient::Response(first)).await?;
         }
         self.say_ended(watched, end, replay, Response { id, done: true, message_ids, continuation, ..Response::default() }).await?;
+        if let Some((_, probe)) = self.pending_probe.take_if(|(of, _)| of == id) {
+            self.resume(probe.as_deref()).await?;
+        }
         if self.watching.is_empty() && (cancelled || self.watching.overlapped()) {
             // What the client shows may be in another order, or shorter. Not before the end: there clients put the answer where it was begun.
             self.watching.set_overlapped(false);

@@ -4,6 +4,7 @@
 //! messages at its end, and the answers to tool calls that are open in the stored conversation.
 //! Everything else, above all what a page sends as the assistant's, is ignored.
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use axum::http::StatusCode;
 use serde::Deserialize;
@@ -11,7 +12,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tracing::debug;
 
-use super::super::client_messages::written_by_a_user;
+use super::super::client_messages::{MAX_QUESTIONS, harmless, written_by_a_user};
 use super::super::door::RequestKind;
 use super::super::erased::Erased;
 use super::super::http::{At, Failed, Served};
@@ -30,9 +31,6 @@ pub(super) const NOTHING_OPEN: &str = "no tool call of the message waits for an 
 
 /// Why a question is refused that has the id of an answer.
 const TAKEN: &str = "the id of the message is that of another message";
-
-/// The most user messages at the end of a body.
-const MAX_QUESTIONS: usize = 100;
 
 /// The body of a POST, as `DefaultChatTransport` sends it.
 #[derive(Debug, Deserialize)]
@@ -193,8 +191,7 @@ async fn answer(
     if let Some(sent) = sent
         && let Some(there) = stored.iter().find(|message| message.id == sent.id)
     {
-        let turns = agent.turns(&[]).await?;
-        let turn = turns.iter().rev().find(|turn| turn.is_continuation() && turn.message_id() == sent.id);
+        let turn = agent.latest_turn(&[], |turn| turn.is_continuation() && turn.message_id() == sent.id).await?;
         if let Some(turn) = turn.filter(|turn| !turn.state().is_settled() || there.parts.len() > sent.parts.len()) {
             return Ok(agent.turn(turn.id()).await?);
         }
@@ -204,7 +201,7 @@ async fn answer(
 
 /// Answers a call; one that is not open, or not for the page to answer, stays as it is.
 async fn apply(agent: &Agent, call: ToolCallRef, answer: ToolAnswer, auto_continue: bool) -> StoreResult<ToolAnswered> {
-    match agent.answer_tool_as_client(call, answer, auto_continue).await {
+    match agent.answer_tool_as_client(call, answer, auto_continue, Arc::default()).await {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Value | ErrorKind::Conflict) => {
             debug!(error = %chain(&error), "an answer to a tool call was refused");
             Ok(ToolAnswered::ignored())
@@ -215,9 +212,8 @@ async fn apply(agent: &Agent, call: ToolCallRef, answer: ToolAnswer, auto_contin
 
 /// The newest turn in one of these states, or in any, that answers a message.
 async fn turn_of(agent: &Agent, message: &str, states: &[TurnState]) -> StoreResult<Option<TurnHandle>> {
-    let turns = agent.turns(states).await?;
     let asked = |id: &String| id == message;
-    match turns.iter().rev().find(|turn| !turn.is_continuation() && turn.origins().iter().any(asked)) {
+    match agent.latest_turn(states, |turn| !turn.is_continuation() && turn.origins().iter().any(asked)).await? {
         Some(turn) => agent.turn(turn.id()).await,
         None => Ok(None),
     }
@@ -258,7 +254,7 @@ fn answers(sent: &[UiMessage], stored: &[UiMessage]) -> Vec<(ToolCallRef, ToolAn
 fn answer_to(open: &Part, sent: &Part) -> Option<ToolAnswer> {
     match (open.tool_state()?, sent.tool_state()?) {
         (ToolState::InputAvailable, ToolState::OutputAvailable) if sent.get("preliminary") != Some(&Value::Bool(true)) => {
-            Some(ToolAnswer::Output(sent.get("output").cloned().unwrap_or_default()))
+            Some(ToolAnswer::Output(harmless(sent.get("output").cloned().unwrap_or_default())))
         }
         (ToolState::InputAvailable, ToolState::OutputError) => {
             let text = sent.get("errorText").and_then(Value::as_str).unwrap_or("the tool has failed");

@@ -12,9 +12,9 @@ use super::{Sqlite, claims, rows};
 use crate::error::Result;
 use crate::future::BoxFuture;
 use crate::{
-    AcceptTurnResult, Admission, AgentId, ChatStore, ChunkBatch, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow,
-    MessageRow, MessageUpdate, NewTurnRow, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite,
-    UpdateRefused,
+    AcceptTurnResult, Admission, AgentId, ChatStore, ChunkBatch, FiberState, IncidentRow, InteractionCursor, InteractionQuery,
+    InteractionRow, MessageRow, MessageUpdate, NewTurnRow, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler,
+    TurnWrite, UpdateRefused,
 };
 use crate::{Claim, Seq};
 pub(super) use interactions::mark as mark_interactions;
@@ -139,7 +139,9 @@ impl ChatStore for Sqlite {
             if !which.states.is_empty() && !which.states.iter().any(|s| s.is_settled()) {
                 terms.push_str(" AND t.settled_ms IS NULL");
             }
-            let sql = format!("{TURN} WHERE c.class = ?1 AND c.agent = ?2 AND t.seq > ?3 {terms} ORDER BY t.seq LIMIT ?4");
+            let (behind, order) = if which.latest_first { ("t.seq < ?3", "t.seq DESC") } else { ("t.seq > ?3", "t.seq") };
+            let after = if which.latest_first && after == 0 { TurnSeq::MAX } else { after };
+            let sql = format!("{TURN} WHERE c.class = ?1 AND c.agent = ?2 AND {behind} {terms} ORDER BY {order} LIMIT ?4");
             let mut select = c.prepare_cached(&sql)?;
             let (mut found, mut after) = (Vec::new(), after);
             // Where a row was left out, others take its place: a short page is the last one.
@@ -156,6 +158,16 @@ impl ChatStore for Sqlite {
                     _ => return Ok(found),
                 }
             }
+        }))
+    }
+
+    fn turn_fiber(&self, turn: TurnSeq) -> BoxFuture<'_, Result<Option<FiberState>>> {
+        Box::pin(self.read("find the fiber of a turn", move |c| {
+            let state: Option<String> = c
+                .prepare_cached("SELECT f.state FROM turns t JOIN fibers f ON f.seq = t.fiber WHERE t.seq = ?1")?
+                .query_row([turn], |row| row.get(0))
+                .optional()?;
+            Ok(state.and_then(|state| state.parse().ok()))
         }))
     }
 
