@@ -273,7 +273,7 @@ impl Builder {
 
     /// Ends the world at a write, as the fuse says.
     #[cfg(feature = "testing")]
-    pub fn fuse(mut self, fuse: crate::testing::Fuse) -> Self {
+    pub fn fuse(mut self, fuse: crate::testing::fuse::Fuse) -> Self {
         self.seen_by = Some(Arc::new(fuse));
         self
     }

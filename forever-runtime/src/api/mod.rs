@@ -2,5 +2,6 @@
 
 pub(crate) mod admin;
 pub(crate) mod builder;
+mod chat;
 pub(crate) mod forever;
 pub(crate) mod messages;

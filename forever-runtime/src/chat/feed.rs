@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::handle::TurnStatus;
-use super::message::UiMessage;
+use crate::chat::status::TurnStatus;
+use crate::chat::message::UiMessage;
 use crate::error::Result;
 use crate::exec::executor::Executor;
-use crate::fanout::{self, Taken};
+use crate::fanout;
+use crate::fanout::Taken;
 use crate::runtime::link::Link;
 use crate::runtime::race::race;
 use crate::store::AgentId;

@@ -8,14 +8,17 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::answer::{NAME, cancel_fiber, message_row, read_messages};
-use super::feed::{ChatEvent, ChatEvents};
-use super::interactions::interaction;
-use super::log::{self, Entry, Follow, Log, TurnEnd};
-use super::message::{MAX_NESTING, Part, Role, UiMessage};
-use super::model::ToolSpec;
-use super::{ChatAgent, Chats, TurnState};
 use crate::agent::AgentHandle;
+use crate::chat::status::TurnStatus;
+use crate::chat::answer::{NAME, cancel_fiber, message_row, read_messages};
+use crate::chat::chat_agent::ChatAgent;
+use crate::chat::chats::Chats;
+use crate::chat::feed::{ChatEvent, ChatEvents};
+use crate::chat::interaction_kind::interaction;
+use crate::chat::log;
+use crate::chat::log::{Entry, Follow, Log, TurnEnd};
+use crate::chat::message::{MAX_NESTING, Part, Role, UiMessage};
+use crate::chat::model::ToolSpec;
 use crate::clock::from_ms;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::agent_hooks::check_name;
@@ -27,7 +30,7 @@ use crate::runtime::link::Link;
 use crate::runtime::race::race;
 use crate::store::{
     AcceptTurnResult, AgentId, MessageRow, MessageUpdate, NewFiber, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRow, TurnSeq,
-    UpdateRefused,
+    TurnState, UpdateRefused,
 };
 
 /// How many turns are listed at a time.
@@ -564,70 +567,6 @@ impl TurnHandle {
     pub async fn status(&self) -> Result<TurnStatus> {
         let row = self.link.get()?.runtime.store.turn_by_seq(self.row.seq).await?;
         self.mine(row).map(TurnStatus::of)
-    }
-}
-
-/// Where a turn stands.
-#[derive(Debug, Clone)]
-pub struct TurnStatus(TurnRow);
-
-impl TurnStatus {
-    pub(super) fn of(row: TurnRow) -> Self {
-        TurnStatus(row)
-    }
-
-    pub(crate) fn seq(&self) -> TurnSeq {
-        self.0.seq
-    }
-
-    /// Its id.
-    pub fn id(&self) -> &str {
-        &self.0.id
-    }
-
-    /// The key with which it was submitted.
-    pub fn key(&self) -> Option<&str> {
-        self.0.key.as_deref()
-    }
-
-    /// Whether it adds to an earlier answer.
-    pub fn is_continuation(&self) -> bool {
-        self.0.kind == TurnKind::Continue
-    }
-
-    /// Where it stands.
-    pub fn state(&self) -> TurnState {
-        self.0.state
-    }
-
-    /// Why it ended as it did.
-    pub fn reason(&self) -> Option<&str> {
-        self.0.reason.as_deref()
-    }
-
-    /// When it was accepted, UTC.
-    pub fn created(&self) -> SystemTime {
-        from_ms(self.0.created_ms)
-    }
-
-    /// When it was begun for the first time, UTC.
-    pub fn started(&self) -> Option<SystemTime> {
-        self.0.started_ms.map(from_ms)
-    }
-
-    /// When it ended, UTC.
-    pub fn settled(&self) -> Option<SystemTime> {
-        self.0.settled_ms.map(from_ms)
-    }
-
-    /// The ids of the messages that it answers; with [`Merge`](Queueing::Merge), those of the turns before it too whose place it takes.
-    pub fn origins(&self) -> &[String] {
-        &self.0.origins
-    }
-
-    /// The id of the message that it writes.
-    pub fn message_id(&self) -> &str {
-        &self.0.message
     }
 }
 

@@ -5,13 +5,15 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::message::{Part, Repair};
-use super::recovery::{ChatRecovery, ChatRecoveryOptions, RecoveryPolicy};
-use super::user_code::{USUAL_TEXT, awaited, called_or};
-use super::{ChatAgent, ErrorClass, Turn};
 use crate::agent::BoxError;
+use crate::chat::chat_agent::{ChatAgent, ErrorClass};
+use crate::chat::message::{Part, Repair};
+use crate::chat::recovery::{ChatRecovery, ChatRecoveryOptions, RecoveryPolicy};
+use crate::chat::turn::Turn;
+use crate::chat::user_code::{USUAL_TEXT, awaited, called_or};
 #[cfg(feature = "server")]
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Error;
+use crate::error::{ErrorKind, Result};
 #[cfg(feature = "server")]
 use crate::exact;
 use crate::future::BoxFuture;

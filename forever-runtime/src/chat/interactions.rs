@@ -10,11 +10,12 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use tracing::warn;
 
-use super::answer::read_message;
-use super::message::{Part, Role, UiMessage};
-use super::{AgentLoop, ChatAgent, ToolCallRef};
 use crate::agent::AgentHandle;
-use crate::api::forever::Forever;
+use crate::chat::interaction_kind::interaction;
+use crate::chat::answer::read_message;
+use crate::chat::chat_agent::ChatAgent;
+use crate::chat::message::{Part, Role, UiMessage};
+use crate::chat::tools::ToolCallRef;
 use crate::clock::{from_ms, ms};
 use crate::error::{Result, chain};
 use crate::exec::executor::Executor;
@@ -71,19 +72,6 @@ impl From<&PendingInteraction> for ToolCallRef {
     }
 }
 
-/// What a tool call waits for, if it is a person or their client.
-///
-/// A tool that runs here is not the client's: a call of it without a result was cut off when its turn
-/// was cancelled or failed.
-pub(super) fn interaction(exec: &Executor, part: &Part) -> Option<InteractionKind> {
-    let kind = part.interaction()?;
-    let runs_here = || {
-        let name = part.tool_name().unwrap_or_default();
-        part.get("providerExecuted") == Some(&Value::Bool(true)) || exec.resources.get::<AgentLoop>().is_some_and(|l| l.has_tool(name))
-    };
-    if kind == InteractionKind::ClientTool && runs_here() { None } else { Some(kind) }
-}
-
 /// The pending interactions of a message.
 fn of_message(exec: &Executor, row: &InteractionRow, message: &UiMessage) -> Vec<PendingInteraction> {
     let pending = |part: &Part| {
@@ -135,7 +123,7 @@ pub struct InteractionPage {
 pub struct InteractionCursor(store::InteractionCursor);
 
 impl PendingInteractions {
-    fn new(link: Link<Executor>, query: InteractionQuery) -> Self {
+    pub(crate) fn new(link: Link<Executor>, query: InteractionQuery) -> Self {
         PendingInteractions { link, query, limit: PAGE.0, after: None }
     }
 
@@ -192,31 +180,6 @@ impl IntoFuture for PendingInteractions {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.read())
-    }
-}
-
-impl Forever {
-    /// The tool calls that wait for a person or their client, of all chats, by page, the latest first.
-    ///
-    /// ```
-    /// # use forever_runtime as forever;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> forever::Result<()> {
-    /// # let forever = forever::Forever::builder().in_memory().open().await?;
-    /// let page = forever.pending_interactions().class("support").limit(20).await?;
-    /// for asked in &page.interactions {
-    ///     println!("{}: may `{}` be run with {}?", asked.agent, asked.tool, asked.input);
-    /// }
-    /// # assert_eq!(page.next, None);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// An interaction is listed from the end of the turn that asks until it is answered, or its message
-    /// is replaced or deleted. The list is read from an index of the messages that wait, so the number
-    /// of chats makes no difference.
-    pub fn pending_interactions(&self) -> PendingInteractions {
-        PendingInteractions::new(self.exec_link(), InteractionQuery::default())
     }
 }
 

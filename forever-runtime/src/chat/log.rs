@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::watch;
 
-use super::message::Chunk;
+use crate::chat::message::Chunk;
 use crate::error::{Error, Result};
 use crate::exec::executor::Executor;
 use crate::runtime::link::Link;

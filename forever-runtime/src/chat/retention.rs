@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use super::Chats;
+use crate::chat::chats::Chats;
 use crate::error::{Error, Result, chain};
 use crate::exec::dispatch;
 use crate::runtime::state::Runtime;

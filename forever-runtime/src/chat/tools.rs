@@ -10,18 +10,22 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::answer::{has_logged_call, message_row, read_message};
-use super::feed::ChatEvent;
-use super::handle::{TurnHandle, TurnStatus, chats};
-use super::message::{Chunk, MAX_NESTING, Part, Role, ToolState, UiMessage, nests_deeper};
-use super::{AgentLoop, ChatAgent, Chats, Turn, TurnState};
 use crate::agent::AgentHandle;
+use crate::chat::agent_loop::AgentLoop;
+use crate::chat::answer::{has_logged_call, message_row, read_message};
+use crate::chat::chat_agent::ChatAgent;
+use crate::chat::chats::Chats;
+use crate::chat::feed::ChatEvent;
+use crate::chat::handle::{TurnHandle, chats};
+use crate::chat::status::TurnStatus;
+use crate::chat::message::{Chunk, MAX_NESTING, Part, Role, ToolState, UiMessage, nests_deeper};
+use crate::chat::turn::Turn;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::executor::Executor;
 use crate::runtime::detached::detached;
 use crate::runtime::link::Link;
 use crate::runtime::race::race;
-use crate::store::{AgentId, FiberState, MessageUpdate, UpdateRefused};
+use crate::store::{AgentId, FiberState, MessageUpdate, TurnState, UpdateRefused};
 
 /// How long an answer to the message of a turn that is about to be answered waits before it looks again.
 ///

@@ -10,15 +10,14 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tracing::debug;
 
-use super::agent_loop::ask_and_call;
-use super::hooks::ChatHooks;
-use super::message::{Chunk, Continuation, MAX_CHUNK, MessageBuilder, Part, Repair, ToolState, UiMessage, repair};
-use super::model::ToolSpec;
-use super::recovery::ChatRecovery;
-use super::user_code::USUAL_TEXT;
-use super::writer::{self, Writer};
 use crate::agent::BoxError;
-use crate::chat::chats::Chats;
+use crate::chat::hooks::ChatHooks;
+use crate::chat::message::{Chunk, Continuation, MAX_CHUNK, MessageBuilder, Part, Repair, ToolState, UiMessage, repair};
+use crate::chat::model::ToolSpec;
+use crate::chat::recovery::ChatRecovery;
+use crate::chat::user_code::USUAL_TEXT;
+use crate::chat::writer;
+use crate::chat::writer::Writer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
 use crate::exec::executor::Executor;
@@ -122,23 +121,6 @@ pub(super) struct Step {
     pub(super) started: bool,
     /// Whether it is whole.
     pub(super) finished: bool,
-}
-
-/// A turn, as its fibers know it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct TurnRef {
-    class: String,
-    agent: String,
-    turn: String,
-}
-
-impl TurnRef {
-    /// The turn, as soon as it is being answered in this process.
-    pub(super) async fn joined(&self, ctx: &FiberContext) -> Result<Turn> {
-        let chats = ctx.resource::<Arc<Chats>>();
-        let chat = AgentId { class: self.class.clone(), name: self.agent.clone() };
-        chats.joined(&*chats.agents.exec()?, &chat, &self.turn).await
-    }
 }
 
 impl Turn {
@@ -266,20 +248,6 @@ impl Turn {
         handle.wait().await
     }
 
-    /// Answers with the [`AgentLoop`](super::AgentLoop) of the runtime, in a fiber that goes on exactly where it was.
-    ///
-    /// # Errors
-    /// As [`run`](Turn::run).
-    pub async fn run_agent_loop(&self) -> Result<(), BoxError> {
-        let AgentId { class, name } = self.0.row.chat.clone();
-        let looping = self.loops();
-        let answered = self.run(ask_and_call(TurnRef { class, agent: name, turn: self.id().to_owned() })).await;
-        drop(looping);
-        answered.map_err(LoopFailed)?;
-        self.put(Chunk::finish()).await?;
-        Ok(())
-    }
-
     /// Writes what a fiber of the turn says, which needs no fitting.
     pub(super) async fn put(&self, chunk: Chunk) -> Result<()> {
         let inner = &*self.0;
@@ -301,7 +269,7 @@ impl Turn {
     }
 
     /// A loop begins to answer.
-    fn loops(&self) -> Looping<'_> {
+    pub(super) fn loops(&self) -> Looping<'_> {
         self.0.pulse.send_modify(|pulse| pulse.looped = true);
         Looping(&self.0.pulse)
     }
@@ -485,22 +453,6 @@ impl Inner {
             Some(ToolState::InputAvailable) if !of_client => self.hooks.repair(call),
             _ => Repair::Wait,
         }
-    }
-}
-
-/// Why an agent loop has failed, without the names of its fiber, which are not for people.
-#[derive(Debug)]
-struct LoopFailed(FiberError);
-
-impl fmt::Display for LoopFailed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.reason())
-    }
-}
-
-impl std::error::Error for LoopFailed {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.0)
     }
 }
 

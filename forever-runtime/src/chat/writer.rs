@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::log::Log;
+use crate::chat::log::Log;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exec::executor::Executor;
 use crate::runtime::fence::Fence;

@@ -2,7 +2,7 @@
 mod clock;
 mod crash;
 mod dice;
-mod fuse;
+pub(crate) mod fuse;
 mod memory;
 mod stage;
 

@@ -3,13 +3,15 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 
-use super::compaction::Summary;
-use super::fitting::{Fitting, Kept};
-use super::{AgentLoop, Call, Said, failed, joined};
 use crate::agent::BoxError;
+use crate::chat::agent_loop::compaction::Summary;
+use crate::chat::agent_loop::fitting::{Fitting, Kept};
+use crate::chat::agent_loop::loop_fiber::AgentLoop;
+use crate::chat::agent_loop::loop_fiber::{Call, Said, failed, joined};
 use crate::chat::message::{Chunk, INTERRUPTED, Part, Repair, Role, ToolState, UiMessage, repair};
 use crate::chat::model::{Finished, Interrupted, ModelErrorKind, ModelEvent, ModelRequest};
-use crate::chat::turn::{Step, Turn, TurnRef};
+use crate::chat::agent_loop::turn_ref::TurnRef;
+use crate::chat::turn::{Step, Turn};
 use crate::chat::user_code::{called, caught};
 use crate::frame::context::FiberContext;
 use crate::ops::op::Op;

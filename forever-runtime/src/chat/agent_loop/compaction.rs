@@ -2,11 +2,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::asking::conversation;
-use super::{AgentLoop, joined};
 use crate::agent::BoxError;
+use crate::chat::agent_loop::asking::conversation;
+use crate::chat::agent_loop::loop_fiber::joined;
+use crate::chat::agent_loop::loop_fiber::AgentLoop;
 use crate::chat::message::{Part, UiMessage};
-use crate::chat::turn::TurnRef;
+use crate::chat::agent_loop::turn_ref::TurnRef;
 use crate::chat::user_code::{awaited, called_or, text_of};
 use crate::frame::context::FiberContext;
 

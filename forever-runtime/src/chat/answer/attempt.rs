@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use super::prepare::delay;
-use super::settled::Settled;
-use super::{Attempted, Interrupted};
 use crate::agent::{BoxError, Woken};
-use crate::chat::chats::UnderWay;
+use crate::chat::answer::prepare::delay;
+use crate::chat::answer::settled::Settled;
+use crate::chat::answer::turn_fiber::{Attempted, Interrupted};
+use crate::chat::chat_agent::ErrorClass;
+use crate::chat::chats::{Chats, UnderWay};
 use crate::chat::hooks::ChatHooks;
+use crate::chat::chat_agent::is_interruption;
 use crate::chat::recovery::RecoveryPolicy;
 use crate::chat::turn::Turn;
 use crate::chat::user_code::text_of;
-use crate::chat::{Chats, ErrorClass, is_interruption};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::executor::Executor;
 use crate::runtime::race::race;

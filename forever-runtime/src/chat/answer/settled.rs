@@ -4,8 +4,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tracing::{debug, warn};
 
-use super::answered::{Answered, message_row};
-use crate::chat::Chats;
+use crate::chat::answer::answered::{Answered, message_row};
+use crate::chat::chats::Chats;
 use crate::chat::feed::ChatEvent;
 use crate::chat::log::{INTERRUPTED_TEXT, TurnEnd};
 use crate::chat::message::UiMessage;

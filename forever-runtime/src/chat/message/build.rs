@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::check::check;
-use super::tool::Calls;
-use super::{Chunk, Part, Role, UiMessage};
+use crate::chat::message::check::check;
+use crate::chat::message::chunk::Chunk;
+use crate::chat::message::part::Part;
+use crate::chat::message::tool::Calls;
+use crate::chat::message::ui_message::{Role, UiMessage};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a part that comes in pieces is: text, or reasoning.

@@ -3,7 +3,8 @@
 //! A chunk that breaks them would end the stream in every client that validates, so it is refused before it is stored.
 use serde_json::Value;
 
-use super::{Chunk, MAX_NESTING, nests_deeper};
+use crate::chat::message::chunk::Chunk;
+use crate::chat::message::ui_message::{MAX_NESTING, nests_deeper};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a field has to be.

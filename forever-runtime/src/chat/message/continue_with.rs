@@ -6,7 +6,9 @@
 //! was cut off goes on in the part where it was cut off, if the attempt begins with text.
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Chunk, MessageBuilder, OpenPart, Part, Prose, ToolState};
+use crate::chat::message::build::{MessageBuilder, OpenPart, Prose};
+use crate::chat::message::chunk::Chunk;
+use crate::chat::message::part::{Part, ToolState};
 
 /// Fits the chunks of a new attempt behind those of an unfinished one.
 ///

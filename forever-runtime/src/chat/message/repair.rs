@@ -5,8 +5,10 @@
 //! nothing to read is left out. What persons and programs have said is not touched. Doing it twice is doing it once.
 use serde_json::{Map, Value};
 
-use super::tool::give_result;
-use super::{Chunk, Part, Role, ToolState, UiMessage};
+use crate::chat::message::chunk::Chunk;
+use crate::chat::message::part::{Part, ToolState};
+use crate::chat::message::tool::give_result;
+use crate::chat::message::ui_message::{Role, UiMessage};
 
 /// What a model, and the client, are told of a call that was interrupted.
 pub const INTERRUPTED: &str = "The tool call was interrupted, and its result is not known.";

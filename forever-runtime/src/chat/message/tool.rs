@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::part::ToolState;
-use super::{Chunk, Part, partial_json};
+use crate::chat::message::chunk::Chunk;
+use crate::chat::message::part::{Part, ToolState};
+use crate::chat::message::partial_json;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The calls whose input is being written, by id.

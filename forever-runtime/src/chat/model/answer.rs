@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 
-use super::super::message::Chunk;
-use super::{FinishReason, Finished, ModelEvent};
+use crate::chat::message::Chunk;
+use crate::chat::model::chat_model::{FinishReason, Finished, ModelEvent};
 
 /// Text, or reasoning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,11 +8,11 @@ mod stream;
 use futures_core::Stream;
 use serde_json::Value;
 
-use super::http::{Endpoint, settings};
-use super::read::{asked, given, read};
-use super::said::waits_for_tools;
-use super::{ChatModel, FinishReason, Finished, ModelError, ModelEvent, ModelRequest, ModelStream};
-use stream::Messages;
+use crate::chat::model::anthropic::stream::Messages;
+use crate::chat::model::chat_model::{ChatModel, FinishReason, Finished, ModelError, ModelEvent, ModelRequest, ModelStream};
+use crate::chat::model::http::{Endpoint, settings};
+use crate::chat::model::read::{asked, given, read};
+use crate::chat::model::said::waits_for_tools;
 
 /// A model behind Anthropic's Messages API.
 ///

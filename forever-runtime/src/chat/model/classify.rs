@@ -1,7 +1,7 @@
 //! What kind of error a provider's answer is.
 use serde_json::Value;
 
-use super::{ModelError, ModelErrorKind};
+use crate::chat::model::chat_model::{ModelError, ModelErrorKind};
 
 /// The most of a provider's text that goes into an error, in characters.
 const MAX_TEXT: usize = 400;

@@ -11,9 +11,9 @@ use rustls::crypto::CryptoProvider;
 use rustls_platform_verifier::BuilderVerifierExt;
 use serde_json::Value;
 
-use super::classify::{classify, shortened};
-use super::sse::MAX_EVENT;
-use super::{ModelError, ModelErrorKind, ModelRequest};
+use crate::chat::model::chat_model::{ModelError, ModelErrorKind, ModelRequest};
+use crate::chat::model::classify::{classify, shortened};
+use crate::chat::model::sse::MAX_EVENT;
 
 /// How long it may take to reach a provider.
 const CONNECT: Duration = Duration::from_secs(15);
@@ -331,8 +331,9 @@ pub(super) use settings;
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn a_client_can_be_made_though_the_process_has_chosen_no_cryptography() {

@@ -8,9 +8,9 @@ use futures_core::Stream;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::Value;
 
-use super::answer::Answer;
-use super::sse::{Event, EventReader};
-use super::{ModelError, ModelErrorKind, ModelEvent, ModelStream};
+use crate::chat::model::answer::Answer;
+use crate::chat::model::chat_model::{ModelError, ModelErrorKind, ModelEvent, ModelStream};
+use crate::chat::model::sse::{Event, EventReader};
 
 /// Understands the events of one provider.
 pub(super) trait Protocol: Send + 'static {

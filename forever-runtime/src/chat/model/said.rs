@@ -5,8 +5,8 @@
 //! result, an answer in the last place.
 use serde_json::Value;
 
-use super::super::message::{Part, Role, ToolState};
-use super::{ModelError, ModelErrorKind, ModelRequest};
+use crate::chat::message::{Part, Role, ToolState};
+use crate::chat::model::chat_model::{ModelError, ModelErrorKind, ModelRequest};
 
 /// What is said at once.
 #[derive(Debug)]

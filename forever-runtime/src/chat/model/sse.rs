@@ -3,7 +3,7 @@
 //! The bytes may be cut anywhere. Each byte is looked at once, however long its line, and an event has a limit. Text is made from whole lines,
 //! so a character that is split across reads is whole again; bytes that are no UTF-8 become U+FFFD, as the standard has it.
 
-use super::{ModelError, ModelErrorKind};
+use crate::chat::model::chat_model::{ModelError, ModelErrorKind};
 
 /// The longest event, in bytes: 16 MiB. The last event of a stored response repeats all of it.
 pub(super) const MAX_EVENT: usize = 16 << 20;

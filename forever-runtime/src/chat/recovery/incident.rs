@@ -1,5 +1,5 @@
 //! Whether an interrupted turn is gone on with: what was spent before, against the policy. Plain arithmetic, nothing is stored or asked here.
-use super::policy::{ExhaustedReason, RecoveryPolicy};
+use crate::chat::recovery::policy::{ExhaustedReason, RecoveryPolicy};
 use crate::store::{IncidentRow, IncidentState};
 
 /// How a turn came to be interrupted.

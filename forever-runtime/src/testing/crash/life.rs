@@ -20,7 +20,7 @@ use crate::runtime::events::{Event, Events, Told};
 use crate::runtime::race::race;
 use crate::runtime::settings::Retention;
 use crate::runtime::state::Runtime;
-use crate::testing::Fuse;
+use crate::testing::fuse::Fuse;
 
 /// How often it is looked whether all is at rest.
 const LOOK: Duration = Duration::from_millis(1);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tempfile::TempDir;
 
-use crate::testing::VirtualClock;
+use crate::testing::clock::VirtualClock;
 
 /// Everything that a process finds again after its death, beside its database: a fresh one for each run of
 /// [`crash_everywhere`](super::crash_everywhere), and the same for all lives of a run. Clones are the same world.

@@ -1,8 +1,9 @@
 //! What a builder tells beside its message.
 use serde_json::json;
 
-use super::super::{Chunk, MessageBuilder, Prose};
-use super::{built, chunks, message, parts};
+use crate::chat::message::build::{MessageBuilder, Prose};
+use crate::chat::message::chunk::Chunk;
+use crate::chat::message::tests::{built, chunks, message, parts};
 
 #[test]
 fn what_is_open_is_told_in_the_order_of_its_parts_and_can_be_closed() {

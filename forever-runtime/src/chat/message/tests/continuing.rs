@@ -4,8 +4,12 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::{Chunk, Continuation, MessageBuilder, Part, Prose, ToolState, UiMessage};
-use super::{built, chunks, parts, streams};
+use crate::chat::message::build::{MessageBuilder, Prose};
+use crate::chat::message::chunk::Chunk;
+use crate::chat::message::continue_with::Continuation;
+use crate::chat::message::part::{Part, ToolState};
+use crate::chat::message::tests::{built, chunks, parts, streams};
+use crate::chat::message::ui_message::UiMessage;
 
 /// What goes behind an unfinished log for an attempt, and the parts of the message then.
 fn continued(log: Value, attempt: Value) -> (Vec<Chunk>, Vec<Part>) {

@@ -2,7 +2,7 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::super::partial_json::read;
+use crate::chat::message::partial_json::read;
 
 fn values() -> impl Strategy<Value = Value> {
     let text = "[a-c\"\\\\\u{e9}\u{1f600}\n{}\\[\\],:]{0,6}";

@@ -8,7 +8,10 @@ mod recorded;
 mod repairing;
 mod streams;
 
-use super::{Chunk, MessageBuilder, Part, UiMessage};
+use crate::chat::message::build::MessageBuilder;
+use crate::chat::message::chunk::Chunk;
+use crate::chat::message::part::Part;
+use crate::chat::message::ui_message::UiMessage;
 
 /// A builder that was given chunks.
 fn built(chunks: &[Chunk]) -> MessageBuilder {

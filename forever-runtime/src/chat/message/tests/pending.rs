@@ -1,7 +1,8 @@
 //! What of a message waits is judged as the store judges it, which knows messages by their text alone.
 use serde_json::{Value, json};
 
-use crate::chat::message::{Part, ToolState, UiMessage};
+use crate::chat::message::part::{Part, ToolState};
+use crate::chat::message::ui_message::UiMessage;
 use crate::store::{InteractionKind, has_pending_interaction};
 
 const STATES: [ToolState; 7] = [

@@ -2,8 +2,12 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::super::check::check;
-use super::super::{Chunk, MessageBuilder, Part, Role, UiMessage, partial_json};
+use crate::chat::message::build::MessageBuilder;
+use crate::chat::message::check::check;
+use crate::chat::message::chunk::Chunk;
+use crate::chat::message::part::Part;
+use crate::chat::message::partial_json;
+use crate::chat::message::ui_message::{Role, UiMessage};
 use crate::error::ErrorKind;
 
 /// A stream, and what the client made of each of its chunks.

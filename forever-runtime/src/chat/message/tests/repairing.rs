@@ -2,8 +2,12 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::{Chunk, INTERRUPTED, MessageBuilder, Part, Repair, ToolState, UiMessage, repair};
-use super::{message, streams};
+use crate::chat::message::build::MessageBuilder;
+use crate::chat::message::chunk::Chunk;
+use crate::chat::message::part::{Part, ToolState};
+use crate::chat::message::repair::{INTERRUPTED, Repair, repair};
+use crate::chat::message::tests::{message, streams};
+use crate::chat::message::ui_message::UiMessage;
 
 fn answer(parts: Value) -> Vec<UiMessage> {
     vec![message(json!({ "id": "m", "role": "assistant", "parts": parts }))]

@@ -2,7 +2,8 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::super::{Chunk, Prose};
+use crate::chat::message::build::Prose;
+use crate::chat::message::chunk::Chunk;
 
 /// One attempt at an answer, from `start` to `finish`.
 pub(super) fn attempt() -> impl Strategy<Value = Vec<Chunk>> {

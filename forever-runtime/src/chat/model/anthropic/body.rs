@@ -4,9 +4,10 @@
 //! text is not empty, thoughts come before calls, an input is an object, and ids of calls are made of letters, digits, `_` and `-`.
 use serde_json::{Value, json};
 
-use super::super::super::message::Part;
-use super::super::said::{Continue, File, Outcome, Piece, Said, input, metadata, said};
-use super::super::{ModelError, ModelRequest, ToolSpec, tool_parameters};
+use crate::chat::message::Part;
+use crate::chat::model::chat_model::{ModelError, ModelRequest, ToolSpec};
+use crate::chat::model::said::{Continue, File, Outcome, Piece, Said, input, metadata, said};
+use crate::chat::model::tool_parameters;
 
 pub(super) fn body(model: &str, max_tokens: u32, system: Option<&str>, request: &ModelRequest, go_on: &str) -> Result<Value, ModelError> {
     let mut told: Vec<String> = system.map(str::to_owned).into_iter().collect();

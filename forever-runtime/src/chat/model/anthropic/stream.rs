@@ -1,11 +1,12 @@
 //! From events of a message to chunks.
 use serde_json::{Value, json};
 
-use super::super::answer::{Answer, Kind};
-use super::super::classify::classify;
-use super::super::read::{self, Protocol};
-use super::super::sse::Event;
-use super::super::{FinishReason, Finished, ModelError};
+use crate::chat::model::answer::{Answer, Kind};
+use crate::chat::model::chat_model::{FinishReason, Finished, ModelError};
+use crate::chat::model::classify::classify;
+use crate::chat::model::read;
+use crate::chat::model::read::Protocol;
+use crate::chat::model::sse::Event;
 
 #[derive(Debug, Default)]
 pub(super) struct Messages {

@@ -1,6 +1,7 @@
 //! One line for each way in which a provider says what went wrong.
-use super::*;
 use ModelErrorKind::{ContextOverflow, Denied, Invalid, Other, RateLimited, Transient};
+
+use crate::chat::model::classify::*;
 
 const TABLE: &[(u16, &str, ModelErrorKind)] = &[
     // OpenAI.

@@ -8,12 +8,12 @@ mod stream;
 use futures_core::Stream;
 use serde_json::Value;
 
-use super::super::http::{Endpoint, settings};
-use super::super::read::{asked, given, read};
-use super::super::said::{Continue, waits_for_tools};
-use super::super::{ChatModel, FinishReason, Finished, ModelError, ModelEvent, ModelRequest, ModelStream};
-use super::BASE_URL;
-use stream::Completions;
+use crate::chat::model::chat_model::{ChatModel, FinishReason, Finished, ModelError, ModelEvent, ModelRequest, ModelStream};
+use crate::chat::model::http::{Endpoint, settings};
+use crate::chat::model::openai::BASE_URL;
+use crate::chat::model::openai::completions::stream::Completions;
+use crate::chat::model::read::{asked, given, read};
+use crate::chat::model::said::{Continue, waits_for_tools};
 
 /// A model behind an endpoint for chat completions in the manner of OpenAI.
 ///

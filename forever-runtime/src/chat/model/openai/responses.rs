@@ -12,13 +12,13 @@ use futures_util::stream::unfold;
 use futures_util::{StreamExt, TryStreamExt};
 use serde_json::Value;
 
-use super::super::http::{Endpoint, Refused, settings};
-use super::super::read::{asked, given, read};
-use super::super::said::waits_for_tools;
-use super::super::{ChatModel, FinishReason, Finished, ModelError, ModelEvent, ModelRequest, ModelStream};
-use super::BASE_URL;
-use stored::Stored;
-use stream::Responses;
+use crate::chat::model::chat_model::{ChatModel, FinishReason, Finished, ModelError, ModelEvent, ModelRequest, ModelStream};
+use crate::chat::model::http::{Endpoint, Refused, settings};
+use crate::chat::model::openai::BASE_URL;
+use crate::chat::model::openai::responses::stored::Stored;
+use crate::chat::model::openai::responses::stream::Responses;
+use crate::chat::model::read::{asked, given, read};
+use crate::chat::model::said::waits_for_tools;
 
 /// How long one look at a stored answer may take.
 const LOOK: Duration = Duration::from_secs(30);

@@ -1,9 +1,10 @@
 //! From a conversation to `messages`.
 use serde_json::{Value, json};
 
-use super::super::super::super::message::Part;
-use super::super::super::said::{Continue, File, Piece, Said, input_text, said};
-use super::super::super::{ModelError, ModelRequest, ToolSpec, tool_parameters};
+use crate::chat::message::Part;
+use crate::chat::model::chat_model::{ModelError, ModelRequest, ToolSpec};
+use crate::chat::model::said::{Continue, File, Piece, Said, input_text, said};
+use crate::chat::model::tool_parameters;
 
 pub(super) fn body(model: &str, system: Option<&str>, request: &ModelRequest, continued: Continue<'_>) -> Result<Value, ModelError> {
     let mut messages = Vec::new();

@@ -6,11 +6,11 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::super::super::answer::{Answer, Kind};
-use super::super::super::classify::classify;
-use super::super::super::read::{Protocol, json};
-use super::super::super::sse::Event;
-use super::super::super::{FinishReason, Finished, ModelError, ModelRequest};
+use crate::chat::model::answer::{Answer, Kind};
+use crate::chat::model::chat_model::{FinishReason, Finished, ModelError, ModelRequest};
+use crate::chat::model::classify::classify;
+use crate::chat::model::read::{Protocol, json};
+use crate::chat::model::sse::Event;
 
 #[derive(Debug, Default)]
 pub(super) struct Completions {

@@ -6,11 +6,11 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::super::super::super::message::{Part, ToolState};
-use super::super::super::answer::{Answer, Kind};
-use super::super::super::said::metadata;
-use super::super::super::{FinishReason, Finished, ModelEvent};
-use super::stream::{annotation, encrypted, finished, of};
+use crate::chat::message::{Part, ToolState};
+use crate::chat::model::answer::{Answer, Kind};
+use crate::chat::model::chat_model::{FinishReason, Finished, ModelEvent};
+use crate::chat::model::openai::responses::stream::{annotation, encrypted, finished, of};
+use crate::chat::model::said::metadata;
 
 /// What has become of a stored answer.
 pub(super) enum Stored {

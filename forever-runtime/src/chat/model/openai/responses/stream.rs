@@ -1,11 +1,12 @@
 //! From events of a response to chunks. Pieces carry the id of the item that they are of, so that a stored answer can be told apart from what was shown.
 use serde_json::{Value, json};
 
-use super::super::super::answer::{Answer, Kind};
-use super::super::super::classify::classify;
-use super::super::super::read::{self, Protocol};
-use super::super::super::sse::Event;
-use super::super::super::{FinishReason, Finished, ModelError};
+use crate::chat::model::answer::{Answer, Kind};
+use crate::chat::model::chat_model::{FinishReason, Finished, ModelError};
+use crate::chat::model::classify::classify;
+use crate::chat::model::read;
+use crate::chat::model::read::Protocol;
+use crate::chat::model::sse::Event;
 
 #[derive(Debug, Default)]
 pub(super) struct Responses {

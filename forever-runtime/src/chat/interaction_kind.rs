@@ -1,0 +1,20 @@
+//! What a tool call waits for.
+use serde_json::Value;
+
+use crate::chat::agent_loop::AgentLoop;
+use crate::chat::message::Part;
+use crate::exec::executor::Executor;
+use crate::store::InteractionKind;
+
+/// What a tool call waits for, if it is a person or their client.
+///
+/// A tool that runs here is not the client's: a call of it without a result was cut off when its turn
+/// was cancelled or failed.
+pub(super) fn interaction(exec: &Executor, part: &Part) -> Option<InteractionKind> {
+    let kind = part.interaction()?;
+    let runs_here = || {
+        let name = part.tool_name().unwrap_or_default();
+        part.get("providerExecuted") == Some(&Value::Bool(true)) || exec.resources.get::<AgentLoop>().is_some_and(|l| l.has_tool(name))
+    };
+    if kind == InteractionKind::ClientTool && runs_here() { None } else { Some(kind) }
+}

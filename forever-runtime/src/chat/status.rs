@@ -1,0 +1,69 @@
+//! Where a turn stands.
+use std::time::SystemTime;
+
+use crate::clock::from_ms;
+use crate::store::{TurnKind, TurnRow, TurnSeq, TurnState};
+
+/// Where a turn stands.
+#[derive(Debug, Clone)]
+pub struct TurnStatus(TurnRow);
+
+impl TurnStatus {
+    pub(in crate::chat) fn of(row: TurnRow) -> Self {
+        TurnStatus(row)
+    }
+
+    pub(crate) fn seq(&self) -> TurnSeq {
+        self.0.seq
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &str {
+        &self.0.id
+    }
+
+    /// The key with which it was submitted.
+    pub fn key(&self) -> Option<&str> {
+        self.0.key.as_deref()
+    }
+
+    /// Whether it adds to an earlier answer.
+    pub fn is_continuation(&self) -> bool {
+        self.0.kind == TurnKind::Continue
+    }
+
+    /// Where it stands.
+    pub fn state(&self) -> TurnState {
+        self.0.state
+    }
+
+    /// Why it ended as it did.
+    pub fn reason(&self) -> Option<&str> {
+        self.0.reason.as_deref()
+    }
+
+    /// When it was accepted, UTC.
+    pub fn created(&self) -> SystemTime {
+        from_ms(self.0.created_ms)
+    }
+
+    /// When it was begun for the first time, UTC.
+    pub fn started(&self) -> Option<SystemTime> {
+        self.0.started_ms.map(from_ms)
+    }
+
+    /// When it ended, UTC.
+    pub fn settled(&self) -> Option<SystemTime> {
+        self.0.settled_ms.map(from_ms)
+    }
+
+    /// The ids of the messages that it answers; with [`Merge`](super::Queueing::Merge), those of the turns before it too whose place it takes.
+    pub fn origins(&self) -> &[String] {
+        &self.0.origins
+    }
+
+    /// The id of the message that it writes.
+    pub fn message_id(&self) -> &str {
+        &self.0.message
+    }
+}
