@@ -5,6 +5,9 @@ use std::time::Duration;
 use crate::agent::{Agent, BoxError};
 use crate::chat::message::{Part, Repair};
 use crate::chat::model::{ModelError, ModelErrorKind};
+use crate::chat::recovery::{ChatRecovery, ChatRecoveryOptions, RecoveryPolicy};
+use crate::chat::turn::Turn;
+use crate::chat::user_code;
 use crate::error::Error;
 
 /// An agent that people talk to.

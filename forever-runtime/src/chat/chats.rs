@@ -9,10 +9,10 @@ use tracing::warn;
 
 use crate::agent::Agents;
 use crate::chat::feed::{ChatEvent, Feeds};
-use crate::chat::status::TurnStatus;
 use crate::chat::hooks::{ChatClass, ChatClasses};
 use crate::chat::log::{Logs, TurnEnd};
 use crate::chat::retention;
+use crate::chat::status::TurnStatus;
 use crate::chat::turn::Turn;
 use crate::chat::writer::{Batching, over};
 use crate::error::{Error, ErrorKind, Result, chain};

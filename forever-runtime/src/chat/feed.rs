@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::chat::status::TurnStatus;
 use crate::chat::message::UiMessage;
+use crate::chat::status::TurnStatus;
 use crate::error::Result;
 use crate::exec::executor::Executor;
 use crate::fanout;

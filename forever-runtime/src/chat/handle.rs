@@ -3,13 +3,12 @@ use std::fmt;
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::agent::AgentHandle;
-use crate::chat::status::TurnStatus;
 use crate::chat::answer::{NAME, cancel_fiber, message_row, read_messages};
 use crate::chat::chat_agent::ChatAgent;
 use crate::chat::chats::Chats;
@@ -19,7 +18,7 @@ use crate::chat::log;
 use crate::chat::log::{Entry, Follow, Log, TurnEnd};
 use crate::chat::message::{MAX_NESTING, Part, Role, UiMessage};
 use crate::chat::model::ToolSpec;
-use crate::clock::from_ms;
+use crate::chat::status::TurnStatus;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::agent_hooks::check_name;
 use crate::exec::dispatch;

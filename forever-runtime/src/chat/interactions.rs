@@ -11,9 +11,9 @@ use serde_json::Value;
 use tracing::warn;
 
 use crate::agent::AgentHandle;
-use crate::chat::interaction_kind::interaction;
 use crate::chat::answer::read_message;
 use crate::chat::chat_agent::ChatAgent;
+use crate::chat::interaction_kind::interaction;
 use crate::chat::message::{Part, Role, UiMessage};
 use crate::chat::tools::ToolCallRef;
 use crate::clock::{from_ms, ms};

@@ -4,13 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
 use tracing::debug;
 
-use crate::agent::BoxError;
 use crate::chat::hooks::ChatHooks;
 use crate::chat::message::{Chunk, Continuation, MAX_CHUNK, MessageBuilder, Part, Repair, ToolState, UiMessage, repair};
 use crate::chat::model::ToolSpec;
@@ -22,7 +21,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
 use crate::exec::executor::Executor;
 use crate::exec::spawn::Spawn;
-use crate::frame::context::FiberContext;
 use crate::frame::fiber::Fiber;
 use crate::frame::saved::{text_to_keep, unreadable};
 use crate::runtime::detached::detached;
@@ -33,7 +31,7 @@ use crate::store::{AgentId, FiberRef, TurnKind, TurnRow, TurnWrite};
 
 /// One answer, being given. A clone is the same turn.
 #[derive(Clone)]
-pub struct Turn(Arc<Inner>);
+pub struct Turn(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
     pub(super) exec: Arc<Executor>,
@@ -84,7 +82,7 @@ impl Drop for Listening<'_> {
 }
 
 /// A loop answers until this is dropped.
-struct Looping<'a>(&'a watch::Sender<Pulse>);
+pub(super) struct Looping<'a>(&'a watch::Sender<Pulse>);
 
 impl Drop for Looping<'_> {
     fn drop(&mut self) {

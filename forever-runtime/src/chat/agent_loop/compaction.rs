@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use crate::agent::BoxError;
 use crate::chat::agent_loop::asking::conversation;
-use crate::chat::agent_loop::loop_fiber::joined;
 use crate::chat::agent_loop::loop_fiber::AgentLoop;
-use crate::chat::message::{Part, UiMessage};
+use crate::chat::agent_loop::loop_fiber::joined;
 use crate::chat::agent_loop::turn_ref::TurnRef;
+use crate::chat::message::{Part, UiMessage};
 use crate::chat::user_code::{awaited, called_or, text_of};
 use crate::frame::context::FiberContext;
 

@@ -10,9 +10,10 @@ use serde_json::Value;
 use crate::agent::BoxError;
 use crate::chat::agent_loop::compaction::{Length, Summary};
 use crate::chat::agent_loop::tool::Tools;
+use crate::chat::agent_loop::tool::{Tool, UnknownCall};
+use crate::chat::agent_loop::turn_ref::TurnRef;
 use crate::chat::message::{Chunk, MAX_NESTING, Part, ToolState, UiMessage, nests_deeper};
 use crate::chat::model::{ChatModel, ModelError};
-use crate::chat::agent_loop::turn_ref::TurnRef;
 use crate::chat::turn::Turn;
 use crate::error::Error;
 use crate::frame::context::FiberContext;
@@ -166,7 +167,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    fn of(part: &Part, approved: Option<bool>) -> Option<Self> {
+    pub(super) fn of(part: &Part, approved: Option<bool>) -> Option<Self> {
         Some(Call {
             id: part.tool_call_id()?.to_owned(),
             tool: part.tool_name()?.to_owned(),
@@ -313,6 +314,6 @@ pub(super) async fn joined(ctx: &FiberContext, turn: &TurnRef) -> Result<Turn, B
 }
 
 /// An error of the store, or of a runtime that closes, interrupts the fiber; any other is its own.
-async fn failed<T>(ctx: &FiberContext, error: Error) -> Result<T, BoxError> {
+pub(super) async fn failed<T>(ctx: &FiberContext, error: Error) -> Result<T, BoxError> {
     if error.is_of_store() { Ok(ctx.run().halt(Exit::interrupted(error)).await) } else { Err(error.into()) }
 }

@@ -7,6 +7,7 @@ use tracing::{debug, warn};
 
 use crate::agent::BoxError;
 use crate::chat::answer::prepare::{Not, Preparing};
+use crate::chat::answer::settled::settle_left;
 use crate::chat::answer::settled::settle_panicked;
 use crate::chat::chats::Chats;
 use crate::chat::recovery::incident::Interruption;
@@ -116,7 +117,7 @@ impl Interrupted {
         Interrupted { how: Interruption::Process, why: "the process was gone".to_owned(), delay: None, asleep: false }
     }
 
-    fn here(why: String, delay: Option<Duration>) -> Self {
+    pub(super) fn here(why: String, delay: Option<Duration>) -> Self {
         Interrupted { how: Interruption::Here, why, delay, asleep: false }
     }
 }

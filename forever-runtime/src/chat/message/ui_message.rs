@@ -2,6 +2,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::chat::message::part::Part;
 use crate::store::MessageRole;
 
 /// Whose message it is.

@@ -176,6 +176,6 @@ impl std::error::Error for ModelError {}
 
 /// The schema of a tool's input; the providers want one even where there is none.
 #[cfg(feature = "__http")]
-fn tool_parameters(tool: &ToolSpec) -> Value {
+pub(super) fn tool_parameters(tool: &ToolSpec) -> Value {
     if tool.parameters.is_object() { tool.parameters.clone() } else { serde_json::json!({ "type": "object", "properties": {} }) }
 }

@@ -5,9 +5,9 @@
 use serde_json::{Value, json};
 
 use crate::chat::message::Part;
+use crate::chat::model::chat_model::tool_parameters;
 use crate::chat::model::chat_model::{ModelError, ModelRequest, ToolSpec};
 use crate::chat::model::said::{Continue, File, Outcome, Piece, Said, input, metadata, said};
-use crate::chat::model::tool_parameters;
 
 pub(super) fn body(model: &str, max_tokens: u32, system: Option<&str>, request: &ModelRequest, go_on: &str) -> Result<Value, ModelError> {
     let mut told: Vec<String> = system.map(str::to_owned).into_iter().collect();

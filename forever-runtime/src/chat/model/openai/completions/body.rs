@@ -2,9 +2,9 @@
 use serde_json::{Value, json};
 
 use crate::chat::message::Part;
+use crate::chat::model::chat_model::tool_parameters;
 use crate::chat::model::chat_model::{ModelError, ModelRequest, ToolSpec};
 use crate::chat::model::said::{Continue, File, Piece, Said, input_text, said};
-use crate::chat::model::tool_parameters;
 
 pub(super) fn body(model: &str, system: Option<&str>, request: &ModelRequest, continued: Continue<'_>) -> Result<Value, ModelError> {
     let mut messages = Vec::new();
