@@ -75,3 +75,18 @@ fn show() {
     let text = std::fs::read_to_string(std::env::var("SHOW").expect("`SHOW` names a file")).expect("it can be read");
     println!("{}", expanded(quote!(), tokens(&text)));
 }
+
+/// Prints how long the expansions of the examples' fibers are: `cargo test -p forever-macros sizes -- --ignored --nocapture`.
+#[test]
+#[ignore = "a tool, not a test"]
+fn sizes() {
+    fn count(tokens: TokenStream) -> usize {
+        let inside = |token| if let proc_macro2::TokenTree::Group(group) = token { count(group.stream()) } else { 0 };
+        tokens.into_iter().map(|token| 1 + inside(token)).sum()
+    }
+    let fibers = editors::functions_of(&["../examples", "../examples/support"]);
+    let expansions: Vec<TokenStream> = fibers.iter().map(|fiber| expand(quote!(), fiber.clone())).collect();
+    let tokens: usize = expansions.iter().cloned().map(count).sum();
+    let lines: usize = fibers.into_iter().map(|fiber| expanded(quote!(), fiber).lines().count()).sum();
+    println!("fibers={} lines={lines} tokens={tokens}", expansions.len());
+}
