@@ -98,8 +98,8 @@ pub mod rusqlite {
 /// are never given twice, also not after a deletion. All are positive.
 ///
 /// Every `_ms` is a time in milliseconds since the Unix epoch, UTC, or a length in milliseconds.
-/// The runtime passes `now_ms` to each operation that stores or compares a time, from the
-/// `Clock` of its builder.
+/// The runtime passes `now_ms` to each operation that stores or compares a time, from the `Clock`
+/// of its builder.
 ///
 /// # Errors
 ///

@@ -4,8 +4,8 @@
 //! sweep), `fiber/runner.rs` (an activation from its claim to its end), `fiber/fence.rs`, `fiber/timer.rs`, `fiber/detached.rs`, `fiber/core.rs` (tasks, and
 //! the end of a runtime), and `sqlite/claims.rs` of `forever-store` on SQLite.
 //!
-//! A model: the statements of `sqlite/rows.rs` of `forever-store` and the writer's thread, of which there is a lock in its place (`rows.rs` here; the thread itself is in
-//! `writer.rs`); the function that runs and its checkpoints (`stubs.rs`); what `recovery.rs` and `spawn.rs` do to begin an activation, without
+//! A model: the statements of `sqlite/rows.rs` of `forever-store` and the writer's thread, of which there is a lock in its place (`rows.rs` here; the
+//! thread itself is in `writer.rs`); the function that runs and its checkpoints (`stubs.rs`); what `recovery.rs` and `spawn.rs` do to begin an activation, without
 //! agents (here); tokio's tasks (`tasks.rs`). There are no operations, children or hooks, the store does not fail, and its close is one step.
 //!
 //! In each order: one fiber's code is in memory once in a process, and only under a claim that this process was given; no claim is given twice, and none

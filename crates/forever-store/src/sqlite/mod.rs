@@ -1,7 +1,8 @@
 //! The store on SQLite: one file, or a database in memory that works the same.
 //!
-//! What is public here beyond [`Sqlite`], [`Durability`] and [`Tx`](user::Tx) is hidden, and for the runtime alone: what it does
-//! with SQLite that no other store can do, and what its kit for tests sees of the commits.
+//! [`Sqlite`], [`Durability`] and [`Tx`](user::Tx) are for everybody. All else that is public here is
+//! hidden, because it is for the runtime alone: transactions, migrations and the hold on the file,
+//! which no other store has, and the witness of the commits, which the kit for tests is.
 mod agents;
 mod backup;
 mod batch;

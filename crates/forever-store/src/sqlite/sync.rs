@@ -1,5 +1,6 @@
-//! By what the threads of the store meet. The tests of their schedules (`forever-runtime/tests/schedules`) put other locks and threads here, so that at each
-//! meeting any of them may come first.
+//! By what the threads of the store meet. The tests of their schedules, in
+//! `forever-runtime/tests/schedules`, put other locks and threads here, so that at each meeting any
+//! of them may come first.
 use std::hint;
 pub(super) use std::sync::{Mutex, atomic};
 pub(super) use std::thread;
