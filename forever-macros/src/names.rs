@@ -13,7 +13,7 @@ use crate::flow::{Flow, JumpId, PointId};
 use crate::messages as say;
 use crate::place;
 use crate::report::Report;
-use crate::tree::{Bind, Block, Body, Branch, Control, For, Head, Stmt, StmtKind};
+use crate::tree::{Bind, Block, Body, Branch, Control, For, Head, REST, Stmt, StmtKind};
 use crate::values::MadeBy;
 
 mod bindings;
@@ -27,6 +27,21 @@ pub(crate) use parts::{Change, Evidence, Part};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct VarId(pub(crate) usize);
+
+/// Where a variable comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum VarOrigin {
+    /// The program's own.
+    User,
+    /// What is left of a `for` loop by value.
+    Rest,
+    /// An operand that is put aside before a step.
+    Operand,
+    /// What a loop goes over, evaluated once.
+    Items,
+    /// The value of the arm of a `select!` that was chosen.
+    Chosen,
+}
 
 /// One variable of the function.
 pub(crate) struct Var {
@@ -53,6 +68,18 @@ pub(crate) struct Var {
     pub(crate) at: PointId,
     /// The place that it borrows from, up to the first index.
     pub(crate) borrowed: Option<(VarId, Vec<syn::Member>)>,
+}
+
+impl Var {
+    /// Where it comes from. A variable that a pass has added has a stored name of its own; the program
+    /// may call its variables as that pass does.
+    pub(crate) fn origin(&self) -> VarOrigin {
+        let name = self.ident.to_string();
+        let prefixes =
+            [(REST, VarOrigin::Rest), ("__value_", VarOrigin::Operand), ("__items_", VarOrigin::Items), ("__chosen_", VarOrigin::Chosen)];
+        let added = prefixes.into_iter().find(|(prefix, _)| self.key.is_some() && name.starts_with(prefix));
+        added.map_or(VarOrigin::User, |(_, origin)| origin)
+    }
 }
 
 /// The constant texts that a variable is given.

@@ -12,8 +12,8 @@ use std::fmt;
 use crate::cut::CutBody;
 use crate::flow::{Assigned, Flow, JumpId, Live, Needed, assigned, solve, successors};
 use crate::held::{Found, held};
-use crate::names::{Table, VarId, VarKind, assign_all};
-use crate::tree::{Arm, Block, Body, Branch, Control, CutId, Head, LEFT, REST, Stmt, StmtKind};
+use crate::names::{Table, VarId, VarKind, VarOrigin, assign_all};
+use crate::tree::{Arm, Block, Body, Branch, Control, CutId, Head, LEFT, Stmt, StmtKind};
 
 /// How a variable gets from one stretch to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -507,7 +507,7 @@ fn role(table: &Table, var: VarId) -> Role {
     let var = table.var(var);
     match var.kind {
         VarKind::Position => Role::Position,
-        _ if var.ident.to_string().starts_with(REST) => Role::Items,
+        _ if var.origin() == VarOrigin::Rest => Role::Items,
         _ => Role::Value,
     }
 }

@@ -13,9 +13,9 @@ use syn::spanned::Spanned;
 use super::Emit;
 use crate::cut::CutBody;
 use crate::messages as say;
-use crate::names::{VarId, VarKind};
+use crate::names::{VarId, VarKind, VarOrigin};
 use crate::signature::Signature;
-use crate::tree::{CutId, LEFT, REST, Stmt};
+use crate::tree::{CutId, LEFT, Stmt};
 use crate::values::MadeBy;
 
 const RESULT: &str = "where the step gives a `Result`, put `?` behind what it does: `step!(fetch().await?)`; to go on with the error as a value, `step!(catch, fetch().await?)`";
@@ -167,13 +167,13 @@ impl Emit<'_> {
 
     /// Whether it is what is left of a `for` loop by value.
     fn is_rest(&self, var: VarId) -> bool {
-        self.ident(var).to_string().starts_with(REST)
+        self.cx.table.var(var).origin() == VarOrigin::Rest
     }
 
     fn is_checked(&self, var: VarId) -> bool {
         let info = self.cx.table.var(var);
         // What cannot be saved of what an arm gives is said where the arm asks for it.
-        let is_chosen = info.ident.to_string().starts_with("__chosen_");
+        let is_chosen = info.origin() == VarOrigin::Chosen;
         info.kind != VarKind::Position && !is_chosen && self.texts(var).is_none()
     }
 
@@ -200,7 +200,7 @@ impl Emit<'_> {
             ways.push(OF_REFERENCES);
         }
         let is_gone_over = self.cx.table.forced.iter().flatten().any(|v| *v == var);
-        if own.is_none() && !is_gone_over && self.ident(var).to_string().starts_with("__value_") {
+        if own.is_none() && !is_gone_over && self.cx.table.var(var).origin() == VarOrigin::Operand {
             ways.push(OPERAND);
         }
         ways.extend(match self.cx.table.var(var).made_by {
@@ -215,14 +215,13 @@ impl Emit<'_> {
     /// What a kept value is, for people.
     fn what(&self, var: VarId) -> String {
         let info = self.cx.table.var(var);
-        let name = info.ident.to_string();
-        match &info.key {
-            Some(key) if name.starts_with(REST) && key.starts_with("for ") => format!("what is left of the loop `{key}`"),
-            Some(key) if name.starts_with(REST) => format!("what is left of the loop over `{}`", key.strip_suffix(LEFT).unwrap_or(key)),
-            Some(key) if name.starts_with("__value_") => format!("the value of `{key}`"),
-            Some(key) if name.starts_with("__items_") => format!("what `{}` goes over", key.trim_end_matches(" items")),
-            Some(key) => format!("`{key}`"),
-            None => format!("`{name}`"),
+        match (&info.key, info.origin()) {
+            (Some(key), VarOrigin::Rest) if key.starts_with("for ") => format!("what is left of the loop `{key}`"),
+            (Some(key), VarOrigin::Rest) => format!("what is left of the loop over `{}`", key.strip_suffix(LEFT).unwrap_or(key)),
+            (Some(key), VarOrigin::Operand) => format!("the value of `{key}`"),
+            (Some(key), VarOrigin::Items) => format!("what `{}` goes over", key.trim_end_matches(" items")),
+            (Some(key), _) => format!("`{key}`"),
+            (None, _) => format!("`{}`", info.ident),
         }
     }
 
