@@ -28,7 +28,7 @@
 //!
 //! What always holds:
 //! - Order and duplicates of map entries survive, as nothing goes through a tree on either way.
-//! - No text is read that is nested deeper than 100 levels, and none is written; see [`escape::MAX_DEPTH`].
+//! - No text is read that is nested deeper than 100 levels, and none is written; see `escape::MAX_DEPTH`.
 //! - Every escape is also known where the reader has not been told a type, which is what untagged and internally tagged enums
 //!   and flattened fields ask for. What serde itself cannot keep there (128-bit integers, `RawValue`) is an error on reading.
 //! - Both sides say that they are human-readable: the text is for people, and serde's buffering assumes it.

@@ -2,7 +2,7 @@
 //! beside it, so that an item is written once however often the list is.
 //!
 //! A list (`Log<T>`) comes here through serde, which knows nothing of this: to any other serializer it is a newtype around an
-//! ordinary sequence. A [`Writer`](super::ser) that keeps lists apart knows the newtype by its name and leaves a note for the
+//! ordinary sequence. A writer that keeps lists apart knows the newtype by its name and leaves a note for the
 //! list, which answers with the texts of its new items instead of writing all of them. The note is thread-local and lies
 //! there for no longer than the call between the two. Where a type puts the list through a buffer of serde's there is no
 //! answer, and the list is written as a sequence.

@@ -103,8 +103,8 @@ pub mod rusqlite {
 ///
 /// # Errors
 ///
-/// Operations return [`Error`], made by [`Error::new`] and
-/// [`Error::with_source`]. The runtime goes by the kind:
+/// Operations return [`Error`], made by [`Error::new`] and [`Error::with_source`]. The runtime goes
+/// by the kind:
 ///
 /// | kind | when | what the runtime does |
 /// |---|---|---|
