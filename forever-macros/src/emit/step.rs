@@ -98,8 +98,8 @@ impl Emit<'_> {
             attempt
         };
         let begun = on.call(&emit!(attempts::<#error>), &emit!(#retry, #timeout));
-        let mode = mode(step);
-        emit!(#private::attempts!(#mode, #begun, |attempts| { #attempt }))
+        let form = mode(step);
+        emit!(#private::attempts!(#form, #begun, |attempts| { #attempt }))
     }
 
     /// A step that is stored as started before its body, and perhaps has a value already.
@@ -133,8 +133,8 @@ impl Emit<'_> {
             Some(_) => emit!({ #let_key #begun.await #within }),
             None => emit!(#begun.await #within),
         };
-        let mode = mode(step);
-        emit!(#private::effect!([#mode] #error, |effect, on_unknown| #begun, #on_unknown, #next, |value| #known, { #op } #run))
+        let form = mode(step);
+        emit!(#private::effect!([#form] #error, |effect, on_unknown| #begun, #on_unknown, #next, |value| #known, { #op } #run))
     }
 
     /// How an error of the library becomes one of the fiber's, if it can.

@@ -7,7 +7,9 @@ fn expr(text: &str) -> syn::Expr {
 
 #[test]
 fn places_can_be_named_again() {
-    for place in ["x", "x.y", "x.0.y", "x[3]", "x[i]", "x[i.j]", "x[1..]", "x[..n]", "x[..]", "*x", "(*x).y", "x[i][j].z", "x[i + 1]", "x[n - i..]"] {
+    for place in
+        ["x", "x.y", "x.0.y", "x[3]", "x[i]", "x[i.j]", "x[1..]", "x[..n]", "x[..]", "*x", "(*x).y", "x[i][j].z", "x[i + 1]", "x[n - i..]"]
+    {
         assert!(place::is_place(&expr(place)), "{place}");
     }
     for other in ["x()", "x.y()", "x[f()]", "x + 1", "1", "&x", "x?", "x.await", "Self::x", "a::b", "x[i + f()]", "x[i & 1]", "{ x }"] {

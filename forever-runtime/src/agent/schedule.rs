@@ -312,6 +312,11 @@ impl fmt::Debug for Schedule {
     }
 }
 
+/// Sees to it that schedules are looked at then, or sooner.
+pub(super) fn due_at(runtime: &Runtime, at_ms: i64) {
+    runtime.timer.set_earlier(Alarm::the(DUE), at_ms);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -350,9 +355,4 @@ mod tests {
         assert!(next_due(&ScheduleTiming::Every(1), i64::MIN, i64::MAX).is_err());
         assert!(next_due(&ScheduleTiming::Cron("often".into()), 0, 5).is_err());
     }
-}
-
-/// Sees to it that schedules are looked at then, or sooner.
-pub(super) fn due_at(runtime: &Runtime, at_ms: i64) {
-    runtime.timer.set_earlier(Alarm::the(DUE), at_ms);
 }

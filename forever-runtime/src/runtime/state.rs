@@ -45,7 +45,7 @@ pub(crate) struct Runtime {
     pub(crate) topics: Kinds,
     /// What their effects give.
     pub(crate) results: Kinds,
-    async_runtime: Handle,
+    async_handle: Handle,
     tasks: Mutex<JoinSet<()>>,
     /// Whether tasks are dropped where they are.
     aborts: AtomicBool,
@@ -66,7 +66,7 @@ pub(crate) struct Parts {
 }
 
 impl Runtime {
-    pub(crate) fn new(parts: Parts, async_runtime: Handle) -> Self {
+    pub(crate) fn new(parts: Parts, async_handle: Handle) -> Self {
         let Parts { store, sqlite, worker, clock, listeners, settings } = parts;
         Runtime {
             store,
@@ -80,7 +80,7 @@ impl Runtime {
             exits: ExitListener::default(),
             topics: Kinds::default(),
             results: Kinds::default(),
-            async_runtime,
+            async_handle,
             tasks: Mutex::default(),
             aborts: AtomicBool::new(false),
             closing: watch::Sender::new(false),
@@ -125,7 +125,7 @@ impl Runtime {
         }
         let ownership = self.sqlite.as_ref().map(|sqlite| sqlite.ownership());
         let task = Task { work: task, ownership, held: None, runtime: Arc::clone(self) };
-        tasks.spawn_on(task, &self.async_runtime);
+        tasks.spawn_on(task, &self.async_handle);
         Ok(())
     }
 

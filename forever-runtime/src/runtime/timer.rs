@@ -155,7 +155,9 @@ pub(crate) async fn run(runtime: Arc<Runtime>) {
     let start = |ring: &Ring, of: Arc<str>| drop(runtime.start(ring(Arc::clone(&runtime), of)));
     let rings = |alarm: Alarm| {
         let ring = lock(&runtime.timer.rings).get(alarm.what).cloned();
-        ring.into_iter().for_each(|ring| start(&ring, Arc::clone(&alarm.of)));
+        if let Some(ring) = ring {
+            start(&ring, Arc::clone(&alarm.of));
+        }
     };
     while !runtime.is_closing() {
         if runtime.timer.was_set_back(runtime.now_ms()) {

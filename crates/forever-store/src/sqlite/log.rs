@@ -164,13 +164,12 @@ mod tests {
             let mut known = Vec::new();
             for n in 0..7 {
                 known.push(log.commits_without_sync());
-                if !known[n] {
-                    // Its own thread copies the log.
-                    conn.execute("UPDATE t SET data = data + 1", ()).unwrap();
-                    log.tidy(&conn);
-                } else {
-                    conn.execute("UPDATE t SET data = data + 1", ()).unwrap();
+                conn.execute("UPDATE t SET data = data + 1", ()).unwrap();
+                if known[n] {
                     log.count();
+                } else {
+                    // Its own thread copies the log.
+                    log.tidy(&conn);
                 }
             }
             // The first begins the log; after three the fourth has it copied behind itself, and the fifth begins it anew.

@@ -117,7 +117,7 @@ impl<'a> Queued<'a> {
     }
 
     /// The job is queued: the thread counts it down.
-    fn is_sent(mut self) {
+    fn sent(mut self) {
         self.0 = None;
     }
 }
@@ -277,7 +277,7 @@ impl Worker {
             let mpsc::error::TrySendError::Full(job) = refused else { return Err(Error::closed()) };
             Box::pin(self.queue.send(job)).await.map_err(|_| Error::closed())?;
         }
-        queued.is_sent();
+        queued.sent();
         if let Some(limit) = caller.spins() {
             if self.pace.has_spun_long() {
                 // A fiber that never sleeps would keep all others from its thread.
