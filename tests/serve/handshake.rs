@@ -355,8 +355,7 @@ async fn turns_that_ended_meanwhile_are_told_before_the_one_that_is_under_way() 
     place.gates.reached("half").await;
     // A client that comes again may have been shown the beginning of one that has ended, and would wait for its end.
     let mut late = up.client("ada").await;
-    let ended =
-        |id: &str| json!({ "type": RESPONSE, "id": id, "body": "", "done": true, "replay": true, "messageIds": [format!("u-{id}")] });
+    let ended = |id: &str| json!({ "type": RESPONSE, "id": id, "body": "", "done": true, "replay": true, "connect": true, "messageIds": [format!("u-{id}")] });
     assert_eq!(late.next().await.unwrap(), ended("r0"));
     let mut stopped = ended("stopped");
     stopped["outcome"] = json!("aborted");

@@ -1,7 +1,7 @@
 //! Answers to tool calls that cannot be stored yet: they wait, and their connection does not.
 use serde_json::{Value, json};
 
-use crate::support::client::{Client, RESUMING};
+use crate::support::client::{Client, RESPONSE, RESUMING};
 use crate::support::place::{Place, Up};
 
 fn approval(call: &str) -> Value {
@@ -81,5 +81,52 @@ async fn an_answer_to_a_call_of_a_turn_that_is_not_recovered_yet_is_taken_when_i
     assert_eq!((&parts[0]["state"], &parts[0]["output"]), (&json!("output-available"), &json!("here")));
     assert_eq!(parts[1]["approval"], json!({ "id": "of-c2", "approved": true }));
     assert!(again.seen.iter().filter(|frame| frame["type"] == "forever_refused").count() == 1, "{:?}", again.seen);
+    up.down().await;
+}
+
+#[tokio::test]
+async fn a_turn_that_follows_from_an_answer_that_has_waited_is_offered_to_who_has_answered() {
+    let place = Place::new();
+    let up = place.up().await;
+    let (mut asker, mut person) = (up.settled("ada").await, up.settled("ada").await);
+    asker.ask("r1", json!({ "script": [{ "approval": "c1" }, { "wait": "half" }] })).await;
+    place.gates.reached("half").await;
+    let mut answer = approval("c1");
+    answer["autoContinue"] = json!(true);
+    person.send(answer).await;
+    is_served(&mut person).await;
+    place.gates.open("half");
+    person.done("r1").await;
+    person.send(json!({ "type": "cf_agent_stream_resume_request", "probeId": "p" })).await;
+    // Told to the probe, or to all; and nothing of it is shown before it is asked for.
+    let resuming = person.of_type(RESUMING).await;
+    let follows = up.agent("ada").turns(&[]).await.unwrap().pop().unwrap();
+    assert!(follows.is_continuation());
+    assert_eq!(resuming["id"], follows.id());
+    let of_turn = |frame: &&Value| frame["type"] == RESPONSE && frame["id"] == follows.id();
+    assert!(person.seen.iter().filter(of_turn).all(|frame| frame["seq"].is_null()), "{:?}", person.seen);
+    up.down().await;
+}
+
+#[tokio::test]
+async fn a_turn_that_follows_and_ends_before_it_is_asked_for_begins_for_clients_of_today_alone() {
+    let place = Place::new();
+    let up = place.up().await;
+    for probes in [true, false] {
+        let agent = format!("probes-{probes}");
+        let mut client = up.settled(&agent).await;
+        if probes {
+            client.send(json!({ "type": "cf_agent_stream_resume_request", "probeId": "p" })).await;
+        }
+        client.ask("r1", json!({ "script": [{ "tool": "c1" }], "then": [{ "say": "seen " }] })).await;
+        client.done("r1").await;
+        let mut answer = result("c1", &json!("here"));
+        answer["autoContinue"] = json!(true);
+        client.send(answer).await;
+        let id = client.of_type(RESUMING).await["id"].as_str().unwrap().to_owned();
+        client.done(&id).await;
+        let begun = client.seen.iter().filter(|frame| frame["type"] == RESPONSE && frame["id"] == id.as_str() && frame["done"] == false);
+        assert_eq!(begun.count(), usize::from(probes), "{:?}", client.seen);
+    }
     up.down().await;
 }

@@ -56,7 +56,7 @@ class Client {
   }
   /** Nothing was shown of an answer before it was over. */
   get cameLate() {
-    return this.frames.find((frame) => frame.type === "cf_agent_use_chat_response")?.done === true;
+    return this.frames.find((frame) => frame.type === "cf_agent_use_chat_response" && !frame.connect)?.done === true;
   }
   /** Everything that the server had sent by now is here: it answers behind it. */
   async reach() {

@@ -224,6 +224,9 @@ pub(super) struct Response<'a> {
     pub(super) replay: bool,
     #[serde(skip_serializing_if = "is_false")]
     pub(super) replay_complete: bool,
+    /// Whether it is said on connecting, of a turn whose end the client may have missed.
+    #[serde(skip_serializing_if = "is_false")]
+    pub(super) connect: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) seq: Option<u64>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]

@@ -231,7 +231,16 @@ impl Session<'_> {
         self.answered(answer).await
     }
 
-    pub(super) async fn answered(&mut self, answer: Answer) -> std::result::Result<(), Over> {
+    /// An answer that has waited is stored, or refused.
+    pub(super) async fn answered_late(&mut self, answer: Answer) -> std::result::Result<(), Over> {
+        self.answered(answer).await?;
+        match self.held_probe.take_if(|_| self.answers.is_empty()) {
+            Some(probe) => self.resume(probe.as_deref()).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn answered(&mut self, answer: Answer) -> std::result::Result<(), Over> {
         let Answer { of, call, result } = answer;
         let error = match result.map(|answered| answered.continued) {
             // The client asks for it by itself, unless it is shown as it comes.
@@ -253,6 +262,7 @@ impl Session<'_> {
     /// Whether there is something to be resumed.
     pub(super) async fn resume(&mut self, probe_id: Option<&str>) -> std::result::Result<(), Over> {
         self.pending_probe = None;
+        self.held_probe = None;
         let open = self.agent.turns(&[TurnState::Queued, TurnState::Running]).await?;
         if let Some(turn) = open.iter().find(|turn| turn.state() == TurnState::Running).or(open.first()) {
             let id = turn.id();
@@ -269,6 +279,11 @@ impl Session<'_> {
         if let Some(last) = self.agent.latest_turns(&[], 0, 1).await?.pop().filter(|last| last.state() == TurnState::Error) {
             return self.resuming(&last, probe_id).await;
         }
+        if !self.answers.is_empty() {
+            // A turn may follow from what this client has answered, which it has sent before.
+            self.held_probe = Some(probe_id.map(str::to_owned));
+            return Ok(());
+        }
         self.send(&ToClient::ResumeNone { reason: Some("idle"), probe_id }).await
     }
 
@@ -279,6 +294,7 @@ impl Session<'_> {
     pub(super) async fn resuming(&mut self, turn: &TurnStatus, probe_id: Option<&str>) -> std::result::Result<(), Over> {
         let id = turn.id();
         self.pending_probe.take_if(|(of, _)| of == id);
+        self.held_probe = None;
         if turn.is_continuation() {
             self.send(&ToClient::ResumeNone { reason: Some("continuation-owned"), probe_id }).await?;
             return self.send(&ToClient::Resuming { id, probe_id: None }).await;

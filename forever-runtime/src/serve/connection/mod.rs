@@ -86,6 +86,8 @@ struct Session<'a> {
     answers: FuturesUnordered<Answering>,
     /// A probe that was told to wait, and for which turn. It is answered once more when that turn ends without having begun.
     pending_probe: Option<(String, Option<String>)>,
+    /// A probe that is answered when no answer to a tool call waits any more, or when a turn can be resumed.
+    held_probe: Option<Option<String>>,
     /// Whether the client gives its probes ids, as the packages do that find an answer by its id.
     probes: bool,
     /// The first message that the client was sent of a conversation that is longer.
@@ -151,6 +153,7 @@ pub(super) async fn run(socket: WebSocket, served: Arc<Served>, at: &At) {
         calls: FuturesUnordered::new(),
         answers: FuturesUnordered::new(),
         pending_probe: None,
+        held_probe: None,
         probes: false,
         shown_from: None,
         own_state: None,
@@ -224,7 +227,7 @@ impl Session<'_> {
                 Next::Pushed(None) | Next::Closing => return Err(Over::Close(close::RESTART, "the server restarts")),
                 Next::Log(watched, shown) => self.log(&watched, shown).await?,
                 Next::Called(id, result) => self.called(&id, result).await?,
-                Next::Answered(answer) => self.answered(answer).await?,
+                Next::Answered(answer) => self.answered_late(answer).await?,
                 Next::Ping => self.ping().await?,
             }
         }

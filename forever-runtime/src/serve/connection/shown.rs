@@ -65,7 +65,8 @@ impl Session<'_> {
                 TurnState::Interrupted => Some(TurnState::Error.as_str()),
                 state => Some(state.as_str()),
             };
-            let ended = Response { id: turn.id(), done: true, replay: true, message_ids: origins(turn), outcome, ..Response::default() };
+            let (id, message_ids) = (turn.id(), origins(turn));
+            let ended = Response { id, done: true, replay: true, connect: true, message_ids, outcome, ..Response::default() };
             self.send(&ToClient::Response(ended)).await?;
         }
         Ok(())
@@ -120,6 +121,13 @@ impl Session<'_> {
                 // One that goes on with an answer brings nothing new; what it goes on with was told by itself.
                 if !turn.is_continuation() {
                     self.transcript().await?;
+                }
+                if turn.is_continuation() && !self.answers.is_empty() && !self.watching.watches(turn.id()) {
+                    // It may follow from an answer of this client, which asks for it by itself.
+                    return match self.agent.turn(turn.id()).await? {
+                        Some(turn) => self.offer(&turn).await,
+                        None => Ok(()),
+                    };
                 }
                 self.show(&turn).await
             }
@@ -220,8 +228,9 @@ impl Session<'_> {
         if !own && !replay && end.state() != TurnState::Skipped {
             self.answer_of(watched).await?;
         }
-        if offered && continuation {
-            // The client is about to ask for it, and would otherwise take the end for that of another, empty message.
+        if offered && continuation && self.probes {
+            // The client is about to ask for it, and would otherwise take the end for that of another, empty message. An older one makes an
+            // empty message of this very frame.
             let first = Response { id, body: r#"{"type":"start"}"#.into(), continuation, replay: true, ..Response::default() };
             self.send(&ToClient::Response(first)).await?;
         }
