@@ -29,7 +29,7 @@ impl Message {
     }
 }
 
-/// What a [`Connection`] receives.
+/// What a [`Connection`](super::Connection) receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pushed {

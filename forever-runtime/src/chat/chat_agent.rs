@@ -83,7 +83,7 @@ pub trait ChatAgent: Agent {
         ErrorClass::of(error)
     }
 
-    /// What people are told of an error that ends a turn. What the program wrote itself, as [`Chunk::error`](message::Chunk::error), they are
+    /// What people are told of an error that ends a turn. What the program wrote itself, as [`Chunk::error`](super::message::Chunk::error), they are
     /// told as it is.
     fn client_error_text(&self, error: &BoxError) -> String {
         let _ = error;

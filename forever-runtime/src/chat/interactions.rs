@@ -93,7 +93,7 @@ fn of_message(exec: &Executor, row: &InteractionRow, message: &UiMessage) -> Vec
     if message.role == Role::Assistant { message.parts.iter().filter_map(pending).collect() } else { Vec::new() }
 }
 
-/// A page of pending interactions about to be read; made by [`Forever::pending_interactions`] and
+/// A page of pending interactions about to be read; made by [`Forever::pending_interactions`](crate::Forever::pending_interactions) and
 /// [`AgentHandle::pending_interactions`], read by `.await`.
 ///
 /// # Errors
@@ -187,7 +187,7 @@ impl<A: ChatAgent> AgentHandle<A> {
     /// The tool calls of this chat that wait for a person or their client, by page, the latest message
     /// first.
     ///
-    /// As [`Forever::pending_interactions`]. Also those of earlier messages, for which
+    /// As [`Forever::pending_interactions`](crate::Forever::pending_interactions). Also those of earlier messages, for which
     /// [`has_pending_interaction`](Self::has_pending_interaction) does not ask.
     pub fn pending_interactions(&self) -> PendingInteractions {
         let id = self.id();

@@ -8,7 +8,7 @@ use crate::store::LayoutRow;
 
 /// What a fiber function keeps where: its steps in source order, and the locals saved at each.
 ///
-/// `Display` is a table for people, serde a stable form for storing; see [`layout()`].
+/// `Display` is a table for people, serde a stable form for storing; see [`layout()`](crate::layout()).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
     pub(super) format: Format,

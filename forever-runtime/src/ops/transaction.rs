@@ -23,6 +23,7 @@ use crate::frame::saved::{Saved, checked, unreadable};
 use crate::guard::guarded;
 use crate::ops::effect::key;
 use crate::ops::op::interrupt;
+use crate::ops::tx_position::CallSite;
 use crate::runtime::exit::Exit;
 use crate::runtime::state::Runtime;
 use crate::store::sqlite::user::{TransactionFn, TransactionResult};
@@ -37,7 +38,7 @@ pub struct TransactionCall<F, T, E> {
     work: F,
     key: Option<Result<String, String>>,
     /// What tells it from other transactions where it has no key: where it stands in the source, and its types.
-    stands: String,
+    stands: CallSite,
     gives: PhantomData<fn() -> (T, E)>,
 }
 
@@ -101,7 +102,7 @@ impl FiberContext {
         E: From<Error> + Send + 'static,
     {
         let at = Location::caller();
-        let stands = format!("{}:{} {} {}", at.line(), at.column(), type_name::<F>(), type_name::<T>());
+        let stands = CallSite::new(at, type_name::<F>(), type_name::<T>());
         TransactionCall { run: Arc::clone(&self.run), name: Arc::clone(&self.name), work, key: None, stands, gives: PhantomData }
     }
 }
@@ -150,7 +151,7 @@ enum Begun {
     Unclear(String),
 }
 
-fn begin(run: &Run, name: &str, key: Option<Result<String, String>>, stands: &str) -> Result<Begun> {
+fn begin(run: &Run, name: &str, key: Option<Result<String, String>>, stands: &CallSite) -> Result<Begun> {
     let key = key.transpose().map_err(|why| Error::new(ErrorKind::Value, format!("key of a transaction cannot be saved: {why}")))?;
     let wanted = key.is_some() || run.backend.resumes();
     if !wanted {

@@ -1,6 +1,7 @@
 //! Where a transaction stands in the code, which tells it from the others of its step.
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
+use std::panic::Location;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,6 +26,26 @@ pub(crate) struct Stand {
     made: BTreeMap<Option<String>, u32>,
 }
 
+/// The call of a transaction without a key, in the source.
+#[derive(Debug)]
+pub(crate) struct CallSite {
+    /// Line, column and types. The name of a closure's type is left out: it names the code around the
+    /// closure, and modules of this library with it.
+    text: String,
+    /// The same as version 6 of the schema had it.
+    version_6: String,
+}
+
+impl CallSite {
+    pub(crate) fn new(at: &Location<'_>, work: &str, value: &str) -> Self {
+        let (line, column) = (at.line(), at.column());
+        let stable = if work.ends_with("{{closure}}") { "closure" } else { work };
+        // The trait stood in another module then.
+        let then = work.replace("forever_runtime::frame::fiber::Fiber", "forever_runtime::fiber::Fiber");
+        CallSite { text: format!("{line}:{column} {stable} {value}"), version_6: format!("{line}:{column} {then} {value}") }
+    }
+}
+
 /// Where a transaction stands.
 #[derive(Debug)]
 pub(crate) struct TransactionPlace {
@@ -41,8 +62,8 @@ pub(crate) struct TransactionPlace {
     pub(crate) key: Option<String>,
     /// What tells it from the others of the step.
     pub(crate) which: String,
-    /// What told it in earlier versions of this library, where it is in no branch.
-    pub(crate) before: Option<String>,
+    /// What told it in earlier versions of this library.
+    pub(crate) before: Vec<String>,
 }
 
 impl TxPosition {
@@ -84,18 +105,23 @@ impl TxPosition {
     }
 
     /// The place of the transaction that begins now.
-    pub(crate) fn place(&self, name: &str, key: Option<String>, stands: &str) -> TransactionPlace {
+    pub(crate) fn place(&self, name: &str, key: Option<String>, stands: &CallSite) -> TransactionPlace {
         let mut stand = self.stand();
         let (entered, branch) = (stand.entered, stand.branch.clone());
-        let (which, before) = if let Some(key) = &key {
+        // Before version 6 there were none in branches.
+        let is_in_branch = branch.is_some();
+        let (which, mut before, version_5) = if let Some(key) = &key {
             // It says by itself which one is meant, also when the step is entered anew.
-            (format!("key {key}"), format!("key  {key}"))
+            (format!("key {key}"), Vec::new(), format!("key  {key}"))
         } else {
             let made = stand.made.entry(branch.as_ref().map(|branch| branch.name.clone())).or_default();
             *made += 1;
-            (format!("number {entered} {made} at {stands}"), format!("number {entered}  {made}"))
+            let number = format!("number {entered} {made} at ");
+            (format!("{number}{}", stands.text), vec![format!("{number}{}", stands.version_6)], format!("number {entered}  {made}"))
         };
-        let before = branch.is_none().then_some(before);
+        if !is_in_branch {
+            before.push(version_5);
+        }
         let cut = stand.step.map(|(_, cut)| cut);
         let (step, was) = match (&branch, cut) {
             (Some(branch), _) => (branch.name.clone(), branch.was.clone()),
