@@ -29,8 +29,8 @@ pub(crate) struct Stand {
 /// The call of a transaction without a key, in the source.
 #[derive(Debug)]
 pub(crate) struct CallSite {
-    /// Line, column and types. The name of a closure's type is left out: it names the code around the
-    /// closure, and modules of this library with it.
+    /// Line, column and types, without the modules of this library and without how deep generated code
+    /// nests the closure.
     text: String,
     /// The same as version 6 of the schema had it.
     version_6: String,
@@ -39,9 +39,16 @@ pub(crate) struct CallSite {
 impl CallSite {
     pub(crate) fn new(at: &Location<'_>, work: &str, value: &str) -> Self {
         let (line, column) = (at.line(), at.column());
-        let stable = if work.ends_with("{{closure}}") { "closure" } else { work };
+        const TRAIT: &str = "forever_runtime::frame::fiber::Fiber";
+        let (mut stable, mut depth) = (work.replace(TRAIT, "Fiber"), 0);
+        while let Some(outer) = stable.strip_suffix("::{{closure}}") {
+            (stable, depth) = (outer.to_owned(), depth + 1);
+        }
+        if depth > 0 {
+            stable.push_str("::{{closure}}");
+        }
         // The trait stood in another module then.
-        let then = work.replace("forever_runtime::frame::fiber::Fiber", "forever_runtime::fiber::Fiber");
+        let then = work.replace(TRAIT, "forever_runtime::fiber::Fiber");
         CallSite { text: format!("{line}:{column} {stable} {value}"), version_6: format!("{line}:{column} {then} {value}") }
     }
 }
