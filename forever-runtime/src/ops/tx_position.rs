@@ -26,6 +26,16 @@ pub(crate) struct Stand {
     made: BTreeMap<Option<String>, u32>,
 }
 
+/// The trait of fiber functions, as the names of closures in their bodies have it.
+const TRAIT: &str = "forever_runtime::frame::fiber::Fiber";
+
+/// The name of a closure's type by the function that it stands in.
+fn stable_name(work: &str) -> String {
+    let name = work.replace(TRAIT, "Fiber");
+    let function = name.trim_end_matches("::{{closure}}");
+    if function.len() < name.len() { format!("{function}::{{{{closure}}}}") } else { name }
+}
+
 /// The call of a transaction without a key, in the source.
 #[derive(Debug)]
 pub(crate) struct CallSite {
@@ -38,18 +48,11 @@ pub(crate) struct CallSite {
 
 impl CallSite {
     pub(crate) fn new(at: &Location<'_>, work: &str, value: &str) -> Self {
-        let (line, column) = (at.line(), at.column());
-        const TRAIT: &str = "forever_runtime::frame::fiber::Fiber";
-        let (mut stable, mut depth) = (work.replace(TRAIT, "Fiber"), 0);
-        while let Some(outer) = stable.strip_suffix("::{{closure}}") {
-            (stable, depth) = (outer.to_owned(), depth + 1);
-        }
-        if depth > 0 {
-            stable.push_str("::{{closure}}");
-        }
+        let (line, column, function) = (at.line(), at.column(), stable_name(work));
+        let text = format!("{line}:{column} {function} {value}");
         // The trait stood in another module then.
-        let then = work.replace(TRAIT, "forever_runtime::fiber::Fiber");
-        CallSite { text: format!("{line}:{column} {stable} {value}"), version_6: format!("{line}:{column} {then} {value}") }
+        let function = work.replace(TRAIT, "forever_runtime::fiber::Fiber");
+        CallSite { text, version_6: format!("{line}:{column} {function} {value}") }
     }
 }
 
