@@ -11,7 +11,7 @@ use tracing::{debug, warn};
 use super::super::client_messages::{Known, harmless};
 use super::super::door::Refused;
 use super::super::frame::{Body, FromClient, Malformed, Response, ToClient};
-use super::{Answer, Answering, Over, Session, origins};
+use super::{Answer, Answering, HeldProbe, Over, Session, origins};
 use crate::agent::BoxError;
 use crate::chat::message::UiMessage;
 use crate::chat::{ToolAnswer, ToolCallRef, TurnState, TurnStatus};
@@ -235,7 +235,7 @@ impl Session<'_> {
     pub(super) async fn answered_late(&mut self, answer: Answer) -> std::result::Result<(), Over> {
         self.answered(answer).await?;
         match self.held_probe.take_if(|_| self.answers.is_empty()) {
-            Some(probe) => self.resume(probe.as_deref()).await,
+            Some(HeldProbe(id)) => self.resume(id.as_deref()).await,
             None => Ok(()),
         }
     }
@@ -281,7 +281,7 @@ impl Session<'_> {
         }
         if !self.answers.is_empty() {
             // A turn may follow from what this client has answered, which it has sent before.
-            self.held_probe = Some(probe_id.map(str::to_owned));
+            self.held_probe = Some(HeldProbe(probe_id.map(str::to_owned)));
             return Ok(());
         }
         self.send(&ToClient::ResumeNone { reason: Some("idle"), probe_id }).await

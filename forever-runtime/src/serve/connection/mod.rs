@@ -67,6 +67,9 @@ struct Answer {
 
 type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
+/// A probe whose answer waits, with the id that the client gave it.
+struct HeldProbe(Option<String>);
+
 struct Session<'a> {
     socket: WebSocket,
     served: &'a Served,
@@ -87,7 +90,7 @@ struct Session<'a> {
     /// A probe that was told to wait, and for which turn. It is answered once more when that turn ends without having begun.
     pending_probe: Option<(String, Option<String>)>,
     /// A probe that is answered when no answer to a tool call waits any more, or when a turn can be resumed.
-    held_probe: Option<Option<String>>,
+    held_probe: Option<HeldProbe>,
     /// Whether the client gives its probes ids, as the packages do that find an answer by its id.
     probes: bool,
     /// The first message that the client was sent of a conversation that is longer.
