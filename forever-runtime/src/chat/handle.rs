@@ -28,8 +28,8 @@ use crate::runtime::detached::detached;
 use crate::runtime::link::Link;
 use crate::runtime::race::race;
 use crate::store::{
-    AcceptTurnResult, AgentId, MessageRow, MessageUpdate, NewFiber, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRow, TurnSeq,
-    TurnState, UpdateRefused,
+    AcceptTurnResult, AgentId, MessageRow, MessageUpdate, NewFiber, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRow, TurnState,
+    UpdateRefused,
 };
 
 /// How many turns are listed at a time.
@@ -247,7 +247,7 @@ impl<A: ChatAgent> AgentHandle<A> {
 
     /// The latest turns in these states, or in any, the latest first: before a number, or of all if that is 0.
     #[cfg(feature = "server")]
-    pub(crate) async fn latest_turns(&self, states: &[TurnState], before: TurnSeq, limit: u32) -> Result<Vec<TurnStatus>> {
+    pub(crate) async fn latest_turns(&self, states: &[TurnState], before: crate::store::TurnSeq, limit: u32) -> Result<Vec<TurnStatus>> {
         let filter = TurnFilter { states: states.to_vec(), latest_first: true };
         let rows = self.exec()?.runtime.store.turns(self.id().clone(), filter, before, limit).await?;
         Ok(rows.into_iter().map(TurnStatus::of).collect())

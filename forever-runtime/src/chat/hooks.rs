@@ -11,9 +11,9 @@ use crate::chat::message::{Part, Repair};
 use crate::chat::recovery::{ChatRecovery, ChatRecoveryOptions, RecoveryPolicy};
 use crate::chat::turn::Turn;
 use crate::chat::user_code::{USUAL_TEXT, awaited, called_or};
+use crate::error::Result;
 #[cfg(feature = "server")]
-use crate::error::Error;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind};
 #[cfg(feature = "server")]
 use crate::exact;
 use crate::future::BoxFuture;
