@@ -285,3 +285,22 @@ async fn an_error_that_never_passes_ends_with_the_terminal_message() {
     let message = &agent.messages().await.unwrap()[1];
     assert_eq!(message.metadata.as_ref().unwrap()["forever"]["reason"], end.reason().unwrap());
 }
+
+#[tokio::test]
+async fn no_more_turns_are_queued_than_the_class_allows() {
+    let (_forever, agent) = opened(&Seen::default()).await;
+    let running = ask(&agent, "r1", json!({ "n": 0, "mode": "hang" })).await;
+    while running.status().await.unwrap().state() != TurnState::Running {
+        tokio::task::yield_now().await;
+    }
+    let hi = |id: String| agent.save_messages([UiMessage::user(id, "hi")]);
+    for n in 0..256 {
+        hi(format!("u{n}")).key(format!("k{n}")).await.unwrap();
+    }
+    let refused = hi("more".to_owned()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Busy);
+    assert_eq!(refused.to_string(), "failed to ask agent `scripted/a`: 256 turns are queued, which is the maximum");
+    assert_eq!(agent.messages().await.unwrap().len(), 257);
+    assert!(!hi("u3".to_owned()).key("k3").await.unwrap().accepted(), "a repeated request finds its turn");
+    running.cancel("not needed").await.unwrap();
+}

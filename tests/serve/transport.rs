@@ -674,3 +674,32 @@ async fn errors_are_told_in_words_that_are_meant_for_clients() {
     }
     up.down().await;
 }
+
+#[tokio::test]
+async fn a_question_to_a_full_queue_is_refused_and_not_stored() {
+    let place = Place::new();
+    let up = place.up().await;
+    let gate = json!({ "script": [{ "wait": "half" }, { "say": "w0 " }] });
+    let running = up.agent("ada").save_messages([UiMessage::user("u", "hi")]).body(&gate).await.unwrap();
+    place.gates.reached("half").await;
+    for n in 0..256 {
+        up.agent("ada").save_messages([UiMessage::user(format!("u{n}"), "hi")]).body(&gate).await.unwrap();
+    }
+    let mut client = up.client("ada").await;
+    client.ask("r1", gate.clone()).await;
+    let refused = client.until(|frame| frame["id"] == "r1").await;
+    assert_eq!((&refused["error"], &refused["done"]), (&json!(true), &json!(true)), "{refused}");
+    assert_eq!(refused["body"], "Too many questions wait for an answer.");
+    let refused = self::refused(&up, JSON, asks(&[user("x", "hi")], &gate).to_string()).await;
+    assert_eq!(refused.status, 429);
+    assert!(refused.all().contains("too many questions wait for an answer"), "{}", refused.all());
+    assert_eq!(turns(&up).await, 257);
+    assert!(stored(&up).await.iter().all(|message| !["x", "r1"].contains(&message.id.as_str())));
+    // As soon as one has begun, one more is queued.
+    running.cancel("not needed").await.unwrap();
+    place.gates.open("half");
+    running.wait().await.unwrap();
+    until("there is room", async || up.agent("ada").save_messages([UiMessage::user("y", "hi")]).body(&gate).await.is_ok()).await;
+    client.leave().await;
+    up.down().await;
+}

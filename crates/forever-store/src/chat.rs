@@ -160,6 +160,9 @@ pub struct NewTurnRow {
     pub kind: TurnKind,
     /// Policy if another turn has not ended.
     pub queueing: QueuePolicy,
+    /// Maximum of queued turns of the chat, with this one. Applies to an
+    /// [`Answer`](TurnKind::Reply): the number of continuations is bounded by that of tool calls.
+    pub max_queued: u32,
     /// Messages to store with it. One whose id is stored replaces that one, any other is appended.
     pub messages: Vec<MessageRow>,
     /// Id of a message. All messages behind it are deleted first.
@@ -208,6 +211,8 @@ pub enum AcceptTurnResult {
     Existing(Box<TurnRow>),
     /// Another turn has not ended, and the policy is [`Drop`](QueuePolicy::Drop).
     Dropped,
+    /// As many turns are queued as [may be](NewTurnRow::max_queued). Nothing was changed.
+    Full,
     /// The last message is not the assistant's, so that there is nothing to continue. Nothing was
     /// changed.
     NothingToContinue,

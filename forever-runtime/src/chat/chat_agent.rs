@@ -71,6 +71,15 @@ pub trait ChatAgent: Agent {
         RecoveryPolicy::default()
     }
 
+    /// Maximum of questions of one chat that are accepted and have not begun. Defaults to 256.
+    ///
+    /// A further request is refused with an error of kind [`Busy`](crate::ErrorKind::Busy), and its messages are not stored. Clients
+    /// of the server are refused in the same way. The continuation of a turn after an answer to a tool call
+    /// is never refused for this.
+    fn max_queued_turns() -> u32 {
+        MAX_QUEUED_TURNS
+    }
+
     /// Says what becomes of a tool call that was interrupted before it had a result: it has failed, unless this says otherwise.
     fn repair_interrupted_tool(&self, call: &Part) -> Repair {
         let _ = call;
@@ -90,6 +99,9 @@ pub trait ChatAgent: Agent {
         user_code::USUAL_TEXT.to_owned()
     }
 }
+
+/// Default of [`ChatAgent::max_queued_turns`].
+pub(super) const MAX_QUEUED_TURNS: u32 = 256;
 
 /// What becomes of a turn that has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

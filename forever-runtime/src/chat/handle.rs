@@ -361,7 +361,7 @@ impl NewTurn {
             return Err(Error::closed());
         }
         let chats = chats(&exec)?;
-        chats.class(&self.chat.class)?;
+        let max_queued = chats.class(&self.chat.class)?.max_queued_turns();
         let refused = |kind, why: String| Error::new(kind, format!("failed to ask agent `{}`: {why}", self.chat));
         if let Err(why) = check_name(&self.chat.name) {
             return Err(refused(ErrorKind::Value, format!("its name {why}")));
@@ -382,6 +382,7 @@ impl NewTurn {
             key: self.key.clone(),
             kind: self.kind,
             queueing: self.queueing.into(),
+            max_queued,
             messages: rows(&self.messages)?,
             cut_behind: self.cut_behind.clone(),
             update: self.update.clone(),
@@ -410,6 +411,7 @@ impl NewTurn {
             AcceptTurnResult::Dropped => {
                 Err(refused(ErrorKind::Busy, "another turn is under way, and this one was not to wait".to_owned()))
             }
+            AcceptTurnResult::Full => Err(refused(ErrorKind::Busy, format!("{max_queued} turns are queued, which is the maximum"))),
             AcceptTurnResult::Refused(why) => Ok(Err(why)),
             AcceptTurnResult::NothingToContinue => {
                 Err(refused(ErrorKind::NotFound, "there is no answer to continue: the last message is not the assistant's".to_owned()))

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::agent::BoxError;
-use crate::chat::chat_agent::{ChatAgent, ErrorClass};
+use crate::chat::chat_agent::{ChatAgent, ErrorClass, MAX_QUEUED_TURNS};
 use crate::chat::message::{Part, Repair};
 use crate::chat::recovery::{ChatRecovery, ChatRecoveryOptions, RecoveryPolicy};
 use crate::chat::turn::Turn;
@@ -56,6 +56,7 @@ impl<A: ChatAgent> ChatHooks for A {
 /// A class of chat agents.
 pub(crate) trait ChatClass: Send + Sync {
     fn policy(&self) -> RecoveryPolicy;
+    fn max_queued_turns(&self) -> u32;
     /// The hooks of an agent of the class; `None` if it is of another type.
     fn hooks(&self, agent: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ChatHooks>>;
     /// A state that somebody else has written, as it is stored.
@@ -68,6 +69,10 @@ struct Of<A>(PhantomData<fn() -> A>);
 impl<A: ChatAgent> ChatClass for Of<A> {
     fn policy(&self) -> RecoveryPolicy {
         called_or("recovery", A::recovery, RecoveryPolicy::default)
+    }
+
+    fn max_queued_turns(&self) -> u32 {
+        called_or("max_queued_turns", A::max_queued_turns, || MAX_QUEUED_TURNS)
     }
 
     fn hooks(&self, agent: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ChatHooks>> {

@@ -21,6 +21,7 @@ fn new(of: &str, id: &str) -> NewTurnRow {
         key: None,
         kind: TurnKind::Reply,
         queueing: QueuePolicy::Queue,
+        max_queued: 100,
         messages: vec![message(&format!("u-{id}"), "user")],
         cut_behind: None,
         update: None,
@@ -277,6 +278,29 @@ pub(super) async fn lets_others_take_the_place_of_a_turn(store: &impl Store) {
     let quiet = accept(store, NewTurnRow { queueing: QueuePolicy::Debounce(100), ..new("a", "5") }).await;
     assert!(matches!(store.begin_turn(claim(store, &quiet).await, quiet.seq, 100).await.unwrap(), Admission::NotBefore(101)));
     assert!(matches!(store.begin_turn(claim(store, &quiet).await, quiet.seq, 101).await.unwrap(), Admission::Begun(_)));
+}
+
+pub(super) async fn queues_no_more_turns_than_it_may(store: &impl Store) {
+    let at_most = |max_queued, id: &str| NewTurnRow { max_queued, ..new("a", id) };
+    assert!(matches!(store.accept_turn(at_most(0, "0")).await.unwrap(), AcceptTurnResult::Full));
+    let running = accept(store, at_most(1, "1")).await;
+    assert!(matches!(store.accept_turn(at_most(1, "2")).await.unwrap(), AcceptTurnResult::Full));
+    begin(store, &running).await;
+    // A turn that has begun is not queued.
+    let queued = accept(store, at_most(2, "2")).await;
+    accept(store, at_most(2, "3")).await;
+    for policy in [QueuePolicy::Queue, QueuePolicy::Latest, QueuePolicy::Merge, QueuePolicy::Debounce(5)] {
+        let refused = store.accept_turn(NewTurnRow { queueing: policy, ..at_most(2, "4") }).await.unwrap();
+        assert!(matches!(refused, AcceptTurnResult::Full), "{policy:?}");
+    }
+    assert_eq!(ids(store, "a", i64::MAX).await, ["u-1", "u-2", "u-3"], "the messages of a refused turn are not stored");
+    let more = NewTurnRow { kind: TurnKind::Continue, messages: Vec::new(), ..at_most(2, "5") };
+    assert!(matches!(store.accept_turn(more).await.unwrap(), AcceptTurnResult::Created(..)), "a continuation is not limited");
+    // A repeated request finds its turn, and other chats have a queue of their own.
+    assert!(matches!(store.accept_turn(at_most(2, "3")).await.unwrap(), AcceptTurnResult::Existing(_)));
+    accept(store, NewTurnRow { max_queued: 2, ..new("b", "1") }).await;
+    store.cancel_turn(queued.seq, "not needed".into(), 12).await.unwrap();
+    accept(store, at_most(3, "4")).await;
 }
 
 pub(super) async fn continues_and_asks_again(store: &impl Store) {

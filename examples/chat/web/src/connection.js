@@ -6,8 +6,14 @@ export const retries = { minReconnectionDelay: 500, maxReconnectionDelay: 4000, 
 
 const pause = (count) => (count === 0 ? 0 : Math.min(retries.minReconnectionDelay * retries.reconnectionDelayGrowFactor ** (count - 1), retries.maxReconnectionDelay));
 
-/** Connected, or the seconds until the next try; 0 while it is tried. */
+/**
+ * Whether the agent is connected, whether the browser is online, and the seconds until the next try; 0 while it is tried.
+ *
+ * A connection of a browser that goes offline is not closed: nothing arrives over it, not even that its server is gone. So it counts as lost at
+ * once, and is made anew when the browser is online again.
+ */
 export function useConnection(agent) {
+  const online = useOnline(agent);
   const [lost, setLost] = useState(undefined);
   const [now, setNow] = useState(Date.now());
   const [connected, setConnected] = useState(agent.readyState === WebSocket.OPEN);
@@ -32,5 +38,21 @@ export function useConnection(agent) {
     const ticks = setInterval(() => setNow(Date.now()), 250);
     return () => clearInterval(ticks);
   }, [lost]);
-  return { connected, wait: lost === undefined ? undefined : Math.max(0, Math.ceil((lost - now) / 1000)) };
+  return { connected: connected && online, online, wait: lost === undefined ? undefined : Math.max(0, Math.ceil((lost - now) / 1000)) };
+}
+
+/** Whether the browser is online. Reconnects the agent when it is so again. */
+function useOnline(agent) {
+  const [online, setOnline] = useState(navigator.onLine);
+  useEffect(() => {
+    const gone = () => setOnline(false);
+    const back = () => (setOnline(true), agent.reconnect());
+    window.addEventListener("offline", gone);
+    window.addEventListener("online", back);
+    return () => {
+      window.removeEventListener("offline", gone);
+      window.removeEventListener("online", back);
+    };
+  }, [agent]);
+  return online;
 }

@@ -37,7 +37,7 @@ function Chat() {
       if (frame.type === "cf_agent_stream_resuming" || frame.type === "cf_agent_stream_pending") underWay.current.add(frame.id);
     },
   });
-  const { connected, wait } = useConnection(agent);
+  const { connected, online, wait } = useConnection(agent);
   useEffect(() => {
     // The process is another one after each kill.
     if (connected) agent.call("about").then(setAbout, () => {});
@@ -83,7 +83,7 @@ function Chat() {
       </main>
       <footer>
         <div className={`note ${failed && connected ? "error" : ""}`} role="status">
-          {!connected ? <Lost wait={wait} retry={() => agent.reconnect()} /> : recovering ? "The server was gone. The answer goes on." : failed}
+          {!connected ? <Lost online={online} wait={wait} retry={() => agent.reconnect()} /> : recovering ? "The server was gone. The answer goes on." : failed}
         </div>
         <form onSubmit={(event) => (event.preventDefault(), ask(words))}>
           <Input words={words} setWords={setWords} submit={() => ask(words)} />
@@ -160,7 +160,8 @@ const Message = memo(function Message({ message, answer }) {
 
 const Typing = () => <div className="typing" role="img" aria-label="The answer is on its way"><i /><i /><i /></div>;
 
-function Lost({ wait, retry }) {
+function Lost({ online, wait, retry }) {
+  if (!online) return <span>Not connected: this browser is offline.</span>;
   return (
     <>
       <span>Not connected. {wait ? `Trying again in ${wait}\u00a0s.` : "Trying again."} Start the server to continue.</span>

@@ -194,7 +194,8 @@ impl Session<'_> {
                     self.own.remove(id);
                 }
                 debug!(error = %chain(&error), "a question was refused");
-                let body = if error.kind() == ErrorKind::Busy { "Another answer is being given." } else { "The question was refused." };
+                let body =
+                    if error.kind() == ErrorKind::Busy { "Too many questions wait for an answer." } else { "The question was refused." };
                 self.refuse_question(id, body).await
             }
         }

@@ -154,7 +154,7 @@ async fn ask(agent: &Agent, mut post: Post, stored: &[UiMessage]) -> Result<Turn
         Some(_) => return Err(conflict("a message with this id is stored with other content: name it in `messageId` to edit it")),
     };
     new.await.map_err(|error| match error.kind() {
-        ErrorKind::Busy => conflict("another answer is being given"),
+        ErrorKind::Busy => Failed(StatusCode::TOO_MANY_REQUESTS, "too many questions wait for an answer".to_owned()),
         ErrorKind::Value => {
             debug!(error = %chain(&error), "a question was refused");
             bad("the question was refused")

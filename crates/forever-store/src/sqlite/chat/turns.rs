@@ -76,6 +76,14 @@ pub(super) fn by(conn: &Connection, chat: &AgentId, column: &str, value: &str) -
         .optional()
 }
 
+/// Whether a chat has as many queued turns as it may have. Reads no more of them than that.
+fn is_full(conn: &Connection, chat: i64, max_queued: u32) -> rusqlite::Result<bool> {
+    conn.prepare_cached(
+        "SELECT count(*) >= ?2 FROM (SELECT 1 FROM turns WHERE chat = ?1 AND settled_ms IS NULL AND state = 'queued' LIMIT ?2)",
+    )?
+    .query_row(params![chat, max_queued], |r| r.get(0))
+}
+
 pub(super) fn under_way(conn: &Connection, chat: i64) -> rusqlite::Result<bool> {
     conn.prepare_cached("SELECT EXISTS (SELECT 1 FROM turns WHERE chat = ?1 AND settled_ms IS NULL)")?.query_row([chat], |r| r.get(0))
 }
@@ -106,6 +114,9 @@ fn accept_here(conn: &Connection, new: &NewTurnRow) -> rusqlite::Result<AcceptTu
     let chat = chat_of(conn, &new.chat)?;
     if new.queueing == QueuePolicy::Drop && under_way(conn, chat)? {
         return Ok(AcceptTurnResult::Dropped);
+    }
+    if new.kind == TurnKind::Reply && is_full(conn, chat, new.max_queued)? {
+        return Ok(AcceptTurnResult::Full);
     }
     if let Some(last) = &new.cut_behind {
         conn.prepare_cached(
