@@ -104,7 +104,7 @@ async fn what_somebody_else_has_forwarded_is_not_from_the_same_machine() {
     let place = Place::new();
     let up = place.up().await;
     assert_eq!(statuses(&up, &[]).await, IN);
-    for name in ["Forwarded", "X-Forwarded-For", "x-real-ip"] {
+    for name in ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "Via", "x-real-ip", "CF-Connecting-IP"] {
         for value in ["for=127.0.0.1", "127.0.0.1", ""] {
             assert_eq!(statuses(&up, &[(name, value)]).await, REFUSED, "{name}: {value}");
         }
