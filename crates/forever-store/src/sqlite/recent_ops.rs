@@ -10,18 +10,21 @@ use std::sync::Arc;
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, params};
+use serde::ser::SerializeSeq;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{layouts, ops};
 use crate::{Claim, LayoutRow, OpKind, OpOutcome, OpRecord, OpState, Seq};
 
-/// The longest that the main text and the effects of a row may be together, in bytes: the row stays on one page of 2 KiB.
-pub(super) const ROW_BYTES: usize = 1800;
+/// The longest that the texts of a row with effects may be together, in bytes. With the numbers beside them it stays on one page of 2 KiB,
+/// of which SQLite gives 2 013 bytes to a row.
+const ROW_BYTES: usize = 1980;
 
-/// Whether one of the effects in a snapshot row `s` is in doubt, or none of them can be read.
-pub(super) const IN_DOUBT: &str = r#"s.ops IS NOT NULL AND (NOT json_valid(s.ops) OR instr(s.ops, ',"started",') > 0)"#;
+/// Whether one of the effects in a snapshot row `s` of a fiber `f` is in doubt. The end of a fiber moves them out, so what is still there
+/// cannot be read.
+pub(super) const IN_DOUBT: &str = r#"s.ops IS NOT NULL AND (f.finished_ms IS NOT NULL OR instr(s.ops, ',"started",') > 0)"#;
 
-/// An effect as the JSON has it: an array, in the order of these fields.
+/// An effect as the JSON has it: an array in the order of these fields, without the ones at its end that have no value.
 #[derive(Debug, PartialEq, Deserialize)]
 struct Recent {
     number: u64,
@@ -30,17 +33,33 @@ struct Recent {
     step: String,
     state: OpState,
     started_ms: i64,
-    changed_ms: i64,
-    key: Option<String>,
+    /// Time from its beginning to its last change.
+    took_ms: i64,
+    #[serde(default)]
     outcome: Option<String>,
+    #[serde(default)]
+    key: Option<String>,
     /// Hash of the layout that it began under, if that is not the snapshot's.
+    #[serde(default)]
     layout: Option<String>,
 }
 
 impl Serialize for Recent {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Recent { number, id, function, step, state, started_ms, changed_ms, key, outcome, layout } = self;
-        (number, id, function, step, state, started_ms, changed_ms, key, outcome, layout).serialize(to)
+        let Recent { number, id, function, step, state, started_ms, took_ms, outcome, key, layout } = self;
+        let optional = [outcome, key, layout];
+        let with_value = optional.iter().rposition(|value| value.is_some()).map_or(0, |last| last + 1);
+        let mut all = to.serialize_seq(Some(7 + with_value))?;
+        all.serialize_element(number)?;
+        for text in [id, function, step, state.as_str()] {
+            all.serialize_element(text)?;
+        }
+        all.serialize_element(started_ms)?;
+        all.serialize_element(took_ms)?;
+        for value in &optional[..with_value] {
+            all.serialize_element(value)?;
+        }
+        all.end()
     }
 }
 
@@ -52,7 +71,12 @@ impl Recent {
     fn settle(&mut self, op: &OpOutcome, now_ms: i64) {
         self.state = op.state;
         self.outcome.clone_from(&op.outcome);
-        self.changed_ms = now_ms;
+        self.took_ms = now_ms.saturating_sub(self.started_ms);
+    }
+
+    /// About how long the text of one like it is when it begins.
+    fn begun_bytes(&self) -> usize {
+        64 + self.id.len() + self.function.len() + self.step.len() + self.key.as_ref().map_or(0, String::len)
     }
 
     fn record(self) -> OpRecord {
@@ -75,11 +99,14 @@ fn write<T: Serialize + ?Sized>(value: &T) -> rusqlite::Result<String> {
     serde_json::to_string(value).map_err(|why| rusqlite::Error::ToSqlConversionFailure(why.into()))
 }
 
-/// The column of a fiber that has a snapshot row, and the number of its checkpoints.
-fn column(conn: &Connection, seq: Seq) -> rusqlite::Result<(Option<String>, u64)> {
+/// How long the other texts of a snapshot row are.
+const OTHERS: &str = "coalesce(octet_length(at), 0) + coalesce(octet_length(layout), 0) + coalesce(octet_length(callees), 0)";
+
+/// The column of a fiber that has a snapshot row, the number of its checkpoints, and the length of the other texts.
+fn column(conn: &Connection, seq: Seq) -> rusqlite::Result<(Option<String>, u64, usize)> {
     let row = conn
-        .prepare_cached("SELECT ops, number FROM snapshots WHERE fiber = ?1")?
-        .query_row([seq], |r| Ok((r.get(0)?, u64::try_from(r.get::<_, i64>(1)?).unwrap_or(0))))
+        .prepare_cached(&format!("SELECT ops, number, {OTHERS} FROM snapshots WHERE fiber = ?1"))?
+        .query_row([seq], |r| Ok((r.get(0)?, u64::try_from(r.get::<_, i64>(1)?).unwrap_or(0), r.get::<_, u32>(2)? as usize)))
         .optional()?;
     Ok(row.unwrap_or_default())
 }
@@ -120,9 +147,9 @@ impl Beginning {
             step: op.step.clone(),
             state: OpState::Started,
             started_ms: now_ms,
-            changed_ms: now_ms,
-            key: op.key.clone(),
+            took_ms: 0,
             outcome: None,
+            key: op.key.clone(),
             layout: None,
         };
         let text = write(&recent).ok()?;
@@ -141,7 +168,7 @@ pub(super) fn begin(conn: &Connection, claim: Claim, new: &Beginning) -> rusqlit
             "UPDATE snapshots SET ops = coalesce(substr(ops, 1, length(ops) - 1) || ',', '[') || iif(layout IS ?7, ?3, ?4) || ']'
              WHERE fiber = ?1 AND epoch = ?2 AND number = ?6 AND (SELECT state FROM fibers WHERE seq = ?1) = 'running'
                    AND (layout IS ?7 OR instr(coalesce(callees, ''), ?7) > 0)
-                   AND coalesce(octet_length(data), 0) + coalesce(octet_length(ops), 0) + octet_length(?3) < {ROW_BYTES}
+                   AND {OTHERS} + coalesce(octet_length(data), 0) + coalesce(octet_length(ops), 0) + octet_length(?3) < {ROW_BYTES}
                    AND (ops IS NULL OR instr(ops, ?5) = 0)
                    AND NOT EXISTS (SELECT 1 FROM ops o WHERE o.fiber = ?1 AND o.number = ?6 AND o.id = ?8)",
         ))?
@@ -157,12 +184,12 @@ pub(super) enum Column {
 }
 
 /// Settles operations at checkpoint `number`, whose main text has so many bytes. Those that are in the column stay there while there is
-/// room for them.
+/// room for another one like them.
 pub(super) fn pass(conn: &Connection, seq: Seq, number: u64, settled: &[OpOutcome], bytes: usize, now_ms: i64) -> rusqlite::Result<Column> {
     if settled.is_empty() {
         return Ok(Column::Same);
     }
-    let (Some(text), _) = column(conn, seq)? else { return ops::settle(conn, seq, settled, now_ms).map(|()| Column::Same) };
+    let (Some(text), _, others) = column(conn, seq)? else { return ops::settle(conn, seq, settled, now_ms).map(|()| Column::Same) };
     let mut recent = read(&text)?;
     for op in settled {
         match recent.iter_mut().find(|recent| recent.is(op)) {
@@ -171,7 +198,8 @@ pub(super) fn pass(conn: &Connection, seq: Seq, number: u64, settled: &[OpOutcom
         }
     }
     let text = write(&recent)?;
-    if bytes + text.len() <= ROW_BYTES {
+    let next = recent.last().map_or(0, Recent::begun_bytes);
+    if others + bytes + text.len() + next <= ROW_BYTES {
         return Ok(Column::New(Some(text)));
     }
     move_out(conn, seq, number, recent)?;
@@ -204,7 +232,7 @@ fn insert(conn: &Connection, seq: Seq, op: &Recent) -> rusqlite::Result<()> {
         op.state.as_str(),
         op.outcome,
         op.started_ms,
-        op.changed_ms,
+        op.started_ms.saturating_add(op.took_ms),
         op.layout
     ])
     .map(drop)
@@ -212,7 +240,7 @@ fn insert(conn: &Connection, seq: Seq, op: &Recent) -> rusqlite::Result<()> {
 
 /// Moves all effects out of the snapshot row of a fiber.
 pub(super) fn fold(conn: &Connection, seq: Seq) -> rusqlite::Result<()> {
-    let (Some(text), number) = column(conn, seq)? else { return Ok(()) };
+    let (Some(text), number, _) = column(conn, seq)? else { return Ok(()) };
     move_out(conn, seq, number, read(&text)?)?;
     conn.prepare_cached("UPDATE snapshots SET ops = NULL WHERE fiber = ?1")?.execute([seq]).map(drop)
 }
@@ -244,7 +272,7 @@ pub(super) fn unfold(conn: &Connection, seq: Seq, op: &OpRecord) -> rusqlite::Re
 
 /// What stands in the column and began since checkpoint `number`, behind a snapshot of this layout.
 pub(super) fn since(conn: &Connection, seq: Seq, number: u64, layout: Option<&LayoutRow>) -> rusqlite::Result<Vec<OpRecord>> {
-    let (Some(text), _) = column(conn, seq)? else { return Ok(Vec::new()) };
+    let (Some(text), ..) = column(conn, seq)? else { return Ok(Vec::new()) };
     let record = |mut op: Recent| {
         let layout = match op.layout.take() {
             Some(hash) => layouts::with_hashes(conn, &hash)?.pop(),
@@ -253,4 +281,157 @@ pub(super) fn since(conn: &Connection, seq: Seq, number: u64, layout: Option<&La
         Ok(OpRecord { layout: layout.map(Arc::new), ..op.record() })
     };
     read(&text)?.into_iter().filter(|op| op.number == number).map(record).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::conformance::ops::{behind, open, record};
+    use crate::conformance::{SECOND, accept, claimed, snapshot};
+    use crate::error::ErrorKind;
+    use crate::sqlite::{Scope, Sqlite};
+    use crate::{AdminStore, Deletion, Durability, End, FiberQuery, FiberStore, NewSnapshot, OpStore, Restart};
+
+    async fn text(store: &Sqlite, sql: &'static str) -> Option<String> {
+        store.read("look", move |c| c.query_row(sql, (), |r| r.get(0))).await.unwrap()
+    }
+
+    const COLUMN: &str = "SELECT ops FROM snapshots";
+    const COUNTS: &str = "SELECT (SELECT count(*) FROM ops) || ' ' || (SELECT count(*) FROM settled_ops)";
+
+    async fn joined() -> Sqlite {
+        let store = Sqlite::in_memory().await.unwrap();
+        store.join(0).await.unwrap();
+        store.join(0).await.unwrap();
+        store
+    }
+
+    fn effect(number: u64) -> OpRecord {
+        OpRecord { number: Some(number), ..record(&format!("op {number}"), OpKind::Effect) }
+    }
+
+    fn ended(number: u64, outcome: &str) -> NewSnapshot {
+        let outcome = Some(outcome.to_owned());
+        let of = OpOutcome { number: Some(number), id: format!("op {number}"), state: OpState::Completed, outcome };
+        NewSnapshot { ops: behind(vec![of]), ..snapshot(number + 1) }
+    }
+
+    #[tokio::test]
+    async fn effect_stands_in_its_snapshot_row_until_there_are_many() {
+        let store = joined().await;
+        let claim = accept(&store, "a").await;
+        store.save_op(claim, effect(0), 5).await.unwrap();
+        assert_eq!(text(&store, COLUMN).await.as_deref(), Some(r#"[[0,"op 0","pay","charge","started",5,0]]"#));
+        store.checkpoint(claim, ended(0, "7")).await.unwrap();
+        assert_eq!(text(&store, COLUMN).await.as_deref(), Some(r#"[[0,"op 0","pay","charge","completed",5,1995,"7"]]"#));
+        for n in 1..40 {
+            store.save_op(claim, effect(n), 5).await.unwrap();
+            store.checkpoint(claim, ended(n, "7")).await.unwrap();
+            let row = text(&store, "SELECT CAST(octet_length(data) + octet_length(ops) AS TEXT) FROM snapshots").await;
+            assert!(row.is_none_or(|bytes| bytes.parse::<usize>().unwrap() <= ROW_BYTES));
+        }
+        assert_eq!(text(&store, COUNTS).await.as_deref(), Some("0 1"));
+        store.save_op(claim, effect(40), 5).await.unwrap();
+        store.checkpoint(claim, ended(40, &"7".repeat(ROW_BYTES))).await.unwrap();
+        assert_eq!((text(&store, COLUMN).await, text(&store, COUNTS).await.as_deref()), (None, Some("0 2")), "a long result does not stay");
+        assert_eq!(store.ops(claim.fiber).await.unwrap().len(), 41);
+        store.end(claim, End::Completed("1".into()), Vec::new(), 9).await.unwrap();
+        store.delete(Deletion { limit: 9, ..Deletion::default() }).await.unwrap();
+        assert_eq!(text(&store, COUNTS).await.as_deref(), Some("0 0"));
+    }
+
+    #[tokio::test]
+    async fn claim_and_end_move_effects_out_of_the_snapshot_row() {
+        let store = joined().await;
+        let claim = accept(&store, "a").await;
+        store.save_op(claim, effect(0), 5).await.unwrap();
+        store.checkpoint(claim, ended(0, "7")).await.unwrap();
+        store.save_op(claim, effect(1), 5).await.unwrap();
+        store.take_over(SECOND, 6).await.unwrap();
+        let claim = claimed(&store, claim.fiber, SECOND).await;
+        assert_eq!((text(&store, COLUMN).await, text(&store, COUNTS).await.as_deref()), (None, Some("1 1")));
+        store.checkpoint(claim, ended(1, "8")).await.unwrap();
+        store.save_op(claim, effect(2), 5).await.unwrap();
+        let of = OpOutcome { number: Some(2), id: "op 2".into(), state: OpState::Failed, outcome: Some("no".into()) };
+        store.end(claim, End::Failed("no".into()), vec![of], 7).await.unwrap();
+        assert_eq!((text(&store, COLUMN).await, text(&store, COUNTS).await.as_deref()), (None, Some("2 1")));
+    }
+
+    #[tokio::test]
+    async fn damaged_text_keeps_its_fiber_from_running_and_nothing_else() {
+        for damage in [r#"[[0,"op 0","pay","charge","started",5,0"#, "", "7", "[7]", r#"[[0,"op 0"]]"#, "{}"] {
+            let store = joined().await;
+            let (claim, other) = (accept(&store, "a").await, accept(&store, "b").await);
+            for claim in [claim, other] {
+                store.save_op(claim, OpRecord { id: format!("of {}", claim.fiber), ..effect(0) }, 5).await.unwrap();
+            }
+            let seq = claim.fiber;
+            let damaged = move |c: &Connection| c.execute("UPDATE snapshots SET ops = ?2 WHERE fiber = ?1", params![seq, damage]).map(drop);
+            store.write("damage", Scope::Many, damaged).await.unwrap();
+            assert_eq!(store.load(seq).await.unwrap_err().kind(), ErrorKind::Value, "{damage}");
+            store.take_over(SECOND, 6).await.unwrap();
+            let claim = claimed(&store, seq, SECOND).await;
+            assert_eq!(store.load(seq).await.unwrap_err().kind(), ErrorKind::Value, "{damage}");
+            store.save_op(claim, OpRecord { failed: 1, ..effect(0) }, 7).await.unwrap_err();
+            let of_other = claimed(&store, other.fiber, SECOND).await;
+            assert_eq!(open(&store, of_other).await, [format!("of {}", other.fiber)]);
+            assert!(store.find_op(format!("of {}", other.fiber)).await.unwrap().is_some());
+            store.end(claim, End::Failed("no".into()), Vec::new(), 8).await.unwrap();
+            assert!(store.restart("a".into(), Restart::FromStart, 9).await.is_err(), "an effect may be in doubt");
+            let left = text(&store, COLUMN).await;
+            assert_eq!(left.as_deref(), Some(damage));
+            let query = FiberQuery { exclude_in_doubt: true, ..FiberQuery::default() };
+            let deleted = store.delete(Deletion { query, limit: 9, ..Deletion::default() }).await.unwrap();
+            assert_eq!(deleted.count, 0, "{damage}");
+        }
+    }
+
+    #[tokio::test]
+    async fn effects_of_calls_keep_their_layouts() {
+        let layout = |hash: &str| Some(Arc::new(LayoutRow { hash: hash.into(), fiber: "pay".into(), layout: "{}".into() }));
+        let store = joined().await;
+        let claim = accept(&store, "a").await;
+        let layouts = ["l1", "l2"].map(|hash| layout(hash).unwrap()).to_vec();
+        store.checkpoint(claim, NewSnapshot { layouts: Some(layouts), ..snapshot(1) }).await.unwrap();
+        let of = |id: &str, hash| OpRecord { id: id.into(), layout: layout(hash), ..effect(1) };
+        let (own, callees, others) = (of("own", "l1"), of("callee's", "l2"), of("other's", "l3"));
+        for op in [&own, &callees] {
+            store.save_op(claim, op.clone(), 5).await.unwrap();
+        }
+        assert_eq!(text(&store, COUNTS).await.as_deref(), Some("0 0"));
+        assert_eq!(store.load(claim.fiber).await.unwrap().ops, [own.clone(), callees.clone()]);
+        store.save_op(claim, others.clone(), 5).await.unwrap();
+        assert_eq!(text(&store, COUNTS).await.as_deref(), Some("3 0"));
+        assert_eq!(store.load(claim.fiber).await.unwrap().ops, [callees, others, own]);
+    }
+
+    #[tokio::test]
+    async fn effect_writes_the_page_of_its_snapshot_twice_and_seldom_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Sqlite::open(folder.path().join("a.db"), Durability::Process, Duration::ZERO).await.unwrap();
+        store.join(0).await.unwrap();
+        let claim = accept(&store, "a").await;
+        let pages = || std::fs::metadata(folder.path().join("a.db-wal")).unwrap().len() / 2072;
+        let (before, mut last) = (pages(), pages());
+        let mut steps = Vec::new();
+        for n in 0..200 {
+            let effect = OpRecord { id: format!("{n:032}"), ..effect(n) };
+            store.save_op(claim, effect, 1_700_000_000_000).await.unwrap();
+            steps.push(pages() - std::mem::replace(&mut last, pages()));
+            let outcome = format!("\"{n:0160}\"");
+            let of = OpOutcome { number: Some(n), id: format!("{n:032}"), state: OpState::Completed, outcome: Some(outcome) };
+            let data = format!("{n:0266}");
+            store
+                .checkpoint(claim, NewSnapshot { data, now_ms: 1_700_000_000_000, ops: behind(vec![of]), ..snapshot(n + 1) })
+                .await
+                .unwrap();
+            steps.push(pages() - std::mem::replace(&mut last, pages()));
+        }
+        assert!(steps.iter().filter(|pages| **pages == 1).count() > 360, "{steps:?}");
+        let bytes = (last - before) * 2072 / 200;
+        println!("{bytes} bytes an effect");
+        assert!(bytes < 5450, "{bytes} bytes an effect");
+    }
 }

@@ -684,6 +684,7 @@ pub(super) fn suspend(
     if is_cancelled(conn, claim.fiber)? {
         return end(conn, claim, &End::Cancelled(String::new()), &[], now_ms, ready).map(Some);
     }
+    recent_ops::fold_readable(conn, claim.fiber)?;
     let (state, reason) = match how {
         Suspension::Interrupted(why) => ("interrupted", why),
         Suspension::Parked(why) => ("parked", why),
