@@ -70,7 +70,7 @@ async fn payments(world: Res<World>) -> anyhow::Result<String> {
 
 const PAYMENTS: usize = 200;
 /// The most bytes that an effect may add to the write-ahead log, with its checkpoint.
-const EFFECT: u64 = 5900;
+const EFFECT: u64 = 5500;
 
 #[tokio::test]
 async fn an_effect_writes_the_page_of_its_snapshot_twice_and_little_else() {

@@ -19,31 +19,24 @@ use crate::{
 
 impl OpStore for Sqlite {
     fn save_op(&self, claim: Claim, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>> {
-        const WHAT: &str = "store an operation";
         let in_row = Beginning::of(&record, now_ms);
-        Box::pin(async move {
-            let in_row = Arc::new(in_row);
-            if in_row.is_some() {
-                let new = Arc::clone(&in_row);
-                let begin = move |c: &Connection| new.as_ref().as_ref().map_or(Ok(false), |new| recent_ops::begin(c, claim, new));
-                if self.write_short(WHAT, Scope::One, begin).await? {
+        Box::pin(self.write_short("store an operation", Scope::Many, move |c| {
+            if let Some(new) = &in_row
+                && recent_ops::begin(c, claim, new)?
+            {
+                return Ok(());
+            }
+            claims::check_running(c, claim)?;
+            if let Some(new) = &in_row {
+                // There may have been no room for it.
+                recent_ops::fold(c, claim.fiber)?;
+                if recent_ops::begin(c, claim, new)? {
                     return Ok(());
                 }
             }
-            let save = move |c: &Connection| {
-                claims::check_running(c, claim)?;
-                if let Some(new) = &*in_row {
-                    // There may have been no room for it.
-                    recent_ops::fold(c, claim.fiber)?;
-                    if recent_ops::begin(c, claim, new)? {
-                        return Ok(());
-                    }
-                }
-                save(c, claim.fiber, &record, now_ms)?;
-                if record.stash.is_some() { forget_deaths(c, claim.fiber) } else { Ok(()) }
-            };
-            self.write_short(WHAT, Scope::Many, save).await
-        })
+            save(c, claim.fiber, &record, now_ms)?;
+            if record.stash.is_some() { forget_deaths(c, claim.fiber) } else { Ok(()) }
+        }))
     }
 
     fn load_op(&self, seq: Seq, id: String) -> BoxFuture<'_, Result<Option<OpRecord>>> {

@@ -248,7 +248,9 @@ pub(super) fn fold(conn: &Connection, seq: Seq) -> rusqlite::Result<()> {
 /// The same, where a damaged text stays as it is and keeps nothing else from happening.
 pub(super) fn fold_readable(conn: &Connection, seq: Seq) -> rusqlite::Result<()> {
     match fold(conn, seq) {
-        Err(rusqlite::Error::FromSqlConversionFailure(..)) => Ok(()),
+        Err(rusqlite::Error::FromSqlConversionFailure(..) | rusqlite::Error::InvalidColumnType(..) | rusqlite::Error::Utf8Error(..)) => {
+            Ok(())
+        }
         folded => folded,
     }
 }
