@@ -245,14 +245,14 @@ async fn keeps_effects_whatever_they_are_called(store: &impl Store) {
             ..effect(&format!("id {text}"), n as u64)
         }
     };
-    for n in 0..texts.len() {
-        let id = format!("id {}", texts[n]);
+    for (n, text) in texts.iter().enumerate() {
+        let id = format!("id {text}");
         store.save_op(claim, like(n), 1).await.unwrap();
         assert_eq!(store.load(claim.fiber).await.unwrap().ops, [like(n)]);
         assert_eq!(store.find_op(id.clone()).await.unwrap(), Some((claim.fiber, like(n))));
-        let of = settled(&id, n as u64, OpState::Failed, texts[n]);
+        let of = settled(&id, n as u64, OpState::Failed, text);
         store.checkpoint(claim, NewSnapshot { ops: behind(vec![of]), ..snapshot(n as u64 + 1) }).await.unwrap();
-        let ended = OpRecord { state: OpState::Failed, outcome: Some(texts[n].into()), ..like(n) };
+        let ended = OpRecord { state: OpState::Failed, outcome: Some((*text).into()), ..like(n) };
         assert_eq!(store.find_op(id).await.unwrap(), Some((claim.fiber, ended)));
     }
     let ledger = store.ops(claim.fiber).await.unwrap();
