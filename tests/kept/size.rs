@@ -1,4 +1,4 @@
-//! How much a step writes and how fast the file grows.
+//! How much a step writes, plain and as an effect, and how fast the file grows.
 use forever::Log;
 use forever::prelude::*;
 
@@ -55,4 +55,35 @@ async fn a_long_transcript_costs_the_same_at_every_step() {
         println!("steps {}..{}: the file grew by {growth} bytes a step", 10 + 100 * n, 110 + 100 * n);
         assert!(growth < GROWTH, "{growth} bytes a step");
     }
+}
+
+/// Steps that are effects, with results of 160 bytes.
+#[fiber]
+async fn payments(world: Res<World>) -> anyhow::Result<String> {
+    let mut receipt = "r".repeat(160);
+    for n in 0..=PAYMENTS {
+        let next: String = receipt.chars().skip(4).chain(format!("{n:04}").chars()).collect();
+        receipt = step!("pay", effect, world.step(next).await?);
+    }
+    Ok(receipt)
+}
+
+const PAYMENTS: usize = 200;
+/// The most bytes that an effect may add to the write-ahead log, with its checkpoint.
+const EFFECT: u64 = 5500;
+
+#[tokio::test]
+async fn an_effect_writes_the_page_of_its_snapshot_twice_and_little_else() {
+    let (place, world) = (Place::new(), World::new(PAYMENTS / 10));
+    let forever = place.open::<payments>(&world).await;
+    forever.spawn(payments()).await.unwrap();
+    let log = || std::fs::metadata(place.path().with_extension("db-wal")).unwrap().len();
+    world.held().await;
+    let before = log();
+    world.open(PAYMENTS - PAYMENTS / 10);
+    world.held().await;
+    let bytes = (log() - before) / (PAYMENTS - PAYMENTS / 10) as u64;
+    println!("{bytes} bytes an effect");
+    assert!(bytes < EFFECT, "{bytes} bytes an effect");
+    assert_eq!(place.number("SELECT count(*) FROM op_ledger WHERE state = 'completed'"), PAYMENTS as i64);
 }

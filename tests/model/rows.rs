@@ -131,7 +131,8 @@ impl Database {
             messages.entry(r.get(0)?).or_default().push(r.get::<_, String>(1)?.parse().unwrap_or(u64::MAX));
         }
         let mut ops: BTreeMap<i64, Vec<String>> = BTreeMap::new();
-        let mut there = all.prepare_cached("SELECT fiber, number, id, state, resolved FROM ops WHERE kind = 'effect' ORDER BY number")?;
+        let mut there =
+            all.prepare_cached("SELECT fiber, number, id, state, resolved FROM op_ledger WHERE kind = 'effect' ORDER BY number")?;
         let mut found = there.query(())?;
         while let Some(r) = found.next()? {
             let (seq, number): (i64, u64) = (r.get(0)?, r.get::<_, i64>(1)?.cast_unsigned());

@@ -303,9 +303,9 @@ async fn the_ledger_goes_with_its_fiber() {
     let (place, bank) = (Place::new(), Bank::default());
     let (forever, handle) = opened(&place, &bank, parking(100)).await;
     handle.wait().await.unwrap();
-    assert_eq!(place.number("SELECT count(*) FROM ops"), 1);
+    assert_eq!(place.number("SELECT count(*) FROM op_ledger"), 1);
     forever.delete(forever::FiberFilter::new()).await.unwrap();
-    assert_eq!(place.number("SELECT count(*) FROM ops"), 0);
+    assert_eq!(place.number("SELECT count(*) FROM op_ledger"), 0);
 }
 
 #[tokio::test]

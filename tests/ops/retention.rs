@@ -117,7 +117,7 @@ async fn deleting_by_hand_takes_operations_in_doubt_along_only_if_it_says_so() {
     assert_eq!(forever.delete(FiberFilter::new()).await.unwrap(), 1);
     assert_eq!(forever.delete(FiberFilter::new().state(FiberState::Failed)).await.unwrap(), 0);
     assert_eq!(forever.delete(FiberFilter::new().delete_in_doubt()).await.unwrap(), 1);
-    assert_eq!(place.number("SELECT count(*) FROM ops"), 0);
+    assert_eq!(place.number("SELECT count(*) FROM op_ledger"), 0);
 }
 
 /// A table of the program's that keeps fibers: the reason why, as SQLite sees it.

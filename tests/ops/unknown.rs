@@ -327,7 +327,7 @@ async fn an_effect_does_not_begin_in_a_runtime_that_closes() {
     forever.spawn(late_for_closing()).id(ID).await.unwrap();
     soon(bank.called(1)).await;
     forever.close().await.unwrap();
-    assert_eq!((place.number("SELECT count(*) FROM ops"), bank.charges().len()), (0, 0), "better not begun than unknown");
+    assert_eq!((place.number("SELECT count(*) FROM op_ledger"), bank.charges().len()), (0, 0), "better not begun than unknown");
 }
 
 /// Can be saved in good times only.

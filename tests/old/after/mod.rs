@@ -2,6 +2,7 @@
 pub(crate) mod five;
 pub(crate) mod four;
 pub(crate) mod one;
+pub(crate) mod seven;
 pub(crate) mod six;
 pub(crate) mod three;
 pub(crate) mod two;

@@ -4,6 +4,7 @@
 pub(crate) mod five;
 pub(crate) mod four;
 pub(crate) mod one;
+pub(crate) mod seven;
 pub(crate) mod six;
 pub(crate) mod three;
 pub(crate) mod two;
@@ -14,30 +15,33 @@ use crate::desk::Desk;
 
 /// What is held in which life, in a database of that version.
 pub(crate) fn holds(version: u32) -> Vec<(u32, &'static str)> {
-    upto(version, [one::HOLDS, two::HOLDS, three::HOLDS, four::HOLDS, five::HOLDS, six::HOLDS])
+    upto(version, [one::HOLDS, two::HOLDS, three::HOLDS, four::HOLDS, five::HOLDS, six::HOLDS, seven::HOLDS])
 }
 
 /// What has to be so at the end of which life.
 pub(crate) fn settled(version: u32) -> Vec<(u32, String)> {
-    let all = upto(version, [one::SETTLED, two::SETTLED, three::SETTLED, four::SETTLED, five::SETTLED, six::SETTLED]);
+    let all = upto(version, [one::SETTLED, two::SETTLED, three::SETTLED, four::SETTLED, five::SETTLED, six::SETTLED, seven::SETTLED]);
     // The table of branch results had another name.
     let table = if version < 6 { "arrived" } else { "branch_results" };
-    all.into_iter().map(|(life, query)| (life, query.replace("FROM arrived", &format!("FROM {table}")))).collect()
+    // Since version 7 the newest effects stand elsewhere.
+    let ops = if version < 7 { "FROM ops " } else { "FROM op_ledger AS ops " };
+    let of_now = |query: &str| query.replace("FROM arrived", &format!("FROM {table}")).replace("FROM ops ", ops);
+    all.into_iter().map(|(life, query)| (life, of_now(query))).collect()
 }
 
 /// What is left to be done of such a database, each once.
 pub(crate) fn left(version: u32) -> Vec<&'static str> {
-    upto(version, [one::LEFT, two::LEFT, three::LEFT, four::LEFT, five::LEFT, six::LEFT])
+    upto(version, [one::LEFT, two::LEFT, three::LEFT, four::LEFT, five::LEFT, six::LEFT, seven::LEFT])
 }
 
-fn upto<T: Copy>(version: u32, all: [&[T]; 6]) -> Vec<T> {
+fn upto<T: Copy>(version: u32, all: [&[T]; 7]) -> Vec<T> {
     all[..version as usize].concat()
 }
 
 /// A runtime that knows all fibers.
 pub(crate) fn registered(builder: Builder, desk: &Desk) -> Builder {
     let builder = one::registered(builder.resource(desk.clone()), desk.life());
-    let builder = six::registered(builder);
+    let builder = seven::registered(six::registered(builder));
     five::registered(four::registered(three::registered(two::registered(builder, desk)), desk))
 }
 
@@ -49,7 +53,8 @@ pub(crate) async fn begin(forever: &Forever, desk: &Desk) -> anyhow::Result<()> 
         three::start(forever).await?;
         four::start(forever).await?;
         five::start(forever).await?;
-        six::start(forever).await
+        six::start(forever).await?;
+        seven::start(forever).await
     } else {
         three::resolve(forever).await
     }

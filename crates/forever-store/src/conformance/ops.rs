@@ -13,6 +13,11 @@ pub(super) async fn run<S: Store>(make: &impl AsyncFn() -> S) {
     resolves_what_nobody_knows_and_nothing_else(&make().await).await;
     lets_a_parked_fiber_go_on(&make().await).await;
     finds_operations_wherever_they_are(&make().await).await;
+    keeps_a_thousand_effects(&make().await).await;
+    keeps_effects_whatever_they_are_called(&make().await).await;
+    keeps_what_is_open_over_a_death(&make().await).await;
+    keeps_effects_that_are_open_together(&make().await).await;
+    replaces_the_record_of_an_effect(&make().await).await;
 }
 
 pub(crate) fn record(id: &str, kind: OpKind) -> OpRecord {
@@ -187,5 +192,155 @@ async fn finds_operations_wherever_they_are(store: &impl Store) {
     store.end(one, End::Completed("1".into()), Vec::new(), 2).await.unwrap();
     for (id, seq) in [("x", Some(one.fiber)), ("y", Some(two.fiber)), ("z", None), ("no", None)] {
         assert_eq!(store.find_op(id.into()).await.unwrap().map(|(seq, op)| (seq, op.id)), seq.map(|seq| (seq, id.to_owned())));
+    }
+}
+
+/// An effect that begins behind so many checkpoints.
+fn effect(id: &str, number: u64) -> OpRecord {
+    OpRecord { number: Some(number), ..record(id, OpKind::Effect) }
+}
+
+fn settled(id: &str, number: u64, state: OpState, outcome: &str) -> OpOutcome {
+    OpOutcome { number: Some(number), id: id.to_owned(), state, outcome: Some(outcome.to_owned()) }
+}
+
+async fn keeps_a_thousand_effects(store: &impl Store) {
+    let claim = accept(store, "a").await;
+    let outcome = |n: u64| format!("\"{}\"", "r".repeat(usize::try_from(n * 37 % 300).unwrap()));
+    for n in 0..1000 {
+        let id = format!("op {n}");
+        store.save_op(claim, effect(&id, n), 2000 + i64::try_from(n).unwrap()).await.unwrap();
+        let state = if n % 7 == 0 { OpState::Failed } else { OpState::Completed };
+        store.checkpoint(claim, NewSnapshot { ops: behind(vec![settled(&id, n, state, &outcome(n))]), ..snapshot(n + 1) }).await.unwrap();
+    }
+    assert_eq!(open(store, claim).await, [""; 0]);
+    let check = async || {
+        let ledger = store.ops(claim.fiber).await.unwrap();
+        assert_eq!(ledger.len(), 1000);
+        for (n, op) in (0..).zip(&ledger) {
+            let state = if n % 7 == 0 { OpState::Failed } else { OpState::Completed };
+            assert_eq!(op.record, OpRecord { state, outcome: Some(outcome(n)), ..effect(&format!("op {n}"), n) });
+            assert_eq!(op.started_ms, 2000 + i64::try_from(n).unwrap());
+        }
+        for n in [0, 1, 2, 3, 500, 997, 998, 999] {
+            assert_eq!(store.find_op(format!("op {n}")).await.unwrap(), Some((claim.fiber, ledger[n].record.clone())));
+        }
+        assert_eq!(store.find_op("op".into()).await.unwrap(), None);
+    };
+    check().await;
+    store.end(claim, End::Completed("1".into()), Vec::new(), 3000).await.unwrap();
+    check().await;
+}
+
+async fn keeps_effects_whatever_they_are_called(store: &impl Store) {
+    let claim = accept(store, "a").await;
+    let texts =
+        ["", " ", "\"", "\\", "[0,\"x\",", "],[", "a\u{1}\n\t\r\u{7f}", "é 漢 🦀 \u{2028}", "$[0]", "'; --", "null", "7", "{\"a\":[1]}"];
+    let like = |n: usize| {
+        let text = texts[n];
+        OpRecord {
+            key: Some(format!("{text:?}")),
+            function: text.into(),
+            step: format!("{text}]"),
+            ..effect(&format!("id {text}"), n as u64)
+        }
+    };
+    for (n, text) in texts.iter().enumerate() {
+        let id = format!("id {text}");
+        store.save_op(claim, like(n), 1).await.unwrap();
+        assert_eq!(store.load(claim.fiber).await.unwrap().ops, [like(n)]);
+        assert_eq!(store.find_op(id.clone()).await.unwrap(), Some((claim.fiber, like(n))));
+        let of = settled(&id, n as u64, OpState::Failed, text);
+        store.checkpoint(claim, NewSnapshot { ops: behind(vec![of]), ..snapshot(n as u64 + 1) }).await.unwrap();
+        let ended = OpRecord { state: OpState::Failed, outcome: Some((*text).into()), ..like(n) };
+        assert_eq!(store.find_op(id).await.unwrap(), Some((claim.fiber, ended)));
+    }
+    let ledger = store.ops(claim.fiber).await.unwrap();
+    assert_eq!(ledger.iter().map(|op| op.record.function.as_str()).collect::<Vec<_>>(), texts);
+}
+
+async fn keeps_what_is_open_over_a_death(store: &impl Store) {
+    let lost = accept(store, "a").await;
+    store.save_op(lost, effect("x", 0), 1).await.unwrap();
+    store.checkpoint(lost, NewSnapshot { ops: behind(vec![completed("x")]), ..snapshot(1) }).await.unwrap();
+    store.save_op(lost, effect("y", 1), 3).await.unwrap();
+    // The process dies between the beginning of an effect and its checkpoint.
+    store.take_over(SECOND, 4).await.unwrap();
+    let stands = async || {
+        assert_eq!(open(store, lost).await, ["y"]);
+        assert_eq!(ledger(store, lost).await, ["x completed 7", "y started -"]);
+    };
+    stands().await;
+    store.save_op(lost, effect("late", 1), 5).await.unwrap_err();
+    let behind_it = || NewSnapshot { ops: behind(vec![settled("y", 1, OpState::Completed, "8")]), ..snapshot(2) };
+    store.checkpoint(lost, behind_it()).await.unwrap_err();
+    stands().await;
+    let claim = claimed(store, lost.fiber, SECOND).await;
+    stands().await;
+    store.save_op(lost, effect("late", 1), 5).await.unwrap_err();
+    store.checkpoint(lost, behind_it()).await.unwrap_err();
+    store.end(lost, End::Completed("1".into()), vec![settled("y", 1, OpState::Completed, "8")], 5).await.unwrap_err();
+    stands().await;
+    // It begins again what it began.
+    store.save_op(claim, effect("y", 1), 6).await.unwrap();
+    stands().await;
+    store.checkpoint(claim, behind_it()).await.unwrap();
+    assert_eq!((open(store, claim).await, ledger(store, claim).await), (vec![], vec!["x completed 7".into(), "y completed 8".into()]));
+
+    store.save_op(claim, effect("z", 2), 7).await.unwrap();
+    store.suspend(claim, Suspension::Parked("z".into()), 8).await.unwrap();
+    assert!(
+        matches!(store.restart("a".into(), Restart::FromStart, 9).await.unwrap(), CommandResult::Done(RestartResult::InDoubt(op)) if op == "z")
+    );
+    let known = OpResolution { id: "x".into(), state: OpState::Failed, outcome: None };
+    assert!(matches!(
+        store.resolve_op(claim.fiber, known, 9).await.unwrap(),
+        CommandResult::Done(ResolveOpResult::Known(OpState::Completed))
+    ));
+    let how = OpResolution { id: "z".into(), state: OpState::NotExecuted, outcome: None };
+    assert!(matches!(store.resolve_op(claim.fiber, how, 9).await.unwrap(), CommandResult::Done(ResolveOpResult::Done)));
+    let claim = claimed(store, claim.fiber, FIRST).await;
+    store.save_op(claim, effect("z", 2), 10).await.unwrap();
+    assert_eq!(ledger(store, claim).await, ["x completed 7", "y completed 8", "z started -"]);
+    assert_eq!(store.ops(claim.fiber).await.unwrap()[2].started_ms, 7);
+    let failed = settled("z", 2, OpState::Completed, "9");
+    store.end(claim, End::Failed("no".into()), vec![failed], 11).await.unwrap();
+    assert_eq!(open(store, claim).await, ["z"], "there is no checkpoint behind it");
+    assert_eq!(ledger(store, claim).await[2], "z completed 9");
+}
+
+async fn keeps_effects_that_are_open_together(store: &impl Store) {
+    let claim = accept(store, "a").await;
+    let ids: Vec<String> = (0..100).map(|n| format!("{n:03}")).collect();
+    for id in &ids {
+        store.save_op(claim, effect(id, 0), 1).await.unwrap();
+    }
+    assert_eq!(open(store, claim).await, ids);
+    // Branches end before the checkpoint, each by itself, and some have failed attempts before.
+    for id in &ids[..50] {
+        store.save_op(claim, OpRecord { failed: 1, stash: Some("1".into()), ..effect(id, 0) }, 2).await.unwrap();
+        let done = OpRecord { state: OpState::Completed, outcome: Some(id.clone()), ..effect(id, 0) };
+        store.save_op(claim, done, 3).await.unwrap();
+    }
+    store.append_op_log(claim, effect("050", 0), vec!["1".into()], 3).await.unwrap();
+    assert_eq!(open(store, claim).await, ids);
+    let rest = ids[50..].iter().map(|id| settled(id, 0, OpState::Completed, id)).collect();
+    store.checkpoint(claim, NewSnapshot { ops: behind(rest), ..snapshot(1) }).await.unwrap();
+    assert_eq!(open(store, claim).await, [""; 0]);
+    assert_eq!(ledger(store, claim).await, ids.iter().map(|id| format!("{id} completed {id}")).collect::<Vec<_>>());
+}
+
+async fn replaces_the_record_of_an_effect(store: &impl Store) {
+    let claim = accept(store, "a").await;
+    for n in 0..20 {
+        let id = format!("op {n:02}");
+        store.save_op(claim, effect(&id, n), 1).await.unwrap();
+        let of = settled(&id, n, OpState::Completed, &"7".repeat(200));
+        store.checkpoint(claim, NewSnapshot { ops: behind(vec![of]), ..snapshot(n + 1) }).await.unwrap();
+    }
+    for (number, id) in [(0, "op 00"), (10, "op 10"), (19, "op 19")] {
+        store.save_op(claim, effect(id, number), 3).await.unwrap();
+        assert_eq!(store.find_op(id.into()).await.unwrap(), Some((claim.fiber, effect(id, number))));
+        assert_eq!(store.ops(claim.fiber).await.unwrap().len(), 20, "{id}");
     }
 }

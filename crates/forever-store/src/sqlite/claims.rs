@@ -4,7 +4,7 @@
 //! activation asks for its epoch first, in its own transaction.
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::rows;
+use super::{recent_ops, rows};
 use crate::error::{Error, ErrorKind};
 use crate::{Claim, ClaimResult, End, Epoch, FiberState, Runnable, Seq, WorkerId};
 
@@ -56,12 +56,12 @@ pub(super) fn claim(
 ) -> rusqlite::Result<ClaimResult> {
     let row = conn
         .prepare_cached(
-            "SELECT f.state, f.cancel IS NOT NULL, s.worker FROM fibers f JOIN snapshots s ON s.fiber = f.seq
+            "SELECT f.state, f.cancel IS NOT NULL, s.worker, s.ops IS NOT NULL FROM fibers f JOIN snapshots s ON s.fiber = f.seq
              WHERE f.seq = ?1 AND s.epoch = ?2 AND f.finished_ms IS NULL",
         )?
-        .query_row(params![seen.fiber, seen.epoch], |r| Ok((rows::state(r)?, r.get(1)?, r.get::<_, Option<WorkerId>>(2)?)))
+        .query_row(params![seen.fiber, seen.epoch], |r| Ok((rows::state(r)?, r.get(1)?, r.get::<_, Option<WorkerId>>(2)?, r.get(3)?)))
         .optional()?;
-    let Some((state, cancelled, owner)) = row else { return Ok(ClaimResult::Refused) };
+    let Some((state, cancelled, owner, has_ops)) = row else { return Ok(ClaimResult::Refused) };
     let free = match state {
         FiberState::Pending | FiberState::Interrupted | FiberState::Parked => true,
         // A worker that could not store that a fiber of its own was interrupted runs it again.
@@ -75,6 +75,10 @@ pub(super) fn claim(
         void(conn, seen.fiber)?;
         let ended = rows::finish(conn, seen.fiber, &End::Cancelled(String::new()), &[], now_ms, ready)?;
         return Ok(ended.map_or(ClaimResult::Refused, ClaimResult::Ended));
+    }
+    if has_ops {
+        // What an activation before this one has left; if it is damaged, the load says so.
+        recent_ops::fold_readable(conn, seen.fiber)?;
     }
     let claim = Claim { epoch: seen.epoch.saturating_add(1), ..seen };
     conn.prepare_cached("UPDATE snapshots SET epoch = ?2, worker = ?3 WHERE fiber = ?1")?.execute(params![

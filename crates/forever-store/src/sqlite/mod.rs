@@ -26,6 +26,7 @@ mod past;
 mod plans;
 #[cfg(test)]
 mod reads;
+mod recent_ops;
 mod rows;
 mod schema;
 mod snapshot_rows;

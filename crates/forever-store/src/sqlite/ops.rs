@@ -8,18 +8,32 @@ use super::Sqlite;
 use super::claims;
 use super::job::Scope;
 use super::layouts;
+use super::recent_ops::{self, Beginning};
 use super::rows::{self, forget_deaths};
 use crate::error::Result;
 use crate::future::BoxFuture;
 use crate::{
-    Claim, CommandResult, FiberRef, FiberState, OpKind, OpOutcome, OpRecord, OpResolution, OpRetry, OpRow, OpState, OpStore, OpsDelta,
+    Claim, CommandResult, FiberRef, FiberState, LayoutRow, OpKind, OpOutcome, OpRecord, OpResolution, OpRetry, OpRow, OpState, OpStore,
     ResolveOpResult, Runnable, Seq,
 };
 
 impl OpStore for Sqlite {
     fn save_op(&self, claim: Claim, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        let in_row = Beginning::of(&record, now_ms);
         Box::pin(self.write_short("store an operation", Scope::Many, move |c| {
+            if let Some(new) = &in_row
+                && recent_ops::begin(c, claim, new)?
+            {
+                return Ok(());
+            }
             claims::check_running(c, claim)?;
+            if let Some(new) = &in_row {
+                // There may have been no room for it.
+                recent_ops::fold(c, claim.fiber)?;
+                if recent_ops::begin(c, claim, new)? {
+                    return Ok(());
+                }
+            }
             save(c, claim.fiber, &record, now_ms)?;
             if record.stash.is_some() { forget_deaths(c, claim.fiber) } else { Ok(()) }
         }))
@@ -60,7 +74,7 @@ impl OpStore for Sqlite {
     fn ops(&self, seq: Seq) -> BoxFuture<'_, Result<Vec<OpRow>>> {
         Box::pin(self.read("list the operations of a fiber", move |c| {
             c.prepare_cached(&format!(
-                "SELECT {COLUMNS}, o.started_ms, o.changed_ms FROM ops o WHERE o.fiber = ?1 AND o.kind IN ('effect', 'op')
+                "SELECT {COLUMNS}, o.started_ms, o.changed_ms FROM op_ledger o WHERE o.fiber = ?1 AND o.kind IN ('effect', 'op')
                  ORDER BY o.started_ms, o.number, o.id"
             ))?
             .query_map([seq], |r| Ok(OpRow { record: record(r)?, started_ms: r.get("started_ms")?, changed_ms: r.get("changed_ms")? }))?
@@ -70,15 +84,28 @@ impl OpStore for Sqlite {
 
     fn find_op(&self, id: String) -> BoxFuture<'_, Result<Option<(Seq, OpRecord)>>> {
         Box::pin(self.read("find an operation", move |c| {
-            let found = |sql: &str| {
-                c.prepare_cached(&format!("SELECT {COLUMNS}, o.fiber {sql} AND o.kind IN ('effect', 'op')"))?
-                    .query_row([&id], |r| Ok((r.get("fiber")?, record(r)?)))
-                    .optional()
+            let text = recent_ops::with_id(&id)?;
+            let found = |fibers: &str| {
+                let mut fibers = c.prepare_cached(fibers)?;
+                let mut fibers = fibers.query([&id, &text])?;
+                while let Some(fiber) = fibers.next()? {
+                    let fiber = fiber.get(0)?;
+                    if let Some(op) = in_ledger(c, fiber, &id)? {
+                        return Ok(Some((fiber, op)));
+                    }
+                }
+                Ok(None)
             };
             // Most that are asked for are of fibers that have not completed, of which there are few.
-            match found("FROM fibers f CROSS JOIN ops o ON o.fiber = f.seq AND o.id = ?1 WHERE f.state <> 'completed'")? {
+            let open = "SELECT f.seq FROM fibers f WHERE f.state <> 'completed'
+                              AND (EXISTS (SELECT 1 FROM ops o WHERE o.fiber = f.seq AND o.id = ?1)
+                                   OR EXISTS (SELECT 1 FROM snapshots s WHERE s.fiber = f.seq AND instr(s.ops, ?2) > 0)
+                                   OR EXISTS (SELECT 1 FROM settled_ops o WHERE o.fiber = f.seq AND instr(o.ops, ?2) > 0))";
+            match found(open)? {
                 Some(there) => Ok(Some(there)),
-                None => found("FROM ops o WHERE o.id = ?1"),
+                None => {
+                    found("SELECT fiber FROM ops o WHERE o.id = ?1 UNION ALL SELECT fiber FROM settled_ops o WHERE instr(o.ops, ?2) > 0")
+                }
             }
         }))
     }
@@ -121,18 +148,25 @@ pub(super) fn at(number: Option<u64>) -> i64 {
     number.map_or(BY_HAND, |number| i64::try_from(number).unwrap_or(i64::MAX))
 }
 
-/// What a fiber began since checkpoint `number`.
-pub(super) fn since(conn: &Connection, seq: Seq, number: u64) -> rusqlite::Result<Vec<OpRecord>> {
+/// What a fiber began since checkpoint `number`, whose snapshot has this layout.
+pub(super) fn since(conn: &Connection, seq: Seq, number: u64, layout: Option<&LayoutRow>) -> rusqlite::Result<Vec<OpRecord>> {
+    let mut since = recent_ops::since(conn, seq, number, layout)?;
     let sql = format!(
         "SELECT {COLUMNS}, {} FROM ops o LEFT JOIN layouts l ON l.hash = o.layout WHERE o.fiber = ?1 AND o.number = ?2",
         layouts::COLUMNS
     );
-    conn.prepare_cached(&sql)?
-        .query_map(params![seq, at(Some(number))], |row| Ok(OpRecord { layout: layouts::of(row)?.map(Arc::new), ..record(row)? }))?
-        .collect()
+    let mut statement = conn.prepare_cached(&sql)?;
+    let mut rows = statement.query(params![seq, at(Some(number))])?;
+    while let Some(row) = rows.next()? {
+        since.push(OpRecord { layout: layouts::of(row)?.map(Arc::new), ..record(row)? });
+    }
+    Ok(since)
 }
 
 pub(super) fn save(conn: &Connection, seq: Seq, op: &OpRecord, now_ms: i64) -> rusqlite::Result<()> {
+    if op.kind == OpKind::Effect {
+        recent_ops::unfold(conn, seq, op)?;
+    }
     layouts::save(conn, op.layout.as_deref())?;
     conn.prepare_cached(
         "INSERT INTO ops (fiber, number, id, kind, function, step, key, state, outcome, resolved, failed, stash, started_ms, changed_ms,
@@ -168,12 +202,7 @@ fn forget_log(conn: &Connection, seq: Seq, number: Option<u64>, id: &str) -> rus
         .map(drop)
 }
 
-/// A fiber makes a checkpoint after `number`: what has ended is stored, and what was kept until then goes.
-pub(super) fn pass(conn: &Connection, seq: Seq, number: u64, ops: &OpsDelta, now_ms: i64) -> rusqlite::Result<()> {
-    settle(conn, seq, &ops.settled, now_ms)?;
-    if ops.temporary { forget_temporary(conn, seq, number) } else { Ok(()) }
-}
-
+/// Stores the outcomes of operations that are in `ops`.
 pub(super) fn settle(conn: &Connection, seq: Seq, settled: &[OpOutcome], now_ms: i64) -> rusqlite::Result<()> {
     for op in settled {
         conn.prepare_cached(
@@ -200,6 +229,13 @@ pub(super) fn forget_temporary(conn: &Connection, seq: Seq, number: u64) -> rusq
         .map(drop)
 }
 
+/// An effect or operation by hand of a fiber.
+fn in_ledger(conn: &Connection, seq: Seq, id: &str) -> rusqlite::Result<Option<OpRecord>> {
+    conn.prepare_cached(&format!("SELECT {COLUMNS} FROM op_ledger o WHERE o.fiber = ?1 AND o.id = ?2 AND o.kind IN ('effect', 'op')"))?
+        .query_row(params![seq, id], record)
+        .optional()
+}
+
 fn resolve(
     conn: &Connection,
     seq: Seq,
@@ -211,11 +247,8 @@ fn resolve(
     if matches!(fiber.state, FiberState::Pending | FiberState::Running) {
         return Ok(CommandResult::InvalidState(fiber.state));
     }
-    let op = conn
-        .prepare_cached(&format!("SELECT {COLUMNS} FROM ops o WHERE o.fiber = ?1 AND o.id = ?2 AND o.kind IN ('effect', 'op')"))?
-        .query_row(params![seq, how.id], record)
-        .optional()?;
-    let Some(op) = op else { return Ok(CommandResult::NotFound) };
+    recent_ops::fold(conn, seq)?;
+    let Some(op) = in_ledger(conn, seq, &how.id)? else { return Ok(CommandResult::NotFound) };
     if op.state != OpState::Started {
         return Ok(CommandResult::Done(ResolveOpResult::Known(op.state)));
     }

@@ -169,13 +169,14 @@ fn slow(conn: &Connection, sql: &str) -> Option<String> {
 }
 
 /// What a scan may be of: rows that are not of a table.
-const NO_ROWS_OF_OURS: [&str; 5] = ["SCAN sqlite_sequence", "SCAN CONSTANT ROW", "SCAN json_each", "SCAN b", "SCAN (subquery"];
+const NO_ROWS_OF_OURS: [&str; 6] =
+    ["SCAN sqlite_sequence", "SCAN CONSTANT ROW", "SCAN json_each", "SCAN e VIRTUAL TABLE", "SCAN b", "SCAN (subquery"];
 
 /// Indexes that have in them only what such a statement wants: what is awake, what runs, what is due, what was asked.
 const ONLY_WHAT_IS_ASKED_FOR: [&str; 4] = ["agents_awake", "schedules_running", "turns_open", "waits_due"];
 
 /// What is sorted or looked through all the same, by a part of the statement.
-const ALLOWED: [(&str, &str); 13] = [
+const ALLOWED: [(&str, &str); 14] = [
     // One row, or as many as there are workers.
     ("DELETE FROM workers", "SCAN workers"),
     // The fibers below one, in the order of their numbers.
@@ -183,9 +184,10 @@ const ALLOWED: [(&str, &str); 13] = [
     // The schedules of one agent.
     ("FROM schedules WHERE class = ?1 AND agent = ?2", "USE TEMP B-TREE FOR ORDER BY"),
     // An operation that a person asks for by its id: first among the fibers that have not completed.
-    ("CROSS JOIN ops o", "SCAN f USING COVERING INDEX fibers_open"),
+    ("FROM ops o WHERE o.fiber = f.seq AND o.id = ?1", "SCAN f USING COVERING INDEX fibers_open"),
     ("FROM ops o WHERE o.id = ?1", "SCAN o"),
-    // The ledger of one fiber.
+    // The ledger of one fiber, whose parts are searched.
+    ("FROM op_ledger o WHERE o.fiber = ?1", "SCAN o"),
     ("ORDER BY o.started_ms", "USE TEMP B-TREE FOR ORDER BY"),
     // A list of several states, which few ask for.
     ("f.state IN ('running', 'failed')", "USE TEMP B-TREE FOR ORDER BY"),

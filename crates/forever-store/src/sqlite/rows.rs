@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
 
+use super::recent_ops::{self, Column};
 use super::{claims, layouts, ops, past, snapshot_rows};
 use crate::AgentId;
 use crate::SnapshotRows;
@@ -167,6 +168,7 @@ pub(super) fn condition(which: &FiberQuery) -> (String, Vec<Box<dyn ToSql>>) {
     if which.exclude_in_doubt {
         let in_doubt = "o.kind IN ('effect', 'op') AND o.state = 'started'";
         terms.push(format!("NOT EXISTS (SELECT 1 FROM ops o WHERE o.fiber = f.seq AND {in_doubt})"));
+        terms.push(format!("NOT EXISTS (SELECT 1 FROM snapshots s WHERE s.fiber = f.seq AND {})", recent_ops::IN_DOUBT));
     }
     (terms.join(" AND "), values)
 }
@@ -328,7 +330,11 @@ fn deaths(row: &Row<'_>) -> u32 {
 pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
     conn.prepare_cached("SAVEPOINT load")?.execute(())?;
     let loaded = stored(conn, seq).and_then(|stored| {
-        let stored = LoadedFiber { ops: ops::since(conn, seq, stored.number)?, branches: branches(conn, seq, stored.number)?, ..stored };
+        let stored = LoadedFiber {
+            ops: ops::since(conn, seq, stored.number, stored.layout.as_ref())?,
+            branches: branches(conn, seq, stored.number)?,
+            ..stored
+        };
         match stored.snapshot {
             Some(_) => Ok(LoadedFiber { rows: snapshot_rows::load(conn, seq)?, ..stored }),
             None => Ok(stored),
@@ -401,17 +407,31 @@ pub(super) fn checkpoint(conn: &Connection, claim: Claim, new: &NewSnapshot) -> 
             callees
         ])?;
     }
+    // Of a claim that is lost, this is taken back with the rest.
+    let column = recent_ops::pass(conn, seq, new.number, &new.ops.settled, new.data.len(), new.now_ms)?;
+    let number = i64::try_from(new.number).unwrap_or(i64::MAX);
     // The number follows the stored one, or a person has changed the row.
-    let replaced = conn
-        .prepare_cached(
-            "UPDATE snapshots SET number = ?2, deaths = 0, saved_ms = ?3, at = ?4, data = ?5 WHERE fiber = ?1 AND number = ?2 - 1 AND epoch = ?6",
-        )?
-        .execute(params![seq, i64::try_from(new.number).unwrap_or(i64::MAX), new.now_ms, new.at, new.data, claim.epoch])?;
+    let replaced = match column {
+        Column::Same => conn
+            .prepare_cached(
+                "UPDATE snapshots SET number = ?2, deaths = 0, saved_ms = ?3, at = ?4, data = ?5
+                 WHERE fiber = ?1 AND number = ?2 - 1 AND epoch = ?6",
+            )?
+            .execute(params![seq, number, new.now_ms, new.at, new.data, claim.epoch])?,
+        Column::New(ops) => conn
+            .prepare_cached(
+                "UPDATE snapshots SET number = ?2, deaths = 0, saved_ms = ?3, at = ?4, data = ?5, ops = ?7
+                 WHERE fiber = ?1 AND number = ?2 - 1 AND epoch = ?6",
+            )?
+            .execute(params![seq, number, new.now_ms, new.at, new.data, claim.epoch, ops])?,
+    };
     if replaced == 0 {
         claims::check(conn, claim)?;
         return Err(rusqlite::Error::ToSqlConversionFailure(format!("checkpoint {} does not follow the stored one", new.number).into()));
     }
-    ops::pass(conn, seq, new.number - 1, &new.ops, new.now_ms)?;
+    if new.ops.temporary {
+        ops::forget_temporary(conn, seq, new.number - 1)?;
+    }
     snapshot_rows::change(conn, seq, &new.delta)?;
     if let Some(message) = new.received {
         conn.prepare_cached("DELETE FROM messages WHERE seq = ?1 AND fiber = ?2")?.execute([message, seq])?;
@@ -467,7 +487,7 @@ pub(super) fn finish(
     ready: &mut Vec<Runnable>,
 ) -> rusqlite::Result<Option<End>> {
     // Most fibers leave nothing behind but a snapshot: one look is cheaper than a statement for each table.
-    let (asked, left, waited_for): (Option<String>, bool, bool) = conn
+    let (asked, left, waited_for, has_ops): (Option<String>, bool, bool, bool) = conn
         .prepare_cached(
             "SELECT cancel,
                     EXISTS (SELECT 1 FROM ops WHERE fiber = ?1 AND kind IN ('step', 'transaction') AND number =
@@ -475,10 +495,11 @@ pub(super) fn finish(
                     OR EXISTS (SELECT 1 FROM messages WHERE fiber = ?1)
                     OR EXISTS (SELECT 1 FROM waits WHERE fiber = ?1) OR EXISTS (SELECT 1 FROM joins WHERE fiber = ?1)
                     OR EXISTS (SELECT 1 FROM branch_results WHERE fiber = ?1),
-                    EXISTS (SELECT 1 FROM joins WHERE child = ?1)
+                    EXISTS (SELECT 1 FROM joins WHERE child = ?1),
+                    EXISTS (SELECT 1 FROM snapshots WHERE fiber = ?1 AND ops IS NOT NULL)
              FROM fibers WHERE seq = ?1",
         )?
-        .query_row([seq], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?;
+        .query_row([seq], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)))?;
     let end = match asked {
         Some(reason) => End::Cancelled(reason),
         None => end.clone(),
@@ -495,6 +516,9 @@ pub(super) fn finish(
         .execute(params![seq, state.as_str(), reason, result, now_ms])?;
     if finished == 0 {
         return Ok(None);
+    }
+    if has_ops {
+        recent_ops::fold_readable(conn, seq)?;
     }
     ops::settle(conn, seq, settled, now_ms)?;
     if left {
@@ -660,6 +684,7 @@ pub(super) fn suspend(
     if is_cancelled(conn, claim.fiber)? {
         return end(conn, claim, &End::Cancelled(String::new()), &[], now_ms, ready).map(Some);
     }
+    recent_ops::fold_readable(conn, claim.fiber)?;
     let (state, reason) = match how {
         Suspension::Interrupted(why) => ("interrupted", why),
         Suspension::Parked(why) => ("parked", why),
@@ -754,6 +779,7 @@ pub(super) fn restart_claimed(conn: &Connection, claim: Claim, now_ms: i64, read
 
 /// Brings a fiber back to its start; gives an operation in doubt, if there is one, and changes nothing then.
 fn forget_progress(conn: &Connection, seq: Seq) -> rusqlite::Result<Option<String>> {
+    recent_ops::fold(conn, seq)?;
     if let Some(op) = ops::in_doubt(conn, seq)? {
         return Ok(Some(op));
     }

@@ -25,10 +25,11 @@ const MIGRATIONS: &[Migration] = &[
     script(include_str!("schema_4.sql")),
     script(include_str!("schema_5.sql")),
     Migration { script: include_str!("schema_6.sql"), fill: chat::mark_interactions },
+    script(include_str!("schema_7.sql")),
 ];
 
 /// Our tables and views, and the indexes with names.
-pub(super) const NAMES: [&str; 50] = [
+pub(super) const NAMES: [&str; 53] = [
     "agents",
     "agents_awake",
     "branch_results",
@@ -51,6 +52,7 @@ pub(super) const NAMES: [&str; 50] = [
     "messages",
     "messages_fiber",
     "op_items",
+    "op_ledger",
     "ops",
     "parts",
     "past_fibers",
@@ -60,6 +62,8 @@ pub(super) const NAMES: [&str; 50] = [
     "schedules_agent",
     "schedules_next",
     "schedules_running",
+    "settled_ops",
+    "settled_ops_fiber",
     "snapshot_documents",
     "snapshots",
     "turn_chunks",

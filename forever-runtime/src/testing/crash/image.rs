@@ -76,7 +76,7 @@ impl Image {
             .collect::<Result<_, _>>()?;
         let ops = conn
             .prepare(
-                "SELECT fiber, id, kind, step, key, state, outcome FROM ops WHERE kind IN ('effect', 'op') ORDER BY fiber, number, id",
+                "SELECT fiber, id, kind, step, key, state, outcome FROM op_ledger WHERE kind IN ('effect', 'op') ORDER BY fiber, number, id",
             )?
             .query_map((), |r| {
                 Ok(Op {

@@ -88,7 +88,8 @@ impl Version {
         let stored = || sql.query_row("SELECT count(*) FROM branch_results", (), |row| row.get::<_, i64>(0)).unwrap();
         // The record of an effect is stored before its body begins; of several side by side one may come later.
         let begun = || {
-            sql.query_row("SELECT count(*) FROM ops WHERE kind = 'effect' AND state = 'started'", (), |row| row.get::<_, i64>(0)).unwrap()
+            sql.query_row("SELECT count(*) FROM op_ledger WHERE kind = 'effect' AND state = 'started'", (), |row| row.get::<_, i64>(0))
+                .unwrap()
         };
         let in_doubt = stop.state.in_doubt.len();
         let mut looks = 0;
