@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use crate::exact::logs::StoredLogs;
 use crate::frame::saved::{Saved, checked, unreadable};
-use crate::frame::snapshot::json_string;
+use crate::frame::snapshot::push_json_string;
 use crate::frame::tracker::{SnapshotRefs, SnapshotTracker};
 
 /// The values of a snapshot that are still to be restored.
@@ -104,7 +104,7 @@ impl Save<'_> {
                 if !std::mem::take(&mut self.first) {
                     self.text.push(',');
                 }
-                self.text.push_str(&json_string(name));
+                push_json_string(self.text, name);
                 self.text.push(':');
                 let part = self.apart.as_mut().and_then(|apart| apart.kept.part(apart.depth, name, &text, apart.named));
                 self.text.push_str(&part.unwrap_or(text));

@@ -165,5 +165,32 @@ impl Snapshot {
 
 /// A text as JSON, quotes and all.
 pub(crate) fn json_string(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    let mut json = String::with_capacity(text.len() + 2);
+    push_json_string(&mut json, text);
+    json
+}
+
+/// Appends a text as JSON, quotes and all. Most are names, in which nothing is escaped.
+pub(crate) fn push_json_string(json: &mut String, text: &str) {
+    if text.bytes().any(|byte| matches!(byte, b'"' | b'\\' | ..b' ')) {
+        json.push_str(&serde_json::Value::from(text).to_string());
+    } else {
+        json.push('"');
+        json.push_str(text);
+        json.push('"');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_written_as_serde_json_writes_it() {
+        let ascii = (0..=127_u8).map(|byte| format!("a{}b", char::from(byte)));
+        let others = ["", "é", "\u{7ff}", "\u{ffff}", "😀", "\u{2028}", "a\"b\\c\nd"].map(str::to_owned);
+        for text in ascii.chain(others) {
+            assert_eq!(json_string(&text), serde_json::to_string(&text).unwrap());
+        }
+    }
 }

@@ -7,7 +7,7 @@ use crate::frame::backend::Checkpoint;
 use crate::frame::locals::{Apart, Save};
 use crate::frame::run::Run;
 use crate::frame::saved::Saved;
-use crate::frame::snapshot::json_string;
+use crate::frame::snapshot::push_json_string;
 use crate::frame::tracker::SnapshotRefs;
 use crate::runtime::exit::Exit;
 use crate::store::LayoutRow;
@@ -28,7 +28,7 @@ impl Frame {
             text.push_str(&self.prefix);
         }
         text.push_str("\"at\":");
-        text.push_str(&json_string(cut.name));
+        push_json_string(&mut text, cut.name);
         text.push_str(",\"locals\":{");
         let mut written = Written { text, named: self.outer.clone() };
         self.put_locals(&mut written, cut.name, true, save)?;

@@ -62,7 +62,7 @@ impl Body {
         (shown.into(), head, Code::Block(lines))
     }
 
-    fn new_label(&mut self) -> String {
+    pub(crate) fn new_label(&mut self) -> String {
         self.cover(C::Label);
         self.names += 1;
         format!("l{}", self.names)

@@ -11,6 +11,7 @@ mod branches;
 mod code;
 mod compounds;
 mod coverage;
+mod deferred;
 mod expressions;
 mod file;
 mod for_loops;

@@ -45,6 +45,7 @@ const NESTED: &[(usize, Writer)] = &[
     (2, Body::let_block),
     (3, Body::leave_if),
     (2, Body::late_set),
+    (4, Body::pattern_set_later),
     (2, Body::moved_on_one_path),
     (6, Body::moved_then_left),
     (2, Body::exclusive_borrow),

@@ -46,6 +46,8 @@ impl Body {
             return None;
         }
         self.cover(C::Select);
+        // First, as what the child is given may make checkpoints of its own.
+        self.fuel -= 2 * self.trips;
         let handle = self.prng.chance(40).then(|| {
             self.fuel -= self.trips;
             self.cover(C::SelectChild);
@@ -57,7 +59,6 @@ impl Body {
             }
             handle
         });
-        self.fuel -= 2 * self.trips;
         let time = self.atom();
         let mut topics = TOPICS.to_vec();
         if self.prng.chance(60) {

@@ -176,7 +176,9 @@ pub(super) fn run_inline(on: &mut Served, job: &mut dyn Job) -> Option<Result<()
 fn run_alone(on: &Served, job: &mut dyn Job) -> Result<(), Failure> {
     on.is_there()?;
     at_rest(&on.conn)?;
-    let ran = if job.scope() == Scope::One { by_itself(on, job) } else { alone(on, job) };
+    // The look behind the commit before, at most 200 us ago, is that before a statement here: in neither place is another process
+    // kept from coming in between. What the statement changes depends on a claim, and whoever else has the database has raised its epoch.
+    let ran = if job.scope() == Scope::One { one_statement(on, job) } else { alone(on, job) };
     // If it fails, it is tried again before the next job.
     let _ = at_rest(&on.conn);
     ran
@@ -203,6 +205,10 @@ enum Lost {
 /// Runs a statement, which is its own transaction.
 fn by_itself(on: &Served, job: &mut dyn Job) -> Result<(), Failure> {
     on.may_write()?;
+    one_statement(on, job)
+}
+
+fn one_statement(on: &Served, job: &mut dyn Job) -> Result<(), Failure> {
     on.begins_nothing();
     job.run(&on.conn).map_err(|why| on.failure(why))?;
     on.has_stored()
