@@ -7,7 +7,7 @@
 //! cargo bench --bench chat -- --only latency
 //! ```
 //!
-//! The parts are `throughput` and `latency`. Prints one `key=value` a line, as `checkpoint` does; docs/performance.md explains each. A run in which
+//! The parts are `throughput` and `latency`. Prints one `key=value` a line, as `checkpoint` does; docs/guide/src/internals/performance.md explains each. A run in which
 //! a chunk is lost, doubled, out of its place, or stored otherwise than it was delivered, fails.
 #![forbid(unsafe_code)]
 

@@ -6,7 +6,7 @@
 //! cargo bench --bench checkpoint -- --only steps
 //! ```
 //!
-//! Prints one `key=value` a line; the figures are medians of `rounds`. It reports and judges nothing. docs/performance.md
+//! Prints one `key=value` a line; the figures are medians of `rounds`. It reports and judges nothing. docs/guide/src/internals/performance.md
 //! explains each line. The databases are in cargo's target folder, so that is the disk that is measured; `--dir PATH` names
 //! another. Every state that is written differs from the one before: SQLite does not write, or sync, a page that stays the same.
 #![forbid(unsafe_code)]

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The parts are `steps`, `trivial`, `memory`, `sleeping`, `finished`, `recovery`, `bytes` and `effects`. Prints one `key=value` a line, as
-//! `checkpoint` does; docs/performance.md explains each.
+//! `checkpoint` does; docs/guide/src/internals/performance.md explains each.
 #![forbid(unsafe_code)]
 
 #[path = "support/child.rs"]

@@ -8,7 +8,7 @@
 //! cargo bench --bench serve -- --agents 200 --clients 5 --each-second 50 --seconds 20
 //! ```
 //!
-//! Server and clients are two processes on the same machine, over loopback. Prints one `key=value` a line; docs/performance.md explains each. A run
+//! Server and clients are two processes on the same machine, over loopback. Prints one `key=value` a line; docs/guide/src/internals/performance.md explains each. A run
 //! in which a chunk is lost, doubled, out of its place or another than was written, fails.
 #![forbid(unsafe_code)]
 

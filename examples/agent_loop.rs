@@ -1,13 +1,16 @@
-//! An agent that talks: a model with two tools answers a person, in a process that is killed in the middle of it again and again.
+//! An agent that talks: a model with two tools answers a person, in a process that is killed in the
+//! middle of it again and again.
 //!
 //! ```text
 //! cargo run --example agent_loop
 //! cargo run --example agent_loop -- --kills 12 --seed 7
 //! ```
 //!
-//! The program starts itself as a worker, a second process with the agent, and kills it with SIGKILL while the answer comes. The worker tells it every chunk
-//! that a person would have been shown. The model follows a script: it thinks, asks for the weather, books a table, and sums up; cut off in the middle of a sentence it is asked to go on from
-//! there. You see the answer grow, with a mark for each kill, and last
+//! The program starts itself as a worker, a second process with the agent, and kills it with
+//! SIGKILL while the answer comes. The worker tells it every chunk that a person would have been
+//! shown. The model follows a script: it thinks, asks for the weather, books a table, and sums up;
+//! cut off in the middle of a sentence it is asked to go on from there. You see the answer grow,
+//! with a mark for each kill, and last
 //!
 //! ```text
 //! kills=8 shown=47 lost=0 doubled=0 bookings=1 asked=11 result=ok
@@ -15,9 +18,11 @@
 //!
 //! What is checked; anything else ends with an error and exit code 1:
 //!
-//! - `lost`, `doubled`: chunks that somebody was shown and that are not, or not at their place, in the log at the end. Both are 0.
-//! - `bookings`: tables that were booked, in a file that takes no notice of who has written to it. One, or none if the process died just then: then the model is told
-//!   that nobody knows, and says so to the person.
+//! - `lost`, `doubled`: chunks that were shown and that are not, or not at their place, in the log
+//!   at the end. Both are 0.
+//! - `bookings`: tables that were booked, in a file that takes no notice of who has written to it.
+//!   One, or none if the process died just then: then the model reads that the outcome is unknown,
+//!   and says so to the person.
 //! - `asked`: how often the model was asked: at most three times, and once more for each kill.
 //!
 //! Unix only: it takes SIGKILL.

@@ -4,24 +4,26 @@
 //! cargo run --example approval
 //! ```
 //!
-//! The fiber [`refund`] drafts a letter and waits for an approval. While it waits it is a row in the database: it is in no process's
-//! memory, and nothing is lost when the process is killed. The program starts itself as a worker, once for each day, and kills each with
-//! SIGKILL but the last:
+//! The fiber [`refund`] drafts a letter and waits for an approval. While it waits it is a row in
+//! the database: it is in no process's memory, and nothing is lost when the process is killed. The
+//! program starts itself as a worker, once for each day, and kills each with SIGKILL but the last:
 //!
 //! - day 0: two refunds are started. Both are drafted, and wait.
-//! - day 1: nobody has answered. Both still wait, and the drafts are not written again.
+//! - day 1: there is no answer. Both still wait, and the drafts are not written again.
 //! - day 2: a person approves Ada's refund. The fiber goes on behind its `recv!` and pays.
-//! - day 4: nobody has answered Grace's for three days. Her fiber goes on without an answer as soon as the database is opened: the end
-//!   of its wait was fixed on day 0, and fell due while no process was there.
+//! - day 4: Grace's has had no answer for three days. Her fiber goes on without an answer as soon
+//!   as the database is opened: the end of its wait was fixed on day 0, and fell due while no
+//!   process was there.
 //!
-//! Nobody has to wait for that: each worker's clock is the system's, so many days later. You see what each fiber does, and last
+//! You do not have to wait for that: each worker's clock is the system's, so many days later. You
+//! see what each fiber does, and last
 //!
 //! ```text
 //! kills=3 drafts=2 paid=1 expired=1 result=ok
 //! ```
 //!
-//! What is checked; anything else ends with an error and exit code 1: `kills` workers died of SIGKILL, each refund was drafted once over
-//! all of them, and each came to the end that it had to.
+//! What is checked; anything else ends with an error and exit code 1: `kills` workers died of
+//! SIGKILL, each refund was drafted once over all of them, and each came to the end that it had to.
 //!
 //! Unix only: it takes SIGKILL.
 #![forbid(unsafe_code)]
@@ -83,7 +85,7 @@ async fn refund(customer: String, cents: u32) -> anyhow::Result<Refund> {
             Ok(Refund::Refused)
         }
         None => {
-            step!("expire", say(&format!("{customer}: nobody has answered for three days")));
+            step!("expire", say(&format!("{customer}: no answer in three days")));
             Ok(Refund::Expired)
         }
     }
@@ -137,7 +139,7 @@ async fn work(dir: &Path, day: u32) -> anyhow::Result<()> {
             show_waiting(&forever, 1).await?;
         }
         _ => {
-            ensure!(forever.handle::<refund>("grace").wait().await? == Refund::Expired, "nobody has answered Grace's");
+            ensure!(forever.handle::<refund>("grace").wait().await? == Refund::Expired, "Grace's has no answer");
             return Ok(forever.close().await?);
         }
     }
@@ -176,7 +178,7 @@ fn days() -> anyhow::Result<()> {
     said.extend(Worker::start(dir.path(), 4)?.lines_to_its_end()?);
 
     let count = |what: &str| said.iter().filter(|line| line.contains(what)).count();
-    let (drafts, paid, expired) = (count("drafts a letter"), count("pays, as approved"), count("nobody has answered"));
+    let (drafts, paid, expired) = (count("drafts a letter"), count("pays, as approved"), count("no answer in three days"));
     ensure!((drafts, paid, expired) == (2, 1, 1), "drafts={drafts} paid={paid} expired={expired}");
     println!("kills={kills} drafts={drafts} paid={paid} expired={expired} result=ok");
     Ok(())

@@ -1,4 +1,5 @@
-//! Fibers of all kinds in a process that dies all the time, and an audit of everything that they did.
+//! Fibers of all kinds in a process that dies all the time, and an audit of everything that they
+//! did.
 //!
 //! ```text
 //! cargo run --release --example chaos -- --minutes 2 --seed 1
@@ -7,15 +8,18 @@
 //! cargo run --release --example chaos -- --faults --deaths 500
 //! ```
 //!
-//! The program starts itself as a worker, a second process that runs some dozens of fibers from a database file, and ends it again after some
-//! milliseconds, with SIGKILL, by `abort` or `exit` in a step, at random moments: while the database is opened, around checkpoints, in
-//! the middle of steps. Then it starts the next one. Now and then the disk is full for a while, a step panics, the worker closes by itself, or
-//! it is stopped with SIGSTOP while another process waits for the database: that one must not do anything until the stopped one is dead.
+//! The program starts itself as a worker, a second process that runs some dozens of fibers from a
+//! database file, and ends it again after some milliseconds, with SIGKILL, by `abort` or `exit` in
+//! a step, at random moments: while the database is opened, around checkpoints, in the middle of
+//! steps. Then it starts the next one. Now and then the disk is full for a while, a step panics,
+//! the worker closes by itself, or it is stopped with SIGSTOP while another process waits for the
+//! database: that one must not do anything until the stopped one is dead.
 //!
-//! What fibers do outside of the database (a step begins, a bank makes a charge, a message is sent) they write to a log, a file of its own in
-//! which every line is there from the moment in which it happens. When everything has ended, an audit reads that log and the database, without
-//! the library, and compares them with what was promised. All that is a round; then comes the next one, from a fresh database, with a seed
-//! that is greater by one.
+//! What fibers do outside of the database (a step begins, a bank makes a charge, a message is sent)
+//! they write to a log, a file of its own in which every line is there from the moment in which it
+//! happens. When everything has ended, an audit reads that log and the database, without the
+//! library, and compares them with what was promised. All that is a round; then comes the next one,
+//! from a fresh database, with a seed that is greater by one.
 //!
 //! You see a line for each round, what was done and looked at in all, and last
 //!
@@ -26,20 +30,24 @@
 //! - `deaths`: processes that died midway, by whatever means.
 //! - `fibers`: those that were accepted; all have ended.
 //! - `finished_steps`: steps of them that have finished.
-//! - `repeated_finished_steps`: steps whose body began again although it was known outside that they had finished.
-//! - `lost_fibers`: accepted fibers that are not there, have not ended, or have another result than they must have; the same for messages and
-//!   schedules.
+//! - `repeated_finished_steps`: steps whose body began again although it was known outside that
+//!   they had finished.
+//! - `lost_fibers`: accepted fibers that are not there, have not ended, or have another result than
+//!   they must have; the same for messages and schedules.
 //! - `duplicate_effects`: charges, rows, children and messages that are there more often than once.
 //!
-//! If anything is not as promised the program says what, with the lines of the log about it, ends with `audit=failed` and exit code 1, and
-//! keeps the folder of the round. `--break` shows that: it breaks a promise from outside (`bank`: the bank takes no notice of ids; `fiber`: a row
+//! If anything is not as promised the program says what, with the lines of the log about it, ends
+//! with `audit=failed` and exit code 1, and keeps the folder of the round. `--break` shows that: it
+//! breaks a promise from outside (`bank`: the bank takes no notice of ids; `fiber`: a row
 //! disappears; `snapshot`: a snapshot is empty again).
 //!
-//! `--faults` lets the I/O of the workers' databases fail as well: errors of reads, writes, syncs, opens and locks, a full disk, short and torn
-//! writes, for one call or for a while (`support/chaos/faults.c`, preloaded into the workers; Linux only). The last line counts them
+//! `--faults` lets the I/O of the workers' databases fail as well: errors of reads, writes, syncs,
+//! opens and locks, a full disk, short and torn writes, for one call or for a while
+//! (`support/chaos/faults.c`, preloaded into the workers; Linux only). The last line counts them
 //! (`faults_eio_read=N ..`), and a run in which there were none fails. The audit stays the same.
 //!
-//! `docs/reliability.md` has the figures of long runs. Unix only: it takes signals.
+//! `docs/guide/src/internals/reliability.md` has the figures of long runs. Unix only: it takes
+//! signals.
 #![forbid(unsafe_code)]
 
 #[path = "support/args.rs"]
@@ -250,7 +258,7 @@ fn explain(dir: &Path, findings: &Findings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a worker is told on its command line, if this is one.
+/// Arguments of a worker, if this is one.
 fn orders(args: &mut Args, seed: u64) -> Option<Orders> {
     let any = |_: &u64| true;
     let nth = |args: &mut Args, name| args.value(name, "a number", |_: &u32| true);

@@ -1,13 +1,15 @@
-//! A chat that is served: to the React page in `examples/chat/web`, and to a page without packages at `/plain`.
+//! A chat that is served: to the React page in `examples/chat/web`, and to a page without packages
+//! at `/plain`.
 //!
 //! ```text
 //! cargo run --example chat
 //! cargo run --example chat -- --port 8787 --database chat.db
 //! ```
 //!
-//! Open the address that it prints and ask something. Kill the program in the middle of the answer with
-//! the command that it prints, and start it again: the same message grows on. The page is built into the
-//! program from `examples/chat/web/dist`; after a change of its source, `npm ci && npm run build` there.
+//! Open the address that it prints and ask something. Kill the program in the middle of the answer
+//! with the command that it prints, and start it again: the same message grows on. The page is
+//! built into the program from `examples/chat/web/dist`; after a change of its source,
+//! `npm ci && npm run build` there.
 //!
 //! What answers follows a script (`showcase`). A model takes its place with
 //!
@@ -109,7 +111,7 @@ async fn main() -> anyhow::Result<()> {
             let said = chat.messages().await?;
             Ok(said.iter().map(|message| message.text().split_whitespace().count()).sum::<usize>().into())
         });
-    // Until Ctrl-C: clients are told to come again, and what is being answered goes on at the next start.
+    // Until Ctrl-C: clients reconnect, and answers continue at the next start.
     let closing = forever.clone();
     tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok()

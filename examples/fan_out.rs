@@ -1,13 +1,16 @@
-//! A fiber that starts others, each of which does several things at a time, killed again and again midway.
+//! A fiber that starts others, each of which does several things at a time, killed again and again
+//! midway.
 //!
 //! ```text
 //! cargo run --example fan_out
 //! cargo run --example fan_out -- --kills 3 --seed 7
 //! ```
 //!
-//! The fiber [`book`] starts a fiber [`chapter`] for each topic with `spawn!` and waits for all of them with `wait_all!`. Each chapter reads its
-//! pages with `steps!`, two at a time, and then is written. The program starts itself as a worker, a second process that runs all of
-//! this from a database file, kills it with SIGKILL midway, and starts the next one. You see what each worker does, and last
+//! The fiber [`book`] starts a fiber [`chapter`] for each topic with `spawn!` and waits for all of
+//! them with `wait_all!`. Each chapter reads its pages with `steps!`, two at a time, and then is
+//! written. The program starts itself as a worker, a second process that runs all of this from a
+//! database file, kills it with SIGKILL midway, and starts the next one. You see what each worker
+//! does, and last
 //!
 //! ```text
 //! kills=6 children=8 pages=96 repeated_pages=0 order=kept result=ok
@@ -16,10 +19,13 @@
 //! What is checked; anything else ends with an error and exit code 1:
 //!
 //! - `kills`: workers that died of SIGKILL.
-//! - `children`: how many fibers there are beside the first: one for each topic, however often the first was killed around a `spawn!`.
+//! - `children`: how many fibers there are beside the first: one for each topic, however often the
+//!   first was killed around a `spawn!`.
 //! - `pages`: those that were read. A page whose reading was interrupted is read again.
-//! - `repeated_pages`: those that were read again although their result was stored when an earlier process died.
-//! - `order`: the chapters are in the order of the topics, and the pages in theirs, whichever was done first.
+//! - `repeated_pages`: those that were read again although their result was stored when an earlier
+//!   process died.
+//! - `order`: the chapters are in the order of the topics, and the pages in theirs, whichever was
+//!   done first.
 //!
 //! Unix only: it takes SIGKILL.
 #![forbid(unsafe_code)]
@@ -80,7 +86,8 @@ async fn chapter(topic: String) -> anyhow::Result<String> {
 /// How many pages a worker is to read before it says that it may be killed.
 static LEFT: AtomicI64 = AtomicI64::new(0);
 const ENOUGH: &str = "it is enough";
-/// How many more it reads while it waits for that, so that the book is not done before the last kill.
+/// How many more it reads while it waits for that, so that the book is not done before the last
+/// kill.
 const SLACK: i64 = 4;
 
 /// What takes time, and should not be done twice.
@@ -108,7 +115,7 @@ fn expected() -> Vec<String> {
     TOPICS.map(|topic| written(topic, &pages(topic))).into()
 }
 
-/// A worker: goes on with the book until it is done, unless it is killed.
+/// A worker: continues the book until it is done, unless it is killed.
 #[tokio::main(flavor = "current_thread")]
 async fn work(dir: &Path, enough: u32) -> anyhow::Result<()> {
     victim::end_with_the_first();
@@ -122,8 +129,8 @@ async fn work(dir: &Path, enough: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The pages whose results the dead worker has left, alone or in chapters that are done. A copy is asked, so that the next worker finds
-/// the database as it was left.
+/// The pages whose results the dead worker has left, alone or in chapters that are done. A copy is
+/// asked, so that the next worker finds the database as it was left.
 fn stored_pages(dir: &Path) -> anyhow::Result<BTreeSet<String>> {
     let copy = tempfile::tempdir()?;
     for name in ["book.db", "book.db-wal"] {
@@ -148,7 +155,7 @@ fn stored_pages(dir: &Path) -> anyhow::Result<BTreeSet<String>> {
     Ok(pages)
 }
 
-/// What is known of the pages.
+/// Pages that were read, and their results.
 #[derive(Default)]
 struct Pages {
     read: BTreeSet<String>,
@@ -183,7 +190,7 @@ fn run(kills: u32, seed: u64) -> anyhow::Result<()> {
     }
     let lines = Worker::start(dir.path(), 0)?.lines_to_its_end()?;
     pages.said(&lines);
-    let last = lines.last().context("the last worker says what came of it")?;
+    let last = lines.last().context("the last worker reports the result")?;
     let (children, order) = last.split_once(' ').context("it says two things")?;
     let Pages { read, repeated, .. } = pages;
     let read = read.len();

@@ -1,12 +1,14 @@
-//! An agent that keeps itself alive while it works, and is woken to go on with its work when its process was killed.
+//! An agent that keeps itself alive while it works, and is woken to continue its work when its
+//! process was killed.
 //!
 //! ```text
 //! cargo run --example keep_alive
 //! ```
 //!
-//! The program starts itself as a worker, a second process, and asks its agent `copy` to copy ten pages; it kills the worker with SIGKILL after
-//! the fourth. Then it starts another worker, which asks for nothing: the heartbeat that the first left in the database is reason enough to wake
-//! the agent, whose `on_start` goes on from its state. You see
+//! The program starts itself as a worker, a second process, and asks its agent `copy` to copy ten
+//! pages; it kills the worker with SIGKILL after the fourth. Then it starts another worker, which
+//! asks for nothing: the heartbeat that the first left in the database is reason enough to wake the
+//! agent, whose `on_start` goes on from its state. You see
 //!
 //! ```text
 //! worker 1: asks for ten pages
@@ -20,7 +22,8 @@
 //! pages=10 kills=1 woken_without_a_request=true heartbeats_left=0
 //! ```
 //!
-//! A guard costs one row. For work that is to go on in the middle of a function use a fiber: it needs no guard.
+//! A guard costs one row. For work that is to go on in the middle of a function use a fiber: it
+//! needs no guard.
 #![forbid(unsafe_code)]
 
 #[path = "support/args.rs"]
@@ -80,8 +83,9 @@ impl Agent for Copyist {
 impl Copyist {
     /// Asks for pages.
     async fn copy(&self, wanted: u32) -> Result<(), BoxError> {
-        // First the guard: it is stored when this returns, and the agent is woken again if the process dies from now on. The other way round
-        // a process could die in between, and nobody would look at what is wanted.
+        // First the guard: it is stored when this returns, and the agent is woken again if the
+        // process dies from now on. The other way round a process could die in between, and nothing
+        // would look at what is wanted.
         let guard = self.me.keep_alive().await?;
         self.me.set_state(&Desk { wanted, copied: 0 }).await?;
         self.work(guard);

@@ -5,10 +5,11 @@
 //! cargo run --example kill_and_resume -- --kills 50 --steps 120 --seed 7
 //! ```
 //!
-//! The program starts itself as a worker, a second process that runs the fiber [`warehouse`] from a database file. It kills the
-//! worker with SIGKILL at random moments: while the database is opened, inside a step, right after one. Each time it starts the
-//! next worker, which goes on where the last checkpoint is, until the fiber is done. You see a line for each step and for each
-//! kill, then a table of how often each step ran, and last
+//! The program starts itself as a worker, a second process that runs the fiber [`warehouse`] from a
+//! database file. It kills the worker with SIGKILL at random moments: while the database is opened,
+//! inside a step, right after one. Each time it starts the next worker, which goes on where the
+//! last checkpoint is, until the fiber is done. You see a line for each step and for each kill,
+//! then a table of how often each step ran, and last
 //!
 //! ```text
 //! kills=20 steps=60 repeated_finished_steps=0 result=ok
@@ -16,13 +17,16 @@
 //!
 //! What is checked; anything else ends with an error and exit code 1:
 //!
-//! - `kills`: workers that were alive and died of SIGKILL. So that the fiber is not done before the last of them, a worker that
-//!   gets a few steps past the moment at which it was to die waits there, inside a step.
+//! - `kills`: workers that were alive and died of SIGKILL. So that the fiber is not done before the
+//!   last of them, a worker that gets a few steps past the moment at which it was to die waits
+//!   there, inside a step.
 //! - `steps`: the steps of the fiber, each with a name of its own.
-//! - `repeated_finished_steps`: a step is *finished* when its checkpoint is stored. After each kill the program makes a copy of
-//!   the database, as the dead worker left it, and asks the copy how many checkpoints there are. A step with one must never
-//!   run again; its body would write another line to `journal.txt`, a file that is not the database. A step whose body was
-//!   interrupted, or ended so late that its checkpoint was not stored, runs again: at least once. The table shows those, too.
+//! - `repeated_finished_steps`: a step is *finished* when its checkpoint is stored. After each kill
+//!   the program makes a copy of the database, as the dead worker left it, and asks the copy how
+//!   many checkpoints there are. A step with one must never run again; its body would write another
+//!   line to `journal.txt`, a file that is not the database. A step whose body was interrupted, or
+//!   ended so late that its checkpoint was not stored, runs again: at least once. The table shows
+//!   those, too.
 //! - `result`: equal to what the plain function [`work::in_one_go`] computes without steps.
 //!
 //! Unix only: it takes SIGKILL.
@@ -64,8 +68,9 @@ usage: kill_and_resume [--kills N] [--steps N] [--seed N]
 
 /// Sends out the orders of a day.
 ///
-/// An ordinary function, but for `step!` and `call!`. A kill costs the step that it hits, no more. A fiber with which the
-/// process dies ten times, without a step finished in between, is given up; here that is no sign of a fault.
+/// An ordinary function, but for `step!` and `call!`. A kill costs the step that it hits, no more.
+/// A fiber with which the process dies ten times, without a step finished in between, is given up;
+/// here that is no sign of a fault.
 #[fiber(max_recoveries = 1000)]
 async fn warehouse(desk: Res<Desk>, steps: u32, seed: u64) -> anyhow::Result<Report> {
     let orders = step!("read orders", desk.read_orders(steps, seed).await?);
@@ -119,7 +124,7 @@ const JOURNAL: &str = "journal.txt";
 /// Every worker asks for the fiber with this key: the first starts it, the others find it.
 const KEY: &str = "monday";
 
-/// A worker: goes on with the fiber until it is done, unless it is killed.
+/// A worker: continues the fiber until it is done, unless it is killed.
 #[tokio::main(flavor = "current_thread")]
 async fn worker(dir: &Path, steps: u32, seed: u64, hold_after: usize) -> anyhow::Result<()> {
     victim::end_with_the_first();

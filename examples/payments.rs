@@ -1,4 +1,5 @@
-//! A hundred charges at a bank, by a process that is killed before, between and after each of the two: the charge and its answer.
+//! A hundred charges at a bank, by a process that is killed before, between and after each of the
+//! two: the charge and its answer.
 //!
 //! ```text
 //! cargo run --example payments
@@ -6,15 +7,17 @@
 //! cargo run --example payments -- --forgetful
 //! ```
 //!
-//! The program is a bank, a payment server on loopback that honours `Idempotency-Key`. It starts itself as a worker, a second process
-//! that runs a fiber for each order from a database file, and kills it with SIGKILL: when the operation has begun and no charge is
-//! made, when the charge is made and the answer is on its way, when the answer is there, while the worker starts. The next worker
-//! finds operations that were begun and of which it cannot know whether they were carried out. What then, says `on_unknown`, and there
-//! is a fiber for each way:
+//! The program is a bank, a payment server on loopback that honours `Idempotency-Key`. It starts
+//! itself as a worker, a second process that runs a fiber for each order from a database file, and
+//! kills it with SIGKILL: when the operation has begun and no charge is made, when the charge is
+//! made and the answer is on its way, when the answer is there, while the worker starts. The next
+//! worker finds operations that were begun and of which it cannot know whether they were carried
+//! out. What then, says `on_unknown`, and there is a fiber for each way:
 //!
 //! - [`by_retry`]: the bank is called again under the same key. Requests may exceed charges.
 //! - [`by_check`]: the bank is asked first.
-//! - [`by_park`]: nothing is called. The fiber is parked until an [operator](look_into) has asked the bank and said what happened.
+//! - [`by_park`]: nothing is called. The fiber is parked until an [operator](look_into) has asked
+//!   the bank and said what happened.
 //! - [`by_fail`]: the fiber gets an error and goes its own way.
 //!
 //! You see a line for each kill, then a table, and last
@@ -27,10 +30,11 @@
 //!
 //! - `charges`: one for each order, and each fiber has the receipt of its own.
 //! - `started_left`: no operation is left of which the ledger does not know how it ended.
-//! - Under `check` and `park` no charge is asked for again before somebody has asked about it, under `fail` none under the same key.
+//! - Under `check` and `park` no charge is asked for again before its outcome was asked for, under
+//!   `fail` none under the same key.
 //!
-//! With `--forgetful` the bank takes no notice of the keys. Then `by_retry`, which relies on them, charges twice, the others do not, and
-//! the program says so and ends with exit code 1.
+//! With `--forgetful` the bank takes no notice of the keys. Then `by_retry`, which relies on them,
+//! charges twice, the others do not, and the program says so and ends with exit code 1.
 //!
 //! Unix only: it takes SIGKILL.
 #![forbid(unsafe_code)]
@@ -89,7 +93,8 @@ async fn by_park(bank: Res<Bank>, order: Order) -> anyhow::Result<Receipt> {
     Ok(step!("charge", effect, key = &key, |op| bank.charge(op.idempotency_key(), &order).await?))
 }
 
-/// For a program that has another way: here, what the bank says about the order, whatever the key was.
+/// For a program that has another way: here, what the bank says about the order, whatever the key
+/// was.
 #[fiber(max_recoveries = 1000)]
 async fn by_fail(bank: Res<Bank>, order: Order) -> anyhow::Result<Receipt> {
     loop {
@@ -116,7 +121,8 @@ fn is_unknown(error: &anyhow::Error) -> bool {
     error.downcast_ref::<forever::Error>().is_some_and(forever::Error::is_op_unknown)
 }
 
-/// The operator: asks the bank about what a fiber has begun, and says how it ended. A fiber that is parked for it goes on.
+/// The operator: asks the bank about what a fiber has begun, and says how it ended. A fiber that is
+/// parked for it goes on.
 async fn look_into(forever: &Forever, bank: &Bank, order: &Order) -> anyhow::Result<usize> {
     let mut resolved = 0;
     for op in forever.ops(&order.id()).await? {

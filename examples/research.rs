@@ -1,8 +1,9 @@
-//! A research agent: turns of a model and calls of tools in a loop, as one function that carries on after a crash.
+//! A research agent: turns of a model and calls of tools in a loop, as one function that carries on
+//! after a crash.
 //!
 //! ```text
 //! cargo run --example research -- --crash-after 3     # dies after three steps
-//! cargo run --example research                        # carries on with the fourth
+//! cargo run --example research                        # continues with the fourth
 //! ```
 //!
 //! The second command prints
@@ -23,18 +24,19 @@
 //! answer: The Eiffel Tower is 191.5 m higher than the Great Pyramid of Giza: 330 m and 138.5 m.
 //! ```
 //!
-//! and a third one only the answer, which is kept. The model is a script behind a real HTTP server on loopback, so all of this
-//! works offline. A real model takes its place with
+//! and a third one only the answer, which is kept. The model is a script behind a real HTTP server
+//! on loopback, so all of this works offline. A real model takes its place with
 //!
 //! ```text
 //! OPENAI_BASE_URL=https://api.openai.com/v1 OPENAI_API_KEY=.. OPENAI_MODEL=gpt-4.1-mini \
 //!     cargo run --example research -- --question "Which is longer, the Great Wall or the Panama Canal, and how many times?"
 //! ```
 //!
-//! The database is `forever-research.db` in the temporary folder, or where `--db` says. `--serve` runs the scripted model alone,
-//! for others to use; it prints its URL and a line for each request.
+//! The database is `forever-research.db` in the temporary folder, or where `--db` says. `--serve`
+//! runs the scripted model alone, for others to use; it prints its URL and a line for each request.
 //!
-//! The client is async-openai: it is kept up to date, has the streaming types, and its messages can be saved as they are.
+//! The client is async-openai: it is kept up to date, has the streaming types, and its messages can
+//! be saved as they are.
 #![forbid(unsafe_code)]
 
 #[path = "support/args.rs"]
@@ -110,7 +112,7 @@ fn text(reply: &Reply) -> String {
     }
 }
 
-/// Shows the steps that were passed, and dies when it is told to.
+/// Shows the steps that were passed, and dies at the given step.
 struct Progress {
     begun: AtomicBool,
     passed: AtomicU32,

@@ -1,12 +1,13 @@
-//! An agent with schedules: once after a delay, at the times of a cron pattern, at an interval; one that fails, and one that falls due while
-//! no process is there.
+//! An agent with schedules: once after a delay, at the times of a cron pattern, at an interval; one
+//! that fails, and one that falls due while no process is there.
 //!
 //! ```text
 //! cargo run --example schedule
 //! ```
 //!
-//! The program starts itself as a worker, a second process, lets its agent `kitchen` make schedules and hear of them for a second, and kills it
-//! with SIGKILL. Two and a half seconds later, in which a delay and several intervals fall due, it starts another worker. You see
+//! The program starts itself as a worker, a second process, lets its agent `kitchen` make schedules
+//! and hear of them for a second, and kills it with SIGKILL. Two and a half seconds later, in which
+//! a delay and several intervals fall due, it starts another worker. You see
 //!
 //! ```text
 //! worker 1: every second (cron, 6 fields): clock
@@ -18,13 +19,14 @@
 //! worker 1 is killed
 //! worker 2: 3 schedules are there: clock, stir, cake
 //! worker 2: every 250 ms: stir
-//! worker 2: after 3 s: cake, due while nobody was there
+//! worker 2: after 3 s: cake, due while no process ran
 //! ..
 //! tea=1 toast=2 cake=1 schedules_left=2 (the repeating ones)
 //! ```
 //!
-//! Each runs at least once for each time that is due: again if it fails (three attempts) or its process dies. What was missed is not made up
-//! for: however many intervals have passed, one run follows.
+//! Each runs at least once for each time that is due: again if it fails (three attempts) or its
+//! process dies. What was missed is not made up for: however many intervals have passed, one run
+//! follows.
 #![forbid(unsafe_code)]
 
 #[path = "support/args.rs"]
@@ -51,7 +53,7 @@ Lets an agent hear of its schedules, over the death of its process.
 
 usage: schedule";
 
-/// Says what it is told.
+/// Prints each call of `on_schedule`.
 struct Kitchen {
     me: AgentHandle<Kitchen>,
     cake: Arc<Notify>,
@@ -79,10 +81,10 @@ impl Agent for Kitchen {
             }
             "toast" => say(&format!("after 400 ms: toast, attempt {}", due.attempt())),
             "cake" => {
-                say("after 3 s: cake, due while nobody was there");
+                say("after 3 s: cake, due while no process ran");
                 self.cake.notify_one();
             }
-            other => return Err(format!("nobody knows how to make {other}").into()),
+            other => return Err(format!("no recipe for {other}").into()),
         }
         Ok(())
     }

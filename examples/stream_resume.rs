@@ -1,14 +1,17 @@
-//! A model's answer that streams into a fiber, whose process is killed in the middle of it again and again.
+//! A model's answer that streams into a fiber, whose process is killed in the middle of it again
+//! and again.
 //!
 //! ```text
 //! cargo run --example stream_resume
 //! cargo run --example stream_resume -- --kills 12 --seed 7
 //! ```
 //!
-//! The program is the model: a server on loopback that follows a script and streams its answer, word by word, to whoever asks. It
-//! starts itself as a worker, a second process with the fiber [`ask`], whose one step appends each chunk to its log, `op.log::<String>()`. It
-//! kills the worker with SIGKILL in the middle of the stream. The next worker runs the step again, which finds the chunks that are stored and
-//! asks the model to go on behind them. You see where each worker begins and dies, the answer, and last
+//! The program is the model: a server on loopback that follows a script and streams its answer,
+//! word by word, to every client. It starts itself as a worker, a second process with the fiber
+//! [`ask`], whose one step appends each chunk to its log, `op.log::<String>()`. It kills the worker
+//! with SIGKILL in the middle of the stream. The next worker runs the step again, which finds the
+//! chunks that are stored and asks the model to go on behind them. You see where each worker begins
+//! and dies, the answer, and last
 //!
 //! ```text
 //! kills=6 chunks=83 repeated_chunks=1 result=ok
@@ -16,9 +19,11 @@
 //!
 //! What is checked; anything else ends with an error and exit code 1:
 //!
-//! - What the model is asked to continue is what is in the database when the worker dies: no chunk that is stored is asked for again.
-//! - `repeated_chunks`: those that had left the model but were not stored when the worker died, so that the model makes them again. It is the
-//!   chunk on its way, if any; more only where the model is faster than the disk.
+//! - What the model is asked to continue is what is in the database when the worker dies: no chunk
+//!   that is stored is asked for again.
+//! - `repeated_chunks`: those that had left the model but were not stored when the worker died, so
+//!   that the model makes them again. It is the chunk on its way, if any; more only where the model
+//!   is faster than the disk.
 //! - `result`: the fiber gives the whole text, each chunk once.
 //!
 //! Unix only: it takes SIGKILL.

@@ -1,4 +1,5 @@
-//! What answers with a model: Anthropic's, OpenAI's, or whatever speaks chat completions, by environment.
+//! What answers with a model: Anthropic's, OpenAI's, or whatever speaks chat completions, by
+//! environment.
 use std::env;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -29,7 +30,7 @@ impl ChatAgent for Modelled {
     }
 
     fn client_error_text(&self, error: &BoxError) -> String {
-        // Whoever runs an example is whoever looks at it.
+        // The person who runs the example is the one who looks at it.
         error.to_string()
     }
 }
@@ -76,7 +77,7 @@ fn time() -> Tool {
 /// Must not be called twice, and not without the person.
 fn pay() -> Tool {
     Tool::new("pay", |input: Value, op: Op| async move { Ok(json!({ "paid": input["cents"], "receipt": op.id() })) })
-        .description("Pays somebody.")
+        .description("Pays a person.")
         .parameters(json!({
             "type": "object",
             "properties": { "to": { "type": "string" }, "cents": { "type": "integer" } },

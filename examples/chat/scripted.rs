@@ -1,6 +1,7 @@
-//! What answers in `tests/web` (`--script words`): numbered words, as the sessions in `tests/web/recorded`
-//! were recorded with. The body of a question says how many (`n`), how fast (`delay`, ms), and in which
-//! `mode`: `ok`, `error` (in the stream), `throw` (of the program), `tool` (of the page), `approval`.
+//! What answers in `tests/web` (`--script words`): numbered words, as the sessions in
+//! `tests/web/recorded` were recorded with. The body of a question says how many (`n`), how fast
+//! (`delay`, ms), and in which `mode`: `ok`, `error` (in the stream), `throw` (of the program),
+//! `tool` (of the page), `approval`.
 use std::time::Duration;
 
 use forever::chat::message::{Chunk, Part, ToolState};

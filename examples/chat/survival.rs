@@ -1,5 +1,5 @@
-//! Makes the survival of an answer visible: a part `data-resumed` in the message says where the server
-//! stopped, and for how long it was gone.
+//! Makes the survival of an answer visible: a part `data-resumed` in the message says where the
+//! server stopped, and for how long it was gone.
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use forever::BoxError;
@@ -41,7 +41,7 @@ where
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long a process was gone is told by the clock on the wall")]
+#[expect(clippy::disallowed_methods, reason = "how long a process was gone is wall-clock time")]
 fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

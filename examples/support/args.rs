@@ -1,4 +1,5 @@
-//! The few command line flags of the examples: `--name value` and `--name`, each wrong one with a message of its own.
+//! The few command line flags of the examples: `--name value` and `--name`, each wrong one with a
+//! message of its own.
 use std::process::exit;
 use std::str::FromStr;
 

@@ -4,7 +4,7 @@ use reqwest::StatusCode;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// What to do about a charge of which nobody knows whether it was made. Each policy has an account of its own at the bank.
+/// Policy for a charge in doubt. Each policy has an account of its own at the bank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Policy {
@@ -27,7 +27,7 @@ impl Policy {
     }
 }
 
-/// What somebody is to be charged for.
+/// A charge to be made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) policy: Policy,

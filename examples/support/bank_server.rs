@@ -1,5 +1,5 @@
-//! A payment server on loopback that counts. It also says when the process that asks it is to be killed, and so is on both sides of
-//! every charge.
+//! A payment server on loopback that counts. It also says when the process that asks it is to be
+//! killed, and so is on both sides of every charge.
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -68,7 +68,7 @@ struct Books {
     forgetful: bool,
     charges: Vec<(String, Receipt)>,
     accounts: BTreeMap<Policy, Account>,
-    /// Keys under which a charge was asked for, and whether somebody has asked about them since.
+    /// Keys under which a charge was asked for, and whether a client has asked about them since.
     keys: BTreeMap<String, bool>,
     /// Which worker is alive. What an earlier one has sent has arrived by now, or is lost.
     life: u32,
@@ -187,7 +187,8 @@ impl Books {
         self.charges.iter().find(|(there, _)| there == key).map(|(_, receipt)| receipt.clone())
     }
 
-    /// What the plan says about a request at this account that would make a charge. Each plan is met by one request.
+    /// What the plan says about a request at this account that would make a charge. Each plan is
+    /// met by one request.
     fn planned(&mut self, policy: Policy, last: bool) -> Option<Point> {
         let charged = self.charged();
         let plan = self.plan.as_mut().filter(|plan| plan.point != Point::Start && plan.charged <= charged)?;

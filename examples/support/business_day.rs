@@ -84,7 +84,7 @@ async fn run_in(dir: &Path, orders: u32, kills: u32, seed: u64, forgetful: bool)
     let charges = server.charges().len();
     let unasked: usize = [Policy::Check, Policy::Park].iter().map(|policy| server.account(*policy).unasked).sum();
     let again = server.account(Policy::Fail).again;
-    ensure!(ledger.started == 0, "{} operations are left of which nobody knows how they ended", ledger.started);
+    ensure!(ledger.started == 0, "{} operations are left in doubt", ledger.started);
     ensure!(unasked == 0 && again == 0, "{} charges were asked for again before anybody had looked", unasked + again);
     for receipt in &ledger.receipts {
         ensure!(server.charges().iter().any(|(_, made)| made == receipt), "{receipt:?} is no receipt of the bank's");
@@ -129,7 +129,7 @@ fn table(server: &Server, orders: u32) {
         let account = server.account(policy);
         let made_or_not = |by: &str, [made, not]: [usize; 2]| format!("{by}: {made} times it was made, {not} times not");
         let decided = match policy {
-            Policy::Retry => format!("by nobody: called again {} times, with the same key", account.again),
+            Policy::Retry => format!("by no one: called again {} times, with the same key", account.again),
             Policy::Check => made_or_not("the bank was asked", account.asked),
             Policy::Park => made_or_not("an operator looked", account.asked),
             Policy::Fail => made_or_not("the fiber looked it up", account.asked_by_order),

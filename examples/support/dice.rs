@@ -1,4 +1,5 @@
-//! Random numbers that a seed repeats (`SplitMix64`), so that two runs with the same arguments do the same work.
+//! Random numbers that a seed repeats (`SplitMix64`), so that two runs with the same arguments do
+//! the same work.
 
 /// A sequence of random numbers.
 pub(crate) struct Dice(u64);

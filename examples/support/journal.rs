@@ -1,4 +1,5 @@
-//! The journal: a text file, not the database, to which the body of each step adds a line when it starts and one when it ends.
+//! The journal: a text file, not the database, to which the body of each step adds a line when it
+//! starts and one when it ends.
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -40,7 +41,8 @@ impl Journal {
         Ok((Journal(file), text.lines().filter_map(Line::parse).collect()))
     }
 
-    /// Adds a line. A death of the process does not undo it: it is the operating system's when this returns.
+    /// Adds a line. A death of the process does not undo it: it is the operating system's when this
+    /// returns.
     pub(crate) fn write(&self, line: &Line) -> io::Result<()> {
         let text = match line {
             Line::Started(name) => format!("started {name}\n"),

@@ -74,7 +74,7 @@ fn run_in(dir: &Path, kills: u32, steps: u32, seed: u64) -> anyhow::Result<bool>
     }
     let mut worker = start(dir, steps, seed, None)?;
     run.started(&worker);
-    let status = run.follow(&mut worker, |_| false)?.context("a worker that nobody kills ends")?;
+    let status = run.follow(&mut worker, |_| false)?.context("a worker that is not killed ends")?;
     ensure!(status.success(), "the last worker ended with {status}");
     run.read_journal()?;
     run.tally.stored(run.checkpoints)?;
@@ -156,7 +156,8 @@ fn start(dir: &Path, steps: u32, seed: u64, hold_after: Option<usize>) -> anyhow
     Victim::start(args)
 }
 
-/// How many checkpoints the dead worker has left. A copy is asked, so that the next worker finds the database as it was left.
+/// How many checkpoints the dead worker has left. A copy is asked, so that the next worker finds
+/// the database as it was left.
 fn stored_checkpoints(dir: &Path) -> anyhow::Result<u64> {
     let copy = dir.join("copy");
     fs::create_dir(&copy)?;

@@ -27,7 +27,8 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// The endpoint that the environment names with `OPENAI_BASE_URL`, `OPENAI_API_KEY` and `OPENAI_MODEL`, if it does.
+    /// The endpoint that the environment names with `OPENAI_BASE_URL`, `OPENAI_API_KEY` and
+    /// `OPENAI_MODEL`, if it does.
     pub(crate) fn from_env() -> anyhow::Result<Option<Self>> {
         let var = |name: &'static str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let names = ["OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"];
@@ -92,7 +93,8 @@ impl Model {
     }
 }
 
-/// Adds a piece of a streamed tool call to the calls so far: the first brings id and name, all bring text of the arguments.
+/// Adds a piece of a streamed tool call to the calls so far: the first brings id and name, all
+/// bring text of the arguments.
 fn add(calls: &mut Vec<ToolCall>, piece: ChatCompletionMessageToolCallChunk) -> anyhow::Result<()> {
     let index = piece.index as usize;
     anyhow::ensure!(index <= calls.len(), "tool call {index} follows {} others", calls.len());

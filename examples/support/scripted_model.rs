@@ -1,4 +1,5 @@
-//! A model server that follows a script. It speaks the streaming chat-completions protocol over a real socket, on loopback.
+//! A model server that follows a script. It speaks the streaming chat-completions protocol over a
+//! real socket, on loopback.
 use std::convert::Infallible;
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! What `kill_and_resume` prints while it runs, and its table. In colour if the output is a terminal and `NO_COLOR` is not set.
+//! What `kill_and_resume` prints while it runs, and its table. In colour if the output is a
+//! terminal and `NO_COLOR` is not set.
 use std::io::IsTerminal;
 
 use super::journal::Line;

@@ -1,4 +1,5 @@
-//! A model that streams, with its client. It takes what it has said so far and goes on behind it, a line of JSON for each chunk.
+//! A model that streams, with its client. It takes what it has said so far and goes on behind it, a
+//! line of JSON for each chunk.
 use std::convert::Infallible;
 use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +22,7 @@ const PACE: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 6 });
 
 /// What the model answers, a word a chunk.
 pub(crate) fn chunks() -> Vec<String> {
-    let answer = "Because a model is paid by the word, and is slow. Whoever waits for its answer has half of it when the process dies; and \
+    let answer = "Because a model is paid by the word, and is slow. Anyone waiting for its answer has half of it when the process dies; and \
         if nothing was kept, all of it is asked for again, is paid for again, and comes out different. A log keeps each piece when it \
         arrives. The next process reads it, hands the model what it has said so far, and takes the rest. What is lost is what was on its \
         way, a word or so.";
@@ -137,7 +138,7 @@ async fn answer(State(model): State<Model>, Json(request): Json<Request>) -> Res
     Body::from_stream(rest).into_response()
 }
 
-/// Whoever asks the model.
+/// A client of the model.
 pub(crate) struct Client {
     http: reqwest::Client,
     url: String,

@@ -1,4 +1,5 @@
-//! A model that follows a script: it streams word by word, calls tools, and goes on where it was cut off.
+//! A model that follows a script: it streams word by word, calls tools, and goes on where it was
+//! cut off.
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use forever::chat::model::{ChatModel, FinishReason, Finished, ModelError, ModelE
 use futures_util::{StreamExt, stream};
 use serde_json::json;
 
-/// What it says last when the table is booked, and when nobody knows.
+/// What it says last when the table is booked, and when that is unknown.
 pub(crate) const BOOKED: &str = "Your table on the terrace is booked.";
 pub(crate) const UNKNOWN: &str = "I could not find out whether your table is booked: please ask at the door.";
 

@@ -15,7 +15,7 @@ const LIBRARY: [&str; 8] = [
     "The Panama Canal has a length of 82 km and was opened in 1914.",
 ];
 
-/// What the model is told of the tools.
+/// Descriptions of the tools, for the model.
 pub(crate) fn offered() -> anyhow::Result<Vec<ChatCompletionTools>> {
     let tool = |name: &str, what: &str, argument: &str| -> anyhow::Result<_> {
         let parameters = json!({"type": "object", "properties": {argument: {"type": "string"}}, "required": [argument]});
@@ -28,7 +28,7 @@ pub(crate) fn offered() -> anyhow::Result<Vec<ChatCompletionTools>> {
     ])
 }
 
-/// Does what a call asks for. What is wrong with it is told to the model, which may do better.
+/// Does what a call asks for. The model reads what is wrong with it, and may do better.
 pub(crate) async fn run(call: &ToolCall) -> String {
     println!("  tool: {} {}", call.function.name, call.function.arguments);
     // A tool that takes a moment, as most do.

@@ -11,7 +11,8 @@ use anyhow::{Context, ensure};
 /// How often it is looked at whether it still lives.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A process that does not outlive this value, nor this process: it ends with the pipe that is its input.
+/// A process that does not outlive this value, nor this process: it ends with the pipe that is its
+/// input.
 pub(crate) struct Victim(Child);
 
 impl Victim {
@@ -19,7 +20,8 @@ impl Victim {
         Self::spawn(Command::new(std::env::current_exe()?).args(args))
     }
 
-    /// The same in a folder, with a file there for its errors, and with more variables in its environment.
+    /// The same in a folder, with a file there for its errors, and with more variables in its
+    /// environment.
     pub(crate) fn start_in(
         dir: &Path,
         errors: &Path,

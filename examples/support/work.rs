@@ -1,4 +1,5 @@
-//! The work of `kill_and_resume`: what there is to do, how a step does it, and the same work without steps.
+//! The work of `kill_and_resume`: what there is to do, how a step does it, and the same work
+//! without steps.
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,7 +25,7 @@ pub(crate) enum Way {
     Abroad { queue: u32 },
 }
 
-/// What came of a day.
+/// Result of a day.
 #[derive(Default, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) letters: u32,
@@ -90,7 +91,8 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// Goes on with a journal. After `hold_after` steps, those of earlier processes included, steps wait for ever.
+    /// Continues a journal. After `hold_after` steps, those of earlier processes included, steps
+    /// wait for ever.
     pub(crate) fn open(journal: &Path, hold_after: usize) -> anyhow::Result<Self> {
         let (journal, lines) = Journal::open(journal)?;
         let finished = lines.into_iter().filter_map(Line::finished).collect();

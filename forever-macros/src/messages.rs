@@ -1,4 +1,4 @@
-//! The texts of errors that have no values in them; docs/diagnostics.md says how they are worded.
+//! The texts of errors that have no values in them; docs/guide/src/reference/diagnostics.md says how they are worded.
 use crate::names::Sealed;
 
 pub(crate) const FOR_MUTABLE: &str = "a `for` loop with a step in it cannot hold a mutable borrow over the step: loop over an index, `for i in 0..items.len() { let item = &mut items[i]; .. }`";

@@ -11,7 +11,8 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// Time and ids for a runtime.
 ///
-/// All stored times and all waits of a runtime come from its clock. Implement it to drive time in a test.
+/// All stored times and all waits of a runtime come from its clock. Implement it to drive time in a
+/// test.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// The time now, UTC.
     fn now(&self) -> SystemTime;
@@ -19,17 +20,20 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// Ready when `duration` has passed on this clock.
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
-    /// Ready when a time is there that is `left` away, or before: whoever waits looks at the time again. What is stored is due at a time and not
-    /// after a while, and a system clock may be set; so this sleeps for a minute at most, unless a clock knows better.
+    /// Ready when a time is there that is `left` away, or before: the caller looks at the time
+    /// again. What is stored is due at a time and not after a while, and a system clock may be set;
+    /// so this sleeps for a minute at most, unless a clock knows better.
     fn sleep_towards(&self, left: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         self.sleep(left.min(LONGEST_SLEEP))
     }
 
-    /// A new id for a fiber: different from all others, and greater in text order than the ones made before.
+    /// A new id for a fiber: different from all others, and greater in text order than the ones
+    /// made before.
     fn id(&self) -> String;
 }
 
-/// The system's time, tokio's timer, and UUIDs of version 7 (RFC 9562), which sort by the time they were made.
+/// The system's time, tokio's timer, and UUIDs of version 7 (RFC 9562), which sort by the time they
+/// were made.
 #[derive(Debug)]
 pub struct SystemClock {
     ids: std::sync::Mutex<ContextV7>,

@@ -1,7 +1,8 @@
 //! Errors, and their texts.
 pub use forever_store::{Error, ErrorKind, Result};
 
-/// The text of an error and of those that caused it, joined by `: `; a cause that its parent already tells is not repeated.
+/// The text of an error and of those that caused it, joined by `: `; a cause that its parent
+/// already tells is not repeated.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut told = text.clone();

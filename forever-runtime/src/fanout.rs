@@ -1,8 +1,9 @@
 //! A broadcast channel that takes memory only for values that wait in it.
 //!
-//! Every receiver takes every value that was sent since it subscribed, in order. What a slow one has not taken is kept up to the capacity; then the
-//! oldest values are lost, which it is told. `tokio::sync::broadcast` does the same with room for all of the capacity from the beginning: for a
-//! server with thousands of idle connections, most of their memory.
+//! Every receiver takes every value that was sent since it subscribed, in order. What a slow one
+//! has not taken is kept up to the capacity; then the oldest values are lost, and it receives their
+//! number. `tokio::sync::broadcast` does the same with room for all of the capacity from the
+//! beginning: for a server with thousands of idle connections, most of their memory.
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -118,11 +119,13 @@ pub(crate) struct Receiver<T> {
 }
 
 impl<T: Clone> Receiver<T> {
-    /// The next value, once it is sent. Dropping the future loses nothing. The channel is never closed.
+    /// The next value, once it is sent. Dropping the future loses nothing. The channel is never
+    /// closed.
     pub(crate) async fn recv(&mut self) -> Taken<T> {
         loop {
             let shared = Arc::clone(&self.shared);
-            // Hears of everything that is sent from here on, and so of all that the look does not find.
+            // Hears of everything that is sent from here on, and so of all that the look does not
+            // find.
             let sent = shared.sent.notified();
             if let Some(taken) = self.try_recv() {
                 return taken;

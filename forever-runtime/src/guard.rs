@@ -22,7 +22,8 @@ pub(crate) fn guarded_text(text: impl FnOnce() -> String) -> String {
     guarded(|| Ok(text())).unwrap_or_else(|why| format!("an error whose text cannot be had: it {why}"))
 }
 
-/// Runs the user's code that is outside the function (serde impls, `migrate`): its panic is this fiber's and nobody else's.
+/// Runs the user's code that is outside the function (serde impls, `migrate`): its panic is a
+/// failure of this fiber alone.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| Err(format!("panicked: {}", panic_text(payload))))
 }

@@ -1,4 +1,5 @@
-//! The cut-point macros as editors see them: the body of a fiber as it was written, with the types that it has.
+//! The cut-point macros as editors see them: the body of a fiber as it was written, with the types
+//! that it has.
 use std::borrow::Borrow;
 
 use crate::{Fiber, FiberError, FiberHandle};

@@ -4,6 +4,7 @@
 //! keep-alive, schedules) over `exec` (claims, activations, recovery) over `ops` and `frame` (one
 //! activation of a function) over `runtime` (what all fibers share), over the crates
 //! `forever-store` and `forever-json`.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod agent;
 mod api;
@@ -21,9 +22,11 @@ pub mod layout;
 mod ops;
 mod runtime;
 #[cfg(feature = "server")]
+#[cfg_attr(docsrs, doc(cfg(feature = "server")))]
 pub mod serve;
 pub mod store;
 #[cfg(feature = "testing")]
+#[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
 pub mod testing;
 
 pub use agent::{
@@ -68,13 +71,16 @@ pub use store::{Durability, FiberState, OpState, Tx};
 
 /// What derives the JSON schema of a tool's input, for [`Tool::typed`](chat::Tool::typed).
 #[cfg(feature = "schemars")]
+#[cfg_attr(docsrs, doc(cfg(feature = "schemars")))]
 pub use schemars;
 
-/// Compares the layouts of all functions that a builder has registered with those in `forever.layouts.json`, in the folder of the crate's
-/// `Cargo.toml`, and panics with the difference: for a test, so that a change that concerns running fibers is seen in review.
+/// Compares the layouts of all functions that a builder has registered with those in
+/// `forever.layouts.json`, in the folder of the crate's `Cargo.toml`, and panics with the
+/// difference: for a test, so that a change that concerns running fibers is seen in review.
 ///
-/// The panic says of each function that has changed whether its fibers resume, and if not, where they would be parked and what to write.
-/// `FOREVER_LAYOUTS=accept cargo test` writes the file. A second argument is another path, from the crate's folder.
+/// The panic says of each function that has changed whether its fibers resume, and if not, where
+/// they would be parked and what to write. `FOREVER_LAYOUTS=accept cargo test` writes the file. A
+/// second argument is another path, from the crate's folder.
 ///
 /// ```no_run
 /// # use forever_runtime as forever;

@@ -1,4 +1,4 @@
-//! Interruptions: who is asked, what they are told, and when it is over. The numbers are those of the cases in docs/guarantees.md.
+//! Interruptions: who is asked, what they are told, and when it is over. The numbers are those of the cases in docs/guide/src/internals/guarantees.md.
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Those who come later, go, and come again, and what they see. The numbers are those of the cases in docs/guarantees.md; what of these cases
+//! Those who come later, go, and come again, and what they see. The numbers are those of the cases in docs/guide/src/internals/guarantees.md; what of these cases
 //! is frames on a wire is the server's.
 use std::time::Duration;
 

@@ -194,7 +194,7 @@ async fn a_value_that_looks_like_a_placeholder_is_a_value() {
     let seen = same(|| odd("{\"$part\":\"all\"}".repeat(50))).await;
     assert!(seen.value[0].starts_with("{\"$part\":\"all\"}{"));
     assert_eq!(seen.documents[0]["locals"]["r#type.clone()"], "{\"$part\":\"all\"}".repeat(50));
-    // In the form of docs/format.md, in which such keys are escaped.
+    // In the form of docs/guide/src/reference/format.md, in which such keys are escaped.
     let last = &seen.documents[2]["locals"];
     assert_eq!(last["looks"], json!({"$$log": "1", "$$part": "type".repeat(200)}));
     assert_eq!(last["all"].as_array().map(Vec::len), Some(2));

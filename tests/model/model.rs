@@ -1,4 +1,4 @@
-//! What a database and a runtime are, as docs/format.md and docs/guarantees.md tell it: fibers in a map.
+//! What a database and a runtime are, as docs/guide/src/reference/format.md and docs/guide/src/internals/guarantees.md tell it: fibers in a map.
 //!
 //! A [`Model`] changes in two ways: by what somebody asks for ([`asked`](super::asked)), and by what its fibers do ([`Model::next`]). Each such change is one
 //! write to the database, so that all the places at which a process may die are among the models in between.

@@ -1,6 +1,6 @@
 //! Databases of every version of the schema, as killed processes have left them: the code of now opens and finishes them.
 //!
-//! How one is added stands in docs/format.md.
+//! How one is added stands in docs/guide/src/reference/format.md.
 mod after;
 mod damage;
 mod desk;

@@ -1,4 +1,4 @@
-//! What docs/idempotency.md says, tried.
+//! What docs/guide/src/effects.md says, tried.
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Many fibers in one file: what does not run costs next to nothing. The figures are in docs/performance.md; here they only have to
+//! Many fibers in one file: what does not run costs next to nothing. The figures are in docs/guide/src/internals/performance.md; here they only have to
 //! be of the right order on a busy machine.
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

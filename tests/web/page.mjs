@@ -2,7 +2,7 @@
 //
 //   (cd ../../examples/chat/web && npm ci && npm run build) && npm ci && node page.mjs [part of a case's name]
 //   node page.mjs --pictures FOLDER     how it looks
-//   node page.mjs --recording FILE      the README's recording, docs/kill.png: `scripts/recording` makes it
+//   node page.mjs --recording FILE      the README's recording, docs/guide/src/images/kill.png: `scripts/recording` makes it
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Browser } from "./support/browser.mjs";

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `--only steps`, `together` or `recovery` runs one part, `--dir PATH` puts the databases on another disk. Prints one `key=value` a
-//! line, then tables, and draws docs/recovery.svg (not with `--quick`). docs/performance.md says what the figures mean.
+//! line, then tables, and draws docs/guide/src/images/recovery.svg (not with `--quick`). docs/guide/src/internals/performance.md says what the figures mean.
 //!
 //! Each run is a process of its own, and what it says is checked: the sums of all results, how often the body of a step ran, in which
 //! step a process begins again, and, where syncs can be counted, that a step at `synchronous=FULL` is synced. A run that is wrong ends
@@ -109,7 +109,7 @@ fn parent(args: &Args) -> anyhow::Result<()> {
         let lines = recovery::measure(&children, args.quick)?;
         tables.push(recovery::table(&lines));
         if !args.quick {
-            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/recovery.svg");
+            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/src/images/recovery.svg");
             std::fs::write(path, plot::svg(&lines))?;
         }
     }
@@ -124,7 +124,7 @@ fn parent(args: &Args) -> anyhow::Result<()> {
 /// Of the crates that are compared, as in the lock files.
 fn print_versions() {
     let (here, others) = (include_str!("../Cargo.lock"), include_str!("../sqlx/Cargo.lock"));
-    for (name, lock) in [("forever", here), ("rusqlite", here), ("durare", others), ("duroxide", others), ("sqlx", others)] {
+    for (name, lock) in [("forever-fiber", here), ("rusqlite", here), ("durare", others), ("duroxide", others), ("sqlx", others)] {
         let entry = format!("name = \"{name}\"\nversion = \"");
         let version = lock.split_once(&entry).and_then(|(_, rest)| rest.split('"').next()).unwrap_or("unknown");
         println!("{name}_version={version}");

@@ -64,7 +64,8 @@ items! {
     SerializeTupleVariant serialize_field,
 }
 
-/// A map: an object as long as the keys are strings; from the first other key on, a list of pairs in the object's last entry.
+/// A map: an object as long as the keys are strings; from the first other key on, a list of pairs
+/// in the object's last entry.
 pub(super) struct Map<'a> {
     pub(super) writer: &'a mut Writer,
     pub(super) listed: bool,
@@ -87,7 +88,8 @@ impl Map<'_> {
             writer.put("[");
         }
         let mut start = writer.out.len();
-        // Only a string can stay at this level, and it needs no depth; so whatever needs some is counted as in the list.
+        // Only a string can stay at this level, and it needs no depth; so whatever needs some is
+        // counted as in the list.
         let depth = writer.depth;
         writer.depth += if self.listed { 0 } else { LIST_LEVELS };
         key.serialize(&mut *writer).map_err(|error| error.of_key())?;

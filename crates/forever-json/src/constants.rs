@@ -1,6 +1,8 @@
-//! Texts and bytes that live as long as the process: what a `&'static str` of an earlier process comes back as.
+//! Texts and bytes that live as long as the process: what a `&'static str` of an earlier process
+//! comes back as.
 //!
-//! Each is kept once, however often it is read, so what is kept is bounded by the constants that programs have.
+//! Each is kept once, however often it is read, so what is kept is bounded by the constants that
+//! programs have.
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::{LazyLock, Mutex, PoisonError};

@@ -1,10 +1,12 @@
 //! Text to values: a deserializer that undoes the escapes wherever they stand.
 //!
-//! What is read never borrows from the text, so the lifetime that serde asks for (`'de`) is a free one. Only a constant
-//! text, as which a `&'static str` comes back, is lent to the value: see [`read_constants`].
+//! What is read never borrows from the text, so the lifetime that serde asks for (`'de`) is a free
+//! one. Only a constant text, as which a `&'static str` comes back, is lent to the value: see
+//! [`read_constants`].
 //!
-//! `deserialize_any` knows every escape, so what serde buffers before it knows the type (untagged and internally tagged enums,
-//! flattened fields) is buffered as it was. The other methods are those where the type asked for changes what a text means.
+//! `deserialize_any` knows every escape, so what serde buffers before it knows the type (untagged
+//! and internally tagged enums, flattened fields) is buffered as it was. The other methods are
+//! those where the type asked for changes what a text means.
 use std::borrow::Cow;
 use std::iter;
 use std::sync::Arc;
@@ -25,10 +27,12 @@ pub(super) fn read<T: Deserialize<'static>>(text: &str, logs: Option<&StoredLogs
     whole(text, logs, false)
 }
 
-/// [`read`] for a type that may hold a `&'static str`, which no text but one that is there for ever can be.
+/// [`read`] for a type that may hold a `&'static str`, which no text but one that is there for ever
+/// can be.
 ///
-/// Only a first attempt that fails shows that there is one: its visitor takes no other text. The second attempt makes
-/// constants of all texts that are asked for as `str`, each once in the life of the process ([`constants`]).
+/// Only a first attempt that fails shows that there is one: its visitor takes no other text. The
+/// second attempt makes constants of all texts that are asked for as `str`, each once in the life
+/// of the process ([`constants`]).
 pub(super) fn read_constants<T: Deserialize<'static>>(text: &str, logs: Option<&StoredLogs>) -> Result<T, Error> {
     let mark = logs.map(StoredLogs::mark);
     let owned = whole(text, logs, false);
@@ -120,7 +124,8 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Whether `serde_json` can take a number that is too precise for 64 bits; otherwise it would silently be an object.
+/// Whether `serde_json` can take a number that is too precise for 64 bits; otherwise it would
+/// silently be an object.
 fn check_precise(text: &str) -> Result<(), Error> {
     let kept = |number: serde_json::Number| number.to_string() == text;
     if serde_json::from_str(text).is_ok_and(kept) {
@@ -257,7 +262,8 @@ impl<'de> Deserializer<'de> for &mut Reader<'_> {
         self.wrapped(|reader| visitor.visit_newtype_struct(reader))
     }
 
-    /// Bytes are given too where a sequence is asked for: some types write the one and read the other.
+    /// Bytes are given too where a sequence is asked for: some types write the one and read the
+    /// other.
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         if self.escape() != Some("bytes") {
             return self.deserialize_any(visitor);
@@ -413,7 +419,7 @@ impl StoredLog<'_> {
 impl<'de> Deserializer<'de> for StoredLog<'_> {
     type Error = Error;
 
-    /// Gives the items to the list that they are of, which goes on with them.
+    /// Hands the items to their list, which continues with them.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         let value = self.visit(visitor)?;
         self.logs.leave(self.number, self.items.len());

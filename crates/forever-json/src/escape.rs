@@ -6,8 +6,8 @@ use super::error::Error;
 
 /// How deep arrays and objects may nest.
 ///
-/// `serde_json` reads 127 levels into a `Value`; the difference is for what a value may stand in. The calls around a local do not
-/// count: each level of a snapshot is read by itself.
+/// `serde_json` reads 127 levels into a `Value`; the difference is for what a value may stand in.
+/// The calls around a local do not count: each level of a snapshot is read by itself.
 pub(super) const MAX_DEPTH: usize = 100;
 
 /// How many options and newtypes, which take no text and so no depth, may be open at once.
@@ -32,7 +32,8 @@ pub(super) fn too_wrapped() -> Error {
     Error::new(format_args!("nested deeper than {MAX_WRAPS} options and newtypes"))
 }
 
-/// The text of a float that is not a JSON number: `NaN`, `inf`, `-inf`, or `NaN:` and the bits of any other NaN.
+/// The text of a float that is not a JSON number: `NaN`, `inf`, `-inf`, or `NaN:` and the bits of
+/// any other NaN.
 pub(super) fn f64_text(value: f64) -> String {
     match value.to_bits() {
         QUIET_NAN_64 => "NaN".to_owned(),

@@ -1,11 +1,12 @@
-//! Append-only lists inside a text: `{"$log":N,"len":L}` stands for the first `L` items of the list `N`, whose texts are kept
-//! beside it, so that an item is written once however often the list is.
+//! Append-only lists inside a text: `{"$log":N,"len":L}` stands for the first `L` items of the list
+//! `N`, whose texts are kept beside it, so that an item is written once however often the list is.
 //!
-//! A list (`Log<T>`) comes here through serde, which knows nothing of this: to any other serializer it is a newtype around an
-//! ordinary sequence. A writer that keeps lists apart knows the newtype by its name and leaves a note for the
-//! list, which answers with the texts of its new items instead of writing all of them. The note is thread-local and lies
-//! there for no longer than the call between the two. Where a type puts the list through a buffer of serde's there is no
-//! answer, and the list is written as a sequence.
+//! A list (`Log<T>`) comes here through serde, which knows nothing of this: to any other serializer
+//! it is a newtype around an ordinary sequence. A writer that keeps lists apart knows the newtype
+//! by its name and leaves a note for the list, which answers with the texts of its new items
+//! instead of writing all of them. The note is thread-local and lies there for no longer than the
+//! call between the two. Where a type puts the list through a buffer of serde's there is no answer,
+//! and the list is written as a sequence.
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,17 +68,20 @@ pub struct LogItem {
 }
 
 impl Logs {
-    /// For a run that resumes: `used` are the numbers that its snapshot names or under which something is stored.
+    /// For a run that resumes: `used` are the numbers that its snapshot names or under which
+    /// something is stored.
     pub fn resumed(used: impl Iterator<Item = u64>, stored: impl Iterator<Item = u64>) -> Self {
         let stored: BTreeSet<u64> = stored.collect();
         let free = used.chain(stored.last().copied()).max().map_or(0, |n| n.saturating_add(1));
         Logs { free, stored, ..Logs::default() }
     }
 
-    /// Takes over the lists that were read from the snapshot, so that only what is pushed from now on is new.
+    /// Takes over the lists that were read from the snapshot, so that only what is pushed from now
+    /// on is new.
     pub fn adopt(&mut self, read: Vec<Read>) {
         for Read { instance, number, len } in read {
-            // Two places of one text cannot both go on with the same list; the second begins one of its own.
+            // Two places of one text cannot both continue the same list: the second begins one of
+            // its own.
             if self.known.values().all(|known| known.number != number) {
                 self.known.insert(instance, Known { number, len });
             }
@@ -177,8 +181,8 @@ thread_local! {
     static NOTE: Cell<Option<Note>> = const { Cell::new(None) };
 }
 
-/// Asks a list, while `write` writes it, to hand over what is new; gives the text that stands for it, or nothing if `write` has
-/// written it whole.
+/// Asks a list, while `write` writes it, to hand over what is new; gives the text that stands for
+/// it, or nothing if `write` has written it whole.
 pub(super) fn ask(logs: &mut Logs, depth: usize, write: impl FnOnce() -> Result<(), Error>) -> Result<Option<String>, Error> {
     NOTE.set(Some(Note::Asked(std::mem::take(logs), depth)));
     let written = write();

@@ -1,7 +1,8 @@
 //! A cursor over JSON text: tokens, and how deep they nest.
 //!
-//! Strings that need unescaping and values that are passed over go to `serde_json`; numbers to the standard library, whose
-//! parsing is exact. What is here is only what needs a look ahead, which `serde_json` does not offer.
+//! Strings that need unescaping and values that are passed over go to `serde_json`; numbers to the
+//! standard library, whose parsing is exact. What is here is only what needs a look ahead, which
+//! `serde_json` does not offer.
 use std::borrow::Cow;
 use std::fmt::Display;
 
@@ -91,7 +92,8 @@ impl<'de> Reader<'de> {
         Ok(())
     }
 
-    /// Whether another entry follows in the array or object that `end` ends; the first has no comma.
+    /// Whether another entry follows in the array or object that `end` ends; the first has no
+    /// comma.
     pub fn more(&mut self, first: bool, end: u8) -> Result<bool, Error> {
         if self.peek() == Some(end) {
             return Ok(false);
@@ -229,7 +231,8 @@ impl<'de> Reader<'de> {
     }
 }
 
-/// What `serde_json` found wrong in a part of the text, without where: it counts from the start of the part.
+/// What `serde_json` found wrong in a part of the text, without where: it counts from the start of
+/// the part.
 pub(super) fn cause(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or_default().to_owned()

@@ -1,4 +1,5 @@
-//! Values whose order means nothing: whether two texts hold the same one, and the one text that stands for all of them.
+//! Values whose order means nothing: whether two texts hold the same one, and the one text that
+//! stands for all of them.
 use super::error::Error;
 use super::read::Reader;
 
@@ -15,7 +16,8 @@ enum Node<'a> {
     Entries(Vec<(Node<'a>, Node<'a>)>),
 }
 
-/// Whether both texts, written by [`super::to_string`], hold the same value whatever the order of their items and entries.
+/// Whether both texts, written by [`super::to_string`], hold the same value whatever the order of
+/// their items and entries.
 pub(super) fn same(a: &str, b: &str) -> bool {
     if a == b {
         return true;
@@ -26,7 +28,8 @@ pub(super) fn same(a: &str, b: &str) -> bool {
     }
 }
 
-/// The text with the entries of its objects and maps in the order of their keys: the same for equal values, and different for others.
+/// The text with the entries of its objects and maps in the order of their keys: the same for equal
+/// values, and different for others.
 pub(super) fn canonical(text: &str) -> Result<String, Error> {
     let mut out = String::with_capacity(text.len());
     whole(text, Lists::AreLists)?.write(&mut out);

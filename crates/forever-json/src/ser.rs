@@ -1,7 +1,7 @@
 //! Values to text: what any `Serialize` emits goes straight into one buffer.
 //!
-//! Nothing is kept but the buffer. Whether an option has to be escaped is seen from the text of its value; whether a map can
-//! be an object is seen key by key ([`super::compound`]).
+//! Nothing is kept but the buffer. Whether an option has to be escaped is seen from the text of its
+//! value; whether a map can be an object is seen key by key ([`super::compound`]).
 use serde::{Serialize, Serializer};
 
 use super::compound::{Fields, Items, Kind, Map};
@@ -35,14 +35,15 @@ pub(super) struct Writer {
     pub(super) depth: usize,
     /// Options and newtypes that are open.
     wraps: usize,
-    /// The first error of a part. A `Serialize` impl that goes on after it has left half a text behind.
+    /// The first error of a part. A `Serialize` impl that goes on after it has left half a text
+    /// behind.
     failed: Option<Error>,
     /// Where lists are kept apart, what is known of them.
     logs: Option<Logs>,
 }
 
-/// The one `f32` whose shortest text becomes its neighbour when it is read as an `f64` and rounded then, as serde does where it
-/// buffers; all others have been tried.
+/// The one `f32` whose shortest text becomes its neighbour when it is read as an `f64` and rounded
+/// then, as serde does where it buffers; all others have been tried.
 const ROUNDS_TWICE: u32 = 0x15ae_43fd;
 
 const SOME: &[u8] = b"{\"$some\":";
@@ -150,7 +151,8 @@ impl Writer {
         Ok(())
     }
 
-    /// JSON text that is not ours: as it stands, unless the reader could take it for something else.
+    /// JSON text that is not ours: as it stands, unless the reader could take it for something
+    /// else.
     pub(super) fn raw(&mut self, text: &str) -> Result<(), Error> {
         let escapes = text.contains("\"$") || text.contains("\\u0024");
         if escapes || self.depth + nesting(text) > MAX_DEPTH {
@@ -281,13 +283,15 @@ impl<'a> Serializer for &'a mut Writer {
         self.serialize_unit()
     }
 
-    /// Escaped only if the text would otherwise be that of a `None`, of this option or of one inside it.
+    /// Escaped only if the text would otherwise be that of a `None`, of this option or of one
+    /// inside it.
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), Error> {
         let start = self.out.len();
         self.wrapped(value)?;
         let text = &self.out[start..];
         if text == b"null" || text.starts_with(SOME) {
-            // Such a text is `null` in nothing but escapes, so its length says how deep it is, and moving it is cheap.
+            // Such a text is `null` in nothing but escapes, so its length says how deep it is, and
+            // moving it is cheap.
             let inside = (text.len() - "null".len()) / (SOME.len() + 1);
             if self.depth + inside + 1 > MAX_DEPTH {
                 return Err(escape::too_deep());
@@ -376,7 +380,8 @@ impl<'a> Serializer for &'a mut Writer {
         Ok(Fields { writer: self, kind: Kind::Variant(variant) })
     }
 
-    /// True, as the text is for people; and as serde's buffering (untagged, internally tagged, flatten) always says so.
+    /// True, as the text is for people; and as serde's buffering (untagged, internally tagged,
+    /// flatten) always says so.
     fn is_human_readable(&self) -> bool {
         true
     }

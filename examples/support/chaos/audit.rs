@@ -1,7 +1,8 @@
-//! The audit of a round: what the log of effects says happened, and what the database says, must both be what was promised.
+//! The audit of a round: what the log of effects says happened, and what the database says, must
+//! both be what was promised.
 //!
-//! It goes through the log line by line, as an outsider who has seen everything, and then through the database. It uses nothing of the
-//! library.
+//! It goes through the log line by line, as an outsider who has seen everything, and then through
+//! the database. It uses nothing of the library.
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! What a worker does with an open database: starts what is not there yet, and looks after everything until it has ended.
+//! What a worker does with an open database: starts what is not there yet, and looks after
+//! everything until it has ended.
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +46,8 @@ impl Past {
     }
 }
 
-/// What SQLite says when the disk fails. Inside a transaction of the program's the error is the program's, and its fiber fails.
+/// What SQLite says when the disk fails. Inside a transaction of the program's the error is the
+/// program's, and its fiber fails.
 const DISK: [&str; 3] = ["disk I/O error", "database disk image is malformed", "database or disk is full"];
 
 pub(crate) struct Driver {
@@ -88,7 +90,8 @@ impl Driver {
         Ok(())
     }
 
-    /// A store that fails is tried again, and so is an agent whose `on_start` the store has failed; everything else ends the worker.
+    /// A store that fails is tried again, and so is an agent whose `on_start` the store has failed;
+    /// everything else ends the worker.
     fn may_fail(&self, error: forever::Error) -> anyhow::Result<()> {
         let mut causes = std::iter::successors(Some(&error as &(dyn std::error::Error + 'static)), |error| error.source());
         if !causes.any(|cause| cause.downcast_ref::<forever::Error>().is_some_and(forever::Error::is_retryable)) {
@@ -150,7 +153,8 @@ impl Driver {
         }
     }
 
-    /// Waits for the end of a fiber, and does what a person would: resumes it, or says what became of an operation.
+    /// Waits for the end of a fiber, and does what a person would: resumes it, or resolves an
+    /// operation.
     async fn end(&self, spec: &Spec) -> anyhow::Result<()> {
         let id = &spec.id;
         loop {
@@ -193,7 +197,7 @@ impl Driver {
             return Ok(error.is_interrupted() || error.kind() == forever::FiberErrorKind::Store);
         };
         match failed {
-            // Somebody was faster, the runtime itself among them.
+            // Another caller was faster, or the runtime itself.
             Some(error) if !matches!(error.kind(), forever::ErrorKind::Conflict | forever::ErrorKind::InvalidState) => {
                 self.may_fail(error).map(|()| true)
             }
@@ -201,7 +205,8 @@ impl Driver {
         }
     }
 
-    /// Sends messages until that with number `size`, from the first of which it is not known that it was sent.
+    /// Sends messages until that with number `size`, from the first of which it is not known that
+    /// it was sent.
     async fn send(&self, spec: &Spec) -> anyhow::Result<()> {
         let id = &spec.id;
         let mut number = self.past.sent.get(id).copied().unwrap_or(0) + 1;
@@ -269,7 +274,8 @@ impl Driver {
             match there {
                 // Gone: it has run, or it is lost, which the audit finds.
                 None => return Ok(()),
-                // Its runs were interrupted by three deaths in a row: a person gives it another chance.
+                // Its runs were interrupted by three deaths in a row: a person gives it another
+                // chance.
                 Some(schedule) if schedule.next().is_none() => {
                     self.world.write(&format!("set-aside {agent} {name} {}", schedule.error().unwrap_or_default()));
                     scheduled = !clerk.cancel_schedule(schedule.id()).await.unwrap_or(false);

@@ -1,4 +1,5 @@
-//! Injected I/O faults: a library that is preloaded into workers (`faults.c`), and when which of its faults happen.
+//! Injected I/O faults: a library that is preloaded into workers (`faults.c`), and when which of
+//! its faults happen.
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -129,7 +130,8 @@ impl Injector {
         Ok(Injector { library, only })
     }
 
-    /// Draws the faults of one life; those of the last one end by themselves, and none of them kills it.
+    /// Draws the faults of one life; those of the last one end by themselves, and none of them
+    /// kills it.
     pub(crate) fn draw(&self, dice: &mut Dice, last: bool) -> Option<Faults> {
         let kinds = FaultKind::ALL.iter().map(|(kind, _)| *kind).filter(|kind| self.only.is_none_or(|only| only == *kind));
         let kinds: Vec<_> = kinds.filter(|kind| !last || *kind != FaultKind::TornWrite).collect();

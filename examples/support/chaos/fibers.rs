@@ -120,7 +120,7 @@ pub(crate) async fn family(ctx: &FiberContext, world: Res<World>, size: u32) -> 
     Ok(add(sum, last).to_string())
 }
 
-/// Is cancelled before its children are done, unless nobody has come to that.
+/// Is cancelled before its children are done, unless the driver did not come to that.
 #[fiber(max_recoveries = 1_000_000)]
 pub(crate) async fn doomed(ctx: &FiberContext, world: Res<World>) -> anyhow::Result<String> {
     step!("first", world.calm(ctx.id(), 1).await?);

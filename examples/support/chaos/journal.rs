@@ -1,7 +1,9 @@
-//! The log of effects: a file beside the database, to which everything that happens outside of the database adds a line.
+//! The log of effects: a file beside the database, to which everything that happens outside of the
+//! database adds a line.
 //!
-//! A line is the process that wrote it and some words, and is written at once. All lines are of one length, which divides a page, so
-//! that a process that is killed in the middle of writing leaves a whole line or none.
+//! A line is the process that wrote it and some words, and is written at once. All lines are of one
+//! length, which divides a page, so that a process that is killed in the middle of writing leaves a
+//! whole line or none.
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -24,7 +26,8 @@ impl Journal {
         Ok(Journal(OpenOptions::new().append(true).create(true).open(path(dir))?))
     }
 
-    /// Adds a line; what is too long for one is cut off. It is the operating system's when this returns: no death of the process undoes it.
+    /// Adds a line; what is too long for one is cut off. It is the operating system's when this
+    /// returns: no death of the process undoes it.
     pub(crate) fn write(&self, words: &str) {
         let mut text = format!("{} {}", std::process::id(), words.replace('\n', " "));
         let mut end = text.len().min(WIDTH - 1);

@@ -21,11 +21,13 @@ const SIGABRT: i32 = 6;
 const SIGKILL: i32 = 9;
 /// How often the log of effects is looked at.
 const LOOK: Duration = Duration::from_micros(300);
-/// A worker that has come no further for so long waits for something that is far away, and is killed there.
+/// A worker that has come no further for so long waits for something that is far away, and is
+/// killed there.
 const IDLE: Duration = Duration::from_millis(400);
 /// However much it does.
 const LONGEST: Duration = Duration::from_secs(10);
-/// A worker that is left alone hangs if it comes no further for so long, or has not ended after so long.
+/// A worker that is left alone hangs if it comes no further for so long, or has not ended after so
+/// long.
 const HANGS: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(180));
 /// After so many lives a round is brought to its end.
 const LIVES: u32 = 600;
@@ -153,7 +155,8 @@ impl<'a> Killer<'a> {
         })
     }
 
-    /// Runs the round. `enough` says when there are to be no more deaths; it is told how many there are.
+    /// Runs the round. `enough` says when there are to be no more deaths; its argument is their
+    /// number.
     pub(crate) fn run(&mut self, mut enough: impl FnMut(&Deaths) -> bool) -> anyhow::Result<()> {
         let mut next = None;
         while !self.done && self.wrong.is_empty() && self.lives < LIVES && !enough(&self.deaths) {
@@ -210,7 +213,8 @@ impl<'a> Killer<'a> {
         Victim::start_in(&self.dir, &errors(&self.dir), environment, args)
     }
 
-    /// Lets a worker live as long as it is to, and ends it. Gives the one that has taken over, if one has.
+    /// Lets a worker live as long as it is to, and ends it. Gives the one that has taken over, if
+    /// one has.
     fn end_of(&mut self, mut worker: Victim, life: &Life) -> anyhow::Result<Option<Victim>> {
         let from = self.reader.count()?;
         self.follow(&mut worker, from.saturating_add(life.lines))?;
@@ -240,7 +244,8 @@ impl<'a> Killer<'a> {
         Ok(())
     }
 
-    /// Stops the owner of the database, lets another process wait for it, and sees that nothing runs as long as the owner lives.
+    /// Stops the owner of the database, lets another process wait for it, and sees that nothing
+    /// runs as long as the owner lives.
     fn stop(&mut self, mut owner: Victim, goes_on: bool) -> anyhow::Result<Option<Victim>> {
         owner.stop()?;
         if owner.look()?.is_some() || !self.owns(&owner) {

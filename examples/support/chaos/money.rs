@@ -1,4 +1,5 @@
-//! Fibers with effects that must not be repeated: charges at the bank, under every policy, and rows in a table of the program's own.
+//! Fibers with effects that must not be repeated: charges at the bank, under every policy, and rows
+//! in a table of the program's own.
 use forever::prelude::*;
 use forever::{OpState, Resolution};
 
@@ -117,7 +118,8 @@ async fn book(ctx: &FiberContext, n: u32, value: u64) -> anyhow::Result<()> {
     ctx.transaction(insert).await
 }
 
-/// The operator: asks the bank about what a fiber has begun, and says how it ended. Gives how many operations there were.
+/// The operator: asks the bank about what a fiber has begun, and says how it ended. Gives how many
+/// operations there were.
 pub(crate) async fn look_into(forever: &Forever, world: &World, fiber: &str) -> anyhow::Result<usize> {
     let mut resolved = 0;
     for op in forever.ops(fiber).await? {

@@ -13,7 +13,7 @@ pub(crate) struct Books {
     charges: BTreeMap<String, Vec<String>>,
     /// The ids under which a charge for each key was asked for.
     asked: BTreeMap<String, BTreeSet<String>>,
-    /// Ids under which a charge was asked for, and nobody has looked since whether there is one.
+    /// Ids under which a charge was asked for, and its outcome was not asked for since.
     open: BTreeSet<String>,
 }
 
@@ -56,7 +56,7 @@ impl Books {
             }
         }
         for (key, charges) in self.charges {
-            findings.duplicate(&key, charges.len(), format!("{key} was charged, and nobody was to be charged for that"));
+            findings.duplicate(&key, charges.len(), format!("{key} was charged, and no charge was wanted for that"));
         }
     }
 }
@@ -108,7 +108,7 @@ impl Post {
     }
 }
 
-/// Agents: their states and what they were told.
+/// Agents: their states and their schedules.
 #[derive(Debug, Default)]
 pub(crate) struct Clerks {
     /// The last state of which it is known that it is stored.

@@ -1,4 +1,5 @@
-//! Looks into the database of a dead worker, without the library: what is stored, and whether SQLite finds it sound.
+//! Looks into the database of a dead worker, without the library: what is stored, and whether
+//! SQLite finds it sound.
 use std::path::Path;
 
 use anyhow::{Context, ensure};
@@ -7,7 +8,8 @@ use rusqlite::{Connection, OptionalExtension};
 use super::Sabotage;
 use super::worker::{DATABASE, database};
 
-/// Where a fiber stands, as lines for the log of effects. A copy is asked, so that the next worker finds the database as it was left.
+/// Where a fiber stands, as lines for the log of effects. A copy is asked, so that the next worker
+/// finds the database as it was left.
 pub(crate) fn into_copy(dir: &Path) -> anyhow::Result<Vec<String>> {
     let copy = tempfile::tempdir_in(dir)?;
     for name in ["", "-wal", "-journal"].map(|suffix| format!("{DATABASE}{suffix}")) {

@@ -1,4 +1,5 @@
-//! What a round consists of. All of it is drawn from the round's seed, so the killer, each worker and the audit know it by themselves.
+//! What a round consists of. All of it is drawn from the round's seed, so the killer, each worker
+//! and the audit know it by themselves.
 use std::fmt;
 
 use forever::Durability;
@@ -88,7 +89,7 @@ pub(crate) struct Spec {
     pub(crate) agent: Option<String>,
 }
 
-/// What an agent is to be told once.
+/// A schedule that is due once.
 #[derive(Debug, Clone)]
 pub(crate) struct Errand {
     pub(crate) agent: String,
@@ -124,7 +125,8 @@ impl Round {
                 let kind = Kind::draw(&mut dice);
                 let owned = kind == Kind::Closure || (kind == Kind::Chain && dice.below(2) == 0);
                 let agent = owned.then(|| agent(&mut dice));
-                // What a hook does is one piece to the count of deaths, and a closure is given up after ten: it is not to be long.
+                // What a hook does is one piece to the count of deaths, and a closure is given up
+                // after ten: it is not to be long.
                 let size = if kind == Kind::Closure { 1 + dice.below(2) } else { 2 + dice.below(7) };
                 Spec { kind, size, id: format!("{kind}-{number}"), agent }
             })
@@ -203,7 +205,8 @@ impl Spec {
         })
     }
 
-    /// The last place whose step has finished when the fiber has made so many checkpoints; nothing where that depends.
+    /// The last place whose step has finished when the fiber has made so many checkpoints; nothing
+    /// where that depends.
     pub(crate) fn place_after(&self, checkpoints: u32) -> Option<u32> {
         let at = |cuts: &[u32]| cuts.get(checkpoints as usize - 1).copied();
         match self.kind {

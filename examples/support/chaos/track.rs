@@ -1,4 +1,5 @@
-//! What the audit keeps in mind of fibers while it reads the log of effects, and whether they ended as they must.
+//! What the audit keeps in mind of fibers while it reads the log of effects, and whether they ended
+//! as they must.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::audit::Findings;
@@ -18,7 +19,7 @@ struct Track {
     finished: u32,
     /// Branches whose results are stored.
     arrived: BTreeSet<(u32, u32)>,
-    /// The process that was told when it was cancelled, and how many bodies have begun since.
+    /// The process that knows when it was cancelled, and how many bodies have begun since.
     cancelled: Option<(u32, u32)>,
     /// What a closure has stashed last.
     stashed: Option<u32>,
@@ -148,7 +149,7 @@ impl<'a> Fibers<'a> {
     fn families(&self, stored: &Stored, findings: &mut Findings) {
         for (id, fiber) in stored.fibers.iter().filter(|(_, fiber)| fiber.name == "child") {
             findings.counts.children += 1;
-            let parent = fiber.parent.as_deref().unwrap_or("nobody");
+            let parent = fiber.parent.as_deref().unwrap_or("no fiber");
             let cancelled = self.tracks.get(parent).is_some_and(|track| track.cancelled.is_some());
             findings.counts.cancelled += usize::from(cancelled);
             // Those that a cancel comes before need not have run.
@@ -183,7 +184,8 @@ fn split(place: &str) -> (u32, u32) {
     (place.parse().unwrap_or(0), branch.parse().unwrap_or(0))
 }
 
-/// After so many deaths of its process without a stash in between a closure has failed; nothing can raise that.
+/// After so many deaths of its process without a stash in between a closure has failed; nothing can
+/// raise that.
 const GIVEN_UP: usize = 11;
 
 fn is_given_up(spec: &Spec, stored: &Stored) -> bool {

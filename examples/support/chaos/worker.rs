@@ -1,4 +1,5 @@
-//! A worker: a process that opens the database and goes on with the round, as it is told. Most are killed at that.
+//! A worker: a process that opens the database and continues the round, by its arguments. Most are
+//! killed at that.
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ pub(crate) const DATABASE: &str = "chaos.db";
 /// Longer than anything takes that a busy machine keeps waiting.
 const LONG: Duration = Duration::from_secs(20 * 60);
 
-/// What a worker is told.
+/// Arguments of a worker.
 #[derive(Debug, Clone)]
 pub(crate) struct Orders {
     pub(crate) dir: PathBuf,
@@ -41,7 +42,7 @@ pub(crate) struct Orders {
     pub(crate) faulty: bool,
 }
 
-/// Carries out what it is told, unless it is killed.
+/// Carries out its arguments, unless it is killed.
 pub(crate) fn run(orders: &Orders) -> anyhow::Result<()> {
     victim::end_with_the_first();
     let usual = std::panic::take_hook();
@@ -89,7 +90,7 @@ async fn live(orders: &Orders, round: Round) -> anyhow::Result<()> {
         () = closed => {}
     }
     match forever.close().await {
-        // On a disk that is full or fails a clean close is none, and is told so.
+        // On a disk that is full or fails a clean close is none, and is reported so.
         Err(error) if error.is_retryable() && (orders.full.is_some() || orders.faulty) => world.write(&format!("refused {error}")),
         closed => closed?,
     }

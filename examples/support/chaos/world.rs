@@ -1,4 +1,5 @@
-//! What the steps of fibers work with: the log of effects, a bank, time that passes quickly, and what goes wrong.
+//! What the steps of fibers work with: the log of effects, a bank, time that passes quickly, and
+//! what goes wrong.
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -51,7 +52,8 @@ struct Books {
     charges: Vec<(String, String)>,
 }
 
-/// At one account the bank gives the same charge again for an id that it knows; at the other each request is a charge.
+/// At one account the bank gives the same charge again for an id that it knows; at the other each
+/// request is a charge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Account {
     HonoursIds,
@@ -94,7 +96,7 @@ impl World {
         Ok(round::value(fiber, place))
     }
 
-    /// The same for fibers that nobody resumes.
+    /// The same for fibers that are not resumed.
     pub(crate) async fn calm(&self, fiber: &str, place: u32) -> anyhow::Result<u64> {
         self.begin(fiber, &place.to_string(), false).await;
         Ok(round::value(fiber, place))
@@ -200,8 +202,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many times as fast as the world's time that of a round passes. What a runtime waits for in seconds, it waits for in some tens of
-/// milliseconds.
+/// How many times as fast as the world's time that of a round passes. What a runtime waits for in
+/// seconds, it waits for in some tens of milliseconds.
 const SPEED: u32 = 20;
 
 /// Time since the beginning of the round, at that speed; the same in each of its processes.

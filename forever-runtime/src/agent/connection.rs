@@ -13,8 +13,9 @@ pub(super) const KEPT: usize = 256;
 
 /// Follows an agent, and keeps it awake.
 ///
-/// State and broadcasts come in the order in which they were set and sent. For a connection that does not take them 256 messages are
-/// kept; then the oldest are lost, which [`Pushed::Missed`] tells. Nobody ever waits for it.
+/// State and broadcasts come in the order in which they were set and sent. For a connection that
+/// does not take them 256 messages are kept; then the oldest are lost, and [`Pushed::Missed`] has
+/// their number. An agent never waits for a connection.
 pub struct Connection {
     /// Keeps the runtime open, if the handle did.
     _link: Link<Agents>,

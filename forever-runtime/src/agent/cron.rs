@@ -1,12 +1,25 @@
 //! The times of a cron pattern, in UTC.
+//!
+//! Without the feature `cron` a pattern is an error that says so.
+#[cfg(feature = "cron")]
 use chrono::{DateTime, Utc};
+#[cfg(feature = "cron")]
 use croner::Cron;
+#[cfg(feature = "cron")]
 use croner::parser::{CronParser, Seconds, Year};
 
 /// Patterns are a handful of fields; what is longer is a mistake.
+#[cfg(feature = "cron")]
 const LONGEST: usize = 256;
 
+/// Refuses every pattern.
+#[cfg(not(feature = "cron"))]
+pub(crate) fn next(_: &str, _: i64) -> Result<i64, String> {
+    Err("cron patterns need the feature `cron` of `forever-fiber`".to_owned())
+}
+
 /// The first time after `after_ms` at which a pattern holds, or why there is none.
+#[cfg(feature = "cron")]
 pub(crate) fn next(pattern: &str, after_ms: i64) -> Result<i64, String> {
     let cron = parse(pattern)?;
     let after = DateTime::<Utc>::from_timestamp_millis(after_ms).ok_or("the calendar does not go so far")?;
@@ -16,6 +29,7 @@ pub(crate) fn next(pattern: &str, after_ms: i64) -> Result<i64, String> {
     }
 }
 
+#[cfg(feature = "cron")]
 fn parse(pattern: &str) -> Result<Cron, String> {
     if pattern.len() > LONGEST || !pattern.is_ascii() {
         return Err("it is not a cron pattern".to_owned());
@@ -30,7 +44,7 @@ fn parse(pattern: &str) -> Result<Cron, String> {
     parser.parse(pattern).map_err(|why| why.to_string().trim_end_matches('.').to_owned())
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "cron"))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

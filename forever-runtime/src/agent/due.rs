@@ -33,12 +33,16 @@ impl Due {
         payload(&self.row)
     }
 
-    /// When it was due, UTC: the same in every attempt, so that with the id it can serve as an idempotency key.
+    /// When it was due, UTC.
+    ///
+    /// It is the same in every attempt, so that with the id it can serve as an idempotency key.
     pub fn scheduled(&self) -> SystemTime {
         from_ms(self.row.due_ms)
     }
 
-    /// Which attempt this is for the time that is due, from 1; attempts that ended with the process are not counted.
+    /// Number of the attempt for the time that is due, from 1.
+    ///
+    /// Attempts that ended with the process are not counted.
     pub fn attempt(&self) -> u32 {
         self.row.attempts.saturating_add(1)
     }

@@ -26,10 +26,12 @@ use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
 use crate::store::AgentId;
 
-/// An agent by its name; made by [`Forever::agent`](crate::Forever::agent), or given to the agent itself when it is made.
+/// Handle of an agent, by class and name.
 ///
-/// It costs nothing and asks nothing until it is used. One that comes from outside keeps the runtime open, like every other handle; the one
-/// that an agent is given does not.
+/// Made by [`Forever::agent`](crate::Forever::agent), or given to the agent itself when it is made.
+///
+/// It costs nothing and asks nothing until it is used. One that comes from outside keeps the
+/// runtime open, like every other handle; the one that an agent is given does not.
 ///
 /// The state, the schedules and broadcasts of an agent can be had without waking it.
 pub struct AgentHandle<A> {
@@ -84,10 +86,11 @@ impl Link<Agents> {
 }
 
 impl<A: Agent> AgentHandle<A> {
-    /// Wakes the agent unless it is awake, and keeps it in memory for as long as what comes back is there: a request to it.
+    /// Wakes the agent, and keeps it in memory while the guard lives.
     ///
     /// # Errors
-    /// When its class is not registered or its name cannot be, `on_start` fails, or the runtime is closed.
+    /// When its class is not registered or its name cannot be, `on_start` fails, or the runtime is
+    /// closed.
     pub async fn wake(&self) -> Result<Awake<A>> {
         let woken = self.request().await?;
         let agent = Arc::clone(&woken.agent).any().downcast().map_err(|_| {
@@ -97,7 +100,8 @@ impl<A: Agent> AgentHandle<A> {
         Ok(Awake { _link: self.link.clone(), agent, woken })
     }
 
-    /// Wakes the agent for somebody; a runtime that closes takes no new requests, while what is under way may still use its agents.
+    /// Wakes the agent for a caller. A runtime that closes accepts no new requests; work in flight
+    /// may still use its agents.
     async fn request(&self) -> Result<Woken> {
         let agents = self.agents()?;
         let runtime = agents.runtime()?;
@@ -125,7 +129,7 @@ impl<A: Agent> AgentHandle<A> {
         })
     }
 
-    /// Replaces the agent's state. When this returns it is stored, whatever happens to the process, and sent to every connection.
+    /// Replaces the agent's state, durably, and sends it to every connection.
     ///
     /// # Errors
     /// When it cannot be saved, or the store fails; then nothing has changed.
@@ -162,8 +166,10 @@ impl<A: Agent> AgentHandle<A> {
         Connection::open(self.link.clone(), self.request().await?).await
     }
 
-    /// Wakes the agent and keeps it awake until the guard is dropped or released. If the process dies meanwhile, the agent is woken
-    /// when the database is opened again. There may be any number of guards.
+    /// Wakes the agent and keeps it awake until the guard is dropped or released.
+    ///
+    /// If the process dies meanwhile, the agent is woken when the database is opened again. There
+    /// may be any number of guards.
     ///
     /// # Errors
     /// Those of [`wake`](AgentHandle::wake), or when the store fails.
@@ -181,18 +187,24 @@ impl<A: Agent> AgentHandle<A> {
     pub async fn keep_alive_while<F: Future>(&self, work: F) -> Result<F::Output> {
         let mut guard = self.keep_alive().await?;
         let value = work.await;
-        // What is left of a heartbeat wakes the agent once more, which is no reason to lose the value.
+        // What is left of a heartbeat wakes the agent once more, which is no reason to lose the
+        // value.
         let _ = guard.release().await;
         Ok(value)
     }
 
-    /// Starts a fiber of this agent: as [`Forever::spawn`](crate::Forever::spawn) does, with [`Spawn::agent`]. While it runs the agent, if it is
-    /// awake, stays so; if it is interrupted the agent says what becomes of it, and when it has ended the agent hears of it.
+    /// Spawns a fiber of this agent.
+    ///
+    /// As [`Forever::spawn`](crate::Forever::spawn) does, with [`Spawn::agent`]. While it runs the
+    /// agent, if it is awake, stays so. If it is interrupted the recovery hook of the agent
+    /// decides, and `on_fiber_completed` is called when it has ended.
     pub fn spawn<F: Fiber>(&self, call: F) -> Spawn<F> {
         Spawn::new(self.link.exec(), call).agent(&*self.id.class, &*self.id.name)
     }
 
-    /// Runs a closure as a fiber of this agent, as [`Forever::run_fiber`](crate::Forever::run_fiber) does.
+    /// Runs a closure as a fiber of this agent.
+    ///
+    /// As [`Forever::run_fiber`](crate::Forever::run_fiber) does.
     pub fn run_fiber<C, F, T, E>(&self, name: impl Into<String>, closure: C) -> RunFiber<C>
     where
         C: FnOnce(FiberContext) -> F + Send + 'static,
@@ -203,13 +215,17 @@ impl<A: Agent> AgentHandle<A> {
         RunFiber::new(self.link.exec(), name.into(), closure).agent(&*self.id.class, &*self.id.name)
     }
 
-    /// Has the agent's [`on_schedule`](Agent::on_schedule) run with this name and payload: once after a [`Duration`] or at a
-    /// [`SystemTime`](std::time::SystemTime), or at the times of a cron pattern, UTC. Stored when this is awaited.
+    /// Schedules [`on_schedule`](Agent::on_schedule), once or by a cron pattern.
     ///
-    /// A pattern has 5 fields, `minute hour day-of-month month day-of-week`, or 6 with seconds in front; names (`MON`, `JAN`), `L`, `W`, `#` and
-    /// `@daily` and the like are understood. If both days are given, either will do, as in cron.
+    /// Once after a [`Duration`] or at a [`SystemTime`](std::time::SystemTime), or at the times of
+    /// a cron pattern, UTC. It is stored when this is awaited.
     ///
-    /// What falls due while no process is there runs when the database is opened, once and not for each time that was missed.
+    /// A pattern has 5 fields, `minute hour day-of-month month day-of-week`, or 6 with seconds in
+    /// front; names (`MON`, `JAN`), `L`, `W`, `#` and `@daily` and the like are understood. If both
+    /// days are given, either will do, as in cron.
+    ///
+    /// What falls due while no process is there runs when the database is opened, once and not for
+    /// each time that was missed.
     pub fn schedule<P: Serialize>(&self, when: impl Into<When>, name: impl Into<String>, payload: P) -> NewSchedule {
         NewSchedule::new(
             self.link.clone(),
@@ -220,15 +236,20 @@ impl<A: Agent> AgentHandle<A> {
         )
     }
 
-    /// Has `on_schedule` run each time an interval has passed, for the first time after one. It never overlaps itself: what falls due while it
+    /// Schedules [`on_schedule`](Agent::on_schedule) at an interval.
+    ///
+    /// The first run is due after one interval. It never overlaps itself: what falls due while it
     /// runs is left out.
     ///
-    /// It is idempotent: if there is one with this name and payload, it is that one, and an interval that has changed takes effect.
+    /// It is idempotent: if there is one with this name and payload, it is that one, and an
+    /// interval that has changed takes effect.
     pub fn schedule_every<P: Serialize>(&self, interval: Duration, name: impl Into<String>, payload: P) -> NewSchedule {
         self.schedule(When::Every(interval), name, payload)
     }
 
-    /// Takes a schedule of this agent away; says whether there was one. A run of it that has begun goes on.
+    /// Cancels a schedule of this agent; returns whether there was one.
+    ///
+    /// A run of it that has begun goes on.
     ///
     /// # Errors
     /// When the store fails.
@@ -236,7 +257,9 @@ impl<A: Agent> AgentHandle<A> {
         self.runtime()?.store.cancel_schedule((*self.id).clone(), id.to_owned()).await
     }
 
-    /// The schedules of this agent that are not done, and those that were set aside because they failed, in the order in which they were made.
+    /// Schedules of this agent, in the order in which they were made.
+    ///
+    /// Those that are not done, and those that were set aside because they failed.
     ///
     /// # Errors
     /// When the store cannot be read.

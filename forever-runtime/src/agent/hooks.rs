@@ -60,7 +60,8 @@ async fn caught<T, F: Future<Output = Result<T, BoxError>>>(hook: impl FnOnce() 
     AssertUnwindSafe(hook).catch_unwind().await.unwrap_or_else(|payload| Err(panicked(payload))).map_err(shown)
 }
 
-/// An error whose text can be had: what the program's own does when it is shown is part of the hook.
+/// An error whose text can be had: what the program's own does when it is shown is part of the
+/// hook.
 fn shown(why: BoxError) -> BoxError {
     match guarded(|| Ok(chain(&*why))) {
         Ok(_) => why,

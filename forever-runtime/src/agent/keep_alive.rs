@@ -1,7 +1,9 @@
-//! What keeps an agent awake: guards in memory, and a heartbeat in the store for as long as there is one.
+//! What keeps an agent awake: guards in memory, and a heartbeat in the store for as long as there
+//! is one.
 //!
-//! The heartbeat is there before the first guard is given, and gone after the last one is released. One that is found at open was
-//! left by a process that died, or that was closed, with work in hand: the agent is woken to see to it.
+//! The heartbeat is there before the first guard is given, and gone after the last one is released.
+//! One that is found at open was left by a process that died, or that was closed, with work in
+//! hand: the agent is woken to see to it.
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,16 +23,20 @@ use crate::store::{AgentId, KeepAliveRow};
 /// The alarm of the heartbeats.
 const BEAT: &str = "keep-alive";
 
-/// After so many deaths of the process in a row while it was woken, an agent is not woken because of its heartbeat any more.
+/// After so many deaths of the process in a row while it was woken, an agent is not woken because
+/// of its heartbeat any more.
 const STRIKES: u32 = 3;
 
 /// The first and the longest pause before an agent that could not be woken is tried again.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
-/// Keeps an agent awake until it is released or dropped; made by [`AgentHandle::keep_alive`](super::AgentHandle::keep_alive).
+/// Guard that keeps an agent awake until it is released or dropped.
 ///
-/// While there is one, the store knows it: if the process dies, the agent is woken when the database is opened again, without anybody asking for
-/// it. So it is when the runtime is closed before the guard is released: what it was taken for is not done.
+/// Made by [`AgentHandle::keep_alive`](super::AgentHandle::keep_alive).
+///
+/// While there is one, the store knows it: if the process dies, the agent is woken when the
+/// database is opened again, without anybody asking for it. So it is when the runtime is closed
+/// before the guard is released: what it was taken for is not done.
 #[must_use = "the agent is kept awake until this is dropped"]
 pub struct KeepAlive {
     /// Keeps the runtime open, if the handle did.
@@ -58,11 +64,14 @@ impl KeepAlive {
         Ok(guard)
     }
 
-    /// Stops keeping the agent awake; when it returns after the last guard of the agent, no heartbeat is stored any more. To release twice
-    /// does nothing.
+    /// Releases the guard.
+    ///
+    /// When it returns after the last guard of the agent, no heartbeat is stored any more. To
+    /// release twice does nothing.
     ///
     /// # Errors
-    /// When the store fails: then the heartbeat may be left, and cause the agent to be woken once more.
+    /// When the store fails: then the heartbeat may be left, and cause the agent to be woken once
+    /// more.
     pub async fn release(&mut self) -> Result<()> {
         let Some(kept) = self.kept.take() else { return Ok(()) };
         let Some((runtime, hold)) = let_go(kept) else { return Ok(()) };
@@ -101,7 +110,7 @@ fn let_go(kept: Kept) -> Option<(Arc<Runtime>, Hold)> {
     (hold.slot.kept() == 0).then_some((runtime, hold))
 }
 
-/// Removes the heartbeat, unless somebody has taken a guard meanwhile.
+/// Removes the heartbeat, unless another guard was taken meanwhile.
 async fn rest(runtime: &Runtime, hold: Hold) -> Result<()> {
     let slot = &hold.slot;
     let mut heart = slot.heart.lock().await;
@@ -130,7 +139,8 @@ async fn beat(agents: &Agents, runtime: &Runtime) {
     runtime.timer.set_earlier(Alarm::the(BEAT), later(now_ms, agents.settings.keep_alive_interval));
 }
 
-/// Wakes the agents that an earlier process has left awake. Those that it may have died of come one at a time, after the others.
+/// Wakes the agents that an earlier process has left awake. Those that it may have died of come one
+/// at a time, after the others.
 pub(super) async fn revive(agents: &Arc<Agents>, runtime: &Arc<Runtime>) -> Result<()> {
     let left = runtime.store.awake_agents().await?.into_iter().filter(|left| agents.check(&left.agent).is_ok());
     let (suspects, others): (Vec<_>, Vec<_>) = left.partition(|left| left.deaths > 0);
@@ -148,7 +158,7 @@ pub(super) async fn revive(agents: &Arc<Agents>, runtime: &Arc<Runtime>) -> Resu
         for KeepAliveRow { agent, deaths } in suspects {
             let runtime = &of_task;
             if deaths >= STRIKES {
-                warn!(%agent, deaths, "the process died each time this agent was woken; it is not woken before somebody asks for it");
+                warn!(%agent, deaths, "the process died each time this agent was woken; it is not woken until it is used");
                 let _ = runtime.store.end_keep_alive(agent).await;
                 continue;
             }
@@ -161,7 +171,8 @@ pub(super) async fn revive(agents: &Arc<Agents>, runtime: &Arc<Runtime>) -> Resu
     })
 }
 
-/// Wakes one agent, again and again until it is, and removes its heartbeat if nothing keeps it awake then.
+/// Wakes one agent, again and again until it is, and removes its heartbeat if nothing keeps it
+/// awake then.
 async fn wake_left(agents: Arc<Agents>, runtime: Arc<Runtime>, id: AgentId) {
     let mut pause = BACKOFF.0;
     loop {

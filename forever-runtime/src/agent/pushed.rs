@@ -33,11 +33,13 @@ impl Message {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pushed {
-    /// The agent's state: as it was found when the connection was made, if it was ever set, and then each time it is set.
+    /// The agent's state: as it was found when the connection was made, if it was ever set, and
+    /// then each time it is set.
     State(Message),
     /// What the agent has broadcast.
     Broadcast(Message),
-    /// So many messages are lost because the connection was too slow; what comes next is newer than they were.
+    /// So many messages are lost because the connection was too slow; what comes next is newer than
+    /// they were.
     Missed(u64),
 }
 

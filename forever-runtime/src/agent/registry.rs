@@ -1,4 +1,5 @@
-//! The agents in memory: at most one of each class and name, woken when needed, let go when nothing holds them any more.
+//! The agents in memory: at most one of each class and name, woken when needed, let go when nothing
+//! holds them any more.
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -54,7 +55,8 @@ pub(crate) struct Agents {
     pub(super) settings: Settings,
     /// Those that are in memory, or that something holds.
     slots: Mutex<Slots>,
-    /// The schedules whose run has been given to their agent, by id, until it is stored how that ended.
+    /// The schedules whose run has been given to their agent, by id, until it is stored how that
+    /// ended.
     begun: Mutex<HashSet<String>>,
 }
 
@@ -99,7 +101,8 @@ pub(super) struct Slot {
     pub(super) id: AgentId,
     inner: Mutex<Inner>,
     pub(super) heart: tokio::sync::Mutex<Heartbeat>,
-    /// The stored state, as far as it is known; held while it is written, so that it is pushed in the order of storing.
+    /// The stored state, as far as it is known; held while it is written, so that it is pushed in
+    /// the order of storing.
     pub(super) state: Arc<tokio::sync::Mutex<CachedState>>,
     /// To the connections; made with the first of them.
     pub(super) pushes: OnceLock<fanout::Sender<Pushed>>,
@@ -455,7 +458,8 @@ impl Agents {
 
 impl Drop for Agents {
     fn drop(&mut self) {
-        // An agent may hold a guard that holds its slot. It is dropped outside the locks, which that guard takes.
+        // An agent may hold a guard that holds its slot. It is dropped outside the locks, which
+        // that guard takes.
         let slots = std::mem::take(&mut *self.slots());
         for slot in slots.by_id.into_values() {
             let phase = std::mem::replace(&mut slot.inner().phase, Phase::Asleep);

@@ -111,8 +111,9 @@ pub(super) fn next_due(timing: &ScheduleTiming, due_ms: i64, now_ms: i64) -> Res
     }
 }
 
-/// A schedule about to be made, by [`AgentHandle::schedule`](super::AgentHandle::schedule) and
-/// [`schedule_every`](super::AgentHandle::schedule_every); stored by `.await`.
+/// New schedule, stored by `.await`.
+///
+/// Made by [`AgentHandle::schedule`](super::AgentHandle::schedule) and [`schedule_every`](super::AgentHandle::schedule_every).
 #[derive(Debug)]
 #[must_use = "a schedule is made when this is awaited"]
 pub struct NewSchedule {
@@ -129,11 +130,15 @@ impl NewSchedule {
         NewSchedule { link, agent, when, name, payload, idempotent: None }
     }
 
-    /// Whether a schedule of the same kind, name and payload that is there already (for cron, also of the same pattern) is to be the one. So it is
-    /// for cron and intervals unless this says otherwise, and is not for what is due once.
+    /// Whether an equal schedule that exists is joined.
     ///
-    /// What is there stays due when it was. Something due once whose run has begun is not there any more, so that it can ask for itself. One that was set aside because it failed runs again; one that was set aside because the
-    /// process died of it stays so, with its [`error`](Schedule::error), until it is cancelled.
+    /// Equal are kind, name and payload, and for cron the pattern. Defaults to true for cron and
+    /// intervals, and to false for what is due once.
+    ///
+    /// What is there stays due when it was. Something due once whose run has begun is not there any
+    /// more, so that it can ask for itself. One that was set aside because it failed runs again;
+    /// one that was set aside because the process died of it stays so, with its
+    /// [`error`](Schedule::error), until it is cancelled.
     pub fn idempotent(mut self, idempotent: bool) -> Self {
         self.idempotent = Some(idempotent);
         self
@@ -194,8 +199,9 @@ pub(super) async fn arm(runtime: &Runtime, agents: &Agents) -> Result<()> {
     Ok(())
 }
 
-/// Brings forward what was computed by a clock that was ahead and has been set back since: no schedule waits longer than from one time of its rhythm to
-/// the next, or than the delay that it was made with.
+/// Brings forward what was computed by a clock that was ahead and has been set back since: no
+/// schedule waits longer than from one time of its rhythm to the next, or than the delay that it
+/// was made with.
 pub(super) async fn correct(runtime: &Runtime, agents: &Agents) {
     let corrected = async {
         let now_ms = runtime.now_ms();
@@ -271,7 +277,9 @@ impl Schedule {
         &self.kind
     }
 
-    /// When it runs next, UTC; of one that runs now, when it was due. `None` if it was set aside: [`error`](Schedule::error) says why.
+    /// When it runs next, UTC; of one that runs now, when it was due.
+    ///
+    /// `None` if it was set aside: [`error`](Schedule::error) says why.
     pub fn next(&self) -> Option<SystemTime> {
         self.row.next_ms.map(from_ms)
     }

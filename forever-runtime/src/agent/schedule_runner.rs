@@ -1,7 +1,8 @@
 //! Runs schedules that are due.
 //!
-//! A schedule is called running, and a death counted in advance, before its agent is told of it; so a process that dies leaves a row
-//! that says so, and the run is repeated at the next open. A row is taken away only when its run has ended well.
+//! A schedule is called running, and a death counted in advance, before its agent is called; so a
+//! process that dies leaves a row that says so, and the run is repeated at the next open. A row is
+//! taken away only when its run has ended well.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +41,8 @@ impl Agents {
         keep_alive::listen(self, timer);
     }
 
-    /// Goes on where earlier processes have stopped: wakes the agents that were kept awake, and sets the alarm for what is due.
+    /// Goes on where earlier processes have stopped: wakes the agents that were kept awake, and
+    /// sets the alarm for what is due.
     pub(crate) async fn recover(self: &Arc<Self>, runtime: &Arc<Runtime>) -> Result<()> {
         runtime.store.recover_schedules(STRIKES).await?;
         for class in runtime.store.unregistered_classes(self.classes.names()).await? {
@@ -81,13 +83,13 @@ async fn run_due(agents: &Arc<Agents>, runtime: &Arc<Runtime>) {
     }
 }
 
-/// Runs one schedule once, and stores what came of it.
+/// Runs one schedule once, and stores the outcome.
 async fn run(agents: &Arc<Agents>, runtime: &Arc<Runtime>, row: ScheduleRow) {
     let due = Due { row };
     let mut begun = None;
     let told = async {
         let woken = agents.wake(runtime, &due.row.agent).await?;
-        // From here on whoever asks for the same once more asks for another run.
+        // From here on a call that asks for the same schedule asks for another run.
         begun = Some(agents.begin_run(due.id()));
         debug!(agent = %due.row.agent, schedule.id = due.id(), schedule.name = due.name(), attempt = due.attempt(), "schedule runs");
         woken.agent.due(&due).await
@@ -128,7 +130,7 @@ async fn run(agents: &Arc<Agents>, runtime: &Arc<Runtime>, row: ScheduleRow) {
     }
 }
 
-/// What becomes of a schedule after a run.
+/// State of a schedule after a run.
 fn judge(row: &ScheduleRow, outcome: Result<(), String>, runtime: &Runtime) -> RunResult {
     let (agent, id, name) = (&row.agent, &row.id, &row.name);
     let now_ms = runtime.now_ms();

@@ -21,7 +21,7 @@ use crate::store::{End, FiberQuery, FiberState, Restart, RestartResult, Seq};
 /// How many fibers a page has unless it is said, and at most.
 const PAGE: (u32, u32) = (50, 1000);
 
-/// How many fibers are deleted in one transaction, so that nobody waits long behind it.
+/// Fibers deleted in one transaction; bounds the wait of other writes.
 pub(crate) const BATCH: u32 = 500;
 
 /// Which fibers: those that agree with everything that is said.
@@ -72,24 +72,30 @@ impl FiberFilter {
         self
     }
 
-    /// Lets [`Forever::delete`](crate::Forever::delete) delete fibers with operations in doubt too, and with them the only record
-    /// that these may have been carried out. It changes nothing in a list.
+    /// Includes fibers with operations in doubt in [`Forever::delete`](crate::Forever::delete).
+    ///
+    /// The ledger is the only record that these may have been carried out. It changes nothing in a
+    /// list.
     pub fn delete_in_doubt(mut self) -> Self {
         self.in_doubt = true;
         self
     }
 
-    /// Lets [`Forever::delete`](crate::Forever::delete) forget the keys, and the ids that the program gave, of what it deletes and of
-    /// what was deleted before: the next spawn with one of them begins a new fiber, with new operations. What is remembered of
-    /// fibers that were deleted before says nothing of their agents, so with [`agent`](Self::agent) it stays. It changes nothing in
-    /// a list.
+    /// Frees the keys and ids of what [`Forever::delete`](crate::Forever::delete) deletes.
+    ///
+    /// Keys and given ids of what was deleted before are forgotten too: the next spawn with one of
+    /// them begins a new fiber, with new operations. What is remembered of fibers that were deleted
+    /// before says nothing of their agents, so with [`agent`](Self::agent) it stays. It changes
+    /// nothing in a list.
     pub fn forget_keys(mut self) -> Self {
         self.forget_keys = true;
         self
     }
 }
 
-/// A page of fibers about to be read; made by [`Forever::fibers`](crate::Forever::fibers), read by `.await`.
+/// Query for a page of fibers, sent by `.await`.
+///
+/// Made by [`Forever::fibers`](crate::Forever::fibers).
 #[derive(Debug)]
 #[must_use = "fibers are listed when this is awaited"]
 pub struct Fibers {

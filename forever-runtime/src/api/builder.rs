@@ -1,4 +1,4 @@
-//! Opening a runtime: what it is made of, checked before anything runs.
+//! Opening a runtime: its parts, checked before anything runs.
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use crate::store::sqlite::user::Migration;
 use crate::store::{Durability, FiberStore, Sqlite, Store};
 use crate::{agent, chat, clock, layout};
 
-/// What a runtime is made of; [`open`](Builder::open) makes it.
+/// Builder of a runtime; [`open`](Builder::open) starts it.
 #[derive(Debug)]
 #[must_use = "a runtime is opened by `.open().await`"]
 pub struct Builder {
@@ -55,7 +55,8 @@ pub(crate) enum Place {
     Memory,
     /// A store that the program has opened.
     Store(Arc<dyn Store>),
-    /// The same database for all runtimes of this process that name it, as long as one of them, or a test, has it open.
+    /// The same database for all runtimes of this process that name it, as long as one of them, or
+    /// a test, has it open.
     #[cfg(feature = "testing")]
     Named(String),
 }
@@ -81,20 +82,21 @@ impl Builder {
         }
     }
 
-    /// Keeps everything in the SQLite file at `path`, made if it is not there. Beside it are the `-wal` and `-shm` files of SQLite
-    /// and `.lock`, which says who owns it.
+    /// Stores everything in the SQLite file at `path`, which is created if it does not exist.
+    ///
+    /// Beside it are the `-wal` and `-shm` files of SQLite and `.lock`, which names the owner.
     pub fn sqlite(mut self, path: impl AsRef<Path>) -> Self {
         self.place = Some(Place::File(path.as_ref().to_owned()));
         self
     }
 
-    /// Keeps everything in memory, for tests: it is gone with the runtime.
+    /// Stores everything in memory, for tests: it is gone with the runtime.
     pub fn in_memory(mut self) -> Self {
         self.place = Some(Place::Memory);
         self
     }
 
-    /// Keeps everything in a store that the program has opened.
+    /// Stores everything in a store that the program has opened.
     ///
     /// For other databases than SQLite, and for wrappers.
     ///
@@ -125,12 +127,15 @@ impl Builder {
         self
     }
 
-    /// Adds a migration of the program's own tables, which stand in the same database: SQL that is applied once, after those before it.
+    /// Adds a migration of the program's own tables in the same database.
     ///
-    /// At open, before any fiber runs, those that this database does not have yet are applied, each in a transaction of its own. One that
-    /// was applied is never changed, moved or taken out: what is to be different is a new one. One that fails leaves nothing behind. It may do
-    /// what a transaction may ([`Tx`](crate::Tx)); tables of its own need names that are not Forever's. Foreign keys are looked at when all of
-    /// it has run.
+    /// A migration is SQL that is applied once, after those before it.
+    ///
+    /// At open, before any fiber runs, those that this database does not have yet are applied, each
+    /// in a transaction of its own. One that was applied is never changed, moved or taken out: what
+    /// is to be different is a new one. One that fails leaves nothing behind. It may do what a
+    /// transaction may ([`Tx`](crate::Tx)); tables of its own need names that are not Forever's.
+    /// Foreign keys are looked at when all of it has run.
     ///
     /// ```
     /// # use forever_runtime as forever;
@@ -145,31 +150,33 @@ impl Builder {
         self
     }
 
-    /// What a commit survives; power loss unless this says otherwise.
+    /// What a commit survives. Defaults to [`Durability::Power`].
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Waits so long for another process that owns the database; not at all unless this is called.
+    /// Longest wait for another process that owns the database. Defaults to no wait.
     pub fn wait_for_lock(mut self, wait: Duration) -> Self {
         self.wait_for_lock = wait;
         self
     }
 
-    /// Registers a fiber function: it can be spawned, and is resumed when it was left unfinished.
+    /// Registers a fiber function, to be spawned and resumed.
     pub fn fiber<F: Fiber>(mut self) -> Self {
         self.registry = self.registry.and_then(|mut registry| registry.add::<F>().map(|()| registry));
         self
     }
 
-    /// Registers a class of agents, each made by `make` when it comes into memory: `.agent(|me| Gardener { me })`.
+    /// Registers a class of agents: `.agent(|me| Gardener { me })`.
+    ///
+    /// `make` constructs each agent when it comes into memory.
     pub fn agent<A: Agent>(mut self, make: impl Fn(AgentHandle<A>) -> A + Send + Sync + 'static) -> Self {
         self.classes = self.classes.and_then(|mut classes| classes.add(make).map(|()| classes));
         self
     }
 
-    /// Registers a class of agents that people talk to: [`agent`](Builder::agent), with what is needed for [`ChatAgent`].
+    /// Registers a class of chat agents, as [`agent`](Builder::agent) does.
     pub fn chat_agent<A: ChatAgent>(mut self, make: impl Fn(AgentHandle<A>) -> A + Send + Sync + 'static) -> Self {
         self.chat_classes.add::<A>();
         self.agent(make)
@@ -181,24 +188,28 @@ impl Builder {
         self.resource(looped)
     }
 
-    /// How the chunks of a turn are stored: at most so many wait to be stored, then whoever writes more waits; and the next commit of the same
-    /// turn comes so long after the last one at the earliest, unless somebody waits for it: for room, or in [`flush`](crate::chat::Turn::flush).
-    /// 256 and 4 ms unless this is called; 1 and none make every chunk a commit.
+    /// Group commit of the chunks of a turn: queue length and shortest pause.
+    ///
+    /// A write to a full queue waits. The pause is cut short when a caller waits, for room or in
+    /// [`flush`](crate::chat::Turn::flush). Defaults to 256 and 4 ms; 1 and zero make every chunk a commit.
     pub fn turn_batching(mut self, chunks: usize, pause: Duration) -> Self {
         self.chats.batching.chunks = chunks.max(1);
         self.chats.batching.pause = pause;
         self
     }
 
-    /// How long the chunks of a turn are kept after its end, for replays; then its message alone is left, and its end. 10 minutes unless this is
-    /// called.
+    /// How long the chunks of a turn are kept after its end, for replays. Defaults to 10 minutes.
+    ///
+    /// Afterwards its message and its end are left.
     pub fn replay_retention(mut self, keep: Duration) -> Self {
         self.chats.replay = keep;
         self
     }
 
-    /// How long an agent stays in memory without a request, connection, running fiber, keep-alive or running schedule; 90 s unless
-    /// this is called.
+    /// How long an idle agent stays in memory. Defaults to 90 s.
+    ///
+    /// An agent is idle without a request, connection, running fiber, keep-alive guard and running
+    /// schedule.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.agents.idle_timeout = timeout;
         self
@@ -214,58 +225,61 @@ impl Builder {
         self
     }
 
-    /// How often the heartbeat of agents that are kept awake is renewed in the database; 30 s unless this is called.
+    /// How often the heartbeats of agents with a keep-alive guard are renewed. Defaults to 30 s.
     pub fn keep_alive_interval(mut self, interval: Duration) -> Self {
         self.agents.keep_alive_interval = interval;
         self
     }
 
-    /// How long a run of a schedule may take, with the dispatch of its agent, before it is dropped and counts as failed; 30 s unless this is called. Longer work belongs
-    /// into a fiber.
+    /// Longest run of a schedule before it is dropped and counts as failed. Defaults to 30 s.
+    ///
+    /// The time to wake its agent counts. Longer work belongs into a fiber.
     pub fn hung_schedule_timeout(mut self, timeout: Duration) -> Self {
         self.agents.hung_schedule_timeout = timeout;
         self
     }
 
-    /// Adds a resource, found by its type: what a fiber takes as `Res<T>`. A second one of the same type takes its place.
+    /// Adds a resource, which fibers take as `Res<T>`. A second one of the same type replaces it.
     pub fn resource<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.resources.insert(value);
         self
     }
 
-    /// Takes time and ids from `clock`, in place of the system's.
+    /// Clock of the runtime, for time and ids. Defaults to [`SystemClock`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// How long fibers that have ended are kept, and then their keys; 24 hours, 7 days and 30 days unless this is called.
+    /// How long ended fibers and their keys are kept. Defaults to 24 hours, 7 days and 30 days.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.settings.retention = retention;
         self
     }
 
-    /// How long a fiber that was cancelled may go on, from its next look at [`Op::cancelled`](crate::Op::cancelled) on, before it is
-    /// dropped where it is; 5 s unless this is called.
+    /// Grace of a cancelled fiber before it is dropped where it is. Defaults to 5 s.
+    ///
+    /// It counts from its next look at [`Op::cancelled`](crate::Op::cancelled).
     pub fn cancel_grace(mut self, grace: Duration) -> Self {
         self.settings.cancel_grace = grace;
         self
     }
 
-    /// How long an agent's recovery hook may take before it counts as failed; 10 s unless this is called.
+    /// Longest run of an agent's recovery hook before it counts as failed. Defaults to 10 s.
     pub fn hook_timeout(mut self, timeout: Duration) -> Self {
         self.settings.hook_timeout = timeout;
         self
     }
 
-    /// How long the closure of an [`OnUnknown::check`](crate::OnUnknown::check) may take before the fiber is parked; 30 s unless this is called.
+    /// Longest run of an [`OnUnknown::check`](crate::OnUnknown::check). Defaults to 30 s.
+    ///
+    /// A check that takes longer parks the fiber.
     pub fn check_timeout(mut self, timeout: Duration) -> Self {
         self.settings.check_timeout = timeout;
         self
     }
 
-    /// What [`open`](Builder::open) does when the code of this program cannot resume all stored fibers; they are parked unless this is
-    /// called.
+    /// What [`open`](Builder::open) does about fibers that do not fit. Defaults to parking them.
     pub fn on_incompatible(mut self, what: OnIncompatible) -> Self {
         self.on_incompatible = what;
         self
@@ -297,12 +311,15 @@ impl Builder {
         layout::file::check(registry.layouts(), path, layout::file::accepts())
     }
 
-    /// Says what would become of the unfinished fibers of the database under the code of this program, and changes nothing: for a check
-    /// before a deploy, on the database in use or on a backup of it.
+    /// Compares the unfinished fibers of the database with the code, and changes nothing.
     ///
-    /// No fiber, migration or hook is run, and no lock is taken: a live process may own the file, whose state of this moment is copied into
-    /// the system's folder for temporary files and compared there. Functions that are only `call!`ed are compared if they are registered
-    /// with [`fiber`](Builder::fiber) as well. Whether stored values still read as the types of the code is found when a fiber is resumed.
+    /// For a check before a deploy, on the database in use or on a backup of it.
+    ///
+    /// No fiber, migration or hook is run, and no lock is taken: a live process may own the file,
+    /// whose state of this moment is copied into the system's folder for temporary files and
+    /// compared there. Functions that are only `call!`ed are compared if they are registered with
+    /// [`fiber`](Builder::fiber) as well. Whether stored values still read as the types of the code
+    /// is found when a fiber is resumed.
     ///
     /// ```no_run
     /// # use forever_runtime as forever;
@@ -314,7 +331,8 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// When no database was named, it is not there or cannot be read, has a newer schema, or two fibers share a name.
+    /// When no database was named, it is not there or cannot be read, has a newer schema, or two
+    /// fibers share a name.
     pub async fn check(self) -> Result<Compatibility> {
         let mut registry = self.registry?;
         if !self.chat_classes.is_empty() {
@@ -334,16 +352,18 @@ impl Builder {
         Ok(compared?.compatibility)
     }
 
-    /// Opens the runtime, starts every fiber that was left unfinished, wakes agents that were kept awake, and runs schedules that fell due.
+    /// Opens the runtime and resumes every unfinished fiber.
+    ///
+    /// It also wakes agents that were kept awake, and runs schedules that fell due.
     ///
     /// # Errors
-    /// Before anything runs: of kind [`Incompatible`](ErrorKind::Incompatible) when the code cannot resume all fibers and
-    /// [`on_incompatible`](Builder::on_incompatible) says to refuse; when no database was named, two fibers or two agent classes share a
-    /// name, a resource is missing, the file cannot be used, is not one of ours or has a newer
-    /// schema, or a live process owns it ([`Error::is_busy`]); of kind [`Setup`](ErrorKind::Setup)
-    /// when a migration fails, was changed after it was applied, stands elsewhere, or is in the
-    /// database but not in the program, and when a [`store`](Builder::store) was given together
-    /// with a migration.
+    /// Before anything runs: of kind [`Incompatible`](ErrorKind::Incompatible) when the code cannot
+    /// resume all fibers and [`on_incompatible`](Builder::on_incompatible) says to refuse; when no
+    /// database was named, two fibers or two agent classes share a name, a resource is missing, the
+    /// file cannot be used, is not one of ours or has a newer schema, or a live process owns it
+    /// ([`Error::is_busy`]); of kind [`Setup`](ErrorKind::Setup) when a migration fails, was
+    /// changed after it was applied, stands elsewhere, or is in the database but not in the
+    /// program, and when a [`store`](Builder::store) was given together with a migration.
     ///
     /// # Panics
     /// Outside a tokio runtime.

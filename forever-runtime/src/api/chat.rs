@@ -4,7 +4,7 @@ use crate::chat::PendingInteractions;
 use crate::store::InteractionQuery;
 
 impl Forever {
-    /// The tool calls that wait for a person or their client, of all chats, by page, the latest first.
+    /// Tool calls that wait for a person or their client, of all chats, the latest first.
     ///
     /// ```
     /// # use forever_runtime as forever;
@@ -20,9 +20,9 @@ impl Forever {
     /// # }
     /// ```
     ///
-    /// An interaction is listed from the end of the turn that asks until it is answered, or its message
-    /// is replaced or deleted. The list is read from an index of the messages that wait, so the number
-    /// of chats makes no difference.
+    /// An interaction is listed from the end of the turn that asks until it is answered, or its
+    /// message is replaced or deleted. The list is read from an index of the messages that wait, so
+    /// the number of chats makes no difference.
     pub fn pending_interactions(&self) -> PendingInteractions {
         PendingInteractions::new(self.exec_link(), InteractionQuery::default())
     }

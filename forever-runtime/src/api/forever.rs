@@ -1,4 +1,4 @@
-//! The runtime as its users hold it: opened by a builder, asked for fibers, closed.
+//! The runtime's handle: spawning, commands, lists, and closing.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -37,8 +37,9 @@ const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// An open database and the fibers that run from it.
 ///
-/// Clones are the same runtime. When the last clone and the last handle are dropped without [`close`](Forever::close), it is
-/// as if the process had died: fibers stop where they are and go on from their last checkpoint at the next open.
+/// Clones are the same runtime. When the last clone and the last handle are dropped without
+/// [`close`](Forever::close), it is as if the process had died: fibers stop where they are and go
+/// on from their last checkpoint at the next open.
 ///
 /// ```
 /// # use forever_runtime as forever;
@@ -61,20 +62,22 @@ pub struct Forever {
 }
 
 impl Forever {
-    /// A runtime to be opened.
+    /// Builder of a runtime.
     pub fn builder() -> Builder {
         Builder::new()
     }
 
     /// Starts a fiber: `forever.spawn(research(topic)).key("req-42").await?`.
     ///
-    /// When the await gives the handle, the fiber and its arguments are stored and it will run, whatever happens to the process.
+    /// When the await gives the handle, the fiber and its arguments are stored and it will run,
+    /// whatever happens to the process.
     ///
     /// # Errors
-    /// When its function is not registered, an argument cannot be saved, the id or key belongs to a fiber with another function
-    /// or other arguments, the store fails, or the runtime is closed. Of kind [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) when the fiber may
-    /// be stored all the same, and would then run after the next open. The call is safe to repeat with the same id or key; without either
-    /// it may start a second fiber.
+    /// When its function is not registered, an argument cannot be saved, the id or key belongs to a
+    /// fiber with another function or other arguments, the store fails, or the runtime is closed.
+    /// Of kind [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) when the fiber may be stored all the
+    /// same, and would then run after the next open. The call is safe to repeat with the same id or
+    /// key; without either it may start a second fiber.
     pub fn spawn<F: Fiber>(&self, call: F) -> Spawn<F> {
         Spawn::new(self.exec_link(), call)
     }
@@ -88,7 +91,9 @@ impl Forever {
         handle.wait().await
     }
 
-    /// The handle of a fiber by its id. That there is none is told by the handle's `wait` and `status`.
+    /// Handle of a fiber by its id.
+    ///
+    /// If there is none, `wait` and `status` of the handle are errors.
     pub fn handle<F: Fiber>(&self, id: &str) -> FiberHandle<F::Output> {
         FiberHandle::new(self.runtime_link(), id, F::MACHINE.name, false)
     }
@@ -111,25 +116,30 @@ impl Forever {
         spawn::by_key::<F>(&self.runtime_link(), key).await
     }
 
-    /// The agent of class `A` with a name. It need not be made, and nothing happens until it is asked for something; that its class is not
-    /// registered, or its name empty or longer than 256 bytes, is told then.
+    /// Handle of the agent of class `A` with a name, which does not have to be created.
+    ///
+    /// Nothing happens until a method of the handle is called. A class that is not registered, and
+    /// a name that is empty or longer than 256 bytes, is an error of that call.
     pub fn agent<A: Agent>(&self, name: impl Into<String>) -> AgentHandle<A> {
         AgentHandle::new(self.agents_link(), AgentId { class: A::CLASS.to_owned(), name: name.into() })
     }
 
-    /// Sends `value` to a fiber, which takes it with `recv!(topic)`. When the await returns it is stored, and it is received once, in the order
-    /// of the sends: `forever.send(id, "approval", &true).message_id("mail-17").await?`. Without a [message id](SendMessage::message_id) a send
-    /// that is repeated after an error is a second message.
+    /// Sends a message to a fiber, which receives it with `recv!(topic)`.
+    ///
+    /// When the await returns it is stored. It is received once, in the order of the sends:
+    /// `forever.send(id, "approval", &true).message_id("mail-17").await?`. Without a
+    /// [message id](SendMessage::message_id) a send that is repeated after an error is a second message.
     ///
     /// # Errors
-    /// When there is no such fiber; of kind [`InvalidState`](ErrorKind::InvalidState) when it has ended; when its function receives nothing on
-    /// this topic or something else, or the store fails. After kind [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) the message may be received all
-    /// the same: sending it again is safe if it has a message id.
+    /// When there is no such fiber; of kind [`InvalidState`](ErrorKind::InvalidState) when it has
+    /// ended; when its function receives nothing on this topic or something else, or the store
+    /// fails. After kind [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) the message may be received
+    /// all the same: sending it again is safe if it has a message id.
     pub fn send<V: Serialize + ?Sized>(&self, id: &str, topic: &str, value: &V) -> SendMessage {
         SendMessage::new(self.exec_link(), id, topic, value)
     }
 
-    /// What the comparison of the stored fibers with the code came to when the runtime was opened.
+    /// Comparison of the stored fibers with the code, from when the runtime was opened.
     ///
     /// [`Builder::check`] gives the same without opening.
     pub fn compatibility(&self) -> &Compatibility {
@@ -141,7 +151,7 @@ impl Forever {
         Fibers::new(self.runtime_link())
     }
 
-    /// Tells a fiber, and every fiber that it has spawned, to end; see [`FiberHandle::cancel`].
+    /// Cancels a fiber and every fiber that it has spawned; see [`FiberHandle::cancel`].
     ///
     /// # Errors
     /// When there is no such fiber, it has ended, or the store fails. Safe to repeat after
@@ -152,7 +162,7 @@ impl Forever {
         commands::cancel(self.runtime(), id, reason).await
     }
 
-    /// Lets a fiber that failed, is parked or interrupted go on from its last checkpoint.
+    /// Resumes a failed, parked or interrupted fiber from its last checkpoint.
     ///
     /// # Errors
     /// When there is no such fiber, it stands otherwise, it is a closure, or the store fails.
@@ -160,7 +170,9 @@ impl Forever {
         admin::restart(self.runtime(), id, Restart::FromSnapshot).await
     }
 
-    /// Lets a fiber that failed, was cancelled, is parked or interrupted begin anew, with its arguments. Its snapshot goes.
+    /// Restarts a failed, cancelled, parked or interrupted fiber with its arguments.
+    ///
+    /// Its snapshot is deleted.
     ///
     /// # Errors
     /// When there is no such fiber, it stands otherwise, it is a closure, or the store fails.
@@ -168,7 +180,9 @@ impl Forever {
         admin::restart(self.runtime(), id, Restart::FromStart).await
     }
 
-    /// Says by hand what becomes of a fiber that is interrupted or parked: `forever.resolve(id, Recovery::complete(&report)?)`.
+    /// Resolves an interrupted or parked fiber.
+    ///
+    /// `forever.resolve(id, Recovery::complete(&report)?)`
     ///
     /// # Errors
     /// When there is no such fiber, it stands otherwise, or the store fails.
@@ -176,7 +190,7 @@ impl Forever {
         admin::resolve(self.runtime(), id, how).await
     }
 
-    /// The ledger of a fiber: its effects and its operations by hand, in the order in which they began.
+    /// Ledger of a fiber: its effects and manual operations, in the order in which they began.
     ///
     /// # Errors
     /// When there is no fiber with this id, or the store cannot be read.
@@ -184,25 +198,31 @@ impl Forever {
         resolve::list(self.runtime(), fiber).await
     }
 
-    /// Says how an operation ended of which the runtime does not know, after somebody has looked: `id` is that of the operation. A fiber that is parked for it
-    /// goes on.
+    /// Resolves an operation in doubt, by its id, after a person has looked at the other side.
+    ///
+    /// A fiber that is parked for it continues.
     ///
     /// # Errors
-    /// Of kind [`NotFound`](ErrorKind::NotFound) when there is no such operation; of kind [`InvalidState`](ErrorKind::InvalidState) when its
-    /// outcome is known, because it has ended or was resolved before, and when its fiber is running; of kind [`Conflict`](ErrorKind::Conflict) when the value
-    /// is not of the type that its step gives, as far as this process has come there; a value that turns out to be of another type parks the fiber again. When the store fails.
+    /// Of kind [`NotFound`](ErrorKind::NotFound) when there is no such operation; of kind
+    /// [`InvalidState`](ErrorKind::InvalidState) when its outcome is known, because it has ended or
+    /// was resolved before, and when its fiber is running; of kind
+    /// [`Conflict`](ErrorKind::Conflict) when the value is not of the type that its step gives, as
+    /// far as this process has come there; a value that turns out to be of another type parks the
+    /// fiber again. When the store fails.
     pub async fn resolve_op(&self, id: &str, how: Resolution) -> Result<()> {
         resolve::resolve(self.runtime(), id, how).await
     }
 
-    /// Deletes fibers that have ended, with everything that is stored of them; says how many.
+    /// Deletes ended fibers with everything that is stored of them; returns their number.
     ///
-    /// Fibers with an operation in doubt are left out, unless the filter says [`FiberFilter::delete_in_doubt`]. The results of children
-    /// go also while their parent may ask for them: it hears that there is no such fiber. Fibers that rows of the program's own tables
+    /// Fibers with an operation in doubt are left out, unless the filter says
+    /// [`FiberFilter::delete_in_doubt`]. The results of children go also while their parent may ask
+    /// for them: it hears that there is no such fiber. Fibers that rows of the program's own tables
     /// refer to stay, which is said as a warning.
     ///
-    /// Keys, and ids that the program gave, are remembered for as long as [`Retention::keys`](crate::Retention::keys) says, unless the
-    /// filter says [`FiberFilter::forget_keys`].
+    /// Keys, and ids that the program gave, are remembered for as long as
+    /// [`Retention::keys`](crate::Retention::keys) says, unless the filter says
+    /// [`FiberFilter::forget_keys`].
     ///
     /// # Errors
     /// When the filter asks for fibers that have not ended, or the store fails.
@@ -210,8 +230,10 @@ impl Forever {
         admin::delete(self.runtime(), filter).await
     }
 
-    /// Reads and writes the program's own tables, outside fibers: what the closure did is committed when it returns `Ok`, durable as the
-    /// database is, and taken back when it returns `Err` or panics.
+    /// Transaction in the program's own tables, outside fibers.
+    ///
+    /// It is committed when the closure returns `Ok`, and rolled back when it returns `Err` or
+    /// panics.
     ///
     /// ```
     /// # use forever_runtime as forever;
@@ -233,15 +255,19 @@ impl Forever {
     /// # }
     /// ```
     ///
-    /// The closure runs on the thread that writes the database, and everything that is stored waits for it; it may run more than once, and
-    /// what an earlier run did is taken back by then. What it must not do is told at [`Tx`]. A future that is dropped may leave the
-    /// transaction committed. In a fiber, [`FiberContext::transaction`](crate::FiberContext::transaction) is carried out once.
+    /// The closure runs on the thread that writes the database, and everything that is stored waits
+    /// for it; it may run more than once, and what an earlier run did is rolled back by then.
+    /// [`Tx`] says what it must not do. A future that is dropped may leave the transaction
+    /// committed. In a fiber, [`FiberContext::transaction`](crate::FiberContext::transaction) is
+    /// carried out once.
     ///
     /// # Errors
-    /// The closure's, unchanged. Those of the library, made into an `E`: of kind [`Setup`](ErrorKind::Setup) when the closure did what it
-    /// must not; of kind [`Value`](ErrorKind::Value) when a deferred constraint is violated at the end; when the store fails or the runtime is
-    /// closed. Of kind [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) when it may be committed all the same: it is safe to repeat if the closure
-    /// looks first whether its rows are there.
+    /// The closure's, unchanged. Those of the library, made into an `E`: of kind
+    /// [`Setup`](ErrorKind::Setup) when the closure did what it must not; of kind
+    /// [`Value`](ErrorKind::Value) when a deferred constraint is violated at the end; when the
+    /// store fails or the runtime is closed. Of kind [`OutcomeUnknown`](ErrorKind::OutcomeUnknown)
+    /// when it may be committed all the same: it is safe to repeat if the closure looks first
+    /// whether its rows are there.
     ///
     /// # Panics
     /// When the closure does.
@@ -254,11 +280,14 @@ impl Forever {
         transaction::outside(self.runtime(), work).await
     }
 
-    /// Copies the database to a new file at `path`, while everything goes on: a database of one moment, that any runtime can open. When this
-    /// returns, the copy is complete and on the disk. Of a database in memory too; there, writes wait meanwhile.
+    /// Copies the database to a new file at `path`, while the runtime runs.
     ///
-    /// What was done after that moment is not known to the copy: a runtime that is opened over it makes the effects since then again, and its
-    /// keys start second fibers. "Backup and restoring" in `docs/guarantees.md` says what to do about it.
+    /// The copy is a database of one moment that any runtime can open. When this returns, it is
+    /// complete and on the disk. A database in memory can be copied too; its writes wait meanwhile.
+    ///
+    /// What was done after that moment is not known to the copy: a runtime that is opened over it
+    /// makes the effects since then again, and its keys start second fibers. "Backup and restoring"
+    /// in `docs/guide/src/internals/guarantees.md` says what to do about it.
     ///
     /// ```
     /// # use forever_runtime as forever;
@@ -272,8 +301,8 @@ impl Forever {
     /// # }
     /// ```
     ///
-    /// Where the future is dropped or the process dies, there is a complete copy at `path` or nothing; beside it there may be a file that ends in
-    /// `.part`.
+    /// Where the future is dropped or the process dies, there is a complete copy at `path` or
+    /// nothing; beside it there may be a file that ends in `.part`.
     ///
     /// # Errors
     /// Of kind [`Store`](ErrorKind::Store) when there is a file at `path`, or it cannot be written;
@@ -284,13 +313,15 @@ impl Forever {
         runtime.sqlite("`Forever::backup`")?.back_up(path, &runtime.clock.id()).await
     }
 
-    /// What happens to fibers from now on.
+    /// Stream of the events of all fibers from now on.
     pub fn events(&self) -> Events {
         self.runtime().listeners.listen()
     }
 
-    /// Runs a closure as a fiber: no macro, no arguments, no resume in the middle. What it keeps by hand with
-    /// [`FiberContext::stash`](crate::FiberContext::stash) outlives the process, and its agent's recovery hook gets it.
+    /// Runs a closure as a fiber: no macro, no arguments, no resume in the middle.
+    ///
+    /// Its [`FiberContext::stash`](crate::FiberContext::stash) outlives the process, and reaches the recovery
+    /// hook of its agent.
     ///
     /// ```
     /// # use forever_runtime as forever;
@@ -337,11 +368,13 @@ impl Forever {
         &self.guard.0
     }
 
-    /// Closes the runtime: each fiber stops at its next checkpoint, and then the database is let go of. Fibers that have not
-    /// come to one after 10 s, or the [`deadline`](Close::deadline), are dropped where they are. All go on at the next open.
+    /// Closes the runtime: each fiber stops at its next checkpoint, then the database is released.
+    ///
+    /// Fibers that have not reached one after 10 s, or the [`deadline`](Close::deadline), are dropped
+    /// where they are. All continue at the next open.
     ///
     /// # Errors
-    /// When the store fails; the database is let go of all the same.
+    /// When the store fails; the database is released all the same.
     pub fn close(&self) -> Close {
         Close { guard: Arc::clone(&self.guard), deadline: CLOSE_DEADLINE }
     }

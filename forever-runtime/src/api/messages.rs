@@ -13,7 +13,9 @@ use crate::frame::saved::text_to_keep;
 use crate::runtime::link::Link;
 use crate::store::{CommandResult, FiberRef, NewMessage};
 
-/// A message about to be sent; made by [`Forever::send`](crate::Forever::send), stored by `.await`.
+/// Message to a fiber, stored by `.await`.
+///
+/// Made by [`Forever::send`](crate::Forever::send).
 #[derive(Debug)]
 #[must_use = "a message is sent when this is awaited"]
 pub struct SendMessage {
@@ -31,8 +33,10 @@ impl SendMessage {
         SendMessage { link, fiber: fiber.to_owned(), topic: topic.to_owned(), data, id: None }
     }
 
-    /// Gives the message an id, so that sending it again is safe: a message with an id that the fiber was sent before, received or not,
-    /// changes nothing and is no error. Ids are remembered as long as the fiber is.
+    /// Id of the message, which makes sending it again safe.
+    ///
+    /// A message with an id that the fiber was sent before, received or not, changes nothing and is
+    /// no error. Ids are remembered as long as the fiber is.
     pub fn message_id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
@@ -62,7 +66,8 @@ async fn send(exec: &Arc<Executor>, message: SendMessage) -> Result<()> {
     let known = if row.closure { None } else { exec.registry.get(&row.name) };
     if let Some(known) = known {
         let (topics, cuts) = (known.machine().topics, known.machine().cuts);
-        // What it calls may receive on other topics, and computed ones are known only while it waits.
+        // What it calls may receive on other topics, and computed ones are known only while it
+        // waits.
         let others = topics.contains(&COMPUTED_TOPIC) || cuts.iter().any(|cut| cut.kind == CutKind::Call);
         if !others && !topics.contains(&topic) {
             let which = match topics {

@@ -1,8 +1,10 @@
 //! Runs one activation of a fiber in its task: claims it, drives it, and stores how it ended.
 //!
-//! A fiber's code begins only under a claim, and everything it stores is conditional on that claim. When the store fails, the fiber is interrupted:
-//! it goes back to its last snapshot and claims it again, later and later, until the store works or the runtime closes. When the claim is
-//! lost, the activation stops at once and stores nothing. A fiber that waits leaves: what wakes it starts a new task.
+//! A fiber's code begins only under a claim, and everything it stores is conditional on that claim.
+//! When the store fails, the fiber is interrupted: it goes back to its last snapshot and claims it
+//! again, later and later, until the store works or the runtime closes. When the claim is lost, the
+//! activation stops at once and stores nothing. A fiber that waits leaves: what wakes it starts a
+//! new task.
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow::{self, Break, Continue};
@@ -35,8 +37,9 @@ use crate::store::{AgentId, Claim, ClaimResult, End, OpOutcome, Runnable, Seq, S
 /// The first and the longest pause before an interrupted fiber is tried again.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
-/// After so many deaths without a checkpoint a fiber may be the one that kills the process: such fibers are entered one at a
-/// time, so that the guilty one uses up its own recoveries and not those of the others.
+/// After so many deaths without a checkpoint a fiber may be the one that kills the process: such
+/// fibers are entered one at a time, so that the guilty one uses up its own recoveries and not
+/// those of the others.
 const SUSPECT: u32 = 3;
 
 /// `max_recoveries` where the fiber does not say.
@@ -59,7 +62,8 @@ pub(crate) struct FiberTask {
     entering: Option<OwnedSemaphorePermit>,
 }
 
-/// A fiber's place among those that are recovered: entered after the one before, and before the one after.
+/// A fiber's place among those that are recovered: entered after the one before, and before the one
+/// after.
 ///
 /// All of them are looked up at once; only the moment at which their code begins is in order.
 #[derive(Debug, Default)]
@@ -173,7 +177,8 @@ impl FiberTask {
             let pause = pause(failed);
             warn!(fiber.id = %self.alive.id, error = %text, pause_ms = pause.as_millis(), "fiber interrupted");
             if let Some(claim) = claim {
-                // The store has just failed; if it does again, the fiber is still there, called running, and this worker's.
+                // The store has just failed; if it does again, the fiber is still there, called
+                // running, and this worker's.
                 let aside = Suspension::Interrupted(text.to_string());
                 match self.exec.runtime.store.suspend(claim, aside, self.exec.runtime.now_ms()).await {
                     Ok(Some(end)) => {
@@ -252,7 +257,8 @@ impl FiberTask {
         Ok(entered)
     }
 
-    /// A run that is not claimed yet, unless it begins with an invocation; `Err` says why what is stored does not fit.
+    /// A run that is not claimed yet, unless it begins with an invocation; `Err` says why what is
+    /// stored does not fit.
     fn prepare(&self, mut begin: Begin, claim: Claim) -> Result<Entered, String> {
         let Some(known) = &self.known else {
             warn!(fiber.id = %self.alive.id, fiber.name = %self.name, "fiber is not registered");
@@ -285,7 +291,8 @@ impl FiberTask {
 
     async fn claim(&self, seen: Claim) -> Result<Claim, Ran> {
         let claimed = self.exec.runtime.store.claim(seen, self.exec.runtime.worker, self.exec.runtime.now_ms()).await;
-        // Whether it is claimed is unknown when this fails: nothing is stored under what was read, and the next look says.
+        // Whether it is claimed is unknown when this fails: nothing is stored under what was read,
+        // and the next look says.
         match claimed.map_err(|error| Ran::not(Exit::interrupted(error), None))? {
             ClaimResult::Granted(claim) => {
                 self.alive.control.claimed();
@@ -304,7 +311,7 @@ impl FiberTask {
                 Exit::Interrupted(error) => Err(error),
                 // Nothing can be stored of a row whose epoch cannot be read.
                 Exit::Parked(why) => Ok(Break(Some(self.parked(&why)))),
-                // It had been told to end, and has ended in the attempt to claim it.
+                // It was cancelled, and has ended in the attempt to claim it.
                 exit @ (Exit::Completed(_) | Exit::Failed(_) | Exit::Cancelled(_)) => Ok(Break(Some(self.report(exit)))),
                 _ => Ok(Break(None)),
             };
@@ -358,7 +365,8 @@ impl FiberTask {
     }
 }
 
-/// Drives a run until it ends; one that is told to stop ends by itself or, when it is cancelled, is dropped in the end.
+/// Drives a run until it ends. A run that is asked to stop ends by itself or, when it is cancelled,
+/// is dropped after its grace.
 pub(crate) async fn until_told(exec: &Executor, alive: &ActiveGuard, run: &Run, driven: impl Future<Output = Exit>) -> Exit {
     let (mut driven, control) = (std::pin::pin!(driven), &alive.control);
     let told = race(exec.runtime.closing(), control.lost_or_asked());

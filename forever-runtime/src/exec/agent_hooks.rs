@@ -1,4 +1,4 @@
-//! What fibers know of agents: that they own fibers, and say what becomes of those that were interrupted.
+//! Agents as fibers see them: owners, whose hooks decide about interrupted fibers.
 use std::any::Any;
 use std::fmt;
 use std::future::Future;
@@ -35,7 +35,8 @@ pub(crate) trait AgentHooks: Any + Send + Sync + fmt::Debug {
     /// Whether there is a class of this name.
     fn knows(&self, class: &str) -> bool;
 
-    /// Keeps an agent in memory, if it is there, until what comes back is dropped; for as long as a fiber of it runs.
+    /// Keeps an agent in memory, if it is there, until what comes back is dropped; for as long as a
+    /// fiber of it runs.
     fn hold(&self, runtime: &Arc<Runtime>, agent: &AgentId) -> Box<dyn Any + Send>;
 
     /// Wakes the agent and asks in which order its interrupted fibers are to be handed to it.
@@ -46,7 +47,7 @@ pub(crate) trait AgentHooks: Any + Send + Sync + fmt::Debug {
         fibers: Vec<RecoveredFiber>,
     ) -> BoxFuture<'a, Result<Vec<RecoveredFiber>>>;
 
-    /// Wakes the agent and asks what becomes of an interrupted fiber.
+    /// Wakes the agent and calls its recovery hook for an interrupted fiber.
     fn recovered<'a>(&'a self, runtime: &'a Arc<Runtime>, agent: &'a AgentId, fiber: &'a RecoveredFiber)
     -> BoxFuture<'a, Result<Recovery>>;
 
@@ -73,11 +74,14 @@ pub struct RecoveredFiber {
 }
 
 impl RecoveredFiber {
-    /// Carries out an operation of the fiber once, in the ledger that the fiber used: what [`FiberContext::op`](crate::FiberContext::op) did not
-    /// come to, or what it left unknown. One that has completed gives its result and is not carried out again.
+    /// Runs an operation of the fiber once, in the fiber's own ledger.
     ///
-    /// A hook is not parked: where the outcome is unknown and [`OpCall::on_unknown`] does not say more, this is an error of kind
-    /// [`OpUnknown`](ErrorKind::OpUnknown), and a hook that passes it on leaves the fiber interrupted, to be asked again.
+    /// For what [`FiberContext::op`](crate::FiberContext::op) did not come to, or what it left in
+    /// doubt. One that has completed gives its result and is not carried out again.
+    ///
+    /// A hook is not parked: where the outcome is unknown and [`OpCall::on_unknown`] does not say
+    /// more, this is an error of kind [`OpUnknown`](ErrorKind::OpUnknown), and a hook that passes
+    /// it on leaves the fiber interrupted, to be asked again.
     ///
     /// # Errors
     /// As [`FiberContext::op`](crate::FiberContext::op).
@@ -104,7 +108,7 @@ impl RecoveredFiber {
         self.key.as_deref()
     }
 
-    /// Whether it was a closure, of which nothing is left but its stash; it cannot be resumed or restarted.
+    /// Whether it is a closure, which cannot be resumed or restarted.
     pub fn is_closure(&self) -> bool {
         self.closure
     }
@@ -146,7 +150,7 @@ impl RecoveredFiber {
     }
 }
 
-/// What becomes of an interrupted fiber.
+/// Decision about an interrupted fiber.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Recovery {
@@ -154,7 +158,8 @@ pub enum Recovery {
     Resume,
     /// It begins anew with its arguments.
     Restart,
-    /// It stays interrupted until somebody resumes, restarts or resolves it, or the runtime is opened again.
+    /// It stays interrupted until a person resumes, restarts or resolves it, or the runtime is
+    /// opened again.
     Skip,
     /// It has completed, with this result.
     Complete(serde_json::Value),

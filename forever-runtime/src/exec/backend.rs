@@ -101,8 +101,8 @@ impl StoreBackend {
         self.known.machine().name
     }
 
-    /// Stores a checkpoint that makes children, and starts them: they are claimed with the commit, and so are started also if this
-    /// activation is dropped right behind it.
+    /// Stores a checkpoint that makes children, and starts them: they are claimed with the commit,
+    /// and so are started also if this activation is dropped right behind it.
     fn commit_with_children(&self, new: NewSnapshot, children: Vec<Child>) -> impl Future<Output = Result<()>> + Send + use<> {
         let (exec, claim, agent, parent) = (Arc::clone(&self.exec), self.claim(), self.agent.clone(), self.control.clone());
         let of_work = Arc::clone(&exec);
@@ -167,7 +167,8 @@ async fn start_child(exec: &Arc<Executor>, claim: Claim, child: Child, agent: Op
     exec.runtime.tell(&id, name, || EventKind::Spawned);
     let alive = exec.runtime.active.activate_new(&id, name).await;
     if let Some(reason) = parent.upgrade().and_then(|control| control.reason()) {
-        // The command that told its parent to end, right after the child was stored, did not find it in memory.
+        // The command that told its parent to end, right after the child was stored, did not find
+        // it in memory.
         alive.control.cancel(&reason);
     }
     // A runtime that closes leaves it for the next one.

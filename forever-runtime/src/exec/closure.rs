@@ -1,6 +1,7 @@
 //! Closure fibers: any future as a fiber, which keeps by hand what it wants to keep.
 //!
-//! Of a closure nothing outlives the process but its row and its stash: on recovery its agent's hook says what becomes of it.
+//! Of a closure nothing outlives the process but its row and its stash: on recovery the hook of its
+//! agent decides.
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -35,10 +36,13 @@ use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
 use crate::store::{AgentId, Claim, End, Suspension};
 
-/// What the fiber stashes that runs here; see [`FiberContext::stash`]. For code that does not have the context at hand.
+/// The stash of the closure fiber that runs here, for code without its context.
+///
+/// See [`FiberContext::stash`].
 ///
 /// # Errors
-/// Outside a closure fiber, which is a task of its own: what it spawns is outside. Otherwise as [`FiberContext::stash`].
+/// Outside a closure fiber, which is a task of its own: what it spawns is outside. Otherwise as
+/// [`FiberContext::stash`].
 pub async fn stash<V: Serialize + ?Sized>(value: &V) -> Result<()> {
     let Some(run) = current::run() else {
         return Err(Error::new(ErrorKind::Setup, "`stash` can be used only in a fiber, and in its own task"));
@@ -52,11 +56,14 @@ async fn stash_in<V: Serialize + ?Sized>(run: &Run, value: &V) -> Result<()> {
 }
 
 impl FiberContext {
-    /// Keeps `value` for the recovery of this closure fiber, in place of what was stashed before. It is durable when this returns.
+    /// Stashes `value` for the recovery of this closure fiber, replacing the last one.
+    ///
+    /// It is durable when this returns.
     ///
     /// # Errors
-    /// Of kind [`Value`](ErrorKind::Value) when `value` cannot be serialised exactly or takes more than 16 MiB; of kind
-    /// [`Setup`](ErrorKind::Setup) in a `#[fiber]` function, which keeps its locals by itself; when the store fails.
+    /// Of kind [`Value`](ErrorKind::Value) when `value` cannot be serialised exactly or takes more
+    /// than 16 MiB; of kind [`Setup`](ErrorKind::Setup) in a `#[fiber]` function, which keeps its
+    /// locals by itself; when the store fails.
     pub async fn stash<V: Serialize + ?Sized>(&self, value: &V) -> Result<()> {
         stash_in(&self.run, value).await
     }
@@ -71,8 +78,9 @@ impl FiberContext {
     }
 }
 
-/// A closure about to be run as a fiber; made by [`Forever::run_fiber`](crate::Forever::run_fiber). `.await` runs it and gives its
-/// result; [`start`](RunFiber::start) gives its handle.
+/// Closure fiber, run by `.await` or [`start`](RunFiber::start).
+///
+/// Made by [`Forever::run_fiber`](crate::Forever::run_fiber). `.await` gives its result, `start` its handle.
 #[must_use = "a fiber is run when this is awaited"]
 pub struct RunFiber<C> {
     link: Link<Executor>,
@@ -96,14 +104,18 @@ impl<C> RunFiber<C> {
         RunFiber { link, name, closure, given: Given::default() }
     }
 
-    /// Gives the fiber this id, in place of one made by the runtime. If there is a fiber with it, that one is joined.
+    /// Id of the fiber. Defaults to one made by the runtime.
+    ///
+    /// If there is a fiber with it, that one is joined.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.given.id = Some(id.into());
         self
     }
 
-    /// Gives the fiber an idempotency key, unique among all fibers of the database. If there is a fiber with it, that one is
-    /// joined, also when it has ended, and the closure is not run.
+    /// Idempotency key of the fiber, unique among all fibers of the database.
+    ///
+    /// If there is a fiber with it, that one is joined, also when it has ended, and the closure is
+    /// not run.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.given.key = Some(key.into());
         self
@@ -115,7 +127,7 @@ impl<C> RunFiber<C> {
         self
     }
 
-    /// Makes it a fiber of an agent, whose hook says what becomes of it when it was interrupted.
+    /// Makes it a fiber of an agent, whose hook decides when it was interrupted.
     pub fn agent(mut self, class: impl Into<String>, name: impl Into<String>) -> Self {
         self.given.agent = Some(AgentId { class: class.into(), name: name.into() });
         self
@@ -124,8 +136,8 @@ impl<C> RunFiber<C> {
     /// Stores the fiber, starts it, and gives its handle.
     ///
     /// # Errors
-    /// When the name, id or key is empty or belongs to another fiber, the agent's class is not registered, the store fails, or the
-    /// runtime is closed.
+    /// When the name, id or key is empty or belongs to another fiber, the agent's class is not
+    /// registered, the store fails, or the runtime is closed.
     pub async fn start<T, E, F>(self) -> Result<FiberHandle<T>>
     where
         C: FnOnce(FiberContext) -> F + Send + 'static,
@@ -218,7 +230,8 @@ impl ClosureTask {
     /// Stores that the closure stands at an operation whose outcome is unknown.
     async fn park(self, why: String) {
         let reason: Arc<str> = why.as_str().into();
-        // If the store fails, it is found running at the next open: interrupted, then, and not parked.
+        // If the store fails, it is found running at the next open: interrupted, then, and not
+        // parked.
         if let Ok(Some(end)) = self.exec.runtime.store.suspend(self.claim, Suspension::Parked(why), self.exec.runtime.now_ms()).await {
             let stop = exits::report(&self.exec.runtime, &self.alive.id, &self.name, self.agent.as_ref(), end.into());
             return self.alive.stop(stop);
@@ -227,7 +240,8 @@ impl ClosureTask {
         self.alive.stop(Exit::Parked(reason));
     }
 
-    /// Stores how the closure ended: it cannot run again, so this is tried until the store works or the runtime closes.
+    /// Stores how the closure ended: it cannot run again, so this is tried until the store works or
+    /// the runtime closes.
     async fn keep(self, end: End) {
         let mut failed = 0;
         loop {

@@ -1,8 +1,10 @@
-//! Whether the fibers of a database can be resumed by this program's code, found out before any of them runs.
+//! Whether the fibers of a database can be resumed by this program's code, found out before any of
+//! them runs.
 //!
-//! Fibers are looked at in groups: those of one function that stand at one cut point and were left under one layout. Where the code has
-//! that layout, and the layouts of all called functions, nothing has to be read. Of the others each snapshot is compared, as it is when
-//! the fiber is entered; `migrate` functions are not run, and locals are not restored.
+//! Fibers are looked at in groups: those of one function that stand at one cut point and were left
+//! under one layout. Where the code has that layout, and the layouts of all called functions,
+//! nothing has to be read. Of the others each snapshot is compared, as it is when the fiber is
+//! entered; `migrate` functions are not run, and locals are not restored.
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -16,9 +18,12 @@ use crate::frame::snapshot::Snapshot;
 use crate::layout::rows::LeftUnder;
 use crate::store::{LoadedFiber, Seq, Store, UnfinishedGroup};
 
-/// Verdict on the unfinished fibers of a database under the code of this program; see [`Builder::check`](crate::Builder::check).
+/// Comparison of a database's unfinished fibers with the code of this program.
 ///
-/// `Display` is a summary and a line for each entry that is not [`Verdict::Resumes`]; serde gives everything.
+/// See [`Builder::check`](crate::Builder::check).
+///
+/// `Display` is a summary and a line for each entry that is not [`Verdict::Resumes`]; serde gives
+/// everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Compatibility {
@@ -32,7 +37,7 @@ pub struct Compatibility {
 pub struct CompatibilityEntry {
     /// The stored name of the function.
     pub function: String,
-    /// The cut point; of a fiber with a call under way, that of the innermost function. `None` before the first checkpoint.
+    /// The cut point of the innermost function. `None` before the first checkpoint.
     pub at: Option<String>,
     /// How many fibers.
     pub fibers: u64,
@@ -46,7 +51,8 @@ pub struct CompatibilityEntry {
 #[serde(tag = "verdict", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Verdict {
-    /// It is resumed, unless a stored value no longer reads as its type: that is found when it is entered.
+    /// It is resumed, unless a stored value no longer reads as its type: that is found when it is
+    /// entered.
     Resumes,
     /// A `migrate` function is asked.
     Migrates,
@@ -142,7 +148,8 @@ pub(crate) async fn compare(store: &dyn Store, registry: &Registry) -> Result<Co
             *counts.entry((group.name.clone(), group.at.clone(), verdict)).or_default() += fibers;
         };
         let Some(known) = registry.get(&group.name) else {
-            // One that waits is left to wait: the program that has the function may be the next one.
+            // One that waits is left to wait: the program that has the function may be the next
+            // one.
             let reason = format!("fiber `{}` is not registered", group.name);
             count(Verdict::Parks { reason }, group.fibers);
             continue;
@@ -211,7 +218,8 @@ fn compare_snapshot(known: &dyn Known, stored: &LoadedFiber, under: &LeftUnder, 
     let mut found = known.compare(stored.layout.as_ref(), &snapshot, under);
     let mut level = snapshot.call.as_deref();
     while let Some(callee) = level.filter(|_| found.verdict == Verdict::Resumes) {
-        // A function that is only called may not be registered: then it is compared when the call is entered.
+        // A function that is only called may not be registered: then it is compared when the call
+        // is entered.
         if let Some(known) = callee.fiber.as_deref().and_then(|name| registry.get(name)) {
             found = known.compare_callee(callee, under);
         }
@@ -227,12 +235,14 @@ pub enum OnIncompatible {
     /// Those that cannot be resumed are parked, with the reason; the others run.
     #[default]
     Park,
-    /// The runtime does not open: an error of kind [`Incompatible`](ErrorKind::Incompatible), whose text is that of the [`Compatibility`].
-    /// Nothing is changed, and the code from before can be deployed again.
+    /// The runtime does not open: an error of kind [`Incompatible`](ErrorKind::Incompatible), whose
+    /// text is that of the [`Compatibility`]. Nothing is changed, and the code from before can be
+    /// deployed again.
     Refuse,
 }
 
-/// Logs what was found, and lets those waiting fibers be entered that would wait for nothing, or for something else than the code.
+/// Logs what was found, and lets those waiting fibers be entered that would wait for nothing, or
+/// for something else than the code.
 pub(crate) async fn report(exec: &Executor, to_wake: Vec<Seq>) -> Result<()> {
     let (found, runtime) = (&exec.compatibility, &exec.runtime);
     if !found.is_ok() {

@@ -1,7 +1,8 @@
 //! The dispatcher: from a row that is ready to an activation.
 //!
-//! Who runs a fiber is decided by its row. A command, a timer, a message or the end of a child only makes the row ready, in its own transaction;
-//! the store then tells the dispatcher, which starts an activation that claims the row. So the caller of a command may go away at any moment. A sweep
+//! Who runs a fiber is decided by its row. A command, a timer, a message or the end of a child only
+//! makes the row ready, in its own transaction; the store then tells the dispatcher, which starts
+//! an activation that claims the row. So the caller of a command may go away at any moment. A sweep
 //! looks for rows that are ready and of which nothing was heard.
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -30,8 +31,8 @@ const BATCH: u32 = 512;
 /// How long until the store is asked again after it failed.
 const AGAIN_MS: i64 = 1000;
 
-/// How often the dispatcher looks for rows that are ready and of which it has heard nothing; of the machine's time, as it is no business
-/// of the fibers'.
+/// How often the dispatcher looks for rows that are ready and of which it has heard nothing; of the
+/// machine's time, as it is no business of the fibers'.
 pub(crate) const SWEEP: Duration = Duration::from_secs(1);
 
 /// Makes fibers ready that are due, and sets the alarm for the next one.
@@ -117,7 +118,8 @@ async fn sweep(exec: Arc<Executor>) {
     }
 }
 
-/// Starts what is ready and not on its way, as many as may be on their way at a time; says how many.
+/// Starts what is ready and not on its way, as many as may be on their way at a time; says how
+/// many.
 async fn sweep_once(exec: &Arc<Executor>) -> Result<usize> {
     let (mut after, mut found) = (Seq::MIN, 0);
     loop {
@@ -133,7 +135,8 @@ async fn sweep_once(exec: &Arc<Executor>) -> Result<usize> {
     Ok(found)
 }
 
-/// Starts an activation, unless there is one, which then leaves the fiber to the dispatcher; says whether it has.
+/// Starts an activation, unless there is one, which then leaves the fiber to the dispatcher; says
+/// whether it has.
 pub(crate) fn start(exec: &Arc<Executor>, fiber: &Runnable, entering: Option<OwnedSemaphorePermit>) -> bool {
     let Some(alive) = exec.runtime.active.activate(fiber) else { return false };
     exec.runtime.tell(&fiber.id, &fiber.name, || EventKind::Woken);

@@ -1,8 +1,11 @@
-//! Picks up, at open, every fiber that an earlier process has left: oldest first, each in its own task.
+//! Picks up, at open, every fiber that an earlier process has left: oldest first, each in its own
+//! task.
 //!
-//! A fiber of an agent is handed to the agent's hooks first: it is claimed, the hook is asked, and its decision is stored under that claim, as often as
-//! it takes. A command of a person that was first makes the decision void. A fiber whose function is not registered is parked and left as it is;
-//! the next open looks at it again. What is wrong with one fiber is found in its own task and never keeps the others.
+//! A fiber of an agent is handed to the agent's hooks first: it is claimed, the hook is asked, and
+//! its decision is stored under that claim, as often as it takes. A command of a person that was
+//! first makes the decision void. A fiber whose function is not registered is parked and left as it
+//! is; the next open looks at it again. What is wrong with one fiber is found in its own task and
+//! never keeps the others.
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +37,8 @@ use crate::store::{AgentId, Claim, ClaimResult, End, FiberRef, FiberRow, FiberSt
 /// How many rows are read at a time; snapshots are read later, each by its fiber.
 const PAGE: u32 = 512;
 
-/// Starts a task for every fiber that has not ended and does not wait, and then lets those be woken that do.
+/// Starts a task for every fiber that has not ended and does not wait, and then lets those be woken
+/// that do.
 pub(crate) async fn recover(exec: &Arc<Executor>) -> Result<()> {
     let left = left_behind(exec).await?;
     if !left.is_empty() {
@@ -43,7 +47,8 @@ pub(crate) async fn recover(exec: &Arc<Executor>) -> Result<()> {
     let mut before = None;
     let mut owned: BTreeMap<AgentId, Vec<Runnable>> = BTreeMap::new();
     for fiber in left {
-        // Of a parked closure nothing can be looked at again but what its agent says of it: the class may be registered now.
+        // Of a parked closure nothing can be looked at again but what its agent says of it: the
+        // class may be registered now.
         if fiber.state == FiberState::Interrupted || fiber.closure && fiber.state == FiberState::Parked {
             exec.runtime.tell(&fiber.id, &fiber.name, || EventKind::Recovered { deaths: fiber.deaths });
             if let Some(agent) = fiber.agent.clone().filter(|_| !exec.registry.is_ours(&fiber.name)) {
@@ -69,8 +74,8 @@ pub(crate) async fn recover(exec: &Arc<Executor>) -> Result<()> {
     dispatch::begin(exec).await
 }
 
-/// The fibers that are to be entered, all of them before the first is: one that runs may wake others, and a fiber that is woken
-/// while it is looked for would be entered twice.
+/// The fibers that are to be entered, all of them before the first is: one that runs may wake
+/// others, and a fiber that is woken while it is looked for would be entered twice.
 async fn left_behind(exec: &Executor) -> Result<Vec<Runnable>> {
     let mut left: Vec<Runnable> = Vec::new();
     loop {
@@ -82,7 +87,8 @@ async fn left_behind(exec: &Executor) -> Result<Vec<Runnable>> {
     }
 }
 
-/// Hands an agent's interrupted fibers to its hooks; those whose hook fails again and again, later and later.
+/// Hands an agent's interrupted fibers to its hooks; those whose hook fails again and again, later
+/// and later.
 ///
 /// Those who wait for one of them wait until its hook has answered, or failed, for the first time.
 async fn hand_over(exec: Arc<Executor>, agent: AgentId, mut fibers: Vec<Runnable>, mut undecided: BTreeMap<Seq, ActiveGuard>) {
@@ -260,8 +266,8 @@ impl RunBackend for HookBackend {
     }
 }
 
-/// Claims a fiber for its hook: from here on a death of the process counts as one of the fiber, and a hook that kills it is not asked for ever.
-/// `None` if there is nothing to decide.
+/// Claims a fiber for its hook: from here on a death of the process counts as one of the fiber, and
+/// a hook that kills it is not asked for ever. `None` if there is nothing to decide.
 async fn claim(exec: &Arc<Executor>, agent: &AgentId, fiber: &Runnable, seen: Claim) -> Result<Option<Claim>> {
     match exec.runtime.store.claim(seen, exec.runtime.worker, exec.runtime.now_ms()).await? {
         ClaimResult::Granted(claim) => Ok(Some(claim)),
@@ -362,7 +368,7 @@ impl Decided<'_> {
         }
     }
 
-    /// Takes the fiber out of the running ones; says whether it is, as it may have been told to end meanwhile.
+    /// Takes the fiber out of the running ones; false if it was cancelled meanwhile.
     async fn suspend(&self, how: Suspension) -> bool {
         let suspended = self.stored(|| self.exec.runtime.store.suspend(self.claim, how.clone(), self.exec.runtime.now_ms())).await;
         self.exec.runtime.active.tell(&self.fiber.id);

@@ -1,4 +1,5 @@
-//! The fiber functions that a runtime knows, by stored name: how a row becomes a running function again.
+//! The fiber functions that a runtime knows, by stored name: how a row becomes a running function
+//! again.
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -41,8 +42,8 @@ pub(crate) trait Known: Send + Sync {
     fn needs(&self, needs: &mut Needs<'_>);
     /// The row of the table of layouts under which this code writes.
     fn row(&self) -> &Arc<LayoutRow>;
-    /// Whether stored arguments are these, where the code that stored them had fewer: an argument or a field that was added since counts as
-    /// its default.
+    /// Whether stored arguments are these, where the code that stored them had fewer: an argument
+    /// or a field that was added since counts as its default.
     fn same_arguments(&self, stored: &str, args: &str) -> bool;
     /// Whether code of this function can begin with stored arguments.
     fn compare_arguments(&self, args: &str) -> Found;
@@ -82,7 +83,7 @@ impl Registry {
         }
     }
 
-    /// Adds a function of a layer above: what becomes of it that layer decides, and no agent.
+    /// Adds a function of a layer above: that layer decides about its recovery, and no agent.
     pub(crate) fn add_ours<F: Fiber>(&mut self) -> Result<()> {
         self.ours.push(F::MACHINE.name);
         self.add::<F>()
@@ -149,7 +150,8 @@ impl<F: Fiber> Function<F> {
     /// Whether a snapshot left by the code of `old` fits; says why not.
     fn check(&self, old: Option<&LayoutRow>, snapshot: &Snapshot, left: &LeftUnder) -> Result<(), String> {
         match old {
-            // The same shape: only what the snapshot itself lacks can be wrong, and the frame looks for that.
+            // The same shape: only what the snapshot itself lacks can be wrong, and the frame looks
+            // for that.
             Some(old) if old.hash == self.row().hash => Ok(()),
             Some(old) => left.check(self.layout(), &Layout::read(old)?, snapshot),
             None => self.layout().check(None, snapshot).map_err(|drift| drift.to_string()),
@@ -268,7 +270,8 @@ impl<F: Fiber> Known for Function<F> {
     }
 }
 
-/// Stored arguments with those that the code has beside them, if these are empty: null, false, zero, or nothing in them.
+/// Stored arguments with those that the code has beside them, if these are empty: null, false,
+/// zero, or nothing in them.
 fn with_defaults(stored: &str, args: &str) -> Option<String> {
     type Arguments = BTreeMap<String, Box<RawValue>>;
     let mut stored: Arguments = serde_json::from_str(stored).ok()?;

@@ -103,7 +103,8 @@ pub(crate) async fn delete(runtime: &Runtime, deletion: Deletion) -> Result<Dele
     Ok(all)
 }
 
-/// Forgets all that is remembered of fibers that a deletion asks for, and that were deleted before a time if there is one.
+/// Forgets all that is remembered of fibers that a deletion asks for, and that were deleted before
+/// a time if there is one.
 pub(crate) async fn forget(runtime: &Runtime, deletion: Deletion, deleted_before_ms: Option<i64>) -> Result<()> {
     while runtime.store.delete_tombstones(deletion.clone(), deleted_before_ms).await? >= u64::from(BATCH) && !runtime.is_closing() {}
     Ok(())

@@ -25,7 +25,9 @@ use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
 use crate::store::{AcceptResult, AgentId, Claim, FiberRef, FiberRow, FiberState, FiberTombstone, NewFiber};
 
-/// A fiber about to be started; made by [`Forever::spawn`](crate::Forever::spawn), started by `.await`.
+/// New fiber, started by `.await`.
+///
+/// Made by [`Forever::spawn`](crate::Forever::spawn).
 #[derive(Debug)]
 #[must_use = "a fiber is started when this is awaited"]
 pub struct Spawn<F> {
@@ -39,29 +41,34 @@ impl<F: Fiber> Spawn<F> {
         Spawn { link, call, given: Given::default() }
     }
 
-    /// Gives the fiber this id, in place of one made by the runtime. If there is a fiber with it, that one is joined, also when it
-    /// has ended and was deleted, for as long as [`Retention::keys`](crate::Retention::keys) says.
+    /// Id of the fiber. Defaults to one made by the runtime.
+    ///
+    /// If there is a fiber with it, that one is joined, also when it has ended and was deleted, for
+    /// as long as [`Retention::keys`](crate::Retention::keys) says.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.given.id = Some(id.into());
         self
     }
 
-    /// Gives the fiber an idempotency key, unique among all fibers of the database. If there is a fiber with it, that one is
-    /// joined, also when it has ended, and when it was deleted, for as long as [`Retention::keys`](crate::Retention::keys) says:
-    /// nothing is begun then, and the handle's `wait` says how the fiber ended.
+    /// Idempotency key of the fiber, unique among all fibers of the database.
+    ///
+    /// If there is a fiber with it, that one is joined, also when it has ended, and when it was
+    /// deleted, for as long as [`Retention::keys`](crate::Retention::keys) says: nothing is begun
+    /// then, and the handle's `wait` says how the fiber ended.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.given.key = Some(key.into());
         self
     }
 
-    /// Keeps a value with the fiber, for people and for lists; the fiber itself does not see it. A joined fiber keeps its own.
+    /// Metadata for people and lists; the fiber does not see it. A joined fiber keeps its own.
     pub fn metadata(mut self, value: impl Serialize) -> Self {
         self.given.metadata(&value);
         self
     }
 
-    /// Makes it a fiber of an agent, which stays in memory while it runs, and says what becomes of it when it was interrupted. A joined
-    /// fiber keeps its own.
+    /// Makes it a fiber of an agent, which stays in memory while it runs.
+    ///
+    /// The agent decides about it when it was interrupted. A joined fiber keeps its own.
     pub fn agent(mut self, class: impl Into<String>, name: impl Into<String>) -> Self {
         self.given.agent = Some(AgentId { class: class.into(), name: name.into() });
         self
@@ -202,7 +209,8 @@ fn check_agent(exec: &Executor, agent: Option<&AgentId>) -> Result<(), String> {
 
 /// Stores a fiber and runs it; gives the one that has its id or key, if there is one.
 ///
-/// The task that will run the fiber also stores it: a caller that goes away in between leaves nothing half done.
+/// The task that will run the fiber also stores it: a caller that goes away in between leaves
+/// nothing half done.
 async fn accept(
     exec: &Arc<Executor>,
     new: NewFiber,
@@ -231,7 +239,8 @@ async fn accept(
     told.await.unwrap_or_else(|_| Err(Error::closed()))
 }
 
-/// Starts a fiber that may have been stored, claimed by this worker, although the store has said that the outcome is unknown.
+/// Starts a fiber that may have been stored, claimed by this worker, although the store has said
+/// that the outcome is unknown.
 pub(crate) fn adopt(exec: &Arc<Executor>, id: String) {
     let of_task = Arc::clone(exec);
     // A runtime that closes leaves it for the next one.

@@ -42,7 +42,7 @@ pub struct Snapshot {
     pub of: BTreeMap<String, u32>,
     /// The cut point it stands at.
     pub at: String,
-    /// The kept locals by name, each in the format of docs/format.md.
+    /// The kept locals by name, each in the format of docs/guide/src/reference/format.md.
     pub locals: BTreeMap<String, Box<RawValue>>,
     /// The fiber called inline at this point, if it has not returned.
     pub call: Option<Box<Snapshot>>,

@@ -1,13 +1,15 @@
 //! Whether code of one layout can resume what code of another left, and if not, every reason why.
 //!
-//! A snapshot names its step and its locals. A name that is written in the source (`step!("search", ..)`) means the same
-//! step as long as it is there. A name that is derived means what it meant only while as many steps share it as before:
-//! when a second `search` appears, nobody can tell whether it came before or after the first. The same holds for locals.
-//! Where a name could mean two things the fiber is parked; it is never resumed at a place that may be wrong.
+//! A snapshot names its step and its locals. A name that is written in the source
+//! (`step!("search", ..)`) means the same step as long as it is there. A name that is derived means
+//! what it meant only while as many steps share it as before: when a second `search` appears, it
+//! may stand before or after the first. The same holds for locals. Where a name could mean two
+//! things the fiber is parked; it is never resumed at a place that may be wrong.
 //!
-//! A derived name that stands once may still have come to another step: one was dropped, and another of the same name written elsewhere.
-//! So the body of a derived name has a fingerprint. While it is the same, so is the step, wherever it stands. When it has changed, the step
-//! is the same if it stands where it stood, before or behind the same steps; otherwise it cannot be told.
+//! A derived name that stands once may still have come to another step: one was dropped, and
+//! another of the same name written elsewhere. So the body of a derived name has a fingerprint.
+//! While it is the same, so is the step, wherever it stands. When it has changed, the step is the
+//! same if it stands where it stood, before or behind the same steps; otherwise it is ambiguous.
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -62,11 +64,10 @@ impl fmt::Display for Drift {
 impl std::error::Error for Drift {}
 
 impl Layout {
-    /// Whether this code resumes every snapshot that code with the layout `old` can have left, and every fiber of it that
-    /// has not come to its first step.
+    /// Whether this code resumes every fiber that code with the layout `old` can have left.
     ///
-    /// What a `migrate` function does is not looked at. Whether the values of the locals can still be read as their types
-    /// is seen only when a snapshot is restored.
+    /// What a `migrate` function does is not looked at. Whether the values of the locals can still
+    /// be read as their types is seen only when a snapshot is restored.
     ///
     /// # Errors
     /// Everything that does not fit.
@@ -106,10 +107,13 @@ impl Layout {
         self.verdict(found, Some(old))
     }
 
-    /// Whether this code resumes one snapshot; `old` is the layout of the code that left it, if it is known.
+    /// Whether this code resumes one snapshot.
     ///
-    /// A snapshot that a `migrate` function has made is in the names of this code: it has no old layout. Of a call under way
-    /// only the caller's part is looked at; the callee looks at its own.
+    /// `old` is the layout of the code that left it, if it is known.
+    ///
+    /// A snapshot that a `migrate` function has made is in the names of this code: it has no old
+    /// layout. Of a call under way only the caller's part is looked at; the callee looks at its
+    /// own.
     ///
     /// # Errors
     /// Everything that does not fit.
@@ -163,7 +167,8 @@ impl Layout {
         self.verdict(found, old)
     }
 
-    /// Whether code of another layout that is in the middle of a `steps!` has stored a branch result that is one of this code's.
+    /// Whether code of another layout that is in the middle of a `steps!` has stored a branch
+    /// result that is one of this code's.
     pub(crate) fn check_branch(&self, old: &Layout, branch: &str) -> Result<(), Drift> {
         let mut found = Found::default();
         self.compare(old, &mut found);
@@ -194,7 +199,8 @@ impl Layout {
         Err(Drift(Box::new(Parts { problems: found.0, now: self.clone(), before: old.cloned() })))
     }
 
-    /// Whether a step of the old code can be told from the others in this one; `Err` says why not. A step that is gone can be.
+    /// Whether a step of the old code can be identified in this one; `Err` says why not. A step
+    /// that is gone can be.
     pub(crate) fn tells(&self, old: &Layout, step: &str) -> Result<(), Problem> {
         let mut found = Found::default();
         let branch_of = old.branch_of(step);
@@ -233,7 +239,8 @@ impl Layout {
             return None;
         }
         if old.is_none() {
-            // Without an old layout the names are those of this code, and `was` is for the ones that are not.
+            // Without an old layout the names are those of this code, and `was` is for the ones
+            // that are not.
             claims.sort_by_key(|step| step.name != at);
             claims.truncate(1);
         }
@@ -285,7 +292,8 @@ impl Layout {
         if step.explicit || renamed || !rewritten(was, step) {
             return None;
         }
-        // Of several of a name that were rewritten, each may have become another one; a single one is told by the others.
+        // Of several of a name that were rewritten, each may have become another one; a single one
+        // is identified by the others.
         let shared = old.steps.iter().filter(|other| !other.explicit && other.base() == name);
         let touched = shared.filter(|other| self.step(&other.name).is_some_and(|new| !new.explicit && rewritten(other, new)));
         let same = if was.of > 1 { touched.count() == 1 } else { self.stands_where(step, old, was) };
@@ -297,7 +305,8 @@ impl Layout {
         self.before(&step.name, Some(old)) == old.before(&was.name, None) || self.behind(step, Some(old)) == old.behind(was, None)
     }
 
-    /// The steps that come right before a step, by their names in `old`; none stands for the beginning.
+    /// The steps that come right before a step, by their names in `old`; none stands for the
+    /// beginning.
     fn before(&self, name: &str, old: Option<&Layout>) -> BTreeSet<Option<&str>> {
         let leads = |next: &[Option<String>]| next.iter().any(|next| next.as_deref() == Some(name));
         let steps = self.steps.iter().filter(|step| leads(&step.next)).map(|step| Some(old_name(step, old)));
@@ -315,8 +324,8 @@ impl Layout {
         (pending.kind == CutKind::Pending).then(|| self.step(&pending.name.replacen(PENDING, "", 1))).flatten()
     }
 
-    /// What a fiber waits for that stands at `was`, and what it has of a `steps!` so far: the names of the branch results that are
-    /// stored, or `None` for all that there can be.
+    /// What a fiber waits for that stands at `was`, and what it has of a `steps!` so far: the names
+    /// of the branch results that are stored, or `None` for all that there can be.
     fn compare_waits(&self, step: &Step, old: &Layout, was: &Step, stored: Option<&[&str]>, found: &mut Found) {
         let (Some(now), Some(before)) = (self.wait_of(step), old.wait_of(was)) else { return };
         if now.kind != before.kind {
@@ -325,7 +334,8 @@ impl Layout {
         if before.topics.iter().any(|topic| !now.topics.contains(topic)) {
             found.add(Problem::TopicsChanged { step: now.name.clone(), now: now.topics.clone(), before: before.topics.clone() });
         }
-        // Earlier versions of this library knew branches by their places, and said nothing of them in layouts.
+        // Earlier versions of this library knew branches by their places, and said nothing of them
+        // in layouts.
         if stored.is_some_and(|stored| !stored.is_empty() && stored.iter().all(|name| name.starts_with(BY_PLACE))) {
             return;
         }
@@ -352,7 +362,8 @@ impl Step {
         self.body.split('-').next().unwrap_or_default()
     }
 
-    /// What the old step kept of `for` loops that are not around this one. A loop that goes over something else is told as a new one.
+    /// What the old step kept of `for` loops that are not around this one. A loop over something
+    /// else counts as a new one.
     fn loops_gone<'a>(&self, was: &'a Step) -> impl Iterator<Item = &'a Kept> {
         let goes_over_others = self.loops().any(|now| !was.loops().any(|then| now.is_loop_of(then)));
         let is_gone = |then: &&Kept| !goes_over_others && !self.loops().any(|now| now.is_loop_of(then));
@@ -365,8 +376,8 @@ impl Step {
         self.keeps.iter().filter(|kept| kept.role != LocalRole::Value)
     }
 
-    /// Whether the loops that were around the old step are inside one another as they were. Of loops in another order each has its
-    /// place, and the places together mean other rounds.
+    /// Whether the loops that were around the old step are inside one another as they were. Of
+    /// loops in another order each has its place, and the places together mean other rounds.
     fn compare_order(&self, was: &Step, found: &mut Found) {
         let place = |now: &Kept| was.loops().position(|then| now.is_loop_of(then));
         let mut furthest = None;
@@ -403,13 +414,15 @@ impl Step {
 }
 
 impl Layout {
-    /// Whether a local has this role. Earlier versions of this library said nothing of roles in layouts.
+    /// Whether a local has this role. Earlier versions of this library said nothing of roles in
+    /// layouts.
     fn is_of_role(&self, kept: &Kept, role: LocalRole) -> bool {
         let says_roles = || self.steps.iter().flat_map(|step| &step.keeps).any(|kept| kept.role != LocalRole::Value);
         kept.role == role || !says_roles()
     }
 
-    /// How many locals of this code share the name of a local of `old` that is not a new one: with those that had it then.
+    /// How many locals of this code share the name of a local of `old` that is not a new one: with
+    /// those that had it then.
     fn bearers(&self, old: &Layout, name: &str) -> u32 {
         let name = base(name);
         let all = || self.steps.iter().flat_map(|step| &step.keeps);
@@ -422,8 +435,8 @@ impl Layout {
         bearers.saturating_add(u32::try_from(leavers.len()).unwrap_or(u32::MAX))
     }
 
-    /// Whether, of the steps that share a derived name, one's body has another number than before: they were exchanged, or
-    /// one was taken out and another put in.
+    /// Whether, of the steps that share a derived name, one's body has another number than before:
+    /// they were exchanged, or one was taken out and another put in.
     fn exchanged(&self, old: &Layout, name: &str) -> bool {
         let of = |layout: &Layout, body: &str| -> Vec<String> {
             layout.steps.iter().filter(|s| !s.explicit && s.base() == name && s.body == body).map(|s| s.name.clone()).collect()
@@ -437,7 +450,8 @@ impl Layout {
 }
 
 impl Step {
-    /// The name under which a local of this step is among those that are there, as [`Cut::stored_name`] has it.
+    /// The name under which a local of this step is among those that are there, as
+    /// [`Cut::stored_name`] has it.
     ///
     /// [`Cut::stored_name`]: crate::frame::machine::Cut::stored_name
     fn source_of<'a>(&'a self, local: &'a Kept, has: impl Fn(&str, LocalRole) -> bool) -> Option<&'a str> {
@@ -461,13 +475,15 @@ impl Kept {
     }
 }
 
-/// The old name that a step claims by `was`; none if the old code knew it under its new name already.
+/// The old name that a step claims by `was`; none if the old code knew it under its new name
+/// already.
 fn renamed_from<'a>(step: &'a Step, old: Option<&Layout>) -> Option<&'a str> {
     let done = old.is_some_and(|old| old.step(&step.name).is_some());
     step.was.as_deref().filter(|_| !done)
 }
 
-/// Whether a step is said to be a renamed one by the new code, but the old code had steps of both names.
+/// Whether a step is said to be a renamed one by the new code, but the old code had steps of both
+/// names.
 fn is_unclear(step: &Step, old: Option<&Layout>) -> bool {
     let (Some(old), Some(was)) = (old, &step.was) else { return false };
     old.step(was).is_some() && old.step(&step.name).is_some_and(|then| then.was.as_ref() != Some(was))
@@ -484,7 +500,8 @@ impl Found {
         }
     }
 
-    /// Whether a local was renamed after the old code, which had both names: then neither can be taken for it.
+    /// Whether a local was renamed after the old code, which had both names: then neither can be
+    /// taken for it.
     fn unclear(&mut self, step: &Step, local: &Kept, before: &Step, has: impl Fn(&str, LocalRole) -> bool) -> bool {
         let Some(old) = &local.was else { return false };
         let is_new = before.kept(&local.name).is_some_and(|kept| kept.was != local.was);

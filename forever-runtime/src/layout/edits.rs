@@ -1,10 +1,13 @@
-//! Edits of a function, each as the layouts before and after it, with what becomes of the fibers that run meanwhile.
+//! Edits of a function, each as the layouts before and after it, with the verdict for the fibers
+//! that run meanwhile.
 //!
-//! A function is written as its steps, one a line and one after the other: `name: kept locals`. `call`, `recv` or `steps` before the name
-//! makes another cut point than a step, quotes make the name a literal, `~body` after it is what tells a derived name's body from others,
-//! `<old` is `was = "old"`. `=` after a local makes it the value of the step, `/2` says that two bindings have its name, `*` that it is
-//! what is left of a loop, `@` that it is a loop's position. Behind `|` stand the topics of a `recv`, or the branches of a `steps`,
-//! written as steps are. The first line may begin with `fn`: stored name, arguments, version.
+//! A function is written as its steps, one a line and one after the other: `name: kept locals`.
+//! `call`, `recv` or `steps` before the name makes another cut point than a step, quotes make the
+//! name a literal, `~body` after it is what tells a derived name's body from others, `<old` is
+//! `was = "old"`. `=` after a local makes it the value of the step, `/2` says that two bindings
+//! have its name, `*` that it is what is left of a loop, `@` that it is a loop's position. Behind
+//! `|` stand the topics of a `recv`, or the branches of a `steps`, written as steps are. The first
+//! line may begin with `fn`: stored name, arguments, version.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

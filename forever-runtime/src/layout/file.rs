@@ -1,4 +1,5 @@
-//! The layouts of a program in a file that is reviewed with its code: `forever::layout::check!(builder)`.
+//! The layouts of a program in a file that is reviewed with its code:
+//! `forever::layout::check!(builder)`.
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,7 +17,8 @@ struct Stored {
     layouts: BTreeMap<String, Layout>,
 }
 
-/// Compares the layouts of a program with those in the file at `path`; `Err` is what a failed test shows.
+/// Compares the layouts of a program with those in the file at `path`; `Err` is what a failed test
+/// shows.
 pub(crate) fn check(now: Vec<Layout>, path: &Path, accept: bool) -> Result<(), String> {
     let now: BTreeMap<String, Layout> = now.into_iter().map(|layout| (layout.fiber.clone(), layout.without_reasons())).collect();
     let text = match std::fs::read_to_string(path) {

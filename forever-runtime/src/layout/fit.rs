@@ -7,8 +7,8 @@ use crate::layout::rows::LeftUnder;
 use crate::layout::spec::Layout;
 
 impl Machine {
-    /// A callee's snapshot as this function, whose layout has the hash `layout`, can resume it, migrated if need be; `Err` says why it
-    /// cannot.
+    /// A callee's snapshot as this function, whose layout has the hash `layout`, can resume it,
+    /// migrated if need be; `Err` says why it cannot.
     pub(crate) fn fit(&'static self, snapshot: Snapshot, layout: &str, left: &LeftUnder, depth: u32) -> Result<Snapshot, String> {
         self.is_called(&snapshot)?;
         left.check_begun(self, snapshot.layout.as_deref())?;
@@ -43,8 +43,9 @@ impl Machine {
         }
     }
 
-    /// What has changed so that a callee's snapshot cannot be trusted to mean the same, of a snapshot without its layout: earlier
-    /// versions of this library kept the version and the shared names in its place.
+    /// What has changed so that a callee's snapshot cannot be trusted to mean the same, of a
+    /// snapshot without its layout: earlier versions of this library kept the version and the
+    /// shared names in its place.
     fn moved(&self, snapshot: &Snapshot) -> Option<String> {
         let name = self.name;
         if snapshot.version != self.version {

@@ -1,8 +1,10 @@
-//! The layout of a fiber function: its steps, and for each the locals that a snapshot taken there holds.
+//! The layout of a fiber function: its steps, and for each the locals that a snapshot taken there
+//! holds.
 //!
-//! Made from the `Machine` that the macro writes, stored with the snapshots that code of this layout leaves, and compared
-//! when newer code finds them (`drift`). Names identify everything; source lines are not part of it, so that an edit that
-//! moves code but changes nothing a snapshot depends on changes nothing here either.
+//! Made from the `Machine` that the macro writes, stored with the snapshots that code of this
+//! layout leaves, and compared when newer code finds them (`drift`). Names identify everything;
+//! source lines are not part of it, so that an edit that moves code but changes nothing a snapshot
+//! depends on changes nothing here either.
 
 pub(crate) mod drift;
 #[cfg(test)]

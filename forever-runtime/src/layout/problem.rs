@@ -32,7 +32,8 @@ pub enum Problem {
         /// Its name.
         step: String,
     },
-    /// Another number of steps share the step's name, or one of them has it written in the source now.
+    /// Another number of steps share the step's name, or one of them has it written in the source
+    /// now.
     StepAmbiguous {
         /// The shared name.
         step: String,
@@ -84,7 +85,8 @@ pub enum Problem {
         /// The names of those that claim it, by name or by `was`.
         by: Vec<String>,
     },
-    /// The body of a step with a derived name has changed and the step stands elsewhere: it may be another one.
+    /// The body of a step with a derived name has changed and the step stands elsewhere: it may be
+    /// another one.
     StepRewritten {
         /// Its name.
         step: String,
@@ -126,7 +128,8 @@ pub enum Problem {
         /// Its topics before.
         before: Vec<String>,
     },
-    /// The branches of a `steps!` are written out now and were made by a `for`, or the other way round.
+    /// The branches of a `steps!` are written out now and were made by a `for`, or the other way
+    /// round.
     BranchesChanged {
         /// The `steps!`.
         step: String,
@@ -138,7 +141,7 @@ pub enum Problem {
         /// The branch.
         branch: String,
     },
-    /// Several branches share a derived name, and which of them a result belongs to cannot be told.
+    /// Several branches share a derived name, so a stored result may belong to any of them.
     BranchAmbiguous {
         /// The `steps!`.
         step: String,

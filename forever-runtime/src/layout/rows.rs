@@ -9,7 +9,8 @@ use crate::layout::problem::Problem;
 use crate::layout::spec::Layout;
 use crate::store::{LayoutRow, LoadedFiber, OpKind, OpRecord, OpState};
 
-/// The rows of the functions of this program, each made once. They are made of constants alone, so one for all runtimes is enough.
+/// The rows of the functions of this program, each made once. They are made of constants alone, so
+/// one for all runtimes is enough.
 static ROWS: RwLock<BTreeMap<usize, Arc<LayoutRow>>> = RwLock::new(BTreeMap::new());
 
 /// The stored form of a function's layout.
@@ -41,10 +42,11 @@ pub(crate) struct LeftUnder {
     results: Mutex<BTreeMap<String, String>>,
     /// The operations that were begun since the snapshot, and that the code has to tell.
     unsettled: Vec<Unsettled>,
-    /// The functions whose values could not be read when the fiber was entered before, by their depth of calls: their `migrate` functions are
-    /// asked.
+    /// The functions whose values could not be read when the fiber was entered before, by their
+    /// depth of calls: their `migrate` functions are asked.
     pub(crate) unreadable: BTreeSet<u32>,
-    /// Whether a `migrate` function has made the snapshot, and so answers for what is stored beside it.
+    /// Whether a `migrate` function has made the snapshot, and so answers for what is stored beside
+    /// it.
     migrated: AtomicBool,
 }
 
@@ -72,7 +74,8 @@ impl LeftUnder {
     pub(crate) fn of(stored: &LoadedFiber) -> Self {
         let counts = |op: &&OpRecord| match op.kind {
             OpKind::Effect | OpKind::Transaction => matches!(op.state, OpState::Started | OpState::Completed),
-            // Failed attempts alone are not worth a person's time: another step would be given fewer of them.
+            // Failed attempts alone are not worth a person's time: another step would be given
+            // fewer of them.
             OpKind::Step => op.stash.is_some() || op.failed == 0,
             OpKind::ByHand => false,
         };
@@ -129,11 +132,12 @@ impl LeftUnder {
         std::mem::take(&mut *self.results.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether a function can tell what it has begun under other layouts than its own and that of its snapshot, which has this hash;
-    /// `Err` says why not.
+    /// Whether a function can tell what it has begun under other layouts than its own and that of
+    /// its snapshot, which has this hash; `Err` says why not.
     ///
-    /// An activation under changed code may store results of branches and begin operations before its first checkpoint. They are in the
-    /// names of that code, and the snapshot before them is in those of the code before it.
+    /// An activation under changed code may store results of branches and begin operations before
+    /// its first checkpoint. They are in the names of that code, and the snapshot before them is in
+    /// those of the code before it.
     pub(crate) fn check_begun(&self, machine: &'static Machine, snapshot: Option<&str>) -> Result<(), String> {
         let is_others = |layout: &&Arc<LayoutRow>| {
             layout.fiber == machine.name && Some(layout.hash.as_str()) != snapshot && layout.hash != row_of(machine).hash

@@ -4,8 +4,8 @@ use std::fmt::{self, Write as _};
 use crate::frame::machine::CutKind;
 use crate::layout::spec::{Layout, Step};
 
-/// A table with a line for each step and each local that it keeps. It changes only when the layout does, so it can be
-/// compared as text.
+/// A table with a line for each step and each local that it keeps. It changes only when the layout
+/// does, so it can be compared as text.
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}({})", self.fiber, self.arguments.join(", "))?;
@@ -55,7 +55,9 @@ fn title(step: &Step) -> String {
 }
 
 impl Layout {
-    /// The steps as a [Mermaid](https://mermaid.js.org/syntax/flowchart.html) flowchart: calls have a double frame, waits are rounded.
+    /// The steps as a [Mermaid](https://mermaid.js.org/syntax/flowchart.html) flowchart.
+    ///
+    /// Calls have a double frame, waits are rounded.
     pub fn mermaid(&self) -> String {
         let mut nodes = format!("flowchart TD\n    start([\"{}\"])\n", label(&self.fiber));
         let mut edges = self.edges("start", &self.first);
@@ -96,7 +98,8 @@ impl Layout {
     }
 }
 
-/// Text inside a quoted label: everything that Mermaid, Markdown or HTML could take for its own is written as an entity.
+/// Text inside a quoted label: everything that Mermaid, Markdown or HTML could take for its own is
+/// written as an entity.
 fn label(text: &str) -> String {
     let mut label = String::new();
     for c in text.chars() {
@@ -221,7 +224,8 @@ flowchart TD
     #[test]
     fn the_hash_is_of_what_matters_for_resuming() {
         let layout = Layout::of(&MACHINE);
-        // Written down, because hashes are stored: with another way to make them, all fibers would be compared again.
+        // Written down, because hashes are stored: with another way to make them, all fibers would
+        // be compared again.
         assert_eq!(layout.hash(), "75196189c88495e3a319c069c1151dfd");
         let changed = |change: &dyn Fn(&mut Layout)| {
             let mut layout = layout.clone();

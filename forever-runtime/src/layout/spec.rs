@@ -6,7 +6,7 @@ use crate::exact::hex;
 use crate::frame::machine::{BranchSpec, Cut, CutKind, Local, LocalRole, Machine};
 use crate::store::LayoutRow;
 
-/// What a fiber function keeps where: its steps in source order, and the locals saved at each.
+/// Layout of a fiber function: its steps, and the locals stored at each.
 ///
 /// `Display` is a table for people, serde a stable form for storing; see [`layout()`](crate::layout()).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +15,8 @@ pub struct Layout {
     pub(super) fiber: String,
     pub(super) version: u32,
     pub(super) arguments: Vec<String>,
-    /// The steps that may come first; `None` is the end of the function, here and in [`Step::next`].
+    /// The steps that may come first; `None` is the end of the function, here and in
+    /// [`Step::next`].
     pub(super) first: Vec<Option<String>>,
     pub(super) steps: Vec<Step>,
 }
@@ -135,11 +136,12 @@ impl Layout {
 
     /// Names the layout: 32 hexadecimal digits, the same in every build.
     ///
-    /// Code of one layout resumes what code of another with the same hash left. It covers everything but the reasons why locals are
-    /// kept.
+    /// Code of one layout resumes what code of another with the same hash left. It covers
+    /// everything but the reasons why locals are kept.
     pub fn hash(&self) -> String {
         let mut hash = Sha256::new();
-        // Counts and lengths go before what they count, so that no two layouts run together to the same bytes.
+        // Counts and lengths go before what they count, so that no two layouts run together to the
+        // same bytes.
         let number = |hash: &mut Sha256, n: usize| hash.update((n as u64).to_be_bytes());
         let text = |hash: &mut Sha256, text: &str| {
             hash.update((text.len() as u64).to_be_bytes());

@@ -1,8 +1,10 @@
 //! The activations of this process, and how those who wait for a fiber hear of its end.
 //!
-//! A fiber is live from before its claim until its exit or suspension is stored. [`ActiveFibers::activate`] gives at most one activation of a fiber at a
-//! time: a fiber that becomes ready while an earlier activation is on its way out is noted, and dispatched when that one has left. Fibers that
-//! are waited for have entries here too, so that a thousand waiters hear of theirs and of no other.
+//! A fiber is live from before its claim until its exit or suspension is stored.
+//! [`ActiveFibers::activate`] gives at most one activation of a fiber at a time: a fiber that
+//! becomes ready while an earlier activation is on its way out is noted, and dispatched when that
+//! one has left. Fibers that are waited for have entries here too, so that a thousand waiters hear
+//! of theirs and of no other.
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
@@ -28,7 +30,7 @@ pub(crate) struct Entry {
     control: Mutex<Option<Arc<Control>>>,
 }
 
-/// How a live fiber is told to end.
+/// Stop request of a live fiber.
 #[derive(Debug)]
 pub(crate) struct Control {
     pub(crate) name: String,
@@ -38,7 +40,7 @@ pub(crate) struct Control {
     signals: watch::Sender<Signals>,
 }
 
-/// What an activation is told.
+/// Stop signal of an activation.
 #[derive(Debug, Default)]
 struct Signals {
     /// The reason with which the fiber was asked to end.
@@ -134,7 +136,7 @@ impl Entry {
         self.phase.subscribe()
     }
 
-    /// What the live fiber is called and how it is told to end; `None` if it is not live.
+    /// Name and stop signal of a live fiber; `None` if it is not live.
     pub(crate) fn control(&self) -> Option<Arc<Control>> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -155,7 +157,7 @@ impl Drop for Entry {
 #[derive(Debug, Default)]
 pub(crate) struct ActiveFibers {
     fibers: Mutex<HashMap<Arc<str>, Weak<Entry>>>,
-    /// Fibers whose tasks were dropped under way, kept so that nobody waits for one in vain.
+    /// Fibers whose tasks were dropped under way, kept so that their waiters end.
     dropped: Mutex<Vec<Arc<Entry>>>,
     /// Told of fibers that have become ready while an activation of them was on its way out.
     ready: OnceLock<ReadySender>,
@@ -168,12 +170,14 @@ impl ActiveFibers {
         let _ = self.ready.set(ready);
     }
 
-    /// Begins an activation, until the guard goes; `None` while there is one, which then leaves the fiber to the dispatcher.
+    /// Begins an activation, until the guard goes; `None` while there is one, which then leaves the
+    /// fiber to the dispatcher.
     pub(crate) fn activate(self: &Arc<Self>, fiber: &Runnable) -> Option<ActiveGuard> {
         self.enter(&fiber.id, &fiber.name, Some(fiber))
     }
 
-    /// Begins the activation of a fiber that was just made, when one that had its id before has left.
+    /// Begins the activation of a fiber that was just made, when one that had its id before has
+    /// left.
     pub(crate) async fn activate_new(self: &Arc<Self>, id: &str, name: &str) -> ActiveGuard {
         loop {
             let entry = self.entry(id);
@@ -187,7 +191,8 @@ impl ActiveFibers {
         }
     }
 
-    /// Keeps those who wait for a fiber waiting while a recovery hook decides about it; an activation may begin all the same.
+    /// Keeps those who wait for a fiber waiting while a recovery hook decides about it; an
+    /// activation may begin all the same.
     pub(crate) fn decide(self: &Arc<Self>, id: &str, name: &str) -> ActiveGuard {
         let entry = self.entry(id);
         let control = Arc::new(Control::new(name, false));
@@ -301,7 +306,8 @@ impl ActiveGuard {
         self.leave(RunState::Away);
     }
 
-    /// The fiber is not live any more, unless this guard was replaced; one that has become ready meanwhile is dispatched.
+    /// The fiber is not live any more, unless this guard was replaced; one that has become ready
+    /// meanwhile is dispatched.
     fn leave(&self, phase: RunState) -> bool {
         let ready = {
             let mut control = self.entry.control.lock().unwrap_or_else(PoisonError::into_inner);

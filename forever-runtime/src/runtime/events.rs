@@ -1,4 +1,4 @@
-//! What happens to fibers, told to whoever listens, without ever waiting for a listener.
+//! Events of fibers, broadcast to listeners. A fiber never waits for a listener.
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use futures_core::Stream;
 /// How many events a listener may be behind.
 const CAPACITY: usize = 1024;
 
-/// Something that happened to a fiber.
+/// Event of a fiber.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// The fiber's id.
@@ -24,7 +24,7 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// What happened to a fiber. Everything that is stored was stored before it is told.
+/// Kind of an event. What an event reports was stored before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventKind {
@@ -84,19 +84,19 @@ pub enum EventKind {
         /// The error's text.
         reason: Arc<str>,
     },
-    /// It ended because it was told to.
+    /// It was cancelled.
     Cancelled {
         /// The reason that was given.
         reason: Arc<str>,
     },
 }
 
-/// What a listener gets.
+/// Item of the event stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Told {
     /// Something happened.
     Event(Event),
-    /// So many events were left out, because the listener was too far behind.
+    /// Number of events that were dropped because the listener was too far behind.
     Missed(u64),
 }
 
@@ -190,10 +190,10 @@ fn wake(mut state: MutexGuard<'_, State>) {
     }
 }
 
-/// What happens to the fibers of a runtime, from the moment at which [`Forever::events`](crate::Forever::events) was called; a
-/// [`Stream`], and [`next`](Events::next) for those who have no use for one.
+/// Stream of events, from the call of [`Forever::events`](crate::Forever::events) on.
 ///
-/// It holds 1024 events for a listener that is slow; beyond that the oldest are left out and counted ([`Told::Missed`]). A fiber never
+/// It is a [`Stream`], and has [`next`](Events::next). It holds 1024 events for a slow listener; beyond that the
+/// oldest are dropped and counted ([`Told::Missed`]). A fiber never
 /// waits for a listener. The stream ends when the runtime closes.
 pub struct Events {
     queue: Arc<Queue>,

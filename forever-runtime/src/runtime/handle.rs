@@ -21,10 +21,10 @@ use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
 use crate::store::{FiberRef, FiberRetry, FiberRow, FiberState, FiberTombstone, OpRetry};
 
-/// A fiber, wherever it runs or ended, that gives a `T`.
+/// Handle of a fiber that gives a `T`, running or ended.
 ///
-/// A handle keeps its runtime open, except in a fiber or an agent, which end with the runtime. It can be saved: a fiber may keep the
-/// handles of its children.
+/// A handle keeps its runtime open, except in a fiber or an agent, which end with the runtime. It
+/// can be saved: a fiber may keep the handles of its children.
 pub struct FiberHandle<T> {
     link: Link<Runtime>,
     id: Arc<str>,
@@ -43,12 +43,12 @@ impl<T> FiberHandle<T> {
         &self.id
     }
 
-    /// Whether the `spawn` that gave this handle made the fiber; `false` when it joined one that was there.
+    /// Whether `spawn` made the fiber; `false` when it joined one that was there.
     pub fn accepted(&self) -> bool {
         self.accepted
     }
 
-    /// Where the fiber stands now.
+    /// Status of the fiber now.
     ///
     /// # Errors
     /// When there is no fiber with this id, or the store cannot be read.
@@ -66,12 +66,13 @@ impl<T> FiberHandle<T> {
         Ok(status)
     }
 
-    /// Tells the fiber, and every fiber that it has spawned, to end.
+    /// Cancels the fiber and every fiber that it has spawned.
     ///
-    /// When this returns the wish is stored: the fiber will be `cancelled`, whatever happens to the process. One that does not run
-    /// has ended by then. One that runs is asked first ([`Op::cancelled`](crate::Op::cancelled),
-    /// [`FiberContext::cancelled`](crate::FiberContext::cancelled)), stops at its next checkpoint, and is dropped where it is after
-    /// the [grace](crate::Builder::cancel_grace).
+    /// When this returns the request is stored: the fiber will be `cancelled`, whatever happens to
+    /// the process. One that does not run has ended by then. One that runs is asked first
+    /// ([`Op::cancelled`](crate::Op::cancelled),
+    /// [`FiberContext::cancelled`](crate::FiberContext::cancelled)), stops at its next checkpoint,
+    /// and is dropped where it is after the [grace](crate::Builder::cancel_grace).
     ///
     /// # Errors
     /// When there is no such fiber, it has ended, or the store fails.
@@ -110,11 +111,12 @@ impl<T> FiberHandle<T> {
 }
 
 impl<T: DeserializeOwned> FiberHandle<T> {
-    /// Waits for the fiber's result. It can be asked for any number of times, also after a restart of the program.
+    /// Waits for the fiber's result, any number of times, also after a restart of the program.
     ///
     /// # Errors
-    /// When the fiber failed or was cancelled; when it stopped without ending (parked, or interrupted and not about to be tried
-    /// again); when there is no such fiber; when the runtime is closed meanwhile.
+    /// When the fiber failed or was cancelled; when it stopped without ending (parked, or
+    /// interrupted and not about to be tried again); when there is no such fiber; when the runtime
+    /// is closed meanwhile.
     pub async fn wait(&self) -> Result<T, FiberError> {
         let runtime = self.link.get().map_err(|e| self.store_error(&e))?;
         let entry = runtime.active.entry(&self.id);
@@ -212,7 +214,7 @@ impl<'de, T> Deserialize<'de> for FiberHandle<T> {
     }
 }
 
-/// Where a fiber stands, as it is stored.
+/// Status of a fiber, as it is stored.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct FiberStatus {
@@ -240,7 +242,9 @@ pub struct FiberStatus {
     pub checkpoints: u64,
     /// How often the process died with it since its last checkpoint.
     pub deaths: u32,
-    /// The step under way that has failed and is retried; of several side by side, the one whose next attempt is due last.
+    /// The step that has failed and is retried.
+    ///
+    /// Of several side by side, the one whose next attempt is due last.
     pub retry: Option<RetryStatus>,
     /// When it was accepted, UTC.
     pub created: SystemTime,
@@ -293,7 +297,7 @@ impl FiberStatus {
 
 /// Why a fiber has no result.
 ///
-/// It can itself be saved, so a fiber may keep what came of its children.
+/// It can be stored, so a fiber may keep the results of its children.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FiberError {
     id: String,
@@ -309,13 +313,15 @@ pub struct FiberError {
 pub enum FiberErrorKind {
     /// It returned `Err`, panicked, or made a value that cannot be saved.
     Failed,
-    /// It was told to end.
+    /// It was cancelled.
     Cancelled,
-    /// Its snapshot or its arguments do not fit the code, or the code is not registered. It goes on when they do.
+    /// Its snapshot or its arguments do not fit the code, or the code is not registered. It goes on
+    /// when they do.
     Parked,
     /// The store failed. It goes on from its last checkpoint when the store works again.
     Interrupted,
-    /// There is no fiber with this id, or no longer: the reason says how it ended, if that is remembered.
+    /// There is no fiber with this id, or no longer: the reason says how it ended, if that is
+    /// remembered.
     NotFound,
     /// The id belongs to another fiber function than the handle's.
     OtherFiber,

@@ -53,8 +53,8 @@ impl<T> From<&Arc<T>> for Link<T> {
 
 /// Keeps a runtime open. `Forever` and every handle hold one; tasks do not.
 ///
-/// Without a `close` before, its drop is like the death of the process: tasks are dropped where they
-/// are, and the database is let go of.
+/// Without a `close` before, its drop is like the death of the process: tasks are dropped where
+/// they are, and the database is let go of.
 #[derive(Debug)]
 pub(crate) struct RuntimeGuard(pub(crate) Arc<Runtime>);
 

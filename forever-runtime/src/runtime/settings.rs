@@ -4,12 +4,14 @@ use std::time::Duration;
 /// How long a check may take unless the builder says otherwise.
 pub(crate) const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the rows of fibers that have ended are kept; what has not ended, `interrupted` and `parked` ones too, is never deleted
-/// by itself.
+/// Retention of ended fibers and their keys.
 ///
-/// The result of a child is kept for as long as its parent can ask for it: until the parent has completed or was cancelled, or the row
-/// of a failed parent, which can be resumed, is gone. A fiber with an operation in doubt, an effect of which no outcome is known, is
-/// kept until [`Forever::resolve_op`](crate::Forever::resolve_op) has settled it.
+/// A fiber that has not ended, `interrupted` and `parked` ones too, is never deleted by itself.
+///
+/// The result of a child is kept for as long as its parent can ask for it: until the parent has
+/// completed or was cancelled, or the row of a failed parent, which can be resumed, is gone. A
+/// fiber with an operation in doubt, an effect of which no outcome is known, is kept until
+/// [`Forever::resolve_op`](crate::Forever::resolve_op) has settled it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     pub(crate) completed: Option<Duration>,
@@ -18,7 +20,8 @@ pub struct Retention {
 }
 
 impl Default for Retention {
-    /// 24 hours for completed fibers, 7 days for failed and cancelled ones, and 30 days more for their keys.
+    /// 24 hours for completed fibers, 7 days for failed and cancelled ones, and 30 days more for
+    /// their keys.
     fn default() -> Self {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         Retention { completed: Some(DAY), failed: Some(DAY * 7), keys: Some(DAY * 30) }
@@ -43,12 +46,13 @@ impl Retention {
         self
     }
 
-    /// How long the key of a fiber, and an id that the program gave, are remembered after the fiber was deleted.
+    /// Retention of the keys and given ids of deleted fibers.
     ///
-    /// For as long a spawn with the same key or id joins the fiber that is gone: nothing is begun, so no effect is carried out under
-    /// another operation id, and the handle's `wait` is an error of kind [`NotFound`](crate::FiberErrorKind::NotFound) that says when and
-    /// how the fiber ended. Other arguments, or another function, are refused as before. A row takes about 150 bytes. With
-    /// [`Duration::ZERO`] nothing is remembered.
+    /// For as long a spawn with the same key or id joins the fiber that is gone: nothing is begun,
+    /// so no effect is carried out under another operation id, and the handle's `wait` is an error
+    /// of kind [`NotFound`](crate::FiberErrorKind::NotFound) that says when and how the fiber
+    /// ended. Other arguments, or another function, are refused as before. A row takes about 150
+    /// bytes. With [`Duration::ZERO`] nothing is remembered.
     pub fn keys(mut self, keep: Duration) -> Self {
         self.keys = Some(keep);
         self

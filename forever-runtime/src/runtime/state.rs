@@ -23,7 +23,8 @@ use crate::runtime::type_checks::Kinds;
 use crate::store::sqlite::Ownership;
 use crate::store::{Sqlite, Store, WorkerId};
 
-/// How long tasks that were told to stop at once may take to be dropped; one that blocks its thread is not waited for longer.
+/// How long `close` waits for aborted tasks to be dropped. A task that blocks its thread is not
+/// waited for longer.
 const DROP_TIME: Duration = Duration::from_secs(1);
 
 /// One open runtime. Tasks hold it; it does not keep them alive.
@@ -102,7 +103,7 @@ impl Runtime {
         now_ms
     }
 
-    /// Tells whoever listens what has happened to a fiber.
+    /// Sends an event to all listeners.
     pub(crate) fn tell(&self, fiber: &str, name: &str, what: impl FnOnce() -> EventKind) {
         self.listeners.tell(|| Event { fiber: fiber.into(), name: name.into(), time: self.clock.now(), kind: what() });
     }
@@ -111,7 +112,7 @@ impl Runtime {
         *self.closing.borrow()
     }
 
-    /// Ready when the runtime is told to close.
+    /// Ready when the runtime begins to close.
     pub(crate) async fn closing(&self) {
         // The sender is in `self`, so the wait cannot fail.
         let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
@@ -131,13 +132,14 @@ impl Runtime {
 
     /// Frees what is kept of tasks that have ended, so that many of them leave nothing behind.
     fn forget_ended(&self) {
-        // Whoever has the lock now starts or closes; the next one to end makes up for it.
+        // The holder of the lock starts tasks or closes; the next task to end makes up for it.
         if let Ok(mut tasks) = self.tasks.try_lock() {
             while tasks.try_join_next().is_some() {}
         }
     }
 
-    /// Lets what runs come to its next checkpoint, drops what has not after `deadline`, and closes the store.
+    /// Lets what runs come to its next checkpoint, drops what has not after `deadline`, and closes
+    /// the store.
     pub(crate) async fn close(&self, deadline: Duration) -> Result<()> {
         let mut closed = self.closed.lock().await;
         if *closed {
@@ -160,7 +162,8 @@ impl Runtime {
         stored
     }
 
-    /// Stops as a process does that is killed: tasks are dropped where they are, and the database is let go of.
+    /// Stops as a process does that is killed: tasks are dropped where they are, and the database
+    /// is let go of.
     pub(crate) fn die(&self) {
         self.closing.send_replace(true);
         self.active.close();
@@ -170,7 +173,7 @@ impl Runtime {
         self.store.abandon();
     }
 
-    /// The same, whoever has a handle; ready when the last of its tasks is gone.
+    /// The same whether there are handles; ready when the last of its tasks is gone.
     #[cfg(feature = "testing")]
     pub(crate) async fn died(&self) {
         self.die();
@@ -187,7 +190,8 @@ async fn drain(tasks: &mut JoinSet<()>) {
     while tasks.join_next().await.is_some() {}
 }
 
-// Written as types, since an `async` block that pins what it has captured holds it twice, and every fiber in memory is made of these.
+// Written as types, since an `async` block that pins what it has captured holds it twice, and every
+// fiber in memory is made of these.
 pin_project! {
     /// A task of the runtime, which holds the database while it is polled.
     struct Task<F> {

@@ -1,7 +1,7 @@
 //! One timer for everything that is due: waits, schedules, heartbeats, retention.
 //!
-//! Whoever has something due sets an alarm; there is one task that sleeps until the earliest and rings it. What is rung runs in
-//! a task of its own, so that nothing that is due waits for something slow.
+//! A layer with something due sets an alarm; one task that sleeps until the earliest and rings it.
+//! What is rung runs in a task of its own, so that nothing that is due waits for something slow.
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -33,7 +33,8 @@ impl Alarm {
 pub(crate) type Ring = Arc<dyn Fn(Arc<Runtime>, Arc<str>) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// A clock that is behind the latest time seen by more than this was set back. Times that are later
-/// than they can be by less than this are left as they are: clocks are corrected by seconds all the time.
+/// than they can be by less than this are left as they are: clocks are corrected by seconds all the
+/// time.
 pub(crate) const SET_BACK_MS: i64 = 60_000;
 
 /// The alarms that are set.
@@ -80,7 +81,8 @@ impl Timer {
         lock(&self.rings).insert(what, ring);
     }
 
-    /// Says what to do when the clock was set back: stored times that were computed by the clock as it was before are far in the future.
+    /// Says what to do when the clock was set back: stored times that were computed by the clock as
+    /// it was before are far in the future.
     pub(crate) fn on_set_back(&self, ring: Ring) {
         lock(&self.set_back).push(ring);
     }

@@ -1,4 +1,5 @@
-//! What values of a function may be, as far as its code has come there: what it receives on a topic, what an effect gives.
+//! What values of a function may be, as far as its code has come there: what it receives on a
+//! topic, what an effect gives.
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -7,15 +8,16 @@ pub(crate) type Check = fn(&str) -> Result<(), String>;
 
 /// The checks of the functions of this process, by function and place.
 ///
-/// The types are inferred, so they are known only once the code runs. What no fiber of this process has come to is let through, and checked
-/// when it is read.
+/// The types are inferred, so they are known only once the code runs. What no fiber of this process
+/// has come to is let through, and checked when it is read.
 #[derive(Debug, Default)]
 pub(crate) struct Kinds {
     checks: Mutex<BTreeMap<(&'static str, &'static str), Vec<Check>>>,
 }
 
 impl Kinds {
-    /// Remembers what a function takes at a place; one that takes several types there takes any of them.
+    /// Remembers what a function takes at a place; one that takes several types there takes any of
+    /// them.
     pub(crate) fn takes(&self, function: &'static str, place: &'static str, check: Check) {
         let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
         let known = checks.entry((function, place)).or_default();

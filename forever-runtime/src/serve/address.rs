@@ -1,6 +1,7 @@
 //! Where an agent is found: `/agents/{class}/{name}`, as the client's packages write it.
 
-/// The class as it stands in a URL: `ChatAgent` is `chat-agent`, `CHAT_AGENT` too. The rule of the `agents` package.
+/// The class as it stands in a URL: `ChatAgent` is `chat-agent`, `CHAT_AGENT` too. The rule of the
+/// `agents` package.
 pub(super) fn kebab(class: &str) -> String {
     if class.chars().any(char::is_uppercase) && !class.chars().any(char::is_lowercase) {
         return class.to_lowercase().replace('_', "-");

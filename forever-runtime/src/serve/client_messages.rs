@@ -16,7 +16,9 @@ use crate::exec::agent_hooks::check_name;
 /// The most messages that a question brings along.
 pub(super) const MAX_QUESTIONS: usize = 100;
 
-/// Policy for the messages that clients send: with a question, and in place of a conversation.
+/// Policy for the messages that clients send.
+///
+/// It covers those with a question, and those in place of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ClientMessages {
@@ -61,8 +63,8 @@ impl Known {
 }
 
 impl ClientMessages {
-    /// The messages to store with a question. `None` if the message that it ends with is refused, or
-    /// there are more than a page would send.
+    /// The messages to store with a question. `None` if the message that it ends with is refused,
+    /// or there are more than a page would send.
     pub(super) fn question(self, known: &Known, sent: Vec<UiMessage>) -> Option<Vec<UiMessage>> {
         let places = known.places();
         let last = sent.len().saturating_sub(1);

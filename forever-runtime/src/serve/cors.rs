@@ -1,4 +1,4 @@
-//! What browsers are told of answers to pages of other origins (<https://fetch.spec.whatwg.org/#http-cors-protocol>): the pages that the door lets
+//! CORS headers for pages of other origins (<https://fetch.spec.whatwg.org/#http-cors-protocol>): the pages that the door lets
 //! in may read them.
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use super::door::Page;
 use super::http::{Failed, Served};
 
-/// For how long a browser may remember what it was told, in seconds; none remembers longer than a day.
+/// `Access-Control-Max-Age` in seconds; no browser keeps it longer than a day.
 const REMEMBERED: HeaderValue = HeaderValue::from_static("86400");
 
 /// Says so in every answer, and answers browsers that ask before they ask.
@@ -52,7 +52,7 @@ fn of_page(page: Page, origin: HeaderValue) -> Vec<(HeaderName, HeaderValue)> {
             (header::ACCESS_CONTROL_ALLOW_ORIGIN, origin),
             (header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true")),
         ],
-        // Whoever lets in all pages does not let them use what a person's browser knows.
+        // `*` lets all pages in, but without the credentials of a person's browser.
         Page::Any => vec![(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"))],
     }
 }

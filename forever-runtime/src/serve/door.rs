@@ -1,4 +1,4 @@
-//! Who comes in: decided before a connection is upgraded and before a request is answered.
+//! Authorization, before a connection is upgraded and before a request is answered.
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl RequestKind {
     }
 }
 
-/// Somebody who asks to be let in.
+/// A request to be authorized.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Asking {
@@ -75,12 +75,13 @@ pub struct Asking {
     pub headers: HeaderMap,
     /// From where, if that is known: the other end of the connection, which may be a proxy.
     pub peer: Option<SocketAddr>,
-    /// The address of the client: as the proxies say that are
-    /// [trusted](super::Server::trusted_proxies), else that of `peer`.
+    /// Address of the client.
+    ///
+    /// As the proxies say that are [trusted](super::Server::trusted_proxies), else that of `peer`.
     pub client: Option<IpAddr>,
 }
 
-/// Somebody is not let in, or a call is not made for them. They are told why.
+/// Rejection of a request or a call, with the reason for the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
     status: StatusCode,
@@ -88,12 +89,12 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// Nobody knows who it is: status 401. They are told the reason.
+    /// Unauthenticated: status 401, with the reason.
     pub fn unauthorized(reason: impl Into<String>) -> Self {
         Refused { status: StatusCode::UNAUTHORIZED, reason: reason.into() }
     }
 
-    /// They may not: status 403. They are told the reason.
+    /// Not permitted: status 403, with the reason.
     pub fn forbidden(reason: impl Into<String>) -> Self {
         Refused { status: StatusCode::FORBIDDEN, reason: reason.into() }
     }
@@ -133,7 +134,7 @@ impl fmt::Debug for Door {
     }
 }
 
-/// The page from which somebody asks.
+/// Origin of the page that asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Page {
     /// None, or one of the server's own.
@@ -144,8 +145,8 @@ pub(super) enum Page {
     Any,
 }
 
-/// What proxies add to a request that they pass on, besides all that begin with `x-forwarded-`: that
-/// the proxy is on the same machine says nothing of them.
+/// What proxies add to a request that they pass on, besides all that begin with `x-forwarded-`:
+/// that the proxy is on the same machine says nothing of them.
 const FORWARDED: [&str; 9] = [
     "forwarded",
     "via",
@@ -164,7 +165,7 @@ const ONE_ADDRESS: [&str; 6] =
     ["cf-connecting-ip", "true-client-ip", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "fastly-client-ip"];
 
 impl Door {
-    /// Whether somebody has said who comes in.
+    /// Whether the program has decided about authorization.
     pub(super) fn is_decided(&self) -> bool {
         self.anonymous || self.authorize.is_some()
     }
@@ -181,7 +182,8 @@ impl Door {
         Err(Refused::forbidden("clients of other machines are not let in"))
     }
 
-    /// Pages of others are not let in: a browser that shows them sends cookies and reaches the local machine.
+    /// Pages of others are not let in: a browser that shows them sends cookies and reaches the
+    /// local machine.
     pub(super) fn page(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> Result<Page, Refused> {
         let Some(origin) = headers.get(header::ORIGIN) else { return Ok(Page::Own) };
         let refused = || Refused::forbidden("pages of this origin are not let in");

@@ -1,4 +1,5 @@
-//! The frames of the WebSocket, as the client's packages write and read them. docs/wire.md has them with their sources.
+//! The frames of the WebSocket, as the client's packages write and read them.
+//! docs/guide/src/reference/wire.md has them with their sources.
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! Requests: connections that are upgraded, the messages of a chat, and logs of turns as server-sent events.
+//! Requests: connections that are upgraded, the messages of a chat, and logs of turns as
+//! server-sent events.
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -56,7 +57,7 @@ impl Served {
     }
 }
 
-/// An agent that somebody may talk to.
+/// An agent that the client is authorized for.
 pub(super) struct At {
     pub(super) class: &'static str,
     /// The class as it stands in the URL.
@@ -152,7 +153,8 @@ impl FromRequestParts<Arc<Served>> for At {
     }
 }
 
-/// What is kept for each connection to read into, and how much is written at once, in bytes: what clients say is short, and there are many.
+/// What is kept for each connection to read into, and how much is written at once, in bytes: what
+/// clients say is short, and there are many.
 const READ: usize = 4 << 10;
 const WRITE: usize = 16 << 10;
 
@@ -163,7 +165,7 @@ pub(super) async fn agent(
     uri: Uri,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Failed> {
-    // Another protocol that the npm package can be told to speak.
+    // Another protocol that the npm package can be set to speak.
     if uri.query().is_some_and(|query| query.split('&').any(|pair| pair.starts_with("__agents_transport="))) {
         return Err(Failed(StatusCode::BAD_REQUEST, "only the JSON transport is spoken here".to_owned()));
     }
@@ -177,7 +179,7 @@ pub(super) async fn agent(
         return Err(Error::closed().into());
     }
     let place = served.rooms.enter(&at)?;
-    // Frames that are a little too long are read, so that their sender can be told.
+    // Frames that are a little too long are read, so that their sender can be answered.
     let limit = served.limits.frame.saturating_mul(2);
     let upgrade = upgrade.max_message_size(limit).max_frame_size(limit).read_buffer_size(READ).write_buffer_size(WRITE);
     Ok(upgrade.on_upgrade(move |socket| async move {
@@ -190,7 +192,8 @@ pub(super) async fn agent(
 /// How much of a conversation is given to its connection at a time, in bytes.
 const PIECE: usize = 64 << 10;
 
-/// `GET /agents/{class}/{name}/get-messages`: the conversation. It has a place until its last piece is given away.
+/// `GET /agents/{class}/{name}/get-messages`: the conversation. It has a place until its last piece
+/// is given away.
 pub(super) async fn messages(State(served): State<Arc<Served>>, at: At) -> Result<Response, Failed> {
     let reading = served.rooms.read(&at)?;
     let messages = at.agent(&served.forever.agents).messages().await?;
@@ -205,8 +208,9 @@ pub(super) async fn messages(State(served): State<Arc<Served>>, at: At) -> Resul
     Ok((headers, Body::from_stream(pieces)).into_response())
 }
 
-/// `GET /agents/{class}/{name}/stream/{turn}`: the log of a turn as server-sent events. The id of an event is the number of its chunk, and
-/// `Last-Event-ID` says behind which to begin; the last event, `end`, has no id.
+/// `GET /agents/{class}/{name}/stream/{turn}`: the log of a turn as server-sent events. The id of
+/// an event is the number of its chunk, and `Last-Event-ID` says behind which to begin; the last
+/// event, `end`, has no id.
 pub(super) async fn stream(
     State(served): State<Arc<Served>>,
     at: At,

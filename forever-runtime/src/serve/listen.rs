@@ -1,7 +1,7 @@
 //! Taking connections off a listener until the runtime closes.
 //!
-//! `axum::serve` does that too, but lets a client take as long as it likes to send the head of a request, and does not wait for connections
-//! that were upgraded.
+//! `axum::serve` does that too, but lets a client take as long as it likes to send the head of a
+//! request, and does not wait for connections that were upgraded.
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -27,7 +27,8 @@ const GOODBYE: Duration = Duration::from_secs(5);
 /// How long the head of a request may be, in bytes.
 const HEAD: usize = 64 << 10;
 
-/// How long is waited when there is nothing left to take a connection with, such as descriptors of files.
+/// How long is waited when there is nothing left to take a connection with, such as descriptors of
+/// files.
 const OUT_OF_ALL: Duration = Duration::from_millis(200);
 
 /// Serves `router` until the runtime closes and all connections have ended.

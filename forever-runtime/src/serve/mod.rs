@@ -1,9 +1,11 @@
-//! Agents over HTTP and WebSocket: the URLs, routes and frames that the published npm packages speak (`agents`, `@cloudflare/ai-chat`), and
-//! plain server-sent events for everybody else.
+//! Agents over HTTP and WebSocket: the URLs, routes and frames that the published npm packages
+//! speak (`agents`, `@cloudflare/ai-chat`), and plain server-sent events for everybody else.
 //!
-//! Nothing of a chat is kept here. A connection shows logs of turns (`watching`), which are the same for everybody, and hears from the chat
-//! what else happens; so it may break at any moment, and the next one goes on. `door` decides who comes in, `room` and `rate` how many and how
-//! much; `frame` has the wire's JSON, of which docs/wire.md is the reference; `transport` is the HTTP transport of the AI SDK.
+//! Nothing of a chat is kept here. A connection shows logs of turns (`watching`), which are the
+//! same for everybody, and hears from the chat what else happens; so it may break at any moment,
+//! and the next one goes on. `door` authorizes, `room` and `rate` bound how many and how much;
+//! `frame` has the wire's JSON, of which docs/guide/src/reference/wire.md is the reference;
+//! `transport` is the HTTP transport of the AI SDK.
 mod address;
 mod client_messages;
 mod connection;
@@ -44,9 +46,11 @@ use crate::chat::ChatAgent;
 use crate::error::{Error, ErrorKind, Result};
 use crate::future::BoxFuture;
 
-/// What may come in and how much of it. [`router`](Server::router) makes the routes, [`listen`](Server::listen) serves them.
+/// Server of agents over HTTP and WebSocket, with its limits.
 ///
-/// Who may come in: unless [`authorize`](Server::authorize) or [`allow_anonymous`](Server::allow_anonymous) says otherwise, those on the same
+/// [`router`](Server::router) makes the routes, [`listen`](Server::listen) serves them.
+///
+/// Authorization: unless [`authorize`](Server::authorize) or [`allow_anonymous`](Server::allow_anonymous) is set, only clients on the same
 /// machine only.
 #[must_use = "a server serves when `.router()` is served, or `.listen(..)` awaited"]
 pub struct Server {
@@ -105,7 +109,7 @@ type Call = dyn Fn(&Forever, &str, Vec<Value>) -> BoxFuture<'static, Result<Valu
 /// What clients may call, by class and name.
 type Calls = BTreeMap<(&'static str, String), Arc<Call>>;
 
-/// The routes with which a runtime's agents are served to clients on the same machine: [`Server`] with nothing changed.
+/// Routes of a [`Server`] with all defaults, for clients on the same machine.
 pub fn router(forever: &Forever) -> Router {
     Server::new(forever).router()
 }
@@ -118,14 +122,16 @@ impl Server {
         Server { forever: forever.clone(), door, limits, calls, messages, others: Router::new() }
     }
 
-    /// Lets everybody in.
+    /// Authorizes every client.
     pub fn allow_anonymous(mut self) -> Self {
         self.door.anonymous = true;
         self
     }
 
-    /// Asks before a connection is made, before a request is answered, and before a frame changes
-    /// something: [`Asking::kind`] is which of these it is.
+    /// Authorization hook of the program.
+    ///
+    /// It is called before a connection is made, before a request is answered, and before a frame
+    /// changes something: [`Asking::kind`] is which of these it is.
     ///
     /// With a frame come the headers of the request that made its connection. A frame that is
     /// refused is answered with the reason, and the connection stays.
@@ -138,13 +144,15 @@ impl Server {
         self
     }
 
-    /// Lets pages of these origins in, such as `https://app.example.com`, besides those of the server's own; `*` lets all in.
+    /// Origins of pages that may connect besides the server's own; `*` allows all.
+    ///
+    /// An origin is such as `https://app.example.com`.
     pub fn allow_origins<O: Into<String>>(mut self, origins: impl IntoIterator<Item = O>) -> Self {
         self.door.origins.extend(origins.into_iter().map(Into::into));
         self
     }
 
-    /// Trusts proxies at these addresses, or in these networks, to say where a request comes from.
+    /// Addresses or networks of proxies that may say where a request comes from.
     ///
     /// The address is taken from `X-Forwarded-For`, else `Forwarded`, else `CF-Connecting-IP`,
     /// `True-Client-IP` or `X-Real-IP`: a trusted proxy has to set it, or take away what its
@@ -169,41 +177,51 @@ impl Server {
         self
     }
 
-    /// The longest frame, and the longest body of a POST, in bytes; defaults to 4 MiB. A longer frame
-    /// ends the connection with code 1009, a longer body is refused with 413.
+    /// Maximum size of a frame and of the body of a POST, in bytes. Defaults to 4 MiB.
+    ///
+    /// A longer frame ends the connection with code 1009, a longer body is refused with 413.
     pub fn max_frame(mut self, bytes: usize) -> Self {
         self.limits.frame = bytes;
         self
     }
 
-    /// How many connections one agent may have, `WebSocket`s and event streams together; 256 unless this is called. More are refused with 429.
+    /// Maximum number of connections of one agent. Defaults to 256.
+    ///
+    /// `WebSocket`s and event streams count together. More are refused with 429.
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.limits.connections = connections;
         self
     }
 
-    /// How many connections there may be in all; 10 000 unless this is called. More are refused with 503.
+    /// Maximum number of connections in all. Defaults to 10 000. More are refused with 503.
     pub fn max_connections_in_all(mut self, connections: usize) -> Self {
         self.limits.connections_in_all = connections;
         self
     }
 
-    /// How many frames one connection may send in a second, and how many at once; 50 and 200 unless this is called. One that sends more is
-    /// closed with code 1008, after which the clients of the npm packages do not come again.
+    /// Rate limit of one connection: frames per second, and burst. Defaults to 50 and 200.
+    ///
+    /// A connection that sends more is closed with code 1008, after which the npm clients do not
+    /// reconnect.
     pub fn max_rate(mut self, each_second: u32, at_once: u32) -> Self {
         self.limits.rate = Limit { each_second, at_once };
         self
     }
 
-    /// How many frames, connections and requests one agent takes from all its clients in a second, and how many at once; 500 and 2 000 unless
-    /// this is called. What is more is answered with 429, and a connection that sends more is closed with code 1013: it may come again.
+    /// Rate limit of one agent: per second, and burst. Defaults to 500 and 2 000.
+    ///
+    /// Frames, connections and requests of all its clients count.
+    ///
+    /// What is more is answered with 429. A connection that sends more is closed with code 1013: it
+    /// may reconnect.
     pub fn max_agent_rate(mut self, each_second: u32, at_once: u32) -> Self {
         self.limits.agent_rate = Limit { each_second, at_once };
         self
     }
 
-    /// How many agents one address may name in a second, and how many at once. Defaults to 100 and
-    /// 2 000.
+    /// Rate limit of new agents of one address: per second, and burst.
+    ///
+    /// Defaults to 100 and 2 000.
     ///
     /// An agent counts that has no connection and was not asked anything in the last seconds. What
     /// is more is refused with 429. Of an IPv6 address the first 64 bits count.
@@ -221,33 +239,37 @@ impl Server {
         self
     }
 
-    /// How long a client may take to take a frame; 20 s unless this is called. One that takes longer is closed with code 1013, and asks for the
-    /// rest when it comes again. Nothing is kept for it meanwhile.
+    /// Longest time for a client to receive a frame. Defaults to 20 s.
+    ///
+    /// A slower client is closed with code 1013, and asks for the rest when it reconnects. Nothing
+    /// is buffered for it meanwhile.
     pub fn send_timeout(mut self, time: Duration) -> Self {
         self.limits.send = time;
         self
     }
 
-    /// How often a client is asked whether it is there; every 25 s unless this is called. One of which nothing is heard three times is gone.
+    /// Interval of pings. Defaults to 25 s. Clients that miss three pings are disconnected.
     pub fn ping_interval(mut self, time: Duration) -> Self {
         self.limits.ping = time.max(Duration::from_millis(1));
         self
     }
 
-    /// How long the head of a request may take, with [`listen`](Server::listen); 10 s unless this is called.
+    /// Longest time for the head of a request, with [`listen`](Server::listen). Defaults to 10 s.
     pub fn header_timeout(mut self, time: Duration) -> Self {
         self.limits.head = time;
         self
     }
 
-    /// Serves other routes beside the agents, such as a page. They are not asked about at the door.
+    /// Adds other routes beside the agents, such as a page. They are not authorized here.
     pub fn merge(mut self, routes: Router) -> Self {
         self.others = self.others.merge(routes);
         self
     }
 
-    /// Lets clients call `name` of agents of this class, as `agent.call(name, args)`. They are told of an error that is a [`Refused`] why; of any
-    /// other, only that there was one.
+    /// Method of a class that clients may call, as `agent.call(name, args)`.
+    ///
+    /// A client receives the reason of an error that is a [`Refused`]; of any other, only that
+    /// there was one.
     pub fn callable<A, F, B>(mut self, name: impl Into<String>, call: F) -> Self
     where
         A: ChatAgent,
@@ -259,8 +281,10 @@ impl Server {
         self
     }
 
-    /// The routes. What serves them has to say who asks: `into_make_service_with_connect_info::<SocketAddr>()`; clients of which nobody knows where they are
-    /// count as not on the same machine.
+    /// Routes, to be served by the program.
+    ///
+    /// Serve them with `into_make_service_with_connect_info::<SocketAddr>()`: clients without a
+    /// known address count as not on the same machine.
     pub fn router(self) -> Router {
         self.served().1
     }
@@ -278,15 +302,18 @@ impl Server {
         (served, router.merge(self.others))
     }
 
-    /// Serves them until the runtime closes. Clients are told to come again (code 1012), and waited for.
+    /// Serves the routes until the runtime closes.
+    ///
+    /// Clients receive code 1012, upon which they reconnect, and are waited for.
     ///
     /// # Errors
-    /// Kind [`Value`](ErrorKind::Value) if other machines reach the listener and nobody has said who may come in; kind
-    /// [`Store`](ErrorKind::Store) if it has no address.
+    /// Kind [`Value`](ErrorKind::Value) if other machines reach the listener and neither
+    /// `authorize` nor `allow_anonymous` is set; kind [`Store`](ErrorKind::Store) if it has no
+    /// address.
     pub async fn listen(self, listener: TcpListener) -> Result<()> {
         let address = listener.local_addr().map_err(|why| Error::new(ErrorKind::Store, "failed to listen").with_source(why))?;
         if !self.door.is_decided() && !door::is_loopback(address.ip()) {
-            let why = format!("other machines reach {address}: say who may come in, with `.authorize(..)` or `.allow_anonymous()`");
+            let why = format!("other machines reach {address}: authorize clients with `.authorize(..)` or `.allow_anonymous()`");
             return Err(Error::new(ErrorKind::Value, why));
         }
         let (runtime, head) = (Arc::clone(self.forever.runtime()), self.limits.head);

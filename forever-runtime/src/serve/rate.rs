@@ -1,4 +1,4 @@
-//! How much somebody may still send: so much at once, and so much more each second.
+//! Token bucket: a burst, and a refill each second.
 use std::time::Duration;
 
 use tokio::time::Instant;

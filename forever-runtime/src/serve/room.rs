@@ -12,7 +12,8 @@ use super::http::At;
 use super::network::neighbourhood;
 use super::rate::Rate;
 
-/// Agents are looked through for those of which nothing is left, when there are twice as many as after the last time; not before there are these.
+/// Agents are looked through for those of which nothing is left, when there are twice as many as
+/// after the last time; not before there are these.
 const FEW: usize = 1024;
 
 /// How often it is looked whether something is left of agents and addresses, for as long as there
@@ -109,7 +110,8 @@ impl Rooms {
 
     /// A place for a conversation that is sent as a response, until it is dropped.
     ///
-    /// There are as many as for connections, and they are others: a page reads the conversation before it connects.
+    /// There are as many as for connections, and they are others: a page reads the conversation
+    /// before it connects.
     pub(super) fn read(self: &Arc<Self>, at: &At) -> Result<Reading, Full> {
         self.ask(at)?;
         let mut state = self.state();

@@ -1,4 +1,5 @@
-//! The logs that one connection is shown: each from its first chunk, or from a later one, to its end.
+//! The logs that one connection is shown: each from its first chunk, or from a later one, to its
+//! end.
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,7 @@ use crate::error::{Error, Result};
 /// No log has so many chunks.
 const BEHIND_ALL: u64 = u64::MAX >> 1;
 
-/// What comes of a log at once: at most so many entries, and no more when they have so many bytes.
+/// Batch read from a log: at most so many entries, and no more when they have so many bytes.
 const BATCH: (usize, usize) = (64, 256 << 10);
 
 /// One log that is shown.
@@ -55,7 +56,8 @@ type News = (Arc<Watched>, Vec<Shown>);
 pub(super) struct Watching {
     /// By the id of their turns, which of the watches counts.
     current: HashMap<String, Arc<Watched>>,
-    /// Whether there have been several at a time since the client was last sent the conversation behind them.
+    /// Whether there have been several at a time since the client was last sent the conversation
+    /// behind them.
     overlapped: bool,
     news: SelectAll<BoxStream<'static, News>>,
 }
@@ -69,7 +71,8 @@ impl Watching {
         self.current.is_empty()
     }
 
-    /// Whether turns have overlapped: then clients put questions before the answers to earlier ones.
+    /// Whether turns have overlapped: then clients put questions before the answers to earlier
+    /// ones.
     pub(super) fn overlapped(&self) -> bool {
         self.overlapped
     }
@@ -167,7 +170,8 @@ impl Reader {
 
     /// Whether the client is to hear when it has all that was there before it asked.
     ///
-    /// Not yet if the turn adds to an answer and nothing was shown: a replayed first chunk is what makes a client add to its last message.
+    /// Not yet if the turn adds to an answer and nothing was shown: a replayed first chunk is what
+    /// makes a client add to its last message.
     fn tells_what_is_there(&self) -> bool {
         self.replays && (self.begun || !self.watched.status.is_continuation())
     }

@@ -9,10 +9,12 @@ use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 
-/// A clock that a test drives: sleeps, timeouts, schedules and retention end when the test says so, in no time.
+/// Clock that a test drives.
 ///
-/// It starts at 2024-01-01 00:00:00 UTC. Clones are the same clock, so a runtime that is opened again goes on where the last one
-/// stopped.
+/// Sleeps, timeouts, schedules and retention end when the test says so, in no time.
+///
+/// It starts at 2024-01-01 00:00:00 UTC. Clones are the same clock, so a runtime that is opened
+/// again goes on where the last one stopped.
 ///
 /// ```
 /// # use forever_runtime as forever;
@@ -70,7 +72,7 @@ impl VirtualClock {
         Self::default()
     }
 
-    /// Lets time pass, and wakes whoever sleeps until then or less, the earliest first.
+    /// Lets time pass, and wakes all sleepers until then, the earliest first.
     pub fn advance(&self, by: Duration) {
         let mut shared = self.shared();
         shared.passed += by;
@@ -83,21 +85,25 @@ impl VirtualClock {
         }
     }
 
-    /// Sets the clock ahead without time passing, as a system clock is set: sleeps go on for as long as before.
+    /// Sets the clock ahead without time passing, as a system clock is set.
+    ///
+    /// Sleeps last as long as before.
     pub fn set_ahead(&self, by: Duration) {
         let mut shared = self.shared();
         shared.ahead += by;
         shared.look_again();
     }
 
-    /// Sets the clock back without time passing, as a system clock is set: sleeps go on for as long as before.
+    /// Sets the clock back without time passing, as a system clock is set.
+    ///
+    /// Sleeps last as long as before.
     pub fn set_back(&self, by: Duration) {
         let mut shared = self.shared();
         shared.back += by;
         shared.look_again();
     }
 
-    /// How long it is until the next sleeper wakes, if anybody sleeps.
+    /// Time until the next sleeper wakes, if there is one.
     pub fn next_sleeper(&self) -> Option<Duration> {
         let mut shared = self.shared();
         shared.sleepers.retain(|_, sleeper| !sleeper.wake.is_closed());

@@ -8,11 +8,14 @@ use tokio::sync::watch;
 use crate::future::BoxFuture;
 use crate::store::sqlite::{Pages, Witness};
 
-/// Stops a runtime at a write to its database, on either side of it: what comes after is as if the process had died there.
+/// Stops a runtime before or after a chosen write to its database.
 ///
-/// Given to the [builder](crate::Builder::fuse). From the moment at which it has blown, no write of that runtime is carried out, and nobody
-/// hears of one that was or of anything that is read; a test then drops the runtime and opens the file anew, with its write-ahead log as a
-/// killed process leaves it.
+/// What comes after is as if the process had died there.
+///
+/// Given to the [builder](crate::Builder::fuse). From the moment at which it has blown, no write of
+/// that runtime is carried out, and no caller hears of one that was or of anything that is read; a
+/// test then drops the runtime and opens the file anew, with its write-ahead log as a killed
+/// process leaves it.
 ///
 /// ```
 /// # use forever_runtime as forever;
@@ -40,7 +43,8 @@ struct Seen {
     /// How many have asked for something, and how many of those wait no longer.
     asked: u64,
     left: u64,
-    /// The write-ahead log after the last commit, and after the one before it, whose callers have their answers.
+    /// The write-ahead log after the last commit, and after the one before it, whose callers have
+    /// their answers.
     last: Option<Pages>,
     heard: Option<Pages>,
 }
@@ -60,7 +64,9 @@ impl Fuse {
         Fuse::new(n, false)
     }
 
-    /// Blows after the `n`-th write, from 1: it is stored, but nobody hears of it. Writes that share its commit are stored with it.
+    /// Blows after the `n`-th write, from 1: it is stored, but not acknowledged.
+    ///
+    /// Writes that share its commit are stored with it.
     pub fn after(n: u64) -> Self {
         Fuse::new(n, true)
     }
@@ -75,16 +81,18 @@ impl Fuse {
         self.seen().writes.clone()
     }
 
-    /// How many writes have begun; `None` while somebody waits for an answer.
+    /// How many writes have begun; `None` while a caller waits for an answer.
     pub(super) fn idle(&self) -> Option<u64> {
         let seen = self.seen();
         (seen.asked == seen.left).then_some(seen.writes.len() as u64)
     }
 
-    /// The write-ahead log as it was when somebody last heard of a commit, and as it is; `None` if that is not known.
+    /// The write-ahead log as it was at the last acknowledged commit, and as it is; `None` if that
+    /// is not known.
     pub(super) fn log(&self) -> Option<(Pages, Pages)> {
         let seen = self.seen();
-        // Before the first commit that changes something, what earlier processes have left in it is not known.
+        // Before the first commit that changes something, what earlier processes have left in it is
+        // not known.
         Some((seen.heard.filter(|pages| *pages > 0)?, seen.last?))
     }
 
@@ -118,7 +126,7 @@ impl Witness for Fuse {
         let left = self.0.at.saturating_sub(1).saturating_sub(seen.writes.len() as u64);
         if !self.0.after && left < through as u64 {
             through = usize::try_from(left).unwrap_or(through);
-            // Here, so that nobody hears of those either that share its commit.
+            // Here, so that those that share its commit are not acknowledged either.
             self.blow();
         }
         seen.writes.extend(&writes[..through]);

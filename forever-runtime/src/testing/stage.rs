@@ -1,8 +1,8 @@
 //! Running a fiber without a database, to a chosen checkpoint.
 //!
-//! A [`Stage`] holds the resources; [`Stage::play`] runs a fiber on it until it ends or until a given checkpoint has been
-//! reached, at which point it is dropped the way a killed process drops it: nothing of it goes on. The snapshots are the texts
-//! that a database would hold.
+//! A [`Stage`] holds the resources; [`Stage::play`] runs a fiber on it until it ends or until a
+//! given checkpoint has been reached, at which point it is dropped the way a killed process drops
+//! it: nothing of it goes on. The snapshots are the texts that a database would hold.
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,7 +29,8 @@ use crate::{Error, ErrorKind, exact};
 
 /// Where a fiber is played: its resources.
 ///
-/// It remembers what a database would: how many checkpoints led to each snapshot, and the records of unfinished operations.
+/// It remembers what a database would: how many checkpoints led to each snapshot, and the records
+/// of unfinished operations.
 #[derive(Debug, Default)]
 pub struct Stage {
     resources: Resources,
@@ -112,7 +113,8 @@ pub struct Played<T> {
 pub enum Outcome<T> {
     /// The function returned `Ok`.
     Completed(T),
-    /// The function returned `Err`, panicked, or reached a value that cannot be saved; the text says which.
+    /// The function returned `Err`, panicked, or reached a value that cannot be saved; the text
+    /// says which.
     Failed(String),
     /// The snapshot does not fit the code.
     Parked(String),
@@ -134,8 +136,10 @@ impl Stage {
         self
     }
 
-    /// Lets fibers start `F` with `spawn!`. A child runs to its end, on a stage with the same resources, when the checkpoint that
-    /// stores it is made, and is not killed.
+    /// Registers `F`, so that fibers can `spawn!` it.
+    ///
+    /// A child runs to its end, on a stage with the same resources, when the checkpoint that stores
+    /// it is made, and is not killed.
     pub fn fiber<F: Fiber>(mut self) -> Self {
         let run = |stage: Stage, call: Box<dyn Any + Send>| -> BoxFuture<'static, Exit> {
             Box::pin(async move {
@@ -152,7 +156,9 @@ impl Stage {
         self
     }
 
-    /// Sends a message, as `forever.send` does. It is there for every play from now on, until one has received it.
+    /// Sends a message, as `forever.send` does.
+    ///
+    /// It is there for every play from now on, until one has received it.
     ///
     /// # Panics
     /// When the value cannot be saved.
@@ -163,7 +169,9 @@ impl Stage {
         kept.messages.push((seq, topic.to_owned(), data));
     }
 
-    /// Runs a fiber until it ends or, with `kill_after = Some(k)`, until its `k`-th checkpoint of this play (from 1) is stored.
+    /// Runs a fiber until it ends, or until a chosen checkpoint is stored.
+    ///
+    /// With `kill_after = Some(k)` that is the `k`-th checkpoint of this play, from 1.
     ///
     /// # Panics
     /// When the fiber needs a resource that the stage lacks, or the snapshot is not JSON.

@@ -1,4 +1,4 @@
-//! The tables, and how older ones become newer ones. Every table and column is explained in docs/format.md.
+//! The tables, and how older ones become newer ones. Every table and column is explained in docs/guide/src/reference/format.md.
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::chat;

@@ -104,7 +104,7 @@ impl Session<'_> {
         self.send(&refused).await
     }
 
-    /// A frame that cannot be read: who asks is told, if it can be said what was asked.
+    /// Answer to a frame that cannot be read, if its kind is known.
     pub(super) async fn malformed(&mut self, text: &str) -> std::result::Result<(), Over> {
         let Some(frame) = Malformed::read(text) else { return Ok(()) };
         let (Some(kind), id) = (frame.kind(), frame.id()) else { return Ok(()) };
@@ -146,7 +146,8 @@ impl Session<'_> {
             [before, chosen].concat()
         });
         match replaced.await {
-            // What was stored is what the client shows; otherwise it is told as all others are.
+            // What was stored is what the client shows; otherwise it is sent the messages like all
+            // others.
             Ok(()) if is_as_sent => {
                 self.own_replacements += 1;
                 Ok(())
@@ -201,7 +202,8 @@ impl Session<'_> {
         }
     }
 
-    /// Stores an answer to a tool call. One that cannot be stored yet waits beside everything else that the connection does.
+    /// Stores an answer to a tool call. One that cannot be stored yet waits beside everything else
+    /// that the connection does.
     async fn answer(
         &mut self,
         of: &'static str,
@@ -290,8 +292,9 @@ impl Session<'_> {
 
     /// A turn that is under way can be had.
     ///
-    /// Whoever asks is told first, of one that adds to an answer, that there is nothing for them: what asks is the stream of a new message
-    /// (`ai` from 6.0.250 on), in which there is nothing to add to. So it is their page that takes it, as that of every other client does.
+    /// Of a turn that adds to an answer, the client is first sent that there is nothing for it:
+    /// what asks is the stream of a new message (`ai` from 6.0.250 on), in which there is nothing
+    /// to add to. So it is their page that takes it, as that of every other client does.
     pub(super) async fn resuming(&mut self, turn: &TurnStatus, probe_id: Option<&str>) -> std::result::Result<(), Over> {
         let id = turn.id();
         self.pending_probe.take_if(|(of, _)| of == id);
@@ -311,15 +314,15 @@ impl Session<'_> {
         let status = turn.status().await?;
         match status.state() {
             TurnState::Queued | TurnState::Running | TurnState::Error => {
-                // The client puts what comes behind what it has, and may have been away when the question was asked. What adds to an answer has
-                // its place.
+                // The client puts what comes behind what it has, and may have been away when the
+                // question was asked. What adds to an answer has its place.
                 if !status.is_continuation() {
                     self.catch_up().await?;
                 }
                 self.offered.remove(id);
                 Ok(self.watching.start(&turn, from, true, self.own.contains(id)).await?)
             }
-            // It has just ended, and that is about to be told.
+            // It has just ended, and its end is about to be sent.
             _ if self.offered.contains(id) => Ok(()),
             // Its message is in the conversation.
             state => {
@@ -373,7 +376,7 @@ impl Session<'_> {
     }
 }
 
-/// What a client is told of a call that has failed.
+/// Error text of a failed call, for the client.
 fn told(error: &BoxError) -> String {
     error.downcast_ref::<Refused>().map_or("the call failed", Refused::reason).to_owned()
 }

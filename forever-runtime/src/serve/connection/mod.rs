@@ -1,7 +1,9 @@
-//! One connection: what its client sends is carried out, and what happens in the chat is shown to it.
+//! One connection: what its client sends is carried out, and what happens in the chat is shown to
+//! it.
 //!
-//! A log is shown on a connection in one of two ways. A turn that is accepted while the client is there is shown as it comes. One that was there
-//! before is offered (`resuming`, or `pending` before it begins), and shown from its first chunk, marked as a replay, when the client says
+//! A log is shown on a connection in one of two ways. A turn that is accepted while the client is
+//! there is shown as it comes. One that was there before is offered (`resuming`, or `pending`
+//! before it begins), and shown from its first chunk, marked as a replay, when the client says
 //! `resume_ack`. Both read the same log, so there is nothing to be kept in step.
 mod asked;
 mod shown;
@@ -30,7 +32,8 @@ use crate::chat::{ChatEvent, ChatEvents, Chats, ToolAnswered, TurnStatus};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::runtime::state::Runtime;
 
-/// Codes with which a connection is closed (RFC 6455, section 7.4.1, and its registry). After 1008 clients do not come again.
+/// Codes with which a connection is closed (RFC 6455, section 7.4.1, and its registry). After 1008
+/// clients do not come again.
 mod close {
     pub(super) const POLICY: u16 = 1008;
     pub(super) const TOO_LONG: u16 = 1009;
@@ -82,14 +85,17 @@ struct Session<'a> {
     own: HashSet<String>,
     /// Turns under way that this client has cancelled. It shows nothing more of them.
     cancelled: HashSet<String>,
-    /// Whether a question of this client may be on its way that it does not show: it was sent the conversation while it could ask.
+    /// Whether a question of this client may be on its way that it does not show: it was sent the
+    /// conversation while it could ask.
     may_hide_question: bool,
     calls: FuturesUnordered<Called>,
     /// Answers to tool calls that cannot be stored before something else has happened.
     answers: FuturesUnordered<Answering>,
-    /// A probe that was told to wait, and for which turn. It is answered once more when that turn ends without having begun.
+    /// A probe that was answered with `pending`, and its turn. It is answered once more when that
+    /// turn ends without having begun.
     pending_probe: Option<(String, Option<String>)>,
-    /// A probe that is answered when no answer to a tool call waits any more, or when a turn can be resumed.
+    /// A probe that is answered when no answer to a tool call waits any more, or when a turn can be
+    /// resumed.
     held_probe: Option<HeldProbe>,
     /// Whether the client gives its probes ids, as the packages do that find an answer by its id.
     probes: bool,
@@ -184,7 +190,8 @@ pub(super) async fn run(socket: WebSocket, served: Arc<Served>, at: &At) {
     let farewell = async {
         let frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
         if session.socket.send(Message::Close(Some(frame))).await.is_ok() {
-            // Until the client has answered: a socket that is dropped with something unread takes back what was sent.
+            // Until the client has answered: a socket that is dropped with something unread takes
+            // back what was sent.
             while let Some(Ok(_)) = session.socket.recv().await {}
         }
     };
@@ -248,7 +255,7 @@ impl Session<'_> {
         }
     }
 
-    /// In this order, if there are several: what has happened is told before what is asked next is answered.
+    /// In this order, if there are several: events are sent before the next request is answered.
     fn poll_next(&mut self, happens: &mut Happens, context: &mut Context<'_>) -> Poll<Next> {
         if let Poll::Ready(Some(next)) = happens.poll_next_unpin(context) {
             return Poll::Ready(next);
@@ -321,7 +328,7 @@ impl Session<'_> {
     }
 }
 
-/// The messages that a turn answers; one that adds to an answer answers nobody anew.
+/// The messages that a turn answers; a turn that adds to an answer answers none anew.
 fn origins(status: &TurnStatus) -> &[String] {
     if status.is_continuation() { &[] } else { status.origins() }
 }

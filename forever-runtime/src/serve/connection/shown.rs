@@ -26,10 +26,11 @@ pub(in crate::serve) fn newest(messages: &[UiMessage], bytes: usize) -> &[UiMess
 /// States of turns that have ended.
 const SETTLED: [TurnState; 5] = [TurnState::Completed, TurnState::Error, TurnState::Aborted, TurnState::Skipped, TurnState::Interrupted];
 
-/// How many turns under way a client that connects is offered. It is shown the others when they begin.
+/// How many turns under way a client that connects is offered. It is shown the others when they
+/// begin.
 const OFFERED: usize = 64;
 
-/// Of how many turns that have ended a client that connects is told so: as many as the packages remember.
+/// Ended turns that a connecting client is sent: as many as the packages remember.
 const ENDED: u32 = 32;
 
 impl Session<'_> {
@@ -47,10 +48,11 @@ impl Session<'_> {
         }
     }
 
-    /// The ends of the latest turns, if another one can be resumed: one that is under way, or an error.
+    /// The ends of the latest turns, if another one can be resumed: one that is under way, or an
+    /// error.
     ///
-    /// A client that comes again may show the beginning of a turn that has ended meanwhile. Its page is busy until it is told the end, or that
-    /// nothing can be resumed.
+    /// A client that comes again may show the beginning of a turn that has ended meanwhile. Its
+    /// page is busy until it receives the end, or that nothing can be resumed.
     async fn say_what_has_ended(&mut self, under_way: bool) -> std::result::Result<(), Over> {
         let mut latest = self.agent.latest_turns(&SETTLED, 0, ENDED + 1).await?;
         if !under_way {
@@ -118,7 +120,8 @@ impl Session<'_> {
                 if self.own.contains(turn.id()) {
                     return Ok(());
                 }
-                // One that goes on with an answer brings nothing new; what it goes on with was told by itself.
+                // A turn that continues an answer brings nothing new; the answer was sent by
+                // itself.
                 if !turn.is_continuation() {
                     self.transcript().await?;
                 }
@@ -171,11 +174,13 @@ impl Session<'_> {
     /// it there; otherwise with the conversation.
     async fn answer_of(&mut self, watched: &Watched) -> std::result::Result<(), Over> {
         // Older packages make a message of their own of what they watch, until they are sent the
-        // conversation. So does a page of one that adds to an answer, at whose acceptance it was not.
+        // conversation. So does a page of one that adds to an answer, at whose acceptance it was
+        // not.
         if self.probes && watched.is_begun() && !watched.status.is_continuation() {
             let messages = self.agent.messages().await?;
             if let Some(at) = messages.iter().position(|message| message.id == watched.status.message_id()) {
-                // A question that waited has been there before the answer, also where its turn is over by now.
+                // A question that waited has been there before the answer, also where its turn is
+                // over by now.
                 self.watching.set_overlapped(self.watching.overlapped() || at + 1 < messages.len());
                 return self.send(&ToClient::Updated { message: &messages[at] }).await;
             }
@@ -229,8 +234,8 @@ impl Session<'_> {
             self.answer_of(watched).await?;
         }
         if offered && continuation && self.probes {
-            // The client is about to ask for it, and would otherwise take the end for that of another, empty message. An older one makes an
-            // empty message of this very frame.
+            // The client is about to ask for it, and would otherwise take the end for that of
+            // another, empty message. An older one makes an empty message of this very frame.
             let first = Response { id, body: r#"{"type":"start"}"#.into(), continuation, replay: true, ..Response::default() };
             self.send(&ToClient::Response(first)).await?;
         }
@@ -239,7 +244,8 @@ impl Session<'_> {
             self.resume(probe.as_deref()).await?;
         }
         if self.watching.is_empty() && (cancelled || self.watching.overlapped()) {
-            // What the client shows may be in another order, or shorter. Not before the end: there clients put the answer where it was begun.
+            // What the client shows may be in another order, or shorter. Not before the end: there
+            // clients put the answer where it was begun.
             self.watching.set_overlapped(false);
             self.may_hide_question = true;
             self.transcript().await?;
@@ -260,7 +266,8 @@ impl Session<'_> {
                 let error = Response { id, body: text.into(), error: true, message_ids, continuation, ..Response::default() };
                 self.send(&ToClient::Response(error)).await?;
                 self.send(&ToClient::Response(Response { outcome: Some("error"), ..ended })).await?;
-                // Clients keep the message that they have made of the chunks, which does not say what became of it.
+                // Clients keep the message that they have made of the chunks, which does not say
+                // how it ended.
                 if watched.own { Ok(()) } else { self.answer_of(watched).await }
             }
             TurnState::Aborted | TurnState::Skipped => {

@@ -1,8 +1,10 @@
-//! The AI SDK's HTTP transport: `useChat` with `new DefaultChatTransport({ api: "/agents/{class}/{name}" })`.
+//! The AI SDK's HTTP transport: `useChat` with
+//! `new DefaultChatTransport({ api: "/agents/{class}/{name}" })`.
 //!
-//! A POST carries a question or the answers to tool calls (`request`). Its response is the log of the
-//! turn as server-sent events (`sse`), and so is the response to `GET {api}/{chat}/stream`, with which
-//! a page resumes. A response is a view of the log: when its client disconnects, the turn continues.
+//! A POST carries a question or the answers to tool calls (`request`). Its response is the log of
+//! the turn as server-sent events (`sse`), and so is the response to `GET {api}/{chat}/stream`,
+//! with which a page resumes. A response is a view of the log: when its client disconnects, the
+//! turn continues.
 mod history;
 mod request;
 mod sse;

@@ -185,7 +185,8 @@ async fn answer(
     if applied {
         return Ok(None);
     }
-    // Answered before, by the same POST or by another page: the turn that continues with the answers.
+    // Answered before, by the same POST or by another page: the turn that continues with the
+    // answers.
     let of = |sent: &&UiMessage| sent.role == Role::Assistant && post.message_id.as_ref().is_none_or(|id| *id == sent.id);
     let sent = post.messages.iter().rev().find(of);
     if let Some(sent) = sent

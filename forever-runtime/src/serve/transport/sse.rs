@@ -25,7 +25,7 @@ const HEADERS: [(HeaderName, HeaderValue); 2] = [
 /// How often a comment keeps a silent connection open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// What a client is told where an error has no text.
+/// Text for the client where an error has none.
 const ERROR: &str = "An error occurred.";
 
 /// The events of one response.
@@ -42,8 +42,8 @@ struct Log {
     has_start: bool,
     /// Whether the next chunk has to be a `start-step`.
     ///
-    /// What a continuation adds is a step of its own: `sendAutomaticallyWhen` looks at the last step,
-    /// and would send the answered calls of the step before again and again.
+    /// What a continuation adds is a step of its own: `sendAutomaticallyWhen` looks at the last
+    /// step, and would send the answered calls of the step before again and again.
     wants_step: bool,
 }
 
@@ -54,7 +54,8 @@ pub(super) fn response(events: Events, place: Place) -> Response {
         match events.next().await {
             Ok(Some(event)) => Some((Ok(event), Some((events, place)))),
             Ok(None) => None,
-            // The connection breaks: an end without `[DONE]` would be taken for the end of the answer.
+            // The connection breaks: an end without `[DONE]` would be taken for the end of the
+            // answer.
             Err(why) => Some((Err(why), None)),
         }
     });
@@ -73,8 +74,8 @@ impl Events {
         Events { ready: [done()].into(), log: None }
     }
 
-    /// The turn that a POST has asked for, from its first chunk; a continuation adds to the page's message.
-    /// None if what a continuation has added is not kept any more.
+    /// The turn that a POST has asked for, from its first chunk; a continuation adds to the page's
+    /// message. None if what a continuation has added is not kept any more.
     pub(super) async fn answer(agent: &AgentHandle<Erased>, turn: &TurnHandle) -> Result<Option<Self>> {
         let status = turn.status().await?;
         if status.state().is_settled() && !status.is_continuation() {

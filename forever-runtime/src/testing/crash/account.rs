@@ -1,12 +1,13 @@
-//! What a run was compared in, and how it is told.
+//! Comparison of a run with the whole one, and its report.
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Write};
 
 use super::image::Image;
 use super::life::Run;
 
-/// What one run has otherwise than the one that nothing interrupted; one paragraph for each thing, none if they agree. A run that may go another
-/// way need not store the same, nor begin the same steps.
+/// What one run has otherwise than the one that nothing interrupted; one paragraph for each thing,
+/// none if they agree. A run that may go another way need not store the same, nor begin the same
+/// steps.
 pub(super) fn differences<R: Debug + PartialEq>(whole: &Run<R>, run: &Run<R>, same_way: bool) -> Vec<String> {
     let mut found = Vec::new();
     if whole.outcome != run.outcome {
@@ -22,7 +23,7 @@ pub(super) fn differences<R: Debug + PartialEq>(whole: &Run<R>, run: &Run<R>, sa
             found.push(format!("`{what}` came {}, and not at least {}", times(came), times(expected)));
         }
     }
-    found.extend(run.steps.too_early.iter().map(|what| format!("it was told before it was stored: {what}")));
+    found.extend(run.steps.too_early.iter().map(|what| format!("it was reported before it was stored: {what}")));
     if !same_way {
         return found;
     }

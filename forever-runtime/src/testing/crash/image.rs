@@ -47,7 +47,8 @@ struct Op {
 }
 
 impl Image {
-    /// Reads it all. What is not there yet, because the process died before it made its tables, is nothing.
+    /// Reads it all. What is not there yet, because the process died before it made its tables, is
+    /// nothing.
     pub(super) fn read(conn: &Connection) -> rusqlite::Result<Self> {
         let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'op_items'", (), |r| r.get(0))?;
         if tables == 0 {
@@ -103,8 +104,8 @@ impl Image {
 
     /// How fibers are called by what they are and not by their ids, which are others in each run.
     pub(super) fn names(&self) -> Names {
-        // One whose arguments name the id of another is called by the other's name, so those without come first.
-        // Short ids were given by the program, and are the same in every run.
+        // One whose arguments name the id of another is called by the other's name, so those
+        // without come first. Short ids were given by the program, and are the same in every run.
         let long = self.fibers.iter().filter(|fiber| fiber.id.len() >= LONG_ID);
         let mut replace: Vec<_> = long.map(|fiber| (fiber.id.clone(), format!("<{}>", fiber.name))).collect();
         let by_seq: BTreeMap<_, _> = self.fibers.iter().map(|fiber| (fiber.seq, fiber)).collect();
@@ -196,7 +197,8 @@ fn short(text: &str) -> String {
     }
 }
 
-/// A value has the same text whatever the order of its fields is: what a person resolves may come in another one.
+/// A value has the same text whatever the order of its fields is: what a person resolves may come
+/// in another one.
 fn same(text: &str) -> String {
     serde_json::from_str::<serde_json::Value>(text).map_or_else(|_| text.to_owned(), |value| value.to_string())
 }

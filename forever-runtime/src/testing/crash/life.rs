@@ -57,14 +57,14 @@ impl fmt::Display for Death {
     }
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Debug)]
 pub(super) struct Run<R> {
     pub(super) world: World,
     /// What the call gave; or why it did not come to its end.
     pub(super) outcome: Result<R, String>,
     pub(super) lives: Vec<Life>,
-    /// What was told in all of them.
+    /// Events of all of them.
     pub(super) steps: Steps,
     /// What is stored at the end.
     pub(super) end: Image,
@@ -141,13 +141,15 @@ impl Stored {
         }
     }
 
-    /// Ready when no fiber and no schedule runs or is about to. One that an earlier life has left is called interrupted until it is claimed.
+    /// Ready when no fiber and no schedule runs or is about to. One that an earlier life has left
+    /// is called interrupted until it is claimed.
     async fn at_rest(&self, runtime: &Runtime) -> Result<(), String> {
         const INTERRUPTED: &str = "SELECT id FROM fibers WHERE state = 'interrupted'";
         const BUSY: &str = "SELECT (SELECT count(*) FROM fibers WHERE state IN ('pending', 'running'))
                                  + (SELECT count(*) FROM schedules WHERE running_ms IS NOT NULL)";
         let is_busy = |conn: &Connection| -> rusqlite::Result<bool> {
-            // First those that are to be claimed: then one that is claimed in between is seen among those that run.
+            // First those that are to be claimed: then one that is claimed in between is seen among
+            // those that run.
             let interrupted: Vec<String> = conn.prepare(INTERRUPTED)?.query_map((), |r| r.get(0))?.collect::<Result<_, _>>()?;
             let about_to = interrupted.iter().any(|id| runtime.active.is_active(id));
             Ok(about_to || conn.query_row(BUSY, (), |r| r.get::<_, i64>(0))? > 0)
@@ -218,7 +220,7 @@ where
         let events = builder.all_events();
         // What has ended is compared, so it stays, whatever time passes.
         let builder = builder.retention(Retention::forever()).fuse(fuse.clone());
-        // Whoever has kept a handle keeps nothing of a dead process alive.
+        // A handle that was kept keeps nothing of a dead process alive.
         let runtime = Mutex::new(Weak::<Runtime>::new());
         let life = async {
             let forever = builder.open().await.map_err(|error| format!("it could not be opened: {error}"))?;
@@ -250,7 +252,7 @@ where
     }
 }
 
-/// Everything that was told until the runtime was gone.
+/// All events until the runtime was gone.
 fn told(mut events: Events) -> Vec<Event> {
     let mut told = Vec::new();
     while let Some(Some(next)) = events.next().now_or_never() {
@@ -266,7 +268,8 @@ async fn time_passes(world: &World, fuse: &Fuse) {
     let mut quiet = 0;
     let mut before = None;
     loop {
-        // What somebody who has just been woken does comes first; but a jump that nobody made anything of is soon followed by the next.
+        // A task that was just woken goes first; but a jump that woke no work is soon followed by
+        // the next.
         if quiet < QUIET {
             tokio::time::sleep(LOOK).await;
         } else {

@@ -1,4 +1,5 @@
-//! Ending a program at every write that it makes, and comparing what becomes of it with a run that nothing interrupts.
+//! Ending a program at every write that it makes, and comparing the result with an uninterrupted
+//! run.
 mod account;
 mod image;
 mod life;
@@ -32,24 +33,30 @@ const SHRINKS: u32 = 60;
 /// How often a failure is looked for again with one death less.
 const TRIES: usize = 4;
 
-/// Ends a program at every one of its writes, on both sides of it, and compares what becomes of it with a run that nothing interrupts.
+/// Ends a program at each of its writes, and compares it with an uninterrupted run.
 ///
-/// `setup` says what a process is made of, and is asked at the beginning of each life. `call` is what the program does then: it starts fibers under
-/// keys or ids, as whoever asks again after a crash does, and waits for them. It gives what is to be compared.
+/// `setup` says what a process is made of, and is asked at the beginning of each life. `call` is
+/// what the program does then: it starts fibers under keys or ids, as a client does that asks again
+/// after a crash, and waits for them. It gives what is to be compared.
 ///
-/// First the program runs whole, twice, and its writes are counted. Then, for each write, it runs again with the [world](World) that it has for
-/// itself, until the moment before or after that write, at which its process is gone; it is opened again, `call` is called again, and it runs to its
-/// end. Compared are
+/// First the program runs whole, twice, and its writes are counted. Then, for each write, it runs
+/// again with the [world](World) that it has for itself, until the moment before or after that
+/// write, at which its process is gone; it is opened again, `call` is called again, and it runs to
+/// its end. Compared are
 ///
 /// - what `call` gave;
-/// - every [effect](World::effect), which must have come as often as in the whole run, and every [attempt](World::attempt), at least as often;
-/// - what is stored: each fiber by its function, arguments, key and parents, with how it ended; effects and operations of the ledger with what is known
-///   of them; messages that nobody has received; schedules;
+/// - every [effect](World::effect), which must have come as often as in the whole run, and every
+///   [attempt](World::attempt), at least as often;
+/// - what is stored: each fiber by its function, arguments, key and parents, with how it ended;
+///   effects and operations of the ledger with what is known of them; messages that were not
+///   received; schedules;
 /// - how often the body of each step was begun: again only if the death has left it unfinished;
-/// - what the runtime has told ([`Forever::events`]) with what is stored after the death: nothing is told that a death could still undo.
+/// - the events ([`Forever::events`]) with what is stored after the death: no event reports what a
+///   death could still undo.
 ///
-/// In memory ([`in_memory`](Builder::in_memory)) it takes about a millisecond or two for each death; with a file of the world ([`World::database`]) it lives
-/// on what SQLite finds after a crash.
+/// In memory ([`in_memory`](Builder::in_memory)) it takes about a millisecond or two for each
+/// death; with a file of the world ([`World::database`]) it lives on what SQLite finds after a
+/// crash.
 ///
 /// ```
 /// # use forever_runtime as forever;
@@ -72,8 +79,8 @@ const TRIES: usize = 4;
 /// ```
 ///
 /// # Errors
-/// [`CrashFailure`] when a run is otherwise than the whole one, with an account for a person; when two whole runs differ; and when the whole run does not
-/// come to its end.
+/// [`CrashFailure`] when a run is otherwise than the whole one, with an account for a person; when
+/// two whole runs differ; and when the whole run does not come to its end.
 pub fn crash_everywhere<'a, S, C, R>(setup: S, call: C) -> CrashEverywhere<'a, S, C>
 where
     S: Fn(&World) -> Builder + 'a,
@@ -96,17 +103,22 @@ pub struct CrashEverywhere<'a, S, C> {
 }
 
 impl<S, C> CrashEverywhere<'_, S, C> {
-    /// After that, makes `n` runs with up to four deaths each, at writes that are drawn from `seed`: also while it opens and recovers from the
-    /// death before. In a file, the commit that nobody has heard of is torn in some of them: its end is cut off, or is something else.
+    /// Adds `n` runs with up to four deaths each, at writes drawn from `seed`.
     ///
-    /// A run that fails is told with as few deaths as it takes.
+    /// The program may also die while it opens and recovers from the death before. In a file, the
+    /// commit that was not acknowledged is torn in some of them: its end is cut off, or is
+    /// something else.
+    ///
+    /// A run that fails is reported with as few deaths as it takes.
     pub fn crash_randomly(mut self, seed: u64, n: u32) -> Self {
         self.random = Some((seed, n));
         self
     }
 
-    /// For a program that may go another way when it is interrupted, as [`OnUnknown::Fail`](crate::OnUnknown::Fail) lets it: what is stored
-    /// at the end, and how often steps are begun, is not compared.
+    /// Does not compare what is stored at the end, and how often steps are begun.
+    ///
+    /// For a program that may go another way when it is interrupted, as
+    /// [`OnUnknown::Fail`](crate::OnUnknown::Fail) lets it.
     pub fn may_go_other_ways(mut self) -> Self {
         self.same_way = false;
         self
@@ -226,7 +238,8 @@ where
     Err(CrashFailure(format!("it does not come through\n{}", Account { run, differences, around })))
 }
 
-/// What the last death of a run came between: the same lives again, ended on either side of the write.
+/// What the last death of a run came between: the same lives again, ended on either side of the
+/// write.
 async fn around<S, C, R>(script: &Script<'_, S, C>, run: &Run<R>) -> Option<Around>
 where
     S: Fn(&World) -> Builder,
@@ -252,7 +265,7 @@ fn plans(seed: u64, n: u32, writes: u64) -> impl Iterator<Item = Vec<Death>> {
         let deaths = 1 + dice.below(DEATHS);
         let death = |_| {
             let (write, after) = (1 + dice.below(writes.max(1)), dice.below(2) == 1);
-            // Before a write, there is no commit that nobody has heard of.
+            // Before a write, every commit was acknowledged.
             let torn = (after && dice.below(2) == 1).then(|| dice.below(u64::MAX));
             Death { write, after, torn }
         };
@@ -284,7 +297,8 @@ where
             }
         }
         let mut found = false;
-        // When a process dies is not exact to the instruction, so a failure may need more than one try to show again.
+        // When a process dies is not exact to the instruction, so a failure may need more than one
+        // try to show again.
         let tries = simpler.into_iter().flat_map(|again| {
             let times = if again.len() < plan.len() { TRIES } else { 1 };
             std::iter::repeat_n(again, times)

@@ -1,4 +1,5 @@
-//! What a run has told: how often the bodies of steps were begun, and how often they may have been; and whether what was told was stored.
+//! Events of a run: how often the bodies of steps were begun, and how often they may have been; and
+//! whether what was reported was stored.
 use std::collections::BTreeMap;
 
 use super::image::{Image, Names};
@@ -9,7 +10,7 @@ use crate::runtime::events::{Event, EventKind};
 pub(super) struct Steps {
     /// By fiber and step.
     begun: BTreeMap<(String, &'static str), Count>,
-    /// What was told although it was not stored.
+    /// Events of what was not stored.
     pub(super) too_early: Vec<String>,
 }
 
@@ -21,7 +22,8 @@ struct Count {
 }
 
 impl Steps {
-    /// Takes what a life has told; it began with one image of the database and left another, and died there unless it came to its end.
+    /// Takes what a life has told; it began with one image of the database and left another, and
+    /// died there unless it came to its end.
     pub(super) fn lived(&mut self, events: &[Event], found: &Image, left: &Image, died: bool) {
         let checkpoints =
             |image: &Image| image.fibers.iter().map(|fiber| (fiber.id.clone(), fiber.checkpoints)).collect::<BTreeMap<_, _>>();
@@ -71,7 +73,8 @@ impl Steps {
         counts
     }
 
-    /// The steps that were begun more often than the deaths account for: fiber, step, how often they may have been, how often they were.
+    /// The steps that were begun more often than the deaths account for: fiber, step, how often
+    /// they may have been, how often they were.
     pub(super) fn repeated(&self, names: &Names, whole: &Steps, of_whole: &Names) -> Vec<(String, &'static str, u64, u64)> {
         let whole = whole.named(of_whole);
         let mut repeated = Vec::new();
@@ -85,7 +88,8 @@ impl Steps {
     }
 }
 
-/// Whether nobody has heard of something that a death could still have undone. A fiber that the program itself has deleted says nothing.
+/// Whether no event has reported what a death could still have undone. A fiber that the program
+/// itself has deleted says nothing.
 fn told_of_what_was_stored(event: &Event, left: &Image) -> bool {
     let Some(stored) = left.fibers.iter().find(|fiber| *fiber.id == *event.fiber) else { return left.deleted };
     match &event.kind {

@@ -1,7 +1,10 @@
-//! The end of a write-ahead log as a death may leave it: of a commit that nobody has heard of, any part may be missing or be something else.
+//! The end of a write-ahead log as a death may leave it: of a commit that was not acknowledged, any
+//! part may be missing or be something else.
 //!
-//! What SQLite makes of it: a frame counts only if its checksum and all before it are right, and a commit only if its last frame is there
-//! (<https://sqlite.org/fileformat2.html#the_write_ahead_log>). So the commit is there or is not, and those before it are.
+//! What SQLite makes of it: a frame counts only if its checksum and all before it are right, and a
+//! commit only if its last frame is there
+//! (<https://sqlite.org/fileformat2.html#the_write_ahead_log>). So the commit is there or is not,
+//! and those before it are.
 use std::fs::OpenOptions;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;

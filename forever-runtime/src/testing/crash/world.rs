@@ -9,8 +9,10 @@ use tempfile::TempDir;
 
 use crate::testing::clock::VirtualClock;
 
-/// Everything that a process finds again after its death, beside its database: a fresh one for each run of
-/// [`crash_everywhere`](super::crash_everywhere), and the same for all lives of a run. Clones are the same world.
+/// World outside of the program, which outlives its processes.
+///
+/// There is a fresh one for each run of [`crash_everywhere`](super::crash_everywhere), and the same
+/// for all lives of a run. Clones are the same world.
 #[derive(Clone, Default)]
 pub struct World(Arc<Inner>);
 
@@ -24,27 +26,29 @@ struct Inner {
 }
 
 impl World {
-    /// Notes an effect: it must come as often as in the run that nothing interrupts, however the others are.
+    /// Records an effect, which must come as often as in the uninterrupted run.
     pub fn effect(&self, what: impl Into<String>) {
         *lock(&self.0.effects).entry(what.into()).or_default() += 1;
     }
 
-    /// Notes something that a death may have repeated, such as the body of a step: it must come at least as often as in the run that
-    /// nothing interrupts.
+    /// Records what a death may repeat, such as the body of a step.
+    ///
+    /// It must come at least as often as in the uninterrupted run.
     pub fn attempt(&self, what: impl Into<String>) {
         *lock(&self.0.attempts).entry(what.into()).or_default() += 1;
     }
 
-    /// What stands on the other side of the wire in this run, such as a bank that knows its charges; made when it is first asked for.
+    /// Shared value of this run, such as a bank; made when it is first asked for.
     pub fn shared<T: Default + Clone + Send + 'static>(&self) -> T {
         let mut shared = lock(&self.0.shared);
         let there = shared.entry(TypeId::of::<T>()).or_insert_with(|| Box::new(T::default()));
         there.downcast_ref::<T>().cloned().unwrap_or_default()
     }
 
-    /// The time of this run, for [`Builder::clock`](crate::Builder::clock). It stands still while anything is stored, and jumps to whoever sleeps next when
-    /// nothing has been for a few milliseconds: a fiber may sleep for a month in no time. Steps that wait for something real, such as a socket, for
-    /// longer than that should not be given a timeout on it.
+    /// The time of this run, for [`Builder::clock`](crate::Builder::clock). It stands still while
+    /// anything is stored, and jumps to the next sleeper when nothing has been for a few
+    /// milliseconds: a fiber may sleep for a month in no time. Steps that wait for something real,
+    /// such as a socket, for longer than that should not be given a timeout on it.
     pub fn clock(&self) -> VirtualClock {
         self.0.clock.get_or_init(VirtualClock::new).clone()
     }

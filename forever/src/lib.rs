@@ -1,0 +1,105 @@
+//! Durable, resumable agent workflows: an ordinary `async fn` that continues **in the middle**
+//! after its process is gone.
+//!
+//! A function marked [`#[fiber]`](macro@fiber) is a *fiber*. In its body [`step!`] marks work that
+//! is not repeated once it has finished, [`steps!`] runs several steps side by side, [`call!`] runs
+//! another fiber inline, [`spawn!`] starts one, and [`sleep!`], [`recv!`], [`wait!`] and
+//! [`select!`] wait. After each of them the runtime replaces the fiber's snapshot in an SQLite
+//! file: the last step, and the local variables that the rest of the function needs. The next open
+//! resumes every unfinished fiber from its snapshot. Nothing is replayed, so the code between steps
+//! does not have to be deterministic, and the time to resume does not depend on the number of
+//! finished steps.
+//!
+//! ```
+//! use forever::prelude::*;
+//!
+//! #[fiber]
+//! async fn greet(names: Vec<String>) -> anyhow::Result<String> {
+//!     let mut greeted = Vec::new();
+//!     for name in &names {
+//!         // Finished once for each name, however often the process dies.
+//!         greeted.push(step!(look_up(name).await?));
+//!     }
+//!     Ok(format!("Hello {}", greeted.join(" and ")))
+//! }
+//!
+//! async fn look_up(name: &str) -> anyhow::Result<String> {
+//!     Ok(name.to_uppercase())
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> anyhow::Result<()> {
+//! // `.sqlite("greetings.db")` stores it beyond the process.
+//! let forever = Forever::builder().in_memory().fiber::<greet>().open().await?;
+//! let greeting = forever.run(greet(vec!["ada".into(), "grace".into()])).await?;
+//! assert_eq!(greeting, "Hello ADA and GRACE");
+//! forever.close().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The package is called `forever-fiber`, the library `forever`.
+//!
+//! # Where to look
+//!
+//! - [`#[fiber]`](macro@fiber): the function and its options. [`step!`], [`steps!`], [`call!`],
+//!   [`spawn!`], [`wait!`], [`wait_all!`], [`sleep!`], [`sleep_until!`], [`recv!`] and [`select!`]:
+//!   the cut points.
+//! - [`Forever::builder`]: opening a database, with resources ([`Res`]) and a [`Durability`].
+//! - [`Forever::spawn`] and [`Forever::run`]: starting fibers. [`FiberHandle`]: their results and
+//!   states, also after a restart.
+//! - [`Retry`], [`Backoff`], [`StepError`] and [`Op`]: steps that fail, and their attempts.
+//! - [`OnUnknown`], [`Forever::ops`], [`Forever::resolve_op`] and [`FiberContext::op`]: effects
+//!   that never repeat silently.
+//! - [`FiberContext::transaction`], [`Forever::transaction`] and [`Builder::migration`]: tables of
+//!   your own in the same file.
+//! - [`Agent`] and [`Forever::agent`]: named owners of state, fibers and schedules;
+//!   [`AgentHandle::keep_alive`] and [`AgentHandle::schedule`].
+//! - [`chat`]: agents that people talk to; [`ChatAgent`](chat::ChatAgent), [`Turn`](chat::Turn), and the
+//!   loop of model and tools, [`AgentLoop`](chat::AgentLoop).
+//! - [`store`]: stores of your own, behind [`Builder::store`].
+//! - [`layout()`]: which locals are stored at which cut point, for tests that notice when a change
+//!   would strand running fibers.
+//!
+//! The guide is in the repository, `docs/guide`: getting started, one page for each task,
+//! operations, the file format, and the guarantees with the test that shows each.
+//!
+//! # The async runtime
+//!
+//! Forever runs in the tokio runtime from which it is opened, multi-threaded or `current_thread`,
+//! with time enabled. SQLite runs on threads of its own. Events go to `tracing`; nothing is
+//! printed.
+//!
+//! # Features
+//!
+//! - `cron`, on by default: cron patterns of schedules. Without it a pattern is an error.
+//! - `openai`: models behind OpenAI's Responses API and chat completions. See [`chat::model`].
+//! - `anthropic`: models behind Anthropic's Messages API. See [`chat::model`].
+//! - `server`: the module `serve`, agents over HTTP and WebSocket.
+//! - `schemars`: tools whose input is a type of the program, with its JSON schema.
+//! - `testing`: the module `testing`, a kit that runs fibers to a chosen checkpoint and resumes
+//!   them, and ends a program at every write that it makes. Not for production builds.
+//! - `conformance`: the module `store::conformance`, the suite that every implementation of the
+//!   traits in [`store`] has to pass. Not for production builds.
+#![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod language;
+
+#[doc(inline)]
+pub use forever_runtime::*;
+#[doc(inline)]
+pub use language::{call, fiber, recv, select, sleep, sleep_until, spawn, step, steps, wait, wait_all};
+
+#[doc(hidden)]
+pub use forever_runtime::__private;
+
+/// The names that nearly every file with a fiber needs: `use forever::prelude::*;`.
+///
+/// Names that a program is likely to have of its own ([`Agent`], [`Connection`], [`Log`], [`Op`],
+/// [`Schedule`], ..) are not in it: two glob imports of the same name cannot be used beside each
+/// other. Import them by name, `use forever::{Agent, BoxError};`.
+pub mod prelude {
+    pub use crate::{Backoff, FiberContext, FiberHandle, Forever, OnUnknown, Res, Retry, StepError};
+    pub use crate::{call, fiber, recv, select, sleep, sleep_until, spawn, step, steps, wait, wait_all};
+}
