@@ -80,6 +80,13 @@ mod store {
         pub(crate) mod sync;
         pub(crate) mod worker;
 
+        /// No fiber has effects here.
+        pub(crate) mod recent_ops {
+            pub(crate) fn fold_readable(_: &rusqlite::Connection, _: crate::store::Seq) -> rusqlite::Result<()> {
+                Ok(())
+            }
+        }
+
         pub(crate) use super::types::Ownership;
 
         /// When the write-ahead log is copied is of no matter here, nor which commits sync: any may.

@@ -24,7 +24,7 @@ use crate::store::{
 const SCHEMA: &str = "
     CREATE TABLE workers (id INTEGER PRIMARY KEY AUTOINCREMENT, joined_ms INTEGER);
     CREATE TABLE fibers (seq INTEGER PRIMARY KEY, id TEXT, state TEXT, cancel TEXT, reason TEXT, changed_ms INTEGER, finished_ms INTEGER);
-    CREATE TABLE snapshots (fiber INTEGER PRIMARY KEY, number INTEGER DEFAULT 0, epoch INTEGER, deaths INTEGER DEFAULT 0, worker INTEGER);
+    CREATE TABLE snapshots (fiber INTEGER PRIMARY KEY, number INTEGER DEFAULT 0, epoch INTEGER, deaths INTEGER DEFAULT 0, worker INTEGER, ops TEXT);
     CREATE TABLE waits (fiber INTEGER PRIMARY KEY, due_ms INTEGER);
     CREATE TABLE messages (seq INTEGER PRIMARY KEY, fiber INTEGER)";
 

@@ -176,8 +176,9 @@ pub(super) fn run_inline(on: &mut Served, job: &mut dyn Job) -> Option<Result<()
 fn run_alone(on: &Served, job: &mut dyn Job) -> Result<(), Failure> {
     on.is_there()?;
     at_rest(&on.conn)?;
-    // The look behind the commit before, at most 200 us ago, is that before a statement here: in neither place is another process
-    // kept from coming in between. What the statement changes depends on a claim, and whoever else has the database has raised its epoch.
+    // The look behind the previous commit is at most 200 us old. A look before the statement would
+    // leave a gap as well, and the epoch of the claim refuses a write into a database that has a new
+    // owner.
     let ran = if job.scope() == Scope::One { one_statement(on, job) } else { alone(on, job) };
     // If it fails, it is tried again before the next job.
     let _ = at_rest(&on.conn);
