@@ -436,9 +436,9 @@ pub trait ChatStore {
     ///
     /// The order is: an existing turn with its id or key, the [policy](QueuePolicy), the cut, the
     /// [update](NewTurnRow::update), the messages. A wish for a continuation ends with it. A
-    /// [`Continue`](TurnKind::Continue) adds to the message of the last turn under way, or else to the last message; a body and tools that
-    /// it lacks are those of the last turn of that message. The origins are the new messages of the
-    /// user, or else the last one.
+    /// [`Continue`](TurnKind::Continue) adds to the message of the last turn under way, or else to
+    /// the last message; a body and tools that it lacks are those of the last turn of that message.
+    /// The origins are the new messages of the user, or else the last one.
     fn accept_turn(&self, new: NewTurnRow) -> BoxFuture<'_, Result<AcceptTurnResult>>;
 
     /// Begins a turn if it may begin, and counts a death in advance.
@@ -520,10 +520,10 @@ pub trait ChatStore {
 
     /// Updates a message, and stores whether it is to be continued once its calls have results.
     ///
-    /// The update is refused unless the message is the one that it was made from, and no turn that is
-    /// `running` writes it whose fiber is `running`: such a turn has read the message. A message to be
-    /// continued stays so when another one is updated, unless that one is wanted and
-    /// stands behind it.
+    /// The update is refused unless the message is the one that it was made from, and no turn that
+    /// is `running` writes it whose fiber is `running`: such a turn has read the message. A message
+    /// to be continued stays so when another one is updated, unless that one is wanted and stands
+    /// behind it.
     fn update_message(
         &self,
         chat: AgentId,

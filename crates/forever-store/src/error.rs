@@ -10,12 +10,14 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorKind {
     /// The store could not be read or written.
     Store,
-    /// The commit of a write failed, so that it may or may not be found stored when the database is opened again. A call that names an id or
-    /// a key is safe to repeat: see [`Error::is_outcome_unknown`].
+    /// The commit of a write failed, so that it may or may not be found stored when the database is
+    /// opened again. A call that names an id or a key is safe to repeat: see
+    /// [`Error::is_outcome_unknown`].
     OutcomeUnknown,
-    /// A file of the database was removed or replaced while the runtime had it open. Nothing is read or stored any more: close the
-    /// runtime, put the files back in their places, and open the database again. Commits may be in the write-ahead log alone
-    /// (`-wal`), so it goes where the database goes.
+    /// A file of the database was removed or replaced while the runtime had it open. Nothing is
+    /// read or stored any more: close the runtime, put the files back in their places, and open the
+    /// database again. Commits may be in the write-ahead log alone (`-wal`), so it goes where the
+    /// database goes.
     DatabaseLost,
     /// A value could not be saved or restored exactly.
     Value,
@@ -23,9 +25,11 @@ pub enum ErrorKind {
     Timeout,
     /// The database is owned by a live process.
     Busy,
-    /// The file is not a database of ours, or not one that this version can read, or its write-ahead log is there without it.
+    /// The file is not a database of ours, or not one that this version can read, or its
+    /// write-ahead log is there without it.
     Format,
-    /// The builder was given something it cannot work with: no database, a missing resource, two fibers of one name.
+    /// The builder was given something it cannot work with: no database, a missing resource, two
+    /// fibers of one name.
     Setup,
     /// A fiber of this name was not registered with the builder.
     NotRegistered,
@@ -33,10 +37,11 @@ pub enum ErrorKind {
     Conflict,
     /// There is no fiber with this id or key.
     NotFound,
-    /// A command was decided on a state in which the fiber no longer is: it has ended, runs, or waits. Nothing was changed.
+    /// A command was decided on a state in which the fiber no longer is: it has ended, runs, or
+    /// waits. Nothing was changed.
     InvalidState,
-    /// An activation of a fiber is no longer the one that may write: the fiber was claimed by another since, or a command has changed it. Nothing
-    /// was changed, and the activation stops.
+    /// An activation of a fiber is no longer the one that may write: the fiber was claimed by
+    /// another since, or a command has changed it. Nothing was changed, and the activation stops.
     ClaimLost,
     /// The runtime was closed.
     Closed,
@@ -103,11 +108,13 @@ impl Error {
         matches!(self.kind, ErrorKind::Busy | ErrorKind::Store | ErrorKind::OutcomeUnknown)
     }
 
-    /// Whether a write may be stored although its call has failed, because its commit failed (a disk that is full or does not answer, a sync
-    /// that failed). Every other error of a write says that it is not stored and will not be.
+    /// Whether a write may be stored although its call has failed, because its commit failed (a
+    /// disk that is full or does not answer, a sync that failed). Every other error of a write says
+    /// that it is not stored and will not be.
     ///
-    /// In this process the write is not seen. It can only be found by the next one that opens the database, and only if nothing else
-    /// was stored before: the next commit that succeeds is written over it.
+    /// In this process the write is not seen. It can only be found by the next one that opens the
+    /// database, and only if nothing else was stored before: the next commit that succeeds is
+    /// written over it.
     pub fn is_outcome_unknown(&self) -> bool {
         self.kind == ErrorKind::OutcomeUnknown
     }

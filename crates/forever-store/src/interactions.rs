@@ -1,8 +1,8 @@
 //! Pending interactions: which tool calls of a message wait for a person or their client.
 //!
-//! Comes in: the JSON of a message, or of one of its parts. This is the one place that decides: the chat
-//! asks it when a message is written and when a list is read, and a store when it opens a database
-//! that was written before messages were marked.
+//! Comes in: the JSON of a message, or of one of its parts. This is the one place that decides: the
+//! chat asks it when a message is written and when a list is read, and a store when it opens a
+//! database that was written before messages were marked.
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

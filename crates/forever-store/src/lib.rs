@@ -49,10 +49,10 @@ pub use snapshot::{LogItem, SnapshotDelta, SnapshotRows};
 pub use sqlite::user::Tx;
 pub use sqlite::{Durability, Sqlite};
 
-/// What of `rusqlite` a closure with a [`Tx`] needs: use it in place of a dependency of your own, so that the two are one version. A new
-/// version of it is a breaking change of this library.
-// Not all of it: its `fallible_iterator` has an `Iterator` and an `Option`, and with them in sight the compiler spells out those of `std` in
-// every message.
+/// What of `rusqlite` a closure with a [`Tx`] needs: use it in place of a dependency of your own,
+/// so that the two are one version. A new version of it is a breaking change of this library.
+// Not all of it: its `fallible_iterator` has an `Iterator` and an `Option`, and with them in sight
+// the compiler spells out those of `std` in every message.
 pub mod rusqlite {
     pub use ::rusqlite::{
         CachedStatement, Connection, Error, ErrorCode, MappedRows, OptionalExtension, Params, Result, Row, Rows, Statement, ToSql,

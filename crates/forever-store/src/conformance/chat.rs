@@ -390,7 +390,8 @@ pub(super) async fn holds_a_continuation_for_the_message_that_wants_it(store: &i
     }
 }
 
-/// An answer is stored in the message that was read, and not while a turn that has read the message will write it.
+/// An answer is stored in the message that was read, and not while a turn that has read the message
+/// will write it.
 pub(super) async fn updates_a_message_that_no_running_turn_has_read(store: &impl Store) {
     let more = |id: &str| NewTurnRow { kind: TurnKind::Continue, messages: Vec::new(), ..new("a", id) };
     let written = |data: &str| MessageRow { data: data.into(), ..message("n", "assistant") };
@@ -540,7 +541,8 @@ pub(super) async fn leaves_out_the_message_of_a_running_turn(store: &impl Store)
     assert_eq!(all_pending(store).await, [at("a", "0", 3)]);
 }
 
-/// Every write of an activation of a turn, with a claim that is lost and with that of another fiber: refused, and nothing is changed.
+/// Every write of an activation of a turn, with a claim that is lost and with that of another
+/// fiber: refused, and nothing is changed.
 pub(super) async fn refuses_writes_without_the_claim_of_the_turn(store: &impl Store) {
     let (turn, other) = (accept(store, new("a", "1")).await, accept(store, new("b", "1")).await);
     let lost = claim(store, &turn).await;

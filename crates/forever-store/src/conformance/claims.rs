@@ -74,7 +74,8 @@ async fn claims_what_was_looked_at_and_nothing_else(store: &impl Store) {
     assert_eq!(store.claim(Claim { fiber: 99, epoch: 0 }, FIRST, 18).await.unwrap(), ClaimResult::Refused);
 }
 
-/// Every operation that takes a claim, with one that is no longer in force: refused, and nothing is changed.
+/// Every operation that takes a claim, with one that is no longer in force: refused, and nothing is
+/// changed.
 async fn refuses_every_write_of_a_lost_claim(store: &impl Store) {
     let lost = accept(store, "a").await;
     let op = OpRecord::begun("x".into(), OpKind::Effect, "pay", "charge", None, Some(0));
@@ -242,7 +243,8 @@ async fn stores_a_message_with_an_id_once(store: &impl Store) {
     assert!(matches!(store.send(with_id("6", "three")).await.unwrap(), CommandResult::InvalidState(FiberState::Completed)));
 }
 
-/// Two workers claim what they find, make checkpoints, give fibers up in the middle, and take over from each other.
+/// Two workers claim what they find, make checkpoints, give fibers up in the middle, and take over
+/// from each other.
 async fn runs_each_fiber_once_between_two_workers<S: Store + 'static>(store: Arc<S>) {
     const FIBERS: u64 = 24;
     const CHECKPOINTS: u64 = 5;
@@ -271,7 +273,8 @@ async fn runs_each_fiber_once_between_two_workers<S: Store + 'static>(store: Arc
                     for number in loaded.number + 1..=CHECKPOINTS {
                         match store.checkpoint(claim, snapshot(number)).await {
                             Ok(_) => {}
-                            // Nothing else may ever be wrong: the number follows whenever the claim is in force.
+                            // Nothing else may ever be wrong: the number follows whenever the claim
+                            // is in force.
                             Err(error) => {
                                 assert_eq!(error.kind(), ErrorKind::ClaimLost, "{error}");
                                 lost += 1;

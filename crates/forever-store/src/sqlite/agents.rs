@@ -182,7 +182,8 @@ impl AgentStore for Sqlite {
     }
 }
 
-/// What a clean close says of schedules that run and agents that are being woken: their process has not died.
+/// What a clean close says of schedules that run and agents that are being woken: their process has
+/// not died.
 pub(super) fn close(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute("UPDATE schedules SET running_ms = NULL, deaths = max(deaths - 1, 0) WHERE running_ms IS NOT NULL", ())?;
     conn.execute("UPDATE agents SET deaths = 0 WHERE heartbeat_ms IS NOT NULL AND deaths > 0", ()).map(drop)
@@ -193,7 +194,8 @@ pub(super) fn array(names: &[String]) -> String {
     serde_json::to_string(names).unwrap_or_else(|_| "[]".to_owned())
 }
 
-/// A text that somebody may have damaged: what is wrong with one row must not keep others from being found.
+/// A text that somebody may have damaged: what is wrong with one row must not keep others from
+/// being found.
 fn text(row: &Row<'_>, column: &str) -> rusqlite::Result<String> {
     row.get_ref(column).map(|value| String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned())
 }
@@ -255,7 +257,8 @@ fn add(conn: &Connection, new: &NewScheduleRow) -> rusqlite::Result<(ScheduleRow
     Ok((added, true))
 }
 
-/// The first schedule that is the same as a new one: of the same kind, name and payload, and for cron of the same pattern.
+/// The first schedule that is the same as a new one: of the same kind, name and payload, and for
+/// cron of the same pattern.
 fn like(conn: &Connection, new: &NewScheduleRow) -> rusqlite::Result<Option<(i64, ScheduleRow)>> {
     let mut found =
         conn.prepare_cached("SELECT * FROM schedules WHERE class = ?1 AND agent = ?2 AND name = ?3 AND kind = ?4 ORDER BY seq")?;
@@ -275,8 +278,9 @@ fn like(conn: &Connection, new: &NewScheduleRow) -> rusqlite::Result<Option<(i64
     Ok(None)
 }
 
-/// Brings a schedule up to date that was asked for again: another interval takes effect, and one that was set aside because it failed
-/// is to run again. One that was set aside because it kills the process stays so.
+/// Brings a schedule up to date that was asked for again: another interval takes effect, and one
+/// that was set aside because it failed is to run again. One that was set aside because it kills
+/// the process stays so.
 fn renew(conn: &Connection, seq: i64, there: ScheduleRow, new: &NewScheduleRow) -> rusqlite::Result<ScheduleRow> {
     let failed = there.next_ms.is_none() && there.deaths == 0;
     if !failed && there.timing == new.timing {

@@ -1,7 +1,9 @@
-//! A copy of a database that is in use: one moment of it, complete and on the disk before anybody is told.
+//! A copy of a database that is in use: one moment of it, complete and on the disk before anybody
+//! is told.
 //!
-//! `VACUUM INTO` reads in a transaction of its own, on a connection of its own where there is a file: commits go on meanwhile. It
-//! writes to a file beside the place of the copy, which gets its name at the end and takes no other file's.
+//! `VACUUM INTO` reads in a transaction of its own, on a connection of its own where there is a
+//! file: commits go on meanwhile. It writes to a file beside the place of the copy, which gets its
+//! name at the end and takes no other file's.
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -102,7 +104,8 @@ impl Made {
         match std::fs::hard_link(&self.part, &self.path) {
             Ok(()) => std::fs::remove_file(&self.part).map_err(because("its first name cannot be removed"))?,
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Err(failed(&self.path, THERE)),
-            // Not every file system has links; on those, a file that is made in this moment is replaced.
+            // Not every file system has links; on those, a file that is made in this moment is
+            // replaced.
             Err(_) if self.path.symlink_metadata().is_ok() => return Err(failed(&self.path, THERE)),
             Err(_) => std::fs::rename(&self.part, &self.path).map_err(because("it cannot be given its name"))?,
         }

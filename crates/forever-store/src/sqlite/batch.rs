@@ -33,7 +33,8 @@ impl Served {
         Served { conn, log, fence, commits, witness, kept }
     }
 
-    /// Whether the next commit returns without a sync, and leaves no copy of the log to be made behind it.
+    /// Whether the next commit returns without a sync, and leaves no copy of the log to be made
+    /// behind it.
     pub(super) fn commits_without_sync(&self) -> bool {
         self.log.as_ref().is_some_and(Log::commits_without_sync)
     }
@@ -150,7 +151,8 @@ pub(super) fn run_batch(on: &Served, batch: &mut Vec<Box<dyn Job>>) {
                 job.answer(Err(why.clone()));
             }
         }
-        // One job cost the others their transaction: nothing of it is stored, so each tries again by itself.
+        // One job cost the others their transaction: nothing of it is stored, so each tries again
+        // by itself.
         Err(Lost::Job | Lost::Transaction) => {
             for mut job in batch.drain(..) {
                 let ran = alone(on, job.as_mut());
@@ -161,7 +163,8 @@ pub(super) fn run_batch(on: &Served, batch: &mut Vec<Box<dyn Job>>) {
     }
 }
 
-/// Runs a job of the thread's own, which waits for no other process. `None` if another one writes now: then nothing has been done.
+/// Runs a job of the thread's own, which waits for no other process. `None` if another one writes
+/// now: then nothing has been done.
 pub(super) fn run_inline(on: &mut Served, job: &mut dyn Job) -> Option<Result<(), Failure>> {
     let waits = on.conn.busy_timeout(Duration::ZERO);
     let ran = waits.map_err(Failure::from).and_then(|()| run_alone(on, job));
@@ -177,8 +180,8 @@ fn run_alone(on: &Served, job: &mut dyn Job) -> Result<(), Failure> {
     on.is_there()?;
     at_rest(&on.conn)?;
     // The look behind the previous commit is at most 200 us old. A look before the statement would
-    // leave a gap as well, and the epoch of the claim refuses a write into a database that has a new
-    // owner.
+    // leave a gap as well, and the epoch of the claim refuses a write into a database that has a
+    // new owner.
     let ran = if job.scope() == Scope::One { one_statement(on, job) } else { alone(on, job) };
     // If it fails, it is tried again before the next job.
     let _ = at_rest(&on.conn);
@@ -189,8 +192,8 @@ fn is_busy(why: &rusqlite::Error) -> bool {
     matches!(why.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// Ends a transaction that a job has left open: one whose own end has failed. Until then every read would see the snapshot in which it began,
-/// and no write would be committed.
+/// Ends a transaction that a job has left open: one whose own end has failed. Until then every read
+/// would see the snapshot in which it began, and no write would be committed.
 fn at_rest(conn: &Connection) -> rusqlite::Result<()> {
     if conn.is_autocommit() { Ok(()) } else { execute(conn, ROLLBACK) }
 }
@@ -198,7 +201,8 @@ fn at_rest(conn: &Connection) -> rusqlite::Result<()> {
 /// Why a transaction of several jobs came to nothing.
 enum Lost {
     Commit(Failure),
-    /// A job of several statements failed, and what it had changed cannot be told from what the others have.
+    /// A job of several statements failed, and what it had changed cannot be told from what the
+    /// others have.
     Job,
     Transaction,
 }
@@ -215,7 +219,8 @@ fn one_statement(on: &Served, job: &mut dyn Job) -> Result<(), Failure> {
     on.has_stored()
 }
 
-/// Runs the jobs in one transaction; with `savepoints`, one that fails takes back its own changes only.
+/// Runs the jobs in one transaction; with `savepoints`, one that fails takes back its own changes
+/// only.
 fn together(on: &Served, batch: &mut [Box<dyn Job>], savepoints: bool) -> Result<Vec<rusqlite::Result<()>>, Lost> {
     let conn = &on.conn;
     let failed = |e| Lost::Commit(Failure::from(e));
@@ -250,7 +255,8 @@ fn together(on: &Served, batch: &mut [Box<dyn Job>], savepoints: bool) -> Result
         if !conn.is_autocommit() {
             let _ = execute(conn, ROLLBACK);
         }
-        // A constraint that is looked at when all is done: one of the program's tables, and one job's fault.
+        // A constraint that is looked at when all is done: one of the program's tables, and one
+        // job's fault.
         let one_is_at_fault = several && why.sqlite_error_code() == Some(ErrorCode::ConstraintViolation);
         return Err(if one_is_at_fault { Lost::Transaction } else { Lost::Commit(on.failure(why)) });
     }
@@ -287,7 +293,8 @@ fn alone(on: &Served, job: &mut dyn Job) -> Result<(), Failure> {
     ran.and_then(|()| on.has_stored())
 }
 
-// Prepared statements are kept by their text, and code of the program may prepare statements too: it must not be given these.
+// Prepared statements are kept by their text, and code of the program may prepare statements too:
+// it must not be given these.
 const BEGIN: &str = "BEGIN IMMEDIATE /* forever */";
 const COMMIT: &str = "COMMIT /* forever */";
 const ROLLBACK: &str = "ROLLBACK /* forever */";

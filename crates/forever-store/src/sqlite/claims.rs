@@ -1,7 +1,8 @@
 //! Claims: which worker runs a fiber, and at which epoch.
 //!
-//! A fiber is claimed while it is `running`; then `snapshots.worker` names the worker and `snapshots.epoch` the claim. Every write of an
-//! activation asks for its epoch first, in its own transaction.
+//! A fiber is claimed while it is `running`; then `snapshots.worker` names the worker and
+//! `snapshots.epoch` the claim. Every write of an activation asks for its epoch first, in its own
+//! transaction.
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{recent_ops, rows};
@@ -19,8 +20,8 @@ pub(super) fn check(conn: &Connection, claim: Claim) -> rusqlite::Result<()> {
     if epoch(conn, claim.fiber)? == Some(claim.epoch) { Ok(()) } else { Err(lost(claim)) }
 }
 
-/// Fails unless a claim is in force and its fiber is running: what is left of an activation that has stopped, in a task of
-/// the program, must not write any more.
+/// Fails unless a claim is in force and its fiber is running: what is left of an activation that
+/// has stopped, in a task of the program, must not write any more.
 pub(super) fn check_running(conn: &Connection, claim: Claim) -> rusqlite::Result<()> {
     let runs = conn
         .prepare_cached(
@@ -31,7 +32,8 @@ pub(super) fn check_running(conn: &Connection, claim: Claim) -> rusqlite::Result
     runs.ok_or_else(|| lost(claim))
 }
 
-/// The epoch of a fiber; none once it has completed. That of a fiber whose row in `snapshots` is gone is 0: it can be parked, and nothing else.
+/// The epoch of a fiber; none once it has completed. That of a fiber whose row in `snapshots` is
+/// gone is 0: it can be parked, and nothing else.
 pub(super) fn epoch(conn: &Connection, fiber: Seq) -> rusqlite::Result<Option<Epoch>> {
     let stored = conn.prepare_cached("SELECT epoch FROM snapshots WHERE fiber = ?1")?.query_row([fiber], |r| r.get(0)).optional()?;
     match stored {
@@ -98,9 +100,11 @@ pub(super) fn join(conn: &Connection, now_ms: i64) -> rusqlite::Result<WorkerId>
     Ok(worker)
 }
 
-/// Of a row that has no snapshot nothing can be claimed; it is called interrupted all the same, and parked when it is looked at.
+/// Of a row that has no snapshot nothing can be claimed; it is called interrupted all the same, and
+/// parked when it is looked at.
 pub(super) fn take_over(conn: &Connection, by: WorkerId, now_ms: i64) -> rusqlite::Result<()> {
-    // Where a number was made so large by hand that nothing can be added to it, that must not keep all others waiting.
+    // Where a number was made so large by hand that nothing can be added to it, that must not keep
+    // all others waiting.
     conn.execute(
         "UPDATE snapshots SET deaths = min(deaths, 4294967294) + 1, epoch = min(epoch, 9223372036854775806) + 1, worker = NULL
          WHERE fiber IN (SELECT seq FROM fibers WHERE state <> 'completed' AND state = 'running') AND worker IS NOT ?1",
@@ -110,7 +114,8 @@ pub(super) fn take_over(conn: &Connection, by: WorkerId, now_ms: i64) -> rusqlit
     conn.execute("DELETE FROM workers WHERE id <> ?1", [by]).map(drop)
 }
 
-/// Interrupts the fibers that a worker has claimed, and ends its claims: what an activation of it still writes is refused.
+/// Interrupts the fibers that a worker has claimed, and ends its claims: what an activation of it
+/// still writes is refused.
 pub(super) fn close(conn: &Connection, worker: WorkerId, now_ms: i64) -> rusqlite::Result<()> {
     conn.execute(
         "UPDATE snapshots SET epoch = min(epoch, 9223372036854775806) + 1

@@ -22,8 +22,8 @@ pub(crate) trait Kept {
         Files::Same
     }
 
-    /// Whether all files were in their places at the last look, and no file of their folder was added, removed or renamed since. Says
-    /// no now and then although it is so.
+    /// Whether all files were in their places at the last look, and no file of their folder was
+    /// added, removed or renamed since. Says no now and then although it is so.
     fn is_unmoved(&self) -> bool {
         false
     }
@@ -84,8 +84,8 @@ pub(crate) enum Files {
     Gone(String),
 }
 
-/// Keeps an owner from writing into what is not its database any more, and from telling that something is stored which is not there
-/// for whoever opens the database next.
+/// Keeps an owner from writing into what is not its database any more, and from telling that
+/// something is stored which is not there for whoever opens the database next.
 #[derive(Debug, Default)]
 pub(super) struct Fence {
     /// SQLite's number that changes when another connection has committed: <https://sqlite.org/pragma.html#pragma_data_version>.
@@ -95,9 +95,11 @@ pub(super) struct Fence {
 const TAKEN: &str = "its lock file was removed or replaced, and another process has written to it";
 
 impl Fence {
-    /// Fails if the database is another's by now. Inside a transaction that writes, nobody can make it so before its end.
+    /// Fails if the database is another's by now. Inside a transaction that writes, nobody can make
+    /// it so before its end.
     pub(super) fn holds(&self, lock: &dyn Kept, conn: &Connection) -> Result<(), Failure> {
-        // With the lock in its place no other process can own the database. That is one question to the system, and the version four.
+        // With the lock in its place no other process can own the database. That is one question to
+        // the system, and the version four.
         if lock.is_unmoved() {
             return Ok(());
         }
@@ -113,7 +115,8 @@ impl Fence {
         Ok(())
     }
 
-    /// Fails if what was committed just now is not in the files that are found where the database is.
+    /// Fails if what was committed just now is not in the files that are found where the database
+    /// is.
     pub(super) fn still_holds(&self, lock: &dyn Kept, conn: &Connection) -> Result<(), Failure> {
         let why = match lock.look() {
             Files::Same => return Ok(()),
@@ -125,7 +128,8 @@ impl Fence {
                 TAKEN.to_owned()
             }
             Files::NoLog(why) => {
-                // The log is read where it was, whatever its name. This is worth a wait for readers on any thread.
+                // The log is read where it was, whatever its name. This is worth a wait for readers
+                // on any thread.
                 let _ = conn.busy_timeout(BUSY_TIMEOUT);
                 let copied = conn.prepare_cached("PRAGMA wal_checkpoint(FULL) /* forever */").and_then(|mut s| s.query_row((), |_| Ok(())));
                 if let Err(error) = copied {

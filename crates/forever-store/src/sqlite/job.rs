@@ -46,8 +46,9 @@ pub(super) type Cause = Arc<rusqlite::Error>;
 pub(super) enum Failure {
     /// Nothing of it is stored, and nothing will be.
     Failed(Cause),
-    /// Its commit failed. What it wrote is in the log in part or as a whole, and whoever reads the log next may find it there; whoever has
-    /// it open does not, and writes over it with the next commit.
+    /// Its commit failed. What it wrote is in the log in part or as a whole, and whoever reads the
+    /// log next may find it there; whoever has it open does not, and writes over it with the next
+    /// commit.
     Unknown(Cause),
     /// A file of the database is gone.
     Lost { why: Arc<str>, committed: bool },
@@ -107,7 +108,8 @@ where
 
     fn answer(self: Box<Self>, ran: Result<(), Failure>) {
         let Call { what, work, out, then, answer, .. } = unboxed(self);
-        // Freed before the caller goes on: two threads that allocate and free at the same time wait for each other.
+        // Freed before the caller goes on: two threads that allocate and free at the same time wait
+        // for each other.
         drop(work);
         let result = match (ran, out) {
             (Ok(()), Some(out)) => Ok(then(out)),
@@ -125,7 +127,8 @@ fn unboxed<T>(boxed: Box<T>) -> T {
     *boxed
 }
 
-/// A row that holds something else than it should is not the store's failure: to try again is no help.
+/// A row that holds something else than it should is not the store's failure: to try again is no
+/// help.
 fn kind_of(why: &rusqlite::Error) -> ErrorKind {
     match why {
         // A job that was refused says why with an error of ours.

@@ -46,7 +46,8 @@ fn a_fiber_is_loaded_as_it_was_at_one_moment() {
     writer.execute("INSERT INTO snapshots (fiber) VALUES (?1)", [fiber]).unwrap();
     let writer = Arc::new(Mutex::new(writer));
     let mut seen = Vec::new();
-    // A checkpoint is committed before the first statement of a load, before the second, and so on until there is none.
+    // A checkpoint is committed before the first statement of a load, before the second, and so on
+    // until there is none.
     for commits_before in 0.. {
         be(&mut writer.lock().unwrap(), fiber, 1);
         let mut reader = open::reader(&path).unwrap();

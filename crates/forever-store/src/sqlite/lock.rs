@@ -1,11 +1,14 @@
-//! Who owns a database: locks of the operating system, which the kernel frees when their holder dies, however it dies.
+//! Who owns a database: locks of the operating system, which the kernel frees when their holder
+//! dies, however it dies.
 //!
-//! There are two of them. One is on the database file itself, so that it holds whatever name the file was opened by. The other is on
-//! `<database>.lock` beside it, which holds the owner's process id; earlier versions know only that one, and it is the only one where a
-//! lock on the database would be in the way of SQLite's own. Within a process, a table says who owns which file.
+//! There are two of them. One is on the database file itself, so that it holds whatever name the
+//! file was opened by. The other is on `<database>.lock` beside it, which holds the owner's process
+//! id; earlier versions know only that one, and it is the only one where a lock on the database
+//! would be in the way of SQLite's own. Within a process, a table says who owns which file.
 //!
-//! **Invariant:** no descriptor of a database is closed while SQLite may have the file open in this process. Closing any of them
-//! would free all locks that SQLite holds on the file: <https://sqlite.org/howtocorrupt.html>, section 2.2.
+//! **Invariant:** no descriptor of a database is closed while SQLite may have the file open in this
+//! process. Closing any of them would free all locks that SQLite holds on the file:
+//! <https://sqlite.org/howtocorrupt.html>, section 2.2.
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -18,14 +21,16 @@ use tracing::{error, warn};
 use super::file_guard::{Files, Kept};
 use crate::error::{Error, ErrorKind, Result};
 
-/// So many descriptors of databases that nobody owns any more stay open: a program may have connections of its own to them.
+/// So many descriptors of databases that nobody owns any more stay open: a program may have
+/// connections of its own to them.
 const KEPT: usize = 64;
 
 /// Which file it is, whatever it is called.
 #[cfg(unix)]
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct FileId(u64, u64);
-/// The standard library does not say which file it is; an open file can be neither renamed nor removed.
+/// The standard library does not say which file it is; an open file can be neither renamed nor
+/// removed.
 #[cfg(not(unix))]
 type FileId = PathBuf;
 
@@ -119,10 +124,12 @@ pub(crate) struct DatabaseFile {
 }
 
 impl DatabaseFile {
-    /// Opens the file at `given`, made if it is not there, and takes its lock. What is in it is not looked at.
+    /// Opens the file at `given`, made if it is not there, and takes its lock. What is in it is not
+    /// looked at.
     ///
     /// # Errors
-    /// Kind `Busy` when a runtime has it; kind `Format` when it is a directory; kind `Store` when it cannot be used.
+    /// Kind `Busy` when a runtime has it; kind `Format` when it is a directory; kind `Store` when
+    /// it cannot be used.
     pub(crate) fn open(given: &Path) -> Result<Self> {
         let refused = |kind, why: String| Error::new(kind, format!("failed to open database `{}`: {why}", given.display()));
         let unreadable = |e: io::Error| refused(ErrorKind::Store, "it cannot be read".into()).with_source(e);
@@ -231,7 +238,8 @@ fn is_mounted_by_itself(_: &Path) -> bool {
     false
 }
 
-/// Locks a database file, where that lock and those of SQLite do not know of each other; says whether it did.
+/// Locks a database file, where that lock and those of SQLite do not know of each other; says
+/// whether it did.
 #[cfg(target_os = "linux")]
 fn lock_itself(file: &File, path: &Path) -> Result<bool, TryLockError> {
     let apart = super::mounts::Mount::of(path).is_none_or(|mount| mount.has_own_locks());
@@ -241,7 +249,8 @@ fn lock_itself(file: &File, path: &Path) -> Result<bool, TryLockError> {
     Ok(apart)
 }
 
-/// BSD has one kind of lock, whichever way it is taken, and Windows lets nobody else read what is locked.
+/// BSD has one kind of lock, whichever way it is taken, and Windows lets nobody else read what is
+/// locked.
 #[cfg(not(target_os = "linux"))]
 fn lock_itself(_: &File, _: &Path) -> Result<bool, TryLockError> {
     Ok(false)
@@ -278,7 +287,8 @@ impl Lock {
     /// Takes the lock beside a database.
     ///
     /// # Errors
-    /// Kind `Busy` when another process holds it, naming that; kind `Store` when the lock file cannot be used.
+    /// Kind `Busy` when another process holds it, naming that; kind `Store` when the lock file
+    /// cannot be used.
     pub(crate) fn take(database: DatabaseFile) -> Result<Self> {
         let beside = lock_path(&database.path);
         let why = |why: &str| format!("failed to open database `{}`: {why}", database.given.display());
@@ -350,12 +360,14 @@ impl Drop for Lock {
         let beside = self.beside();
         // So that nobody is told of an owner that has let go.
         let _ = beside.set_len(0);
-        // Closing the file would not do: a process that another thread is starting has its own copy of it for a moment.
+        // Closing the file would not do: a process that another thread is starting has its own copy
+        // of it for a moment.
         let _ = beside.unlock();
     }
 }
 
-/// The files of a database that SQLite has open, and how they are known to be still where they were.
+/// The files of a database that SQLite has open, and how they are known to be still where they
+/// were.
 #[derive(Debug)]
 struct Watch {
     log: PathBuf,
@@ -396,7 +408,8 @@ impl Lock {
 }
 
 impl Watch {
-    /// A folder says when a file in it was added, removed or renamed, so that one look is enough for most commits.
+    /// A folder says when a file in it was added, removed or renamed, so that one look is enough
+    /// for most commits.
     #[cfg(unix)]
     fn look(&self, lock: &Lock) -> Files {
         use std::os::unix::fs::MetadataExt;
@@ -410,7 +423,8 @@ impl Watch {
         seen.folder = None;
         let log = std::fs::metadata(&self.log);
         let files = self.look_at_all(lock, &log);
-        // Within the grain of the file system's clock the folder may be changed again and say the same.
+        // Within the grain of the file system's clock the folder may be changed again and say the
+        // same.
         if let (Files::Same, Ok(log), Some([modified, modified_ns, inode, inode_ns])) = (&files, &log, changed) {
             let folder = (modified, modified_ns).max((inode, inode_ns));
             if is_later_by_a_grain((log.mtime(), log.mtime_nsec()), folder) {
@@ -465,10 +479,12 @@ impl Watch {
 #[cfg(unix)]
 const LOOKS: u8 = 64;
 
-/// Whether a change of the folder at the time of `log`, which is the file system's clock, would show in the times of the folder.
+/// Whether a change of the folder at the time of `log`, which is the file system's clock, would
+/// show in the times of the folder.
 ///
-/// Times are in seconds and nanoseconds. A file system whose times have digits below a millisecond takes them from the kernel's clock, which
-/// moves at least a hundred times a second. The coarsest, FAT, counts in steps of two seconds.
+/// Times are in seconds and nanoseconds. A file system whose times have digits below a millisecond
+/// takes them from the kernel's clock, which moves at least a hundred times a second. The coarsest,
+/// FAT, counts in steps of two seconds.
 #[cfg(unix)]
 fn is_later_by_a_grain(log: (i64, i64), folder: (i64, i64)) -> bool {
     let is_fine = |(_, ns): (i64, i64)| ns % 1_000_000 != 0;

@@ -1,8 +1,9 @@
 //! When the write-ahead log is copied into the database, so that it stays short and can begin anew.
 //!
-//! SQLite would do it inside a commit, while callers wait; here it is done between two commits. A long log costs at the next open
-//! after a crash, which reads all of it; a short one costs syncs. So it is copied when it is long in pages or in commits: many
-//! small checkpoints make a log that is read in a millisecond, and large ones do not pay for more copies than SQLite's own rule.
+//! SQLite would do it inside a commit, while callers wait; here it is done between two commits. A
+//! long log costs at the next open after a crash, which reads all of it; a short one costs syncs.
+//! So it is copied when it is long in pages or in commits: many small checkpoints make a log that
+//! is read in a millisecond, and large ones do not pay for more copies than SQLite's own rule.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -17,8 +18,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// SQLite's own limit: 1000 pages of the size that it chooses by itself.
 const BYTES: u32 = 1000 * 4096;
 
-/// After how many commits the log is copied although it is not long. Where no commit waits for the disk, the syncs of a copy are most
-/// of what commits cost, so that the log is only as short there as SQLite itself keeps it.
+/// After how many commits the log is copied although it is not long. Where no commit waits for the
+/// disk, the syncs of a copy are most of what commits cost, so that the log is only as short there
+/// as SQLite itself keeps it.
 fn most_commits(durability: Durability, longest: u32) -> u32 {
     match durability {
         Durability::Power => 256,
@@ -41,7 +43,8 @@ pub(crate) struct Log {
     seen: u32,
     /// Whether a commit waits for the disk.
     syncs: bool,
-    /// Whether it was copied since the last commit. The next one begins it anew, and waits for the disk at any durability.
+    /// Whether it was copied since the last commit. The next one begins it anew, and waits for the
+    /// disk at any durability.
     begins_anew: bool,
     /// Set when a commit begins to write.
     began: Arc<AtomicBool>,
@@ -121,7 +124,8 @@ impl Log {
         if !self.is_long() {
             return;
         }
-        // A reader may keep part of the log from being copied. It is tried again when as much has been added.
+        // A reader may keep part of the log from being copied. It is tried again when as much has
+        // been added.
         self.commits = 0;
         self.copied = self.seen;
         self.begins_anew = true;
@@ -172,7 +176,8 @@ mod tests {
                     log.tidy(&conn);
                 }
             }
-            // The first begins the log; after three the fourth has it copied behind itself, and the fifth begins it anew.
+            // The first begins the log; after three the fourth has it copied behind itself, and the
+            // fifth begins it anew.
             let process = [false, true, true, false, false, true, true];
             let expected = if durability == Durability::Power { [false; 7] } else { process };
             assert_eq!(known, expected, "{durability:?}");

@@ -196,8 +196,9 @@ impl Sqlite {
         self.writer.call_short(what, scope, work)
     }
 
-    /// A write that may make fibers ready: they are told of on the writer's thread, behind the commit and before the caller is answered, so
-    /// that a caller that is gone by then changes nothing.
+    /// A write that may make fibers ready: they are told of on the writer's thread, behind the
+    /// commit and before the caller is answered, so that a caller that is gone by then changes
+    /// nothing.
     fn write_ready<T, F>(&self, what: &'static str, mut work: F) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
     where
         T: Send + 'static,

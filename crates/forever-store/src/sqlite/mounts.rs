@@ -1,4 +1,5 @@
-//! What Linux says of where a path is mounted: `/proc/self/mountinfo`, as described in `proc_pid_mountinfo(5)`.
+//! What Linux says of where a path is mounted: `/proc/self/mountinfo`, as described in
+//! `proc_pid_mountinfo(5)`.
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};

@@ -13,8 +13,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// A log that one huge snapshot has made long is cut back to this many bytes.
 const LOG_LIMIT: i64 = 16 << 20;
 
-/// The size of a page of a new database. A commit writes whole pages, and most rows are shorter than a page of this size: half of
-/// SQLite's own choice is half the bytes.
+/// The size of a page of a new database. A commit writes whole pages, and most rows are shorter
+/// than a page of this size: half of SQLite's own choice is half the bytes.
 const PAGE_BYTES: i64 = 2048;
 
 /// What a commit survives.
@@ -24,8 +24,8 @@ pub enum Durability {
     /// Power loss: every commit is synced to the disk (`synchronous=FULL`).
     #[default]
     Power,
-    /// Process death: on power loss the newest commits may be lost, older ones and the database's health are not
-    /// (`synchronous=NORMAL`).
+    /// Process death: on power loss the newest commits may be lost, older ones and the database's
+    /// health are not (`synchronous=NORMAL`).
     Process,
 }
 
@@ -42,8 +42,9 @@ impl Durability {
 /// How often a file is opened before it counts as damaged.
 const ATTEMPTS: u32 = 3;
 
-/// Opens a file, and again where SQLite calls it damaged: a read that fails with `EIO` is reported in the same way (`SQLITE_IOERR_CORRUPTFS`
-/// becomes `SQLITE_CORRUPT`). A file is damaged if it can be read from its beginning to its end and SQLite says so each time.
+/// Opens a file, and again where SQLite calls it damaged: a read that fails with `EIO` is reported
+/// in the same way (`SQLITE_IOERR_CORRUPTFS` becomes `SQLITE_CORRUPT`). A file is damaged if it can
+/// be read from its beginning to its end and SQLite says so each time.
 fn readable<T>(path: &Path, mut open: impl FnMut() -> Result<T>) -> Result<T> {
     let mut attempts = 1;
     loop {
@@ -115,8 +116,8 @@ fn check_once(file: &DatabaseFile) -> Result<()> {
         is_ours(&conn)
     });
     match foreign {
-        // Its process was killed while it made the database, and had the lock by then. Whoever only reads cannot take back what is half
-        // done; the writer can, and looks again.
+        // Its process was killed while it made the database, and had the lock by then. Whoever only
+        // reads cannot take back what is half done; the writer can, and looks again.
         Err(e) if is_half_done(&e) && lock::lock_path(real).exists() => Ok(()),
         Err(e) => Err(refused(kind_of(&e), "it cannot be read".into()).with_source(e)),
         Ok(ours) => ours.map_err(|why| refused(ErrorKind::Format, why)),
@@ -154,8 +155,9 @@ fn is_ours(conn: &Connection) -> rusqlite::Result<Result<(), String>> {
     Ok(fits(application, version))
 }
 
-/// Opens the one connection that writes; `path` has passed [`check`], and the caller holds the lock. One that `dies` leaves the write-ahead
-/// log as it is when it is closed, as a killed process does.
+/// Opens the one connection that writes; `path` has passed [`check`], and the caller holds the
+/// lock. One that `dies` leaves the write-ahead log as it is when it is closed, as a killed process
+/// does.
 pub(crate) fn writer(path: &Path, durability: Durability, dies: bool) -> Result<Connection> {
     readable(path, || writer_once(path, durability, dies))
 }
@@ -178,7 +180,8 @@ fn writer_once(path: &Path, durability: Durability, dies: bool) -> Result<Connec
         return Err(failed(&format!("its journal mode stays `{mode}` where `wal` is needed")));
     }
     set(&conn, "synchronous", durability.level()).map_err(sqlite)?.map_err(|why| failed(&why))?;
-    // Where the system has a stronger sync than the usual one (macOS), power loss asks for it; elsewhere these do nothing.
+    // Where the system has a stronger sync than the usual one (macOS), power loss asks for it;
+    // elsewhere these do nothing.
     let strong = i64::from(durability == Durability::Power);
     set(&conn, "fullfsync", strong).map_err(sqlite)?.map_err(|why| failed(&why))?;
     set(&conn, "checkpoint_fullfsync", strong).map_err(sqlite)?.map_err(|why| failed(&why))?;
@@ -190,7 +193,8 @@ fn writer_once(path: &Path, durability: Durability, dies: bool) -> Result<Connec
     Ok(conn)
 }
 
-/// Opens a connection that only reads, of a database that the writer has opened: what fails now is not its format.
+/// Opens a connection that only reads, of a database that the writer has opened: what fails now is
+/// not its format.
 pub(crate) fn reader(path: &Path) -> Result<Connection> {
     let sqlite = |e: rusqlite::Error| Error::new(ErrorKind::Store, format!("failed to open database `{}`", path.display())).with_source(e);
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -200,8 +204,8 @@ pub(crate) fn reader(path: &Path) -> Result<Connection> {
     Ok(conn)
 }
 
-/// Opens a database that lives as long as its connection; one with a name is the same for all connections of this process that are open
-/// at a time.
+/// Opens a database that lives as long as its connection; one with a name is the same for all
+/// connections of this process that are open at a time.
 pub(crate) fn in_memory(name: Option<&str>) -> Result<Connection> {
     let sqlite = |e: rusqlite::Error| Error::new(ErrorKind::Store, "failed to open a database in memory").with_source(e);
     let mut conn = match name {
@@ -217,8 +221,9 @@ pub(crate) fn in_memory(name: Option<&str>) -> Result<Connection> {
 /// More than there are different statements, so that none is parsed twice.
 const STATEMENTS: usize = 256;
 
-/// Keeps statements as they were parsed: SQLite would parse most of them anew each time they are given other values, to see whether there is a better
-/// plan for those (<https://sqlite.org/queryplanner-ng.html#qpstab>).
+/// Keeps statements as they were parsed: SQLite would parse most of them anew each time they are
+/// given other values, to see whether there is a better plan for those
+/// (<https://sqlite.org/queryplanner-ng.html#qpstab>).
 fn keep_statements(conn: &Connection) -> rusqlite::Result<()> {
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
@@ -242,7 +247,8 @@ fn set(conn: &Connection, pragma: &str, value: i64) -> rusqlite::Result<Result<(
     Ok(if got == value { Ok(()) } else { Err(format!("`{pragma}` stays {got} where {value} is needed")) })
 }
 
-/// Whether closing the connection leaves the write-ahead log as it is; a file that is not ours is not tidied up.
+/// Whether closing the connection leaves the write-ahead log as it is; a file that is not ours is
+/// not tidied up.
 fn leave_log(conn: &Connection, leave: bool) -> rusqlite::Result<()> {
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, leave).map(drop)
 }

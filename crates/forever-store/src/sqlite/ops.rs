@@ -96,7 +96,8 @@ impl OpStore for Sqlite {
                 }
                 Ok(None)
             };
-            // Most that are asked for are of fibers that have not completed, of which there are few.
+            // Most that are asked for are of fibers that have not completed, of which there are
+            // few.
             let open = "SELECT f.seq FROM fibers f WHERE f.state <> 'completed'
                               AND (EXISTS (SELECT 1 FROM ops o WHERE o.fiber = f.seq AND o.id = ?1)
                                    OR EXISTS (SELECT 1 FROM snapshots s WHERE s.fiber = f.seq AND instr(s.ops, ?2) > 0)

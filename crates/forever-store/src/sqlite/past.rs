@@ -1,4 +1,5 @@
-//! Deleting fibers that have ended, and what is remembered of them: the ids and keys that the program gave.
+//! Deleting fibers that have ended, and what is remembered of them: the ids and keys that the
+//! program gave.
 use rusqlite::types::ToSql;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params, params_from_iter};
 
@@ -9,7 +10,8 @@ use crate::{DeleteCursor, DeleteResult, Deletion, FiberRef, FiberTombstone, Seq,
 struct Candidate {
     seq: Seq,
     finished_ms: i64,
-    /// What is remembered of it, if anything is; an error if that cannot be read, and the fiber is kept then.
+    /// What is remembered of it, if anything is; an error if that cannot be read, and the fiber is
+    /// kept then.
     past: rusqlite::Result<Option<FiberTombstone>>,
 }
 
@@ -28,7 +30,8 @@ pub(super) fn delete(conn: &Connection, deletion: &Deletion) -> rusqlite::Result
     if remove(conn, &free)? {
         deleted = free;
     } else {
-        // One of them is held by something else: a table that refers to what goes with it, a trigger.
+        // One of them is held by something else: a table that refers to what goes with it, a
+        // trigger.
         for candidate in free {
             if remove(conn, &[candidate])? {
                 deleted.push(candidate);
@@ -42,7 +45,8 @@ pub(super) fn delete(conn: &Connection, deletion: &Deletion) -> rusqlite::Result
     Ok(DeleteResult { count: deleted.len() as u64, held: (candidates.len() - deleted.len()) as u64, next })
 }
 
-/// A page of what the filter asks for, in the order of the index, so that each page finds its rows at once.
+/// A page of what the filter asks for, in the order of the index, so that each page finds its rows
+/// at once.
 fn candidates(conn: &Connection, deletion: &Deletion) -> rusqlite::Result<Vec<Candidate>> {
     let (condition, mut values) = condition(&deletion.query);
     let after = match deletion.after {
@@ -91,8 +95,8 @@ fn remove(conn: &Connection, fibers: &[&Candidate]) -> rusqlite::Result<bool> {
     Ok(!held)
 }
 
-/// Questions, each with the number of a fiber, whether a table of the program's has a foreign key that keeps the fiber. One that is
-/// looked at only at the commit would cost all of them.
+/// Questions, each with the number of a fiber, whether a table of the program's has a foreign key
+/// that keeps the fiber. One that is looked at only at the commit would cost all of them.
 fn references(conn: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut keys = conn.prepare_cached(
         "SELECT m.name, k.id, k.\"from\", coalesce(k.\"to\", 'seq') FROM sqlite_schema m JOIN pragma_foreign_key_list(m.name) k
@@ -154,7 +158,8 @@ pub(super) fn find(conn: &Connection, which: &FiberRef) -> rusqlite::Result<Opti
     conn.prepare_cached(&format!("{PAST} WHERE {column} = ?1"))?.query_row([value], past_fiber).optional()
 }
 
-/// Forgets what agrees with a filter, at most `limit` of it, deleted before a time if there is one; says how many.
+/// Forgets what agrees with a filter, at most `limit` of it, deleted before a time if there is one;
+/// says how many.
 pub(super) fn forget(conn: &Connection, deletion: &Deletion, deleted_before_ms: Option<i64>) -> rusqlite::Result<u64> {
     let which = &deletion.query;
     let mut terms = vec!["1".to_owned()];

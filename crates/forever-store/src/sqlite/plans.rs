@@ -1,7 +1,8 @@
 //! How SQLite carries out the statements: with an index, however many rows there are.
 //!
-//! What is looked at is what was run, not copies of it: a trace on the connection takes down the text of every statement while the
-//! tests that every store passes are run, and then each is explained.
+//! What is looked at is what was run, not copies of it: a trace on the connection takes down the
+//! text of every statement while the tests that every store passes are run, and then each is
+//! explained.
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -172,7 +173,8 @@ fn slow(conn: &Connection, sql: &str) -> Option<String> {
 const NO_ROWS_OF_OURS: [&str; 6] =
     ["SCAN sqlite_sequence", "SCAN CONSTANT ROW", "SCAN json_each", "SCAN e VIRTUAL TABLE", "SCAN b", "SCAN (subquery"];
 
-/// Indexes that have in them only what such a statement wants: what is awake, what runs, what is due, what was asked.
+/// Indexes that have in them only what such a statement wants: what is awake, what runs, what is
+/// due, what was asked.
 const ONLY_WHAT_IS_ASKED_FOR: [&str; 4] = ["agents_awake", "schedules_running", "turns_open", "waits_due"];
 
 /// What is sorted or looked through all the same, by a part of the statement.
@@ -183,7 +185,8 @@ const ALLOWED: [(&str, &str); 14] = [
     ("WITH RECURSIVE below", "USE TEMP B-TREE FOR ORDER BY"),
     // The schedules of one agent.
     ("FROM schedules WHERE class = ?1 AND agent = ?2", "USE TEMP B-TREE FOR ORDER BY"),
-    // An operation that a person asks for by its id: first among the fibers that have not completed.
+    // An operation that a person asks for by its id: first among the fibers that have not
+    // completed.
     ("FROM ops o WHERE o.fiber = f.seq AND o.id = ?1", "SCAN f USING COVERING INDEX fibers_open"),
     ("FROM ops o WHERE o.id = ?1", "SCAN o"),
     // The ledger of one fiber, whose parts are searched.
@@ -193,7 +196,8 @@ const ALLOWED: [(&str, &str); 14] = [
     ("f.state IN ('running', 'failed')", "USE TEMP B-TREE FOR ORDER BY"),
     // The patterns of cron schedules; when a runtime opens, and when the clock was set back.
     ("kind = 'cron' AND attempts = 0 AND cron IS NOT NULL GROUP BY cron", "USE TEMP B-TREE FOR GROUP BY"),
-    // The agents that are awake when a runtime opens, and the schedules of classes that it does not know; once.
+    // The agents that are awake when a runtime opens, and the schedules of classes that it does not
+    // know; once.
     ("heartbeat_ms IS NOT NULL ORDER BY", "USE TEMP B-TREE"),
     ("WHERE class NOT IN", "SCAN schedules"),
     // What a person forgets by hand.

@@ -4,7 +4,8 @@ use std::time::Duration;
 use super::{Durability, Sqlite};
 use crate::FiberStore;
 
-/// What a read that stops halfway leaves: SQLite does not end a savepoint in which a statement fails, and to release it can fail as well.
+/// What a read that stops halfway leaves: SQLite does not end a savepoint in which a statement
+/// fails, and to release it can fail as well.
 const HALF: &str = "SAVEPOINT half; SELECT count(*) FROM workers";
 
 async fn last_worker(sqlite: &Sqlite) -> i64 {

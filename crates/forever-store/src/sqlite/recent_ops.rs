@@ -1,11 +1,14 @@
-//! The newest effects of a fiber, which stand in its snapshot row, and the settled ones that were moved out of it.
+//! The newest effects of a fiber, which stand in its snapshot row, and the settled ones that were
+//! moved out of it.
 //!
-//! A commit writes whole pages, and the checkpoint behind an effect replaces the snapshot row anyway. So an effect begins and ends in
-//! that row. When the row becomes long, the settled ones are appended to `settled_ops`, several as one row, and never change again.
+//! A commit writes whole pages, and the checkpoint behind an effect replaces the snapshot row
+//! anyway. So an effect begins and ends in that row. When the row becomes long, the settled ones
+//! are appended to `settled_ops`, several as one row, and never change again.
 //!
-//! Only [`begin`] and [`pass`] know the column. All other writes of effects [`fold`] it first, in their own transaction: what a later run
-//! of the fiber has to see goes to `ops`, one operation a row. An operation is in one of the three places. A damaged text is never
-//! written over, as whatever it says of an effect would be lost.
+//! Only [`begin`] and [`pass`] know the column. All other writes of effects [`fold`] it first, in
+//! their own transaction: what a later run of the fiber has to see goes to `ops`, one operation a
+//! row. An operation is in one of the three places. A damaged text is never written over, as
+//! whatever it says of an effect would be lost.
 use std::sync::Arc;
 
 use rusqlite::types::Type;
@@ -16,15 +19,16 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::{layouts, ops};
 use crate::{Claim, LayoutRow, OpKind, OpOutcome, OpRecord, OpState, Seq};
 
-/// The longest that the texts of a row with effects may be together, in bytes. With the numbers beside them it stays on one page of 2 KiB,
-/// of which SQLite gives 2 013 bytes to a row.
+/// The longest that the texts of a row with effects may be together, in bytes. With the numbers
+/// beside them it stays on one page of 2 KiB, of which SQLite gives 2 013 bytes to a row.
 const ROW_BYTES: usize = 1980;
 
-/// Whether one of the effects in a snapshot row `s` of a fiber `f` is in doubt. The end of a fiber moves them out, so what is still there
-/// cannot be read.
+/// Whether one of the effects in a snapshot row `s` of a fiber `f` is in doubt. The end of a fiber
+/// moves them out, so what is still there cannot be read.
 pub(super) const IN_DOUBT: &str = r#"s.ops IS NOT NULL AND (f.finished_ms IS NOT NULL OR instr(s.ops, ',"started",') > 0)"#;
 
-/// An effect as the JSON has it: an array in the order of these fields, without the ones at its end that have no value.
+/// An effect as the JSON has it: an array in the order of these fields, without the ones at its end
+/// that have no value.
 #[derive(Debug, PartialEq, Deserialize)]
 struct Recent {
     number: u64,
@@ -102,7 +106,8 @@ fn write<T: Serialize + ?Sized>(value: &T) -> rusqlite::Result<String> {
 /// How long the other texts of a snapshot row are.
 const OTHERS: &str = "coalesce(octet_length(at), 0) + coalesce(octet_length(layout), 0) + coalesce(octet_length(callees), 0)";
 
-/// The column of a fiber that has a snapshot row, the number of its checkpoints, and the length of the other texts.
+/// The column of a fiber that has a snapshot row, the number of its checkpoints, and the length of
+/// the other texts.
 fn column(conn: &Connection, seq: Seq) -> rusqlite::Result<(Option<String>, u64, usize)> {
     let row = conn
         .prepare_cached(&format!("SELECT ops, number, {OTHERS} FROM snapshots WHERE fiber = ?1"))?
@@ -111,7 +116,8 @@ fn column(conn: &Connection, seq: Seq) -> rusqlite::Result<(Option<String>, u64,
     Ok(row.unwrap_or_default())
 }
 
-/// What the text of an operation begins with, and that of no other one has in it: a string in it has its quotes escaped.
+/// What the text of an operation begins with, and that of no other one has in it: a string in it
+/// has its quotes escaped.
 fn beginning(number: u64, id: &str) -> rusqlite::Result<String> {
     Ok(format!("[{number}{}", with_id(id)?))
 }
@@ -160,8 +166,9 @@ impl Beginning {
     }
 }
 
-/// Stores that an effect begins, in one statement. Gives `false`, and has done nothing, where the claim is not in force, the operation is
-/// stored already, the row has no room for it, or its layout is none of the snapshot's.
+/// Stores that an effect begins, in one statement. Gives `false`, and has done nothing, where the
+/// claim is not in force, the operation is stored already, the row has no room for it, or its
+/// layout is none of the snapshot's.
 pub(super) fn begin(conn: &Connection, claim: Claim, new: &Beginning) -> rusqlite::Result<bool> {
     let begun = conn
         .prepare_cached(&format!(
@@ -183,8 +190,8 @@ pub(super) enum Column {
     New(Option<String>),
 }
 
-/// Settles operations at checkpoint `number`, whose main text has so many bytes. Those that are in the column stay there while there is
-/// room for another one like them.
+/// Settles operations at checkpoint `number`, whose main text has so many bytes. Those that are in
+/// the column stay there while there is room for another one like them.
 pub(super) fn pass(conn: &Connection, seq: Seq, number: u64, settled: &[OpOutcome], bytes: usize, now_ms: i64) -> rusqlite::Result<Column> {
     if settled.is_empty() {
         return Ok(Column::Same);

@@ -106,8 +106,8 @@ pub(super) fn list(conn: &Connection, which: &FiberQuery, after: Seq, limit: u32
     }
 }
 
-/// A row as a list has it: what somebody has damaged keeps nobody from seeing the others, nor what is left of it. `None` if not even its
-/// state can be read.
+/// A row as a list has it: what somebody has damaged keeps nobody from seeing the others, nor what
+/// is left of it. `None` if not even its state can be read.
 fn listed(row: &Row<'_>) -> Option<FiberRow> {
     let text = |column| match row.get_ref(column) {
         Ok(ValueRef::Text(bytes)) => Some(String::from_utf8_lossy(bytes).into_owned()),
@@ -141,7 +141,8 @@ pub(super) fn condition(which: &FiberQuery) -> (String, Vec<Box<dyn ToSql>>) {
     let mut terms = vec!["1".to_owned()];
     let mut values: Vec<Box<dyn ToSql>> = Vec::new();
     if !which.states.is_empty() {
-        // Words of ours, so they can stand in the text; where all are of the index, SQLite has to be told so.
+        // Words of ours, so they can stand in the text; where all are of the index, SQLite has to
+        // be told so.
         let words: Vec<_> = which.states.iter().map(|s| format!("'{s}'")).collect();
         terms.push(format!("f.state IN ({})", words.join(", ")));
         if !which.states.contains(&FiberState::Completed) {
@@ -230,7 +231,8 @@ pub(super) fn unfinished(conn: &Connection, after: Seq, limit: u32) -> rusqlite:
     conn.prepare_cached(&sql)?.query_map(params![after, limit], runnable_row)?.collect()
 }
 
-/// The unfinished fibers by what decides whether code can resume them. Counted here: SQLite would sort all of them to group them.
+/// The unfinished fibers by what decides whether code can resume them. Counted here: SQLite would
+/// sort all of them to group them.
 pub(super) fn unfinished_groups(conn: &Connection) -> rusqlite::Result<Vec<UnfinishedGroup>> {
     let of = |state: FiberState| {
         format!(
@@ -253,8 +255,8 @@ pub(super) fn unfinished_groups(conn: &Connection) -> rusqlite::Result<Vec<Unfin
     Ok(groups.into_iter().map(group).collect())
 }
 
-/// Whether something behind a snapshot `s` was stored under a layout that is none of the snapshot's. A fiber waits behind a checkpoint of
-/// its own, so there is nothing behind that.
+/// Whether something behind a snapshot `s` was stored under a layout that is none of the
+/// snapshot's. A fiber waits behind a checkpoint of its own, so there is nothing behind that.
 fn mixed(state: FiberState) -> String {
     if state == FiberState::Waiting {
         return "0".to_owned();
@@ -321,7 +323,8 @@ fn runnable_row(row: &Row<'_>) -> rusqlite::Result<Runnable> {
     })
 }
 
-/// How often the process has died with it; 0 of a fiber that has no snapshot, and where the number cannot be one.
+/// How often the process has died with it; 0 of a fiber that has no snapshot, and where the number
+/// cannot be one.
 fn deaths(row: &Row<'_>) -> u32 {
     row.get::<_, Option<u32>>("deaths").ok().flatten().unwrap_or(0)
 }
@@ -440,7 +443,8 @@ pub(super) fn checkpoint(conn: &Connection, claim: Claim, new: &NewSnapshot) -> 
         conn.prepare_cached("DELETE FROM branch_results WHERE fiber = ?1")?.execute([seq])?;
     }
     if !new.children.is_empty() && is_cancelled(conn, seq)? {
-        // The command that has told it to end has told all its children, and these would not have heard.
+        // The command that has told it to end has told all its children, and these would not have
+        // heard.
         return Err(rusqlite::Error::ToSqlConversionFailure("it is told to end, and makes no children any more".into()));
     }
     let child = |new: &NewFiber| {
@@ -486,7 +490,8 @@ pub(super) fn finish(
     now_ms: i64,
     ready: &mut Vec<Runnable>,
 ) -> rusqlite::Result<Option<End>> {
-    // Most fibers leave nothing behind but a snapshot: one look is cheaper than a statement for each table.
+    // Most fibers leave nothing behind but a snapshot: one look is cheaper than a statement for
+    // each table.
     let (asked, left, waited_for, has_ops): (Option<String>, bool, bool, bool) = conn
         .prepare_cached(
             "SELECT cancel,
@@ -522,7 +527,8 @@ pub(super) fn finish(
     }
     ops::settle(conn, seq, settled, now_ms)?;
     if left {
-        // One that failed may be resumed: then it needs what was sent to it, what has arrived, and what its steps have kept.
+        // One that failed may be resumed: then it needs what was sent to it, what has arrived, and
+        // what its steps have kept.
         let failed = state == FiberState::Failed;
         let gone: &[&str] = if failed { &["waits", "joins"] } else { &["waits", "joins", "messages", "branch_results"] };
         if !failed {
@@ -611,7 +617,8 @@ pub(super) fn wait(conn: &Connection, claim: Claim, wait: &Wait, now_ms: i64) ->
              WHERE seq = ?1 AND finished_ms IS NULL AND cancel IS NULL",
         )?
         .execute(params![seq, now_ms])?;
-    // One that was told to end meanwhile does not wait, and what was put down for it goes with its end.
+    // One that was told to end meanwhile does not wait, and what was put down for it goes with its
+    // end.
     Ok(if waits == 0 { WaitResult::Ready } else { WaitResult::Waiting })
 }
 
@@ -777,7 +784,8 @@ pub(super) fn restart_claimed(conn: &Connection, claim: Claim, now_ms: i64, read
     Ok(RestartResult::Ready)
 }
 
-/// Brings a fiber back to its start; gives an operation in doubt, if there is one, and changes nothing then.
+/// Brings a fiber back to its start; gives an operation in doubt, if there is one, and changes
+/// nothing then.
 fn forget_progress(conn: &Connection, seq: Seq) -> rusqlite::Result<Option<String>> {
     recent_ops::fold(conn, seq)?;
     if let Some(op) = ops::in_doubt(conn, seq)? {
@@ -796,8 +804,8 @@ fn forget_progress(conn: &Connection, seq: Seq) -> rusqlite::Result<Option<Strin
     Ok(None)
 }
 
-/// Makes a fiber that stopped ready, and ends its claims. That it was told to end is forgotten if it has ended so, and not if it was parked before
-/// it could.
+/// Makes a fiber that stopped ready, and ends its claims. That it was told to end is forgotten if
+/// it has ended so, and not if it was parked before it could.
 pub(super) fn make_ready(conn: &Connection, seq: Seq, now_ms: i64) -> rusqlite::Result<Option<Runnable>> {
     conn.prepare_cached(
         "UPDATE fibers SET cancel = CASE state WHEN 'cancelled' THEN NULL ELSE cancel END,

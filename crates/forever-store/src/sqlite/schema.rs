@@ -1,4 +1,5 @@
-//! The tables, and how older ones become newer ones. Every table and column is explained in docs/guide/src/reference/format.md.
+//! The tables, and how older ones become newer ones. Every table and column is explained in
+//! docs/guide/src/reference/format.md.
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::chat;
@@ -17,7 +18,8 @@ const fn script(script: &'static str) -> Migration {
     Migration { script, fill: |_| Ok(()) }
 }
 
-/// One for each version; `PRAGMA user_version` counts those that have run. Released ones never change.
+/// One for each version; `PRAGMA user_version` counts those that have run. Released ones never
+/// change.
 const MIGRATIONS: &[Migration] = &[
     script(include_str!("schema_1.sql")),
     script(include_str!("schema_2.sql")),
@@ -97,7 +99,8 @@ pub(crate) fn version() -> i32 {
 pub(crate) fn migrate(conn: &mut Connection, from: i32) -> rusqlite::Result<()> {
     let done = usize::try_from(from).unwrap_or(0);
     let Some(missing) = MIGRATIONS.get(done..).filter(|m| !m.is_empty()) else { return Ok(()) };
-    // A new column has SQLite check all rows of its table again: one that somebody has damaged must not keep the others from being read.
+    // A new column has SQLite check all rows of its table again: one that somebody has damaged must
+    // not keep the others from being read.
     conn.pragma_update(None, "ignore_check_constraints", true)?;
     let migrated = run(conn, missing);
     conn.pragma_update(None, "ignore_check_constraints", false)?;

@@ -38,7 +38,8 @@ impl Spin {
     }
 }
 
-/// The machine's clock: threads wait for each other in real time, whatever the clock of the runtime says.
+/// The machine's clock: threads wait for each other in real time, whatever the clock of the runtime
+/// says.
 #[expect(clippy::disallowed_methods, reason = "threads that wait for each other do so in real time")]
 pub(super) fn now() -> Instant {
     Instant::now()

@@ -1,8 +1,10 @@
-//! The program's own tables: its transactions, its migrations, and the guard that keeps both away from what is not theirs.
+//! The program's own tables: its transactions, its migrations, and the guard that keeps both away
+//! from what is not theirs.
 //!
-//! Its code runs on the thread of the connection that writes, inside the writer's transaction. While it runs, SQLite asks the guard about
-//! every statement that it prepares; the store's own statements are not asked about. What was forbidden is told, whatever the code makes
-//! of the error that SQLite gives it.
+//! Its code runs on the thread of the connection that writes, inside the writer's transaction.
+//! While it runs, SQLite asks the guard about every statement that it prepares; the store's own
+//! statements are not asked about. What was forbidden is told, whatever the code makes of the error
+//! that SQLite gives it.
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -20,13 +22,16 @@ use super::{Sqlite, claims, ops, rows, schema};
 use crate::error::{Error, ErrorKind, Result};
 use crate::{Claim, OpRecord, OpState, Seq, hex};
 
-/// The database inside a transaction, as `FiberContext::transaction` and `Forever::transaction` give it to their closures.
+/// The database inside a transaction, as `FiberContext::transaction` and `Forever::transaction`
+/// give it to their closures.
 ///
-/// It has the methods of a [`rusqlite::Connection`] that run SQL, and none of those that change the connection.
+/// It has the methods of a [`rusqlite::Connection`] that run SQL, and none of those that change the
+/// connection.
 ///
-/// Everything may be read, Forever's tables too. What may not be done: to begin, end or nest transactions, to attach databases, to change
-/// settings by `PRAGMA`, and to change Forever's tables or what belongs to them, such as their rows of `sqlite_sequence`. A transaction in
-/// which that was tried is taken back.
+/// Everything may be read, Forever's tables too. What may not be done: to begin, end or nest
+/// transactions, to attach databases, to change settings by `PRAGMA`, and to change Forever's
+/// tables or what belongs to them, such as their rows of `sqlite_sequence`. A transaction in which
+/// that was tried is taken back.
 ///
 /// SQLite plans a statement once, whatever values it is given ([QPSG](https://sqlite.org/queryplanner-ng.html#qpstab)): an index serves
 /// `LIKE 'a%'`, and not `LIKE ?1`.
@@ -114,7 +119,8 @@ impl Tx<'_> {
         self.0.changes()
     }
 
-    /// How many rows were changed since the database was opened, by whomever: a difference of two is of use.
+    /// How many rows were changed since the database was opened, by whomever: a difference of two
+    /// is of use.
     pub fn total_changes(&self) -> u64 {
         self.0.total_changes()
     }
@@ -253,7 +259,8 @@ fn transact(
         return Err(rolled_back());
     }
     if let Ran { came: Ok(Some(_)), forbidden: None, touched: Some(what) } = &mut ran {
-        // Rare, and so what was there before is read afterwards; the work may be run more than once.
+        // Rare, and so what was there before is read afterwards; the work may be run more than
+        // once.
         let (what, after) = (std::mem::take(what), catalog(conn)?);
         execute(conn, "ROLLBACK TO forever_tx /* forever */")?;
         let before = catalog(conn)?;
@@ -337,8 +344,9 @@ fn applied(conn: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
     conn.prepare("SELECT name, hash FROM user_migrations ORDER BY n")?.query_map((), |r| Ok((r.get(0)?, r.get(1)?)))?.collect()
 }
 
-/// Applies a migration in a transaction of its own. Foreign keys are looked at when all of it has run: a table that others refer to
-/// can be made anew (<https://sqlite.org/lang_altertable.html>, section 7).
+/// Applies a migration in a transaction of its own. Foreign keys are looked at when all of it has
+/// run: a table that others refer to can be made anew (<https://sqlite.org/lang_altertable.html>,
+/// section 7).
 fn apply(conn: &Connection, n: usize, migration: &Migration, now_ms: i64) -> Result<()> {
     let name = &migration.name;
     let failed = |e| Error::new(kind_of(&e), format!("failed to apply migration `{name}`")).with_source(e);
@@ -376,7 +384,8 @@ fn apply(conn: &Connection, n: usize, migration: &Migration, now_ms: i64) -> Res
     applied
 }
 
-/// Whose fault it is that a migration failed: the store's, if another try may succeed, or that of its SQL.
+/// Whose fault it is that a migration failed: the store's, if another try may succeed, or that of
+/// its SQL.
 fn kind_of(error: &rusqlite::Error) -> ErrorKind {
     match error.sqlite_error_code() {
         Some(
@@ -414,10 +423,12 @@ thread_local! {
     static TOUCHED: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Puts the guard on a connection; it lets everything pass until code of the program runs on the connection's thread.
+/// Puts the guard on a connection; it lets everything pass until code of the program runs on the
+/// connection's thread.
 ///
-/// It is put there once, as to do so makes SQLite prepare all statements anew. A statement that was prepared before is not asked about:
-/// those of the store are in the same cache, so the ones that end a transaction have texts that no program has.
+/// It is put there once, as to do so makes SQLite prepare all statements anew. A statement that was
+/// prepared before is not asked about: those of the store are in the same cache, so the ones that
+/// end a transaction have texts that no program has.
 pub(super) fn guard(conn: &mut Connection) -> rusqlite::Result<()> {
     conn.authorizer(Some(|about: AuthContext<'_>| {
         if !GUARDS.get() {
@@ -476,7 +487,8 @@ fn catalog(conn: &Connection) -> rusqlite::Result<Vec<String>> {
     Ok(rows)
 }
 
-/// Whether SQLite's own tables are written: directly, or because a table is dropped, renamed or analyzed.
+/// Whether SQLite's own tables are written: directly, or because a table is dropped, renamed or
+/// analyzed.
 fn touched(about: &AuthContext<'_>) -> Option<String> {
     let (what, table) = match about.action {
         AuthAction::Insert { table_name } => ("INSERT INTO", table_name),

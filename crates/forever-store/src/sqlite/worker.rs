@@ -1,12 +1,13 @@
 //! The threads that talk to SQLite: one that writes, and for files one that reads.
 //!
-//! The writer takes everything that is queued, runs it in one transaction, commits once, and only then answers each caller.
-//! So callers that come together share one sync of the disk, and one that comes alone waits for nobody. A job that fails
-//! takes back its own changes only.
+//! The writer takes everything that is queued, runs it in one transaction, commits once, and only
+//! then answers each caller. So callers that come together share one sync of the disk, and one that
+//! comes alone waits for nobody. A job that fails takes back its own changes only.
 //!
-//! Where a commit waits for no disk, handing it over takes longer than the commit. So the only caller of a worker may borrow
-//! the connection and run a short job on its own thread, under the rules of [`pace`](super::pace): never before a job that is
-//! queued, and never a commit that syncs.
+//! Where a commit waits for no disk, handing it over takes longer than the commit. So the only
+//! caller of a worker may borrow the connection and run a short job on its own thread, under the
+//! rules of [`pace`](super::pace): never before a job that is queued, and never a commit that
+//! syncs.
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
@@ -25,13 +26,14 @@ use super::sync::{Mutex, QUEUE, Spin, mpsc, oneshot, thread, yield_now};
 use crate::error::{Error, ErrorKind, Result};
 use crate::future::BoxFuture;
 
-/// How long the writer spins for the next job before it sleeps: a fiber whose checkpoint is stored often comes to the next one at
-/// once, sooner than a thread that sleeps would wake.
+/// How long the writer spins for the next job before it sleeps: a fiber whose checkpoint is stored
+/// often comes to the next one at once, sooner than a thread that sleeps would wake.
 const WRITER_SPIN: Duration = Duration::from_micros(50);
 
 /// One who sees every commit, and may end everything around it: a test.
 pub trait Witness: fmt::Debug + Send + Sync {
-    /// These writes are to be carried out, in this order; says how many of them may be. The thread ends after those if they are not all.
+    /// These writes are to be carried out, in this order; says how many of them may be. The thread
+    /// ends after those if they are not all.
     fn begins(&self, writes: &[&'static str]) -> usize;
 
     /// They are stored, and nobody has heard of it.
@@ -58,7 +60,8 @@ pub(crate) struct Worker {
     shared: Arc<Shared>,
     /// Whether short jobs may run on the thread of their caller.
     inline: bool,
-    /// A place in the queue for what wakes the thread to stop: all others may be given to callers that do not go on.
+    /// A place in the queue for what wakes the thread to stop: all others may be given to callers
+    /// that do not go on.
     last: Mutex<Option<mpsc::OwnedPermit<Box<dyn Job>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Closed when the thread has let go of everything.
@@ -68,7 +71,8 @@ pub(crate) struct Worker {
 /// State shared by the thread of a worker and its callers.
 #[derive(Default)]
 struct Shared {
-    /// The connection, while the worker has one. The thread holds it for each batch, a caller for one job.
+    /// The connection, while the worker has one. The thread holds it for each batch, a caller for
+    /// one job.
     served: Mutex<Option<Served>>,
     /// How many jobs are queued, or taken from the queue and not answered yet.
     queued: AtomicUsize,
@@ -76,12 +80,15 @@ struct Shared {
 }
 
 impl Shared {
-    /// Runs a job on this thread, behind all that was queued before. Gives it back where it has to go to the worker's thread.
+    /// Runs a job on this thread, behind all that was queued before. Gives it back where it has to
+    /// go to the worker's thread.
     ///
-    /// A panic of the job ends the worker, as one on its own thread does; the job is dropped, which says that it is closed.
+    /// A panic of the job ends the worker, as one on its own thread does; the job is dropped, which
+    /// says that it is closed.
     fn run_inline(&self, mut job: Box<dyn Job>) -> Result<Inline, Box<dyn Job>> {
         let Ok(mut served) = self.served.try_lock() else { return Err(job) };
-        // Asked for with the connection in hand: the thread counts its jobs down before it lets go of it.
+        // Asked for with the connection in hand: the thread counts its jobs down before it lets go
+        // of it.
         if self.queued.load(Ordering::Acquire) > 0 || self.stop.load(Ordering::Acquire) {
             return Err(job);
         }
@@ -107,7 +114,8 @@ enum Inline {
     Panicked,
 }
 
-/// A job that is counted as queued: until it is answered if it is queued, and else until this is dropped.
+/// A job that is counted as queued: until it is answered if it is queued, and else until this is
+/// dropped.
 struct Queued<'a>(Option<&'a AtomicUsize>);
 
 impl<'a> Queued<'a> {
@@ -147,7 +155,8 @@ impl fmt::Debug for Worker {
 }
 
 impl Worker {
-    /// Starts a thread around what `open` returns: a connection, and what is to be let go of after it.
+    /// Starts a thread around what `open` returns: a connection, and what is to be let go of after
+    /// it.
     pub(crate) fn start<K: Kept + Send + 'static>(
         name: &str,
         witness: Option<Arc<dyn Witness>>,
@@ -183,14 +192,15 @@ impl Worker {
         Ok((Worker { queue, pace: Pace::new(), witness: of_caller, shared, inline: false, last, thread, gone }, opened))
     }
 
-    /// Lets [short jobs](Self::call_short) run on the thread of their caller. One with a witness runs all on its own, in the order of
-    /// what the witness is told.
+    /// Lets [short jobs](Self::call_short) run on the thread of their caller. One with a witness
+    /// runs all on its own, in the order of what the witness is told.
     pub(crate) fn with_inline_jobs(mut self) -> Self {
         self.inline = self.witness.is_none();
         self
     }
 
-    /// Runs `work` on the thread; `what` completes "failed to ..". Nothing is queued before the future is polled.
+    /// Runs `work` on the thread; `what` completes "failed to ..". Nothing is queued before the
+    /// future is polled.
     pub(crate) fn call<T, F>(&self, what: &'static str, scope: Scope, work: F) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
     where
         T: Send + 'static,
@@ -199,7 +209,8 @@ impl Worker {
         self.call_then(what, scope, work, |out| out)
     }
 
-    /// The same for work that runs no code of the program and takes microseconds: it may run on the thread of the caller.
+    /// The same for work that runs no code of the program and takes microseconds: it may run on the
+    /// thread of the caller.
     pub(crate) fn call_short<T, F>(
         &self,
         what: &'static str,
@@ -215,7 +226,8 @@ impl Worker {
         self.ask_seen(job, answered, self.inline)
     }
 
-    /// The same, with something to do behind the commit and before the caller is answered, also if the caller is gone by then.
+    /// The same, with something to do behind the commit and before the caller is answered, also if
+    /// the caller is gone by then.
     pub(crate) fn call_then<T, F, A, U>(
         &self,
         what: &'static str,
@@ -259,7 +271,8 @@ impl Worker {
                 Ok(Inline::Answered) => {
                     caller.answered(true);
                     if self.pace.has_spun_long() {
-                        // Behind the commit: before it, a call that comes meanwhile would be stored first.
+                        // Behind the commit: before it, a call that comes meanwhile would be stored
+                        // first.
                         yield_now().await;
                     }
                     return answered.try_recv().unwrap_or_else(|_| Err(Error::closed()));
@@ -301,7 +314,8 @@ impl Worker {
         answer
     }
 
-    /// Ends the thread after what it is doing now; jobs still waiting are dropped. Returns when the connection is closed.
+    /// Ends the thread after what it is doing now; jobs still waiting are dropped. Returns when the
+    /// connection is closed.
     pub(crate) fn stop(&self) {
         self.tell_to_stop();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();

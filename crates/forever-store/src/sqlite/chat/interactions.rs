@@ -1,4 +1,5 @@
-//! The list of messages with a pending interaction, and the marks of messages that were stored without.
+//! The list of messages with a pending interaction, and the marks of messages that were stored
+//! without.
 use rusqlite::{Connection, Row, named_params, params};
 
 use super::messages::message_row;
@@ -14,8 +15,8 @@ const LISTED: &str = "m.pending_ms IS NOT NULL AND (m.pending_ms, m.seq) < (:pen
                     WHERE t.chat = m.chat AND t.settled_ms IS NULL AND t.state = 'running' AND t.message = m.id)
     ORDER BY m.pending_ms DESC, m.seq DESC LIMIT :limit";
 
-/// The statement for a query. The joins are crossed so that they are carried out in this order: one agent has an index of its
-/// own, and all others are looked up from the pending messages.
+/// The statement for a query. The joins are crossed so that they are carried out in this order: one
+/// agent has an index of its own, and all others are looked up from the pending messages.
 fn statement(query: &InteractionQuery) -> String {
     let (of_one, of_all) = ("chat_messages_pending_chat", "chat_messages_pending");
     match (&query.class, &query.agent) {
@@ -48,7 +49,8 @@ pub(super) fn list(
     let mut select = conn.prepare_cached(&statement(query))?;
     let mut after = after.unwrap_or(InteractionCursor { pending_ms: i64::MAX, seq: i64::MAX });
     let mut found = Vec::new();
-    // Where a row was left out because it cannot be read, others take its place: a short page is the last one.
+    // Where a row was left out because it cannot be read, others take its place: a short page is
+    // the last one.
     loop {
         let left = limit - u32::try_from(found.len()).unwrap_or(limit);
         let mut rows = select.query(named_params! {
@@ -70,7 +72,8 @@ pub(super) fn list(
     }
 }
 
-/// Marks the messages that wait for a person, since when they were stored: for databases from before they were marked.
+/// Marks the messages that wait for a person, since when they were stored: for databases from
+/// before they were marked.
 pub(in crate::sqlite) fn mark(conn: &Connection) -> rusqlite::Result<()> {
     let mut pending: Vec<i64> = Vec::new();
     let mut select = conn.prepare("SELECT seq, data FROM chat_messages WHERE role = 'assistant'")?;

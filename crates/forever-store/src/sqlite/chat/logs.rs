@@ -1,12 +1,14 @@
 //! The logs of turns, in two tables.
 //!
-//! Chunks arrive in `turn_tail`, which has the rows of all turns in the order of their arrival: a commit for many turns writes the page at
-//! its end, and not one page of each turn. When those of one turn are [`FULL`] bytes long, they are copied into `turn_chunks`, where a turn
-//! has its rows together. The tail is deleted from its beginning, whole pages at a time, as far as everything in it is copied; a turn that
-//! keeps it from that for long is copied with less.
+//! Chunks arrive in `turn_tail`, which has the rows of all turns in the order of their arrival: a
+//! commit for many turns writes the page at its end, and not one page of each turn. When those of
+//! one turn are [`FULL`] bytes long, they are copied into `turn_chunks`, where a turn has its rows
+//! together. The tail is deleted from its beginning, whole pages at a time, as far as everything in
+//! it is copied; a turn that keeps it from that for long is copied with less.
 //!
-//! `turn_tail_open` says which rows of the tail are not copied yet. It is a temporary table of the connection that writes, in memory, and
-//! part of the transactions that change the other two. So logs are read on that connection.
+//! `turn_tail_open` says which rows of the tail are not copied yet. It is a temporary table of the
+//! connection that writes, in memory, and part of the transactions that change the other two. So
+//! logs are read on that connection.
 use std::ops::RangeInclusive;
 
 use rusqlite::types::Type;
@@ -14,17 +16,19 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::{ChunkBatch, TurnSeq};
 
-/// The bytes of chunks with which the rows of a turn are copied: as one row of some pages, of which the last one alone is not full.
+/// The bytes of chunks with which the rows of a turn are copied: as one row of some pages, of which
+/// the last one alone is not full.
 const FULL: i64 = 8 << 10;
 
-/// How many rows at the beginning of the tail are deleted at least. Each deletion writes the pages around it.
+/// How many rows at the beginning of the tail are deleted at least. Each deletion writes the pages
+/// around it.
 const DELETED: i64 = 256;
 
 /// How many rows are deleted at most, so that no commit takes long.
 const DELETED_AT_ONCE: i64 = 4 * DELETED;
 
-/// How many rows the tail may have behind the first one that is not copied. They are read when the database is opened. Tests come to it
-/// sooner.
+/// How many rows the tail may have behind the first one that is not copied. They are read when the
+/// database is opened. Tests come to it sooner.
 const LONGEST: i64 = if cfg!(test) { 1 << 10 } else { 1 << 16 };
 
 /// A row as it is stored: `first`, `count`, `data`, `stored_ms`.
@@ -123,7 +127,8 @@ fn in_order(rows: Vec<Stored>, mut next: RangeInclusive<u64>) -> rusqlite::Resul
     rows.into_iter().map(follow).collect()
 }
 
-/// A row of a log that begins where it may; whoever went by another one would number chunks as they were never shown.
+/// A row of a log that begins where it may; whoever went by another one would number chunks as they
+/// were never shown.
 fn follows(next: &RangeInclusive<u64>, (first, count, data, stored_ms): Stored) -> rusqlite::Result<ChunkBatch> {
     let there = data.lines().count() as u64;
     match (u64::try_from(first), u64::try_from(count)) {
@@ -197,7 +202,8 @@ fn copy(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<()> {
             forget(conn, turn)
         }
         Err(failed @ rusqlite::Error::SqliteFailure(..)) => Err(failed),
-        // What is damaged stays as it is, for a person to put right, where it keeps nothing else from being deleted.
+        // What is damaged stays as it is, for a person to put right, where it keeps nothing else
+        // from being deleted.
         Err(_) => move_to_the_end(conn, turn),
     }
 }
@@ -221,7 +227,8 @@ fn move_to_the_end(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Deletes the beginning of the tail as far as it is copied, or copies what keeps it from being deleted.
+/// Deletes the beginning of the tail as far as it is copied, or copies what keeps it from being
+/// deleted.
 fn shorten(conn: &Connection) -> rusqlite::Result<()> {
     let ends: (Option<i64>, Option<i64>) = conn
         .prepare_cached("SELECT (SELECT min(seq) FROM turn_tail), (SELECT max(seq) FROM turn_tail)")?

@@ -78,7 +78,8 @@ pub(super) fn hold(conn: &Connection, chat: i64, id: &str, wanted: bool) -> rusq
     .map(drop)
 }
 
-/// Puts messages in the place of all that a chat has. Those that wait for a person go on waiting since when they did.
+/// Puts messages in the place of all that a chat has. Those that wait for a person go on waiting
+/// since when they did.
 pub(super) fn replace_all(conn: &Connection, chat: i64, messages: &[MessageRow], now_ms: i64) -> rusqlite::Result<()> {
     let pending: Vec<(String, i64)> = conn
         .prepare_cached("SELECT id, pending_ms FROM chat_messages WHERE chat = ?1 AND pending_ms IS NOT NULL")?

@@ -38,8 +38,8 @@ fn turn_row(row: &Row<'_>) -> rusqlite::Result<TurnRow> {
     })
 }
 
-/// A row as a list has it: what somebody has damaged keeps nobody from seeing the others, nor what is left of it. `None` if not even its
-/// state can be read.
+/// A row as a list has it: what somebody has damaged keeps nobody from seeing the others, nor what
+/// is left of it. `None` if not even its state can be read.
 pub(super) fn listed(row: &Row<'_>) -> Option<TurnRow> {
     let text = |column| match row.get_ref(column) {
         Ok(ValueRef::Text(bytes)) => Some(String::from_utf8_lossy(bytes).into_owned()),
@@ -88,7 +88,8 @@ pub(super) fn under_way(conn: &Connection, chat: i64) -> rusqlite::Result<bool> 
     conn.prepare_cached("SELECT EXISTS (SELECT 1 FROM turns WHERE chat = ?1 AND settled_ms IS NULL)")?.query_row([chat], |r| r.get(0))
 }
 
-/// Stores a turn. What was written of one that is refused, which is known only behind its messages, is taken back.
+/// Stores a turn. What was written of one that is refused, which is known only behind its messages,
+/// is taken back.
 pub(super) fn accept(conn: &Connection, new: &NewTurnRow) -> rusqlite::Result<AcceptTurnResult> {
     if new.kind == TurnKind::Reply && new.update.is_none() {
         return accept_here(conn, new);
@@ -210,7 +211,8 @@ fn merged(conn: &Connection, chat: i64) -> rusqlite::Result<Vec<String>> {
     Ok(origins.and_then(|origins| serde_json::from_str(&origins).ok()).unwrap_or_default())
 }
 
-/// What a turn that continues adds to: the message of the last turn under way, else the last one if it is the assistant's.
+/// What a turn that continues adds to: the message of the last turn under way, else the last one if
+/// it is the assistant's.
 fn to_continue(conn: &Connection, chat: i64) -> rusqlite::Result<Option<(String, i64)>> {
     let under_way = conn
         .prepare_cached("SELECT message, place FROM turns WHERE chat = ?1 AND settled_ms IS NULL ORDER BY seq DESC LIMIT 1")?
@@ -292,14 +294,16 @@ pub(super) fn begin(conn: &Connection, turn: TurnSeq, now_ms: i64) -> rusqlite::
     })))
 }
 
-/// Deletes turns that were settled before a time, and keeps in mind the last number that was given: no turn is ever another one's.
+/// Deletes turns that were settled before a time, and keeps in mind the last number that was given:
+/// no turn is ever another one's.
 pub(super) fn delete(conn: &Connection, before_ms: i64, limit: u32) -> rusqlite::Result<u64> {
     let last: Option<TurnSeq> = conn.prepare_cached("SELECT max(seq) FROM turns")?.query_row((), |r| r.get(0))?;
     let deleted = conn
         .prepare_cached("DELETE FROM turns WHERE seq IN (SELECT seq FROM turns WHERE settled_ms < ?1 ORDER BY settled_ms LIMIT ?2)")?
         .execute(params![before_ms, limit])?;
     if deleted > 0 {
-        // SQLite's own table of the highest numbers, which counts for its own only where a table says so.
+        // SQLite's own table of the highest numbers, which counts for its own only where a table
+        // says so.
         let kept = conn.prepare_cached("UPDATE sqlite_sequence SET seq = max(seq, ?1) WHERE name = 'turns'")?.execute([last])?;
         if kept == 0 {
             conn.prepare_cached("INSERT INTO sqlite_sequence (name, seq) VALUES ('turns', ?1)")?.execute([last])?;
@@ -308,7 +312,8 @@ pub(super) fn delete(conn: &Connection, before_ms: i64, limit: u32) -> rusqlite:
     Ok(deleted as u64)
 }
 
-/// Those that wait for quiet until a time that was computed when the clock was ahead: `?1` is now, `?2` how much is no matter.
+/// Those that wait for quiet until a time that was computed when the clock was ahead: `?1` is now,
+/// `?2` how much is no matter.
 const FAR: &str = "settled_ms IS NULL AND state = 'queued' AND due_ms IS NOT NULL AND created_ms > ?1 + ?2";
 
 pub(super) fn any_far(conn: &Connection, now_ms: i64, slack_ms: i64) -> rusqlite::Result<bool> {
