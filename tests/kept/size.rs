@@ -85,5 +85,5 @@ async fn an_effect_writes_the_page_of_its_snapshot_twice_and_little_else() {
     let bytes = (log() - before) / (PAYMENTS - PAYMENTS / 10) as u64;
     println!("{bytes} bytes an effect");
     assert!(bytes < EFFECT, "{bytes} bytes an effect");
-    assert_eq!(place.number("SELECT count(*) FROM op_ledger WHERE state = 'completed'"), PAYMENTS as i64);
+    assert_eq!(place.number("SELECT count(*) FROM op_ledger WHERE state = 'completed'"), i64::try_from(PAYMENTS).unwrap());
 }
