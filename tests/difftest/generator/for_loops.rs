@@ -142,7 +142,7 @@ impl Body {
             return self.for_loop(&q, source, ITEMS, owned);
         }
         let borrowed = Var::owned(q.clone(), item).borrowing(Hold::Shared, &[id]);
-        if is_place && self.prng.chance(40) {
+        if is_place && self.prng.chance(60) {
             self.cover(C::ForBorrow);
             let already = var.hold == Hold::Shared && var.ty != Ty::Item;
             let source = if already { place } else { format!("&{place}") };
