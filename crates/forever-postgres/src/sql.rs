@@ -301,10 +301,6 @@ impl Tx {
     pub(crate) fn into_parts(self) -> (Connection, Vec<Runnable>) {
         (self.connection, self.ready.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
-
-    pub(crate) fn connection(&self) -> &Connection {
-        &self.connection
-    }
 }
 
 /// SQL with the name of the schema in it.

@@ -29,8 +29,12 @@ impl Cluster {
             programs.display(),
             folder = folder.display()
         );
-        let guard = Command::new("sh").arg("-c").arg(clean_up).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        let cluster = Cluster { guard: in_own_group(guard).spawn().unwrap(), folder, programs, user };
+        let mut guard = Command::new("sh");
+        guard.arg("-c").arg(clean_up).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Not killed together with the tests, which it outlives.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut guard, 0);
+        let cluster = Cluster { guard: guard.spawn().unwrap(), folder, programs, user };
         cluster.run("initdb", &["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]);
         cluster.pg_ctl("start", &[]);
         Some(cluster)
@@ -80,13 +84,6 @@ impl Drop for Cluster {
         drop(self.guard.stdin.take());
         let _ = self.guard.wait();
     }
-}
-
-/// Not killed together with the tests, which it outlives.
-fn in_own_group(mut command: Command) -> Command {
-    #[cfg(unix)]
-    std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    command
 }
 
 /// Where the programs of a server are.
