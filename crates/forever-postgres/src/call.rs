@@ -271,6 +271,14 @@ fn is_io(why: &tokio_postgres::Error) -> bool {
     why.to_string().contains("timeout") || why.to_string().contains("connect")
 }
 
+/// Whether an error of a statement is about what one of its rows holds: then nothing is stored, and the others may be well.
+pub(crate) fn is_of_row(error: &Error) -> bool {
+    let Some(why) = std::error::Error::source(error).and_then(|why| why.downcast_ref::<tokio_postgres::Error>()) else {
+        return false;
+    };
+    !error.is_outcome_unknown() && why.code().is_some() && !is_transient(why)
+}
+
 fn error_of(what: &str, why: tokio_postgres::Error) -> Error {
     let kind = match why.code() {
         // A key that is too long for an index does not become shorter.

@@ -1,6 +1,7 @@
 //! The Postgres store of `forever`.
 mod admin;
 mod agents;
+mod batch;
 mod call;
 mod chat;
 mod claims;

@@ -17,8 +17,10 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{Config, NoTls, Socket};
 
+use crate::batch::Queue;
 use crate::call::{Kind, Shared, Work};
 use crate::pool::{Access, Connector, Pool};
+use crate::sql::args;
 use crate::workers::{Become, Watch};
 use crate::{admin, agents, chat, claims, fibers, ops, schema, turns, workers};
 
@@ -158,7 +160,8 @@ impl Builder {
             .call("make the tables", Kind::Write, self.schema, |tx, name| Box::pin(schema::migrate(tx, name)))
             .await
             .map_err(|error| if error.is_outcome_unknown() { unknown_tables(error) } else { error })?;
-        Ok(PostgresStore { shared, house, lease: self.lease, direct, strikes: Arc::default(), tasks: Mutex::default() })
+        let queue = Queue::start(Arc::clone(&shared));
+        Ok(PostgresStore { shared, queue, house, lease: self.lease, direct, strikes: Arc::default(), tasks: Mutex::default() })
     }
 }
 
@@ -223,6 +226,8 @@ fn default_connector(config: &Config) -> Result<Connector> {
 #[derive(Debug)]
 pub struct PostgresStore {
     shared: Arc<Shared>,
+    /// For the writes that share a statement.
+    queue: Queue,
     /// For leases and takeovers.
     house: Arc<Shared>,
     lease: Duration,
@@ -258,6 +263,19 @@ impl PostgresStore {
     /// Outside a tokio runtime.
     pub async fn connect(url: impl Into<String>) -> Result<Self> {
         Self::builder(url).connect().await
+    }
+
+    /// Whether a worker holds the lock that shows that it lives.
+    // For tests, which let a worker die only then.
+    #[doc(hidden)]
+    pub async fn shows_life(&self, worker: WorkerId) -> Result<bool> {
+        let work: Work<WorkerId, bool> = |tx, worker| {
+            Box::pin(async move {
+                let row = tx.row("SELECT lock IS NOT NULL AS shows FROM @workers WHERE id = $1", args![*worker]).await?;
+                row.map_or(Ok(false), |row| row.flag("shows"))
+            })
+        };
+        self.read("look for a sign of life", worker, work).await
     }
 
     fn call<A, T>(&self, what: &'static str, kind: Kind, args: A, work: Work<A, T>) -> BoxFuture<'_, Result<T>>
@@ -393,6 +411,9 @@ impl FiberStore for PostgresStore {
     }
 
     fn checkpoint(&self, claim: Claim, snapshot: NewSnapshot) -> BoxFuture<'_, Result<Vec<Claim>>> {
+        if Queue::takes_checkpoint(&snapshot) {
+            return self.queue.checkpoint(claim, snapshot);
+        }
         self.write("store a checkpoint", (claim, snapshot), |tx, args| Box::pin(fibers::checkpoint(tx, args.0, &args.1)))
     }
 
@@ -494,6 +515,9 @@ impl AdminStore for PostgresStore {
 
 impl OpStore for PostgresStore {
     fn save_op(&self, claim: Claim, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        if Queue::takes_op(&record) {
+            return self.queue.start_op(claim, record, now_ms);
+        }
         self.write("store an operation", (claim, record, now_ms), |tx, args| Box::pin(ops::save(tx, args.0, &args.1, args.2)))
     }
 
@@ -639,7 +663,7 @@ impl ChatStore for PostgresStore {
     }
 
     fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: ChunkBatch) -> BoxFuture<'_, Result<TurnWrite>> {
-        self.write("store chunks of a turn", (claim, turn, chunks), |tx, args| Box::pin(chat::append_chunks(tx, args.0, args.1, &args.2)))
+        self.queue.append_chunks(claim, turn, chunks)
     }
 
     fn stash_turn(&self, claim: Claim, turn: TurnSeq, stash: String) -> BoxFuture<'_, Result<TurnWrite>> {
