@@ -181,10 +181,8 @@ async fn candidates(tx: &Tx, deletion: &Deletion) -> Done<Vec<Candidate>> {
     );
     let candidate = |row: &Row| {
         let is_remembered = deletion.tombstone_ms.is_some() && row.flag("is_remembered")?;
-        let past = match is_remembered {
-            true => Some(FiberTombstone { args: arguments_digest(&row.text("args")?), ..past_fiber(row)? }),
-            false => None,
-        };
+        let past =
+            if is_remembered { Some(FiberTombstone { args: arguments_digest(&row.text("args")?), ..past_fiber(row)? }) } else { None };
         Ok(Candidate { seq: row.int("seq")?, finished_ms: row.int("finished_ms")?, past })
     };
     tx.rows(&sql, &condition.values).await?.iter().map(candidate).collect()

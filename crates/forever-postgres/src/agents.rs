@@ -1,5 +1,7 @@
 //! Agents and schedules.
-use forever_store::{AgentId, FarSchedules, KeepAliveRow, NewScheduleRow, RunResult, ScheduleRow, ScheduleTiming, WorkerId, is_same_payload};
+use forever_store::{
+    AgentId, FarSchedules, KeepAliveRow, NewScheduleRow, RunResult, ScheduleRow, ScheduleTiming, WorkerId, is_same_payload,
+};
 
 use crate::sql::{Done, Row, Tx, args};
 use crate::workers::ALIVE;
@@ -205,7 +207,9 @@ async fn renew(tx: &Tx, seq: i64, there: ScheduleRow, new: &NewScheduleRow) -> D
 
 /// Ends the runs of this worker's, which it has only from before, and those of workers that are gone.
 pub(crate) async fn recover(tx: &Tx, strikes: u32, worker: WorkerId) -> Done<()> {
-    let left = format!("running_ms IS NOT NULL AND (worker IS NULL OR worker = $1 OR NOT EXISTS (SELECT 1 FROM @workers w WHERE w.id = worker AND {ALIVE}))");
+    let left = format!(
+        "running_ms IS NOT NULL AND (worker IS NULL OR worker = $1 OR NOT EXISTS (SELECT 1 FROM @workers w WHERE w.id = worker AND {ALIVE}))"
+    );
     tx.run(
         &format!(
             "UPDATE @schedules SET next_ms = NULL, error = 'the process died ' || deaths || ' times in a row while it ran'

@@ -4,9 +4,11 @@
 //! is left out and the others stand. It gives the fibers whose row it wrote; those that are missing, and all of a batch that failed, are written
 //! by themselves, which says what is wrong with each. A batch has one write of a fiber at most.
 use std::collections::{BTreeSet, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use forever_store::{BoxFuture, ChunkBatch, Claim, Error, NewSnapshot, OpRecord, OpState, OpsDelta, Result, Seq, TurnSeq, TurnWrite};
+use forever_store::{
+    BoxFuture, ChunkBatch, Claim, Error, LayoutRow, NewSnapshot, OpRecord, OpState, OpsDelta, Result, Seq, TurnSeq, TurnWrite,
+};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
@@ -103,7 +105,7 @@ impl Queue {
 
 async fn write(shared: Arc<Shared>, mut queued: mpsc::UnboundedReceiver<Queued>) {
     let mut left: VecDeque<Queued> = VecDeque::new();
-    let known = Arc::new(Mutex::new(HashSet::new()));
+    let mut known = HashSet::new();
     loop {
         if left.is_empty() {
             let Some(first) = queued.recv().await else { return };
@@ -115,76 +117,71 @@ async fn write(shared: Arc<Shared>, mut queued: mpsc::UnboundedReceiver<Queued>)
         if shared.is_closed() {
             return;
         }
-        let (mut alone, mut behind, mut started, mut chunks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (mut fibers, mut bytes, mut later) = (BTreeSet::new(), 0, VecDeque::new());
-        for job in left.drain(..) {
-            if fibers.len() >= MOST || bytes >= MOST_BYTES || !fibers.insert(job.fiber()) {
-                later.push_back(job);
-                continue;
-            }
-            bytes += job.bytes();
-            match job {
-                Queued::Checkpoint(job) if job.args.1.ops == OpsDelta::default() => alone.push(job),
-                Queued::Checkpoint(job) => behind.push(job),
-                Queued::Started(job) => started.push(job),
-                Queued::Chunks(job) => chunks.push(job),
-            }
-        }
-        left = later;
-        let mut writes = JoinSet::new();
-        let of = &shared;
-        spawn(&mut writes, of, alone, Batch {
-            what: "store a checkpoint",
-            many: |tx, jobs| Box::pin(checkpoints(tx, jobs)),
-            one: |tx, (claim, new)| Box::pin(fibers::checkpoint(tx, *claim, new)),
-            fiber: |args| args.0.fiber,
-            done: Vec::new,
-        });
-        spawn(&mut writes, of, behind, Batch {
-            what: "store a checkpoint",
-            many: |tx, jobs| Box::pin(checkpoints_with_ops(tx, jobs)),
-            one: |tx, (claim, new)| Box::pin(fibers::checkpoint(tx, *claim, new)),
-            fiber: |args| args.0.fiber,
-            done: Vec::new,
-        });
-        if !started.is_empty() {
-            // Layouts are few, and stay: each is stored once by a process.
-            let new: Vec<_> = {
-                let known = known.lock().unwrap_or_else(PoisonError::into_inner);
-                let layouts = started.iter().filter_map(|job: &Job<Started, ()>| job.args.1.layout.clone());
-                layouts.filter(|layout| !known.contains(&layout.hash)).collect()
-            };
-            let stored = if new.is_empty() {
-                Ok(())
-            } else {
-                let save: Work<Vec<_>, ()> = |tx, new| {
-                    Box::pin(layouts::save(tx, new.iter().map(|layout: &Arc<forever_store::LayoutRow>| &**layout)))
-                };
-                of.carry_out("store a layout", Kind::Write, &new, save).await
-            };
-            match stored {
-                Ok(()) => {
-                    known.lock().unwrap_or_else(PoisonError::into_inner).extend(new.into_iter().map(|layout| layout.hash.clone()));
-                    spawn(&mut writes, of, started, Batch {
-                        what: "store an operation",
-                        many: |tx, jobs| Box::pin(start_ops(tx, jobs)),
-                        one: |tx, (claim, record, now_ms)| Box::pin(ops::save(tx, *claim, record, *now_ms)),
-                        fiber: |args| args.0.fiber,
-                        done: || (),
-                    });
-                }
-                Err(error) => fail(started.into_iter().map(|job| job.answer), error),
-            }
-        }
-        spawn(&mut writes, of, chunks, Batch {
-            what: "store chunks of a turn",
-            many: |tx, jobs| Box::pin(append_chunks(tx, jobs)),
-            one: |tx, (claim, turn, chunks)| Box::pin(chat::append_chunks(tx, *claim, *turn, chunks)),
-            fiber: |args| args.0.fiber,
-            done: || TurnWrite::Done,
-        });
-        while writes.join_next().await.is_some() {}
+        write_once(&shared, &mut known, &mut left).await;
     }
+}
+
+/// Writes what is queued, and leaves what has to come later; `known` are the layouts that this process has stored.
+async fn write_once(shared: &Arc<Shared>, known: &mut HashSet<String>, left: &mut VecDeque<Queued>) {
+    let (mut alone, mut with_ops, mut started, mut chunks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut fibers, mut bytes) = (BTreeSet::new(), 0);
+    for job in std::mem::take(left) {
+        if fibers.len() >= MOST || bytes >= MOST_BYTES || !fibers.insert(job.fiber()) {
+            left.push_back(job);
+            continue;
+        }
+        bytes += job.bytes();
+        match job {
+            Queued::Checkpoint(job) if job.args.1.ops == OpsDelta::default() => alone.push(job),
+            Queued::Checkpoint(job) => with_ops.push(job),
+            Queued::Started(job) => started.push(job),
+            Queued::Chunks(job) => chunks.push(job),
+        }
+    }
+    let mut writes = JoinSet::new();
+    let checkpoint = |many| Batch {
+        what: "store a checkpoint",
+        many,
+        one: |tx, (claim, new)| Box::pin(fibers::checkpoint(tx, *claim, new)),
+        fiber: |args: &Checkpoint| args.0.fiber,
+        done: Vec::new,
+    };
+    spawn(&mut writes, shared, alone, &checkpoint(|tx, jobs| Box::pin(checkpoints(tx, jobs))));
+    spawn(&mut writes, shared, with_ops, &checkpoint(|tx, jobs| Box::pin(checkpoints_with_ops(tx, jobs))));
+    let append = Batch {
+        what: "store chunks of a turn",
+        many: |tx, jobs| Box::pin(append_chunks(tx, jobs)),
+        one: |tx, (claim, turn, chunks)| Box::pin(chat::append_chunks(tx, *claim, *turn, chunks)),
+        fiber: |args| args.0.fiber,
+        done: || TurnWrite::Done,
+    };
+    spawn(&mut writes, shared, chunks, &append);
+    match save_layouts(shared, known, &started).await {
+        Ok(()) => {
+            let start = Batch {
+                what: "store an operation",
+                many: |tx, jobs| Box::pin(start_ops(tx, jobs)),
+                one: |tx, (claim, record, now_ms)| Box::pin(ops::save(tx, *claim, record, *now_ms)),
+                fiber: |args| args.0.fiber,
+                done: || (),
+            };
+            spawn(&mut writes, shared, started, &start);
+        }
+        Err(error) => fail(started.into_iter().map(|job| job.answer), error),
+    }
+    while writes.join_next().await.is_some() {}
+}
+
+/// Stores the layouts of operations that this process has not stored. They are few, and stay.
+async fn save_layouts(shared: &Shared, known: &mut HashSet<String>, started: &[Job<Started, ()>]) -> Result<()> {
+    let layouts = started.iter().filter_map(|job| job.args.1.layout.clone());
+    let new: Vec<Arc<LayoutRow>> = layouts.filter(|layout| !known.contains(&layout.hash)).collect();
+    if !new.is_empty() {
+        let save: Work<Vec<Arc<LayoutRow>>, ()> = |tx, new| Box::pin(layouts::save(tx, new.iter().map(|layout| &**layout)));
+        shared.carry_out("store a layout", Kind::Write, &new, save).await?;
+        known.extend(new.into_iter().map(|layout| layout.hash.clone()));
+    }
+    Ok(())
 }
 
 /// How writes of one kind are carried out: together, and by themselves.
@@ -198,7 +195,7 @@ struct Batch<A, T> {
     done: fn() -> T,
 }
 
-fn spawn<A, T>(writes: &mut JoinSet<()>, shared: &Arc<Shared>, jobs: Vec<Job<A, T>>, batch: Batch<A, T>)
+fn spawn<A, T>(writes: &mut JoinSet<()>, shared: &Arc<Shared>, jobs: Vec<Job<A, T>>, batch: &Batch<A, T>)
 where
     A: Send + Sync + 'static,
     T: Send + 'static,
@@ -207,23 +204,24 @@ where
         return;
     }
     let shared = Arc::clone(shared);
+    let &Batch { what, many, one, fiber, done } = batch;
     writes.spawn(async move {
         let (args, answers): (Vec<A>, Vec<_>) = jobs.into_iter().map(|job| (job.args, job.answer)).unzip();
-        let written: BTreeSet<Seq> = match shared.carry_out(batch.what, Kind::Single, &args, batch.many).await {
+        let written: BTreeSet<Seq> = match shared.carry_out(what, Kind::Single, &args, many).await {
             Ok(written) => written.into_iter().collect(),
             // One row fails them all: each is tried by itself.
             Err(error) if is_of_row(&error) => BTreeSet::new(),
             Err(error) => return fail(answers.into_iter(), error),
         };
         for (args, answer) in args.into_iter().zip(answers) {
-            if written.contains(&(batch.fiber)(&args)) {
+            if written.contains(&fiber(&args)) {
                 // A caller that is gone needs no answer.
-                let _ = answer.send(Ok((batch.done)()));
+                let _ = answer.send(Ok(done()));
                 continue;
             }
             let shared = Arc::clone(&shared);
             tokio::spawn(async move {
-                let _ = answer.send(shared.carry_out(batch.what, Kind::Write, &args, batch.one).await);
+                let _ = answer.send(shared.carry_out(what, Kind::Write, &args, one).await);
             });
         }
     });

@@ -197,7 +197,9 @@ impl Shared {
     /// Tells the dispatcher of fibers that are ready.
     pub(crate) fn tell(&self, ready: Vec<forever_store::Runnable>) {
         if let Some(sender) = self.ready.get() {
-            ready.into_iter().for_each(|fiber| sender.send(fiber));
+            for fiber in ready {
+                sender.send(fiber);
+            }
         }
     }
 }
@@ -214,9 +216,7 @@ fn before_commit(why: Fail) -> Failed {
 fn spoils_connection(why: &Fail) -> bool {
     match why {
         // A server that became a standby; statements that another session has prepared, or that were prepared for tables of before.
-        Fail::Postgres(why) => {
-            why.code().is_some_and(|code| *code == SqlState::READ_ONLY_SQL_TRANSACTION || is_of_statement(code))
-        }
+        Fail::Postgres(why) => why.code().is_some_and(|code| *code == SqlState::READ_ONLY_SQL_TRANSACTION || is_of_statement(code)),
         Fail::Refused(_) => false,
     }
 }

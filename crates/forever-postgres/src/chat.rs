@@ -165,13 +165,14 @@ pub(crate) async fn pending_interactions(
 ) -> Done<Vec<InteractionRow>> {
     let after = after.unwrap_or(InteractionCursor { pending_ms: i64::MAX, seq: i64::MAX });
     let mut values: Vec<Arg<'_>> = vec![after.pending_ms.into(), after.seq.into(), limit.into()];
-    let mut of = String::new();
+    let mut of = vec![String::new()];
     for (column, value) in [("class", &query.class), ("agent", &query.agent)] {
         if let Some(value) = value {
             values.push(value.into());
-            of.push_str(&format!(" AND c.{column} = ${}", values.len()));
+            of.push(format!("c.{column} = ${}", values.len()));
         }
     }
+    let of = of.join(" AND ");
     let sql = format!(
         "SELECT m.seq, m.pending_ms, m.id, m.role, m.data, c.class, c.agent,
                 EXISTS (SELECT 1 FROM @chat_messages l WHERE l.chat = m.chat AND l.place > m.place) AS superseded
@@ -223,12 +224,19 @@ pub(crate) async fn chunks(tx: &Tx, turn: TurnSeq, from: u64, limit: u32) -> Don
         .await?;
     let mut log: Vec<ChunkBatch> = Vec::with_capacity(rows.len());
     for row in rows {
-        let batch =
-            ChunkBatch { first: row.number("first")?, count: row.number("count")?, data: row.text("data")?, stored_ms: row.int("stored_ms")? };
+        let batch = ChunkBatch {
+            first: row.number("first")?,
+            count: row.number("count")?,
+            data: row.text("data")?,
+            stored_ms: row.int("stored_ms")?,
+        };
         let there = batch.data.lines().count() as u64;
         let follows = log.last().map_or(batch.first <= from, |last| last.first + last.count == batch.first);
         if !follows || there != batch.count {
-            return Err(damaged(format!("the row of its log with {there} chunks says that it has {} from {} on", batch.count, batch.first)));
+            return Err(damaged(format!(
+                "the row of its log with {there} chunks says that it has {} from {} on",
+                batch.count, batch.first
+            )));
         }
         log.push(batch);
     }

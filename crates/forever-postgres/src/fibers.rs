@@ -181,7 +181,8 @@ fn mixed() -> String {
 }
 
 /// Fibers that have not ended, and are no closures.
-const IN_GROUPS: &str = "f.state IN ('pending', 'running', 'waiting', 'interrupted', 'parked') AND f.state <> 'completed' AND NOT f.closure";
+const IN_GROUPS: &str =
+    "f.state IN ('pending', 'running', 'waiting', 'interrupted', 'parked') AND f.state <> 'completed' AND NOT f.closure";
 
 pub(crate) async fn unfinished_groups(tx: &Tx) -> Done<Vec<UnfinishedGroup>> {
     let sql = format!(
@@ -309,7 +310,6 @@ pub(crate) async fn checkpoint(tx: &Tx, claim: Claim, new: &NewSnapshot) -> Done
     }
     Ok(made)
 }
-
 
 pub(crate) async fn stash(tx: &Tx, claim: Claim, data: &str, now_ms: i64) -> Done<()> {
     let stored = tx
@@ -471,15 +471,13 @@ pub(crate) async fn wait(tx: &Tx, claim: Claim, wait: &Wait, now_ms: i64) -> Don
         ids.sort_unstable();
         ids.dedup();
         // One that ends now does so before, or finds the wait.
-        let open = tx
-            .rows("SELECT seq FROM @fibers WHERE id = ANY ($1) AND finished_ms IS NULL ORDER BY seq FOR SHARE", args![&ids])
-            .await?;
+        let open =
+            tx.rows("SELECT seq FROM @fibers WHERE id = ANY ($1) AND finished_ms IS NULL ORDER BY seq FOR SHARE", args![&ids]).await?;
         let open: Vec<Seq> = open.iter().map(|row| row.int("seq")).collect::<Done<_>>()?;
         if open.is_empty() || wait.any_fiber && open.len() < ids.len() {
             return Ok(WaitResult::Ready);
         }
-        tx.run("INSERT INTO @joins (child, fiber) SELECT child, $2 FROM unnest($1) child ON CONFLICT DO NOTHING", args![open, seq])
-            .await?;
+        tx.run("INSERT INTO @joins (child, fiber) SELECT child, $2 FROM unnest($1) child ON CONFLICT DO NOTHING", args![open, seq]).await?;
     }
     tx.run("DELETE FROM @waits WHERE fiber = $1", args![seq]).await?;
     tx.run("INSERT INTO @waits (fiber, due_ms, any_join) VALUES ($1, $2, $3)", args![seq, wait.due_ms, wait.any_fiber]).await?;
@@ -603,11 +601,8 @@ pub(crate) async fn forget_progress(tx: &Tx, seq: Seq) -> Done<Option<String>> {
     ops::forget_temporary(tx, seq, checkpoints(tx, seq).await?).await?;
     // The counts go on, so that the operations of the new life are other ones.
     tx.run("UPDATE @fibers SET restarts = restarts + 1 WHERE seq = $1", args![seq]).await?;
-    tx.run(
-        "UPDATE @snapshots SET data = NULL, at = NULL, layout = NULL, callees = NULL, number = number + 1 WHERE fiber = $1",
-        args![seq],
-    )
-    .await?;
+    tx.run("UPDATE @snapshots SET data = NULL, at = NULL, layout = NULL, callees = NULL, number = number + 1 WHERE fiber = $1", args![seq])
+        .await?;
     tx.run("DELETE FROM @branch_results WHERE fiber = $1", args![seq]).await?;
     snapshot_rows::delete(tx, &[seq]).await?;
     Ok(None)
@@ -622,11 +617,8 @@ pub(crate) async fn make_ready(tx: &Tx, seq: Seq, now_ms: i64) -> Done<()> {
         args![seq, now_ms],
     )
     .await?;
-    tx.run(
-        "UPDATE @snapshots SET deaths = 0, worker = NULL, epoch = least(epoch, 9223372036854775806) + 1 WHERE fiber = $1",
-        args![seq],
-    )
-    .await?;
+    tx.run("UPDATE @snapshots SET deaths = 0, worker = NULL, epoch = least(epoch, 9223372036854775806) + 1 WHERE fiber = $1", args![seq])
+        .await?;
     let ready = runnable(tx, &[seq]).await?;
     tx.ready().extend(ready);
     Ok(())

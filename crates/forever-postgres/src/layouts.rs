@@ -36,8 +36,7 @@ pub(crate) async fn with_hashes(tx: &Tx, hashes: &str) -> Done<Vec<LayoutRow>> {
     if hashes.is_empty() {
         return Ok(Vec::new());
     }
-    let sql = format!(
-        "SELECT {COLUMNS} FROM unnest($1::text[]) WITH ORDINALITY u (hash, n) JOIN @layouts l ON l.hash = u.hash ORDER BY u.n"
-    );
+    let sql =
+        format!("SELECT {COLUMNS} FROM unnest($1::text[]) WITH ORDINALITY u (hash, n) JOIN @layouts l ON l.hash = u.hash ORDER BY u.n");
     tx.rows(&sql, args![hashes]).await?.iter().filter_map(|row| of(row).transpose()).collect()
 }

@@ -83,11 +83,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) async fn query(
-        &self,
-        sql: &str,
-        args: &[Arg<'_>],
-    ) -> std::result::Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
+    pub(crate) async fn query(&self, sql: &str, args: &[Arg<'_>]) -> std::result::Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
         if self.prepares {
             let statement = self.statement(sql, args).await?;
             return self.client.query(&statement, &dynamic(args)).await;

@@ -72,10 +72,9 @@ fn unescape(stored: &str) -> String {
         match c {
             ESCAPE => match rest.next() {
                 Some('0') => text.push(NUL),
-                Some('1') => text.push(ESCAPE),
+                Some('1') | None => text.push(ESCAPE),
                 // Only a person can have written it.
                 Some(other) => text.extend([ESCAPE, other]),
-                None => text.push(ESCAPE),
             },
             c => text.push(c),
         }

@@ -321,8 +321,7 @@ impl PostgresStore {
             return;
         }
         let look = if self.direct.is_some() { Duration::from_millis(200).min(self.lease / 4) } else { self.lease / 4 };
-        let watch =
-            Watch { shared: Arc::clone(&self.house), worker, lease: self.lease, look, direct: self.direct.clone() };
+        let watch = Watch { shared: Arc::clone(&self.house), worker, lease: self.lease, look, direct: self.direct.clone() };
         let mut tasks = self.tasks();
         // A store serves one runtime: a worker that joined before has left.
         tasks.drain(..).for_each(|task| task.abort());
@@ -383,9 +382,7 @@ impl FiberStore for PostgresStore {
     }
 
     fn unfinished_of(&self, group: UnfinishedGroup, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Seq>>> {
-        self.read("list unfinished fibers", (group, after, limit), |tx, args| {
-            Box::pin(fibers::unfinished_of(tx, &args.0, args.1, args.2))
-        })
+        self.read("list unfinished fibers", (group, after, limit), |tx, args| Box::pin(fibers::unfinished_of(tx, &args.0, args.1, args.2)))
     }
 
     fn wake(&self, fibers: Vec<Seq>, now_ms: i64) -> BoxFuture<'_, Result<()>> {
@@ -422,9 +419,7 @@ impl FiberStore for PostgresStore {
     }
 
     fn save_branch(&self, claim: Claim, number: u64, result: BranchResult) -> BoxFuture<'_, Result<()>> {
-        self.write("store a branch result", (claim, number, result), |tx, args| {
-            Box::pin(fibers::save_branch(tx, args.0, args.1, &args.2))
-        })
+        self.write("store a branch result", (claim, number, result), |tx, args| Box::pin(fibers::save_branch(tx, args.0, args.1, &args.2)))
     }
 
     fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<WaitResult>> {
@@ -465,8 +460,7 @@ impl FiberStore for PostgresStore {
 
     fn close(&self, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            let closed =
-                self.write("store a clean close", (worker, now_ms), |tx, args| Box::pin(workers::close(tx, args.0, args.1))).await;
+            let closed = self.write("store a clean close", (worker, now_ms), |tx, args| Box::pin(workers::close(tx, args.0, args.1))).await;
             self.stop();
             closed
         })
@@ -562,9 +556,7 @@ impl AgentStore for PostgresStore {
     }
 
     fn keep_awake(&self, agent: AgentId, now_ms: i64) -> BoxFuture<'_, Result<()>> {
-        self.write_one("store that an agent is kept awake", (agent, now_ms), |tx, args| {
-            Box::pin(agents::keep_awake(tx, &args.0, args.1))
-        })
+        self.write_one("store that an agent is kept awake", (agent, now_ms), |tx, args| Box::pin(agents::keep_awake(tx, &args.0, args.1)))
     }
 
     fn renew_keep_alives(&self, agents: Vec<AgentId>, now_ms: i64) -> BoxFuture<'_, Result<()>> {

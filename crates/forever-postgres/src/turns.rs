@@ -159,11 +159,8 @@ async fn accept_here(tx: &Tx, new: &NewTurnRow) -> Done<AcceptTurnResult> {
         )
         .await?
         .int("seq")?;
-    tx.run(
-        "INSERT INTO @turn_requests (turn, body, tools, metadata) VALUES ($1, $2, $3, $4)",
-        args![turn, &body, &tools, &new.metadata],
-    )
-    .await?;
+    tx.run("INSERT INTO @turn_requests (turn, body, tools, metadata) VALUES ($1, $2, $3, $4)", args![turn, &body, &tools, &new.metadata])
+        .await?;
     Ok(AcceptTurnResult::Created(Box::new(self::there(tx, turn).await?), ready))
 }
 
@@ -330,7 +327,8 @@ pub(crate) async fn settle(tx: &Tx, by: TurnSettler, turn: TurnSeq, how: &TurnSe
             fence(tx, claim, turn).await?;
         }
         TurnSettler::Other => {
-            let sql = "SELECT f.finished_ms IS NULL AS runs FROM @turns t JOIN @fibers f ON f.seq = t.fiber WHERE t.seq = $1 FOR SHARE OF f";
+            let sql =
+                "SELECT f.finished_ms IS NULL AS runs FROM @turns t JOIN @fibers f ON f.seq = t.fiber WHERE t.seq = $1 FOR SHARE OF f";
             if tx.row(sql, args![turn]).await?.map_or(Ok(false), |row| row.flag("runs"))? {
                 return Ok(TurnWrite::HasFiber);
             }

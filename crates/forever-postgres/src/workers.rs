@@ -51,10 +51,7 @@ impl Become {
 pub(crate) async fn join(tx: &Tx, lease: Duration, now_ms: i64) -> Done<WorkerId> {
     let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
     let worker = tx
-        .one(
-            "INSERT INTO @workers (joined_ms, seen, lease_ms) VALUES ($1, clock_timestamp(), $2) RETURNING id",
-            args![now_ms, lease_ms],
-        )
+        .one("INSERT INTO @workers (joined_ms, seen, lease_ms) VALUES ($1, clock_timestamp(), $2) RETURNING id", args![now_ms, lease_ms])
         .await?
         .int("id")?;
     take_over(tx, worker, now_ms, Become::Interrupted).await?;
@@ -82,15 +79,7 @@ pub(crate) async fn close(tx: &Tx, worker: WorkerId, now_ms: i64) -> Done<()> {
 }
 
 /// Ends claims; gives how many.
-async fn release(
-    tx: &Tx,
-    which: &str,
-    worker: WorkerId,
-    count_death: bool,
-    reason: &str,
-    now_ms: i64,
-    becomes: Become,
-) -> Done<u64> {
+async fn release(tx: &Tx, which: &str, worker: WorkerId, count_death: bool, reason: &str, now_ms: i64, becomes: Become) -> Done<u64> {
     let page = format!(
         "SELECT f.seq FROM @fibers f JOIN @snapshots s ON s.fiber = f.seq
          WHERE f.state = 'running' AND f.state <> 'completed' AND {which} ORDER BY f.seq LIMIT $2 FOR NO KEY UPDATE OF f, s"
@@ -188,7 +177,8 @@ impl Watch {
     pub(crate) async fn take_over(self, strikes: Arc<std::sync::atomic::AtomicU32>) {
         while !self.shared.is_closed() {
             tokio::time::sleep(self.look).await;
-            let looked = self.shared.carry_out("look for workers that are gone", Kind::Read, &self.worker, |tx, by| Box::pin(is_any_gone(tx, *by)));
+            let looked =
+                self.shared.carry_out("look for workers that are gone", Kind::Read, &self.worker, |tx, by| Box::pin(is_any_gone(tx, *by)));
             let taken = match looked.await {
                 Ok(false) => continue,
                 Ok(true) => {

@@ -16,8 +16,8 @@ fn has(bytes: &[u8], word: &str) -> bool {
 
 /// Cuts once, at the first bytes that have a word in them.
 fn cut_once(proxy: &Proxy, word: &'static str, fate: Fate) {
-    let mut left = true;
-    proxy.on_sent(move |bytes| if left && has(bytes, word) { std::mem::take(&mut left).then_some(fate).unwrap_or(Fate::Forward) } else { Fate::Forward });
+    let mut left = Some(fate);
+    proxy.on_sent(move |bytes| left.take_if(|_| has(bytes, word)).unwrap_or(Fate::Forward));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -46,7 +46,8 @@ async fn outcome_is_unknown_where_the_connection_is_cut_at_the_commit() {
     let store = PostgresStore::builder(proxy.url()).lease(Duration::ZERO).pooler(true).connect().await.unwrap();
     let worker = store.join(0).await.unwrap();
     for (id, fate, stored) in [("lost", Fate::CutBefore, false), ("there", Fate::CutAfter, true)] {
-        cut_once(&proxy, "COMMIT", fate);
+        // Not that of "READ COMMITTED".
+        cut_once(&proxy, "COMMIT\0", fate);
         let error = store.accept(fiber(id, Some(worker))).await.unwrap_err();
         assert!(error.is_outcome_unknown(), "{error}");
         assert_eq!(row(&store, id).await.is_some(), stored, "{id}");

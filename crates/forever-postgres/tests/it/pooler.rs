@@ -61,6 +61,7 @@ async fn query(server: &mut UnixStream, sql: &str) -> Result<()> {
 }
 
 async fn serve(mut client: TcpStream, servers: &[Arc<Mutex<UnixStream>>], count: &AtomicU64) -> Result<()> {
+    client.set_nodelay(true)?;
     let length = client.read_u32().await?;
     let mut start = vec![0; length as usize - 4];
     client.read_exact(&mut start).await?;

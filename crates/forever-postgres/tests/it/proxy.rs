@@ -65,6 +65,7 @@ impl Proxy {
 
     async fn connection(self, client: TcpStream, socket: PathBuf) {
         let Ok(server) = UnixStream::connect(socket).await else { return };
+        client.set_nodelay(true).unwrap();
         let (mut from_client, mut to_client) = client.into_split();
         let (mut from_server, mut to_server) = server.into_split();
         let (mut open, mut opened) = (self.open.subscribe(), self.open.subscribe());

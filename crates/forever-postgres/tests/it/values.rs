@@ -11,7 +11,9 @@ async fn texts_come_back_to_the_byte() {
     let Some(url) = cluster::url() else { return };
     let store = PostgresStore::builder(url).schema(cluster::schema()).lease(Duration::ZERO).connect().await.unwrap();
     let worker = store.join(0).await.unwrap();
-    for (n, text) in ["\0", "a\0\u{1a}b", "\u{1a}0", "{ \"b\":1,\"a\": 1.0e2 , \"a\":2}", "é\u{10ffff}\r\n\\", "\"\\u0000\""].iter().enumerate() {
+    for (n, text) in
+        ["\0", "a\0\u{1a}b", "\u{1a}0", "{ \"b\":1,\"a\": 1.0e2 , \"a\":2}", "é\u{10ffff}\r\n\\", "\"\\u0000\""].iter().enumerate()
+    {
         let id = format!("{text}{n}");
         let new = NewFiber {
             key: Some(id.clone()),

@@ -1,8 +1,10 @@
 //! Several workers over one database: leases, signs of life, takeovers, and workers that only seemed dead.
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forever_postgres::{Builder, PostgresStore};
 use forever_store::{FiberState, FiberStore, NewFiber};
+
+use tokio::time::Instant;
 
 use crate::cluster;
 use crate::proxy::Proxy;

@@ -4,11 +4,12 @@
 mod cluster;
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forever::prelude::*;
 use forever::{BoxError, Error, FiberState};
 use forever_postgres::PostgresStore;
+use tokio::time::Instant;
 
 /// Long enough on a busy machine.
 const SOON: Duration = Duration::from_secs(120);
