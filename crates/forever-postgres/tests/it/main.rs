@@ -6,6 +6,7 @@ mod pooler;
 mod proxy;
 mod schemas;
 mod values;
+mod wake_ups;
 mod workers;
 
 use forever_store::{
