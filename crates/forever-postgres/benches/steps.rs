@@ -32,7 +32,7 @@ async fn run() {
         let store = Arc::new(store);
         let before = wal(&client).await;
         let (steps, took) = checkpoints(&store, worker, fibers).await;
-        let bytes = (wal(&client).await - before) / i64::try_from(steps).unwrap();
+        let bytes = (wal(&client).await - before) / i64::from(steps);
         println!("steps_per_s_{fibers}_fibers={:.0}", f64::from(steps) / took.as_secs_f64());
         println!("wal_bytes_per_step_{fibers}_fibers={bytes}");
         store.abandon();

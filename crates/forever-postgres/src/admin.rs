@@ -38,7 +38,8 @@ pub(crate) async fn cancel(tx: &Tx, id: &str, reason: &str, now_ms: i64) -> Done
     Ok(CommandResult::Done(below))
 }
 
-/// A fiber and all below it, locked: each level before its children are looked for, so that one that is made now is found.
+/// A fiber and all below it, locked: each level before its children are looked for, so that one
+/// that is made now is found.
 async fn descendants(tx: &Tx, top: Seq) -> Done<Vec<Seq>> {
     let (mut all, mut level) = (vec![top], vec![top]);
     while !level.is_empty() {
@@ -89,7 +90,8 @@ impl<'a> Condition<'a> {
     fn of(query: &'a FiberQuery) -> Self {
         let mut condition = Condition::new();
         if !query.states.is_empty() {
-            // Words of ours, so they can stand in the text; where all are of the index, Postgres has to be told so.
+            // Words of ours, so they can stand in the text; where all are of the index, Postgres
+            // needs to see that.
             let words: Vec<_> = query.states.iter().map(|s| format!("'{s}'")).collect();
             condition.terms.push(format!("f.state IN ({})", words.join(", ")));
             if !query.states.contains(&FiberState::Completed) {
@@ -164,7 +166,8 @@ pub(crate) async fn delete(tx: &Tx, deletion: &Deletion) -> Done<DeleteResult> {
     Ok(DeleteResult { count: deleted.len() as u64, held: (candidates.len() - deleted.len()) as u64, next })
 }
 
-/// A page of the fibers that the query asks for, in the order of the index; not those that another transaction has in hand.
+/// A page of the fibers that the query asks for, in the order of the index; not those that another
+/// transaction has in hand.
 async fn candidates(tx: &Tx, deletion: &Deletion) -> Done<Vec<Candidate>> {
     let mut condition = Condition::of(&deletion.query);
     let mut after = String::new();

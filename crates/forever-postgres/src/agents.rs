@@ -164,7 +164,8 @@ pub(crate) async fn add(tx: &Tx, new: &NewScheduleRow) -> Done<(ScheduleRow, boo
     Ok((schedule(&added)?, true))
 }
 
-/// The first schedule that is the same as a new one: of the same kind, name and payload, and for cron of the same pattern.
+/// The first schedule that is the same as a new one: of the same kind, name and payload, and for
+/// cron of the same pattern.
 async fn like(tx: &Tx, new: &NewScheduleRow) -> Done<Option<(i64, ScheduleRow)>> {
     let rows = tx
         .rows(
@@ -186,8 +187,8 @@ async fn like(tx: &Tx, new: &NewScheduleRow) -> Done<Option<(i64, ScheduleRow)>>
     Ok(None)
 }
 
-/// Renews a schedule: another interval takes effect, and one that was suspended for its errors is to run again. One that was
-/// suspended for deaths stays so.
+/// Renews a schedule: another interval takes effect, and one that was suspended for its errors is
+/// to run again. One that was suspended for deaths stays so.
 async fn renew(tx: &Tx, seq: i64, there: ScheduleRow, new: &NewScheduleRow) -> Done<ScheduleRow> {
     let failed = there.next_ms.is_none() && there.deaths == 0;
     if !failed && there.timing == new.timing {
@@ -205,7 +206,8 @@ async fn renew(tx: &Tx, seq: i64, there: ScheduleRow, new: &NewScheduleRow) -> D
     schedule(&renewed)
 }
 
-/// Ends the runs of this worker's, which it has only from before, and those of workers that are gone.
+/// Ends the runs of this worker's, which it has only from before, and those of workers that are
+/// gone.
 pub(crate) async fn recover(tx: &Tx, strikes: u32, worker: WorkerId) -> Done<()> {
     let left = format!(
         "running_ms IS NOT NULL AND (worker IS NULL OR worker = $1 OR NOT EXISTS (SELECT 1 FROM @workers w WHERE w.id = worker AND {ALIVE}))"
@@ -240,7 +242,8 @@ pub(crate) async fn claim(tx: &Tx, classes: &[String], now_ms: i64, limit: u32, 
     Ok(rows)
 }
 
-/// Whether there are schedules with deaths that are due. Then those who try one do so one after the other, until the end of their transactions.
+/// Whether there are schedules with deaths that are due. Then those who try one do so one after the
+/// other, until the end of their transactions.
 async fn suspects(tx: &Tx, classes: &[String], now_ms: i64) -> Done<bool> {
     let sql = format!("SELECT EXISTS (SELECT 1 FROM @schedules WHERE {WAITS} AND next_ms <= $2 AND deaths > 0) AS there");
     let there = tx.one(&sql, args![classes, now_ms]).await?.flag("there")?;

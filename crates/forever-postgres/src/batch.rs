@@ -1,7 +1,9 @@
-//! Group commit: the writes of activations that are queued together share a statement, and so a commit.
+//! Group commit: the writes of activations that are queued together share a statement, and so a
+//! commit.
 //!
-//! One task takes everything that is queued. A statement has its rows in arrays and the claims in its join, so that a row whose claim is lost
-//! is left out and the others stand. It gives the fibers whose row it wrote; those that are missing, and all of a batch that failed, are written
+//! One task takes everything that is queued. A statement has its rows in arrays and the claims in
+//! its join, so that a row whose claim is lost is left out and the others stand. It gives the
+//! fibers whose row it wrote; those that are missing, and all of a batch that failed, are written
 //! by themselves, which says what is wrong with each. A batch has one write of a fiber at most.
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
@@ -121,7 +123,8 @@ async fn write(shared: Arc<Shared>, mut queued: mpsc::UnboundedReceiver<Queued>)
     }
 }
 
-/// Writes what is queued, and leaves what has to come later; `known` are the layouts that this process has stored.
+/// Writes what is queued, and leaves what has to come later; `known` are the layouts that this
+/// process has stored.
 async fn write_once(shared: &Arc<Shared>, known: &mut HashSet<String>, left: &mut VecDeque<Queued>) {
     let (mut alone, mut with_ops, mut started, mut chunks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut fibers, mut bytes) = (BTreeSet::new(), 0);

@@ -1,7 +1,9 @@
-//! Carries out operations: a connection, a transaction, the commit, and what is done when one of them fails.
+//! Carries out operations: a connection, a transaction, the commit, and what is done when one of
+//! them fails.
 //!
-//! Every call runs in a task of its own, so that a caller that goes away changes nothing. A call is repeated only while its commit has not been
-//! asked for: then nothing of it is stored, and nothing will be.
+//! Every call runs in a task of its own, so that a caller that goes away changes nothing. A call is
+//! repeated only while its commit has not been asked for: then nothing of it is stored, and nothing
+//! will be.
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -215,7 +217,8 @@ fn before_commit(why: Fail) -> Failed {
 /// Whether a connection is of no use after a failure that did not end it.
 fn spoils_connection(why: &Fail) -> bool {
     match why {
-        // A server that became a standby; statements that another session has prepared, or that were prepared for tables of before.
+        // A server that became a standby; statements that another session has prepared, or that
+        // were prepared for tables of before.
         Fail::Postgres(why) => why.code().is_some_and(|code| *code == SqlState::READ_ONLY_SQL_TRANSACTION || is_of_statement(code)),
         Fail::Refused(_) => false,
     }
@@ -244,7 +247,8 @@ fn is_shutdown(code: &SqlState) -> bool {
 /// Whether the same call may succeed a moment later.
 fn is_transient(why: &tokio_postgres::Error) -> bool {
     let Some(code) = why.code() else {
-        // Of those without a code: the connection was closed or refused, or could not be made. A value that cannot be sent is none of these.
+        // Of those without a code: the connection was closed or refused, or could not be made. A
+        // value that cannot be sent is none of these.
         return why.is_closed() || is_io(why);
     };
     is_lost(why)
@@ -271,7 +275,8 @@ fn is_io(why: &tokio_postgres::Error) -> bool {
     why.to_string().contains("timeout") || why.to_string().contains("connect")
 }
 
-/// Whether an error of a statement is about what one of its rows holds: then nothing is stored, and the others may be well.
+/// Whether an error of a statement is about what one of its rows holds: then nothing is stored, and
+/// the others may be well.
 pub(crate) fn is_of_row(error: &Error) -> bool {
     let Some(why) = std::error::Error::source(error).and_then(|why| why.downcast_ref::<tokio_postgres::Error>()) else {
         return false;

@@ -1,6 +1,7 @@
 //! Chats: their messages, the logs of turns, and the list of pending interactions.
 //!
-//! The row of a chat is locked by everything that depends on the order of its turns or on what its messages are, and before the claim.
+//! The row of a chat is locked by everything that depends on the order of its turns or on what its
+//! messages are, and before the claim.
 use forever_store::{
     AgentId, ChunkBatch, Claim, InteractionCursor, InteractionQuery, InteractionRow, MessageRole, MessageRow, MessageUpdate, TurnSeq,
     TurnWrite, UpdateRefused,
@@ -29,7 +30,8 @@ pub(crate) async fn lock_of(tx: &Tx, turn: TurnSeq) -> Done<()> {
     tx.row("SELECT seq FROM @chats WHERE seq = (SELECT chat FROM @turns WHERE seq = $1) FOR NO KEY UPDATE", args![turn]).await.map(drop)
 }
 
-/// Fails unless the claim of a turn's fiber is in force; says whether the turn is running. Both stay so.
+/// Fails unless the claim of a turn's fiber is in force; says whether the turn is running. Both
+/// stay so.
 pub(crate) async fn fence(tx: &Tx, claim: Claim, turn: TurnSeq) -> Done<bool> {
     claims::check_running(tx, claim).await?;
     let Some(row) = tx.row("SELECT fiber, state FROM @turns WHERE seq = $1 FOR NO KEY UPDATE", args![turn]).await? else {
@@ -127,7 +129,8 @@ pub(crate) async fn continuation_target(tx: &Tx, chat: &AgentId) -> Done<Option<
     row.map_or(Ok(None), |row| row.text_opt("held"))
 }
 
-/// Puts messages in the place of all that a chat has. Those that wait for a person keep the time since when they do.
+/// Puts messages in the place of all that a chat has. Those that wait for a person keep the time
+/// since when they do.
 pub(crate) async fn replace_all(tx: &Tx, chat: i64, messages: &[MessageRow], now_ms: i64) -> Done<()> {
     let pending = tx.rows("SELECT id, pending_ms FROM @chat_messages WHERE chat = $1 AND pending_ms IS NOT NULL", args![chat]).await?;
     tx.run("DELETE FROM @chat_messages WHERE chat = $1", args![chat]).await?;

@@ -1,8 +1,9 @@
 //! Claims: which worker runs a fiber, and at which epoch.
 //!
-//! `@snapshots.worker` is set exactly while a fiber is `running`, and `@snapshots.epoch` is the claim. Whatever is conditional on a claim locks that row
-//! first, in a statement of its own: what is read behind it is as it is then, and stays so until the transaction is over. Where the row
-//! in `@fibers` is locked as well, it is locked before.
+//! `@snapshots.worker` is set exactly while a fiber is `running`, and `@snapshots.epoch` is the
+//! claim. Whatever is conditional on a claim locks that row first, in a statement of its own: what
+//! is read behind it is as it is then, and stays so until the transaction is over. Where the row in
+//! `@fibers` is locked as well, it is locked before.
 use forever_store::{Claim, ClaimResult, End, Epoch, Error, ErrorKind, FiberState, Seq, WorkerId};
 
 use crate::fibers;
@@ -20,8 +21,8 @@ pub(crate) async fn check(tx: &Tx, claim: Claim) -> Done<()> {
     tx.row(sql, args![claim.fiber, claim.epoch]).await?.map(drop).ok_or_else(|| lost(claim))
 }
 
-/// Fails unless a claim is in force and its fiber is running: what is left of an activation that has stopped, in a task of the
-/// program, must not write any more.
+/// Fails unless a claim is in force and its fiber is running: what is left of an activation that
+/// has stopped, in a task of the program, must not write any more.
 pub(crate) async fn check_running(tx: &Tx, claim: Claim) -> Done<()> {
     let sql = "SELECT 1 AS there FROM @snapshots WHERE fiber = $1 AND epoch = $2 AND worker IS NOT NULL FOR NO KEY UPDATE";
     tx.row(sql, args![claim.fiber, claim.epoch]).await?.map(drop).ok_or_else(|| lost(claim))
@@ -34,7 +35,8 @@ pub(crate) async fn hold(tx: &Tx, claim: Claim) -> Done<()> {
     tx.row(sql, args![claim.fiber, claim.epoch]).await?.map(drop).ok_or_else(|| lost(claim))
 }
 
-/// The epoch of a fiber; none once it has completed. That of a fiber whose row in `@snapshots` is gone is 0: it can be parked, and nothing else.
+/// The epoch of a fiber; none once it has completed. That of a fiber whose row in `@snapshots` is
+/// gone is 0: it can be parked, and nothing else.
 pub(crate) async fn epoch(tx: &Tx, fiber: Seq) -> Done<Option<Epoch>> {
     let sql = "SELECT coalesce(s.epoch, 0) AS epoch FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq
                WHERE f.seq = $1 AND (s.fiber IS NOT NULL OR f.finished_ms IS NULL)";

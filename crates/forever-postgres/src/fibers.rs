@@ -167,8 +167,8 @@ pub(crate) async fn ready(tx: &Tx, after: Seq, limit: u32) -> Done<Vec<Runnable>
     tx.rows(&sql, args![after, limit]).await?.iter().map(runnable_row).collect()
 }
 
-/// Whether something behind a snapshot was stored under a layout that is none of the snapshot's. A fiber waits behind a checkpoint
-/// of its own, so there is nothing behind that.
+/// Whether something behind a snapshot was stored under a layout that is none of the snapshot's. A
+/// fiber waits behind a checkpoint of its own, so there is nothing behind that.
 fn mixed() -> String {
     let any = |table: &str| {
         format!(
@@ -297,7 +297,8 @@ pub(crate) async fn checkpoint(tx: &Tx, claim: Claim, new: &NewSnapshot) -> Done
         tx.run("DELETE FROM @branch_results WHERE fiber = $1", args![seq]).await?;
     }
     if cancelled {
-        // The command that has cancelled it has cancelled all its children, and these would not have heard.
+        // The command that has cancelled it has cancelled all its children, and these would not
+        // have heard.
         return refused("the fiber is cancelled, and makes no children any more");
     }
     let mut made = Vec::with_capacity(new.children.len());
@@ -349,9 +350,11 @@ pub(crate) async fn end(tx: &Tx, claim: Claim, how: &End, settled: &[OpOutcome],
     finish(tx, claim.fiber, how, settled, now_ms).await?.ok_or_else(|| claims::lost(claim))
 }
 
-/// Ends a fiber whose row is locked, unless it has ended, and makes those ready that have waited for it last.
+/// Ends a fiber whose row is locked, unless it has ended, and makes those ready that have waited
+/// for it last.
 pub(crate) async fn finish(tx: &Tx, seq: Seq, end: &End, settled: &[OpOutcome], now_ms: i64) -> Done<Option<End>> {
-    // Most fibers leave nothing behind but a snapshot: one look is cheaper than a statement for each table.
+    // Most fibers leave nothing behind but a snapshot: one look is cheaper than a statement for
+    // each table.
     let look = tx
         .one(
             "SELECT f.cancel,
@@ -386,7 +389,8 @@ pub(crate) async fn finish(tx: &Tx, seq: Seq, end: &End, settled: &[OpOutcome], 
     }
     ops::settle(tx, seq, settled, now_ms).await?;
     if look.flag("leaves")? {
-        // One that failed may be resumed: then it needs its messages, branch results and temporary operations.
+        // One that failed may be resumed: then it needs its messages, branch results and temporary
+        // operations.
         tx.run("DELETE FROM @waits WHERE fiber = $1", args![seq]).await?;
         tx.run("DELETE FROM @joins WHERE fiber = $1", args![seq]).await?;
         if state != FiberState::Failed {
@@ -444,7 +448,8 @@ pub(crate) async fn restart_claimed(tx: &Tx, claim: Claim, now_ms: i64) -> Done<
     Ok(RestartResult::Ready)
 }
 
-/// Brings a fiber back to its start; gives an operation in doubt, if there is one, and changes nothing then.
+/// Brings a fiber back to its start; gives an operation in doubt, if there is one, and changes
+/// nothing then.
 pub(crate) async fn forget_progress(tx: &Tx, seq: Seq) -> Done<Option<String>> {
     if let Some(op) = ops::in_doubt(tx, seq).await? {
         return Ok(Some(op));
@@ -459,8 +464,8 @@ pub(crate) async fn forget_progress(tx: &Tx, seq: Seq) -> Done<Option<String>> {
     Ok(None)
 }
 
-/// Makes a fiber that stopped ready, and ends its claims. That it was cancelled is forgotten if it has ended so, and not if it was parked before it
-/// could.
+/// Makes a fiber that stopped ready, and ends its claims. That it was cancelled is forgotten if it
+/// has ended so, and not if it was parked before it could.
 pub(crate) async fn make_ready(tx: &Tx, seq: Seq, now_ms: i64) -> Done<()> {
     tx.run(
         "UPDATE @fibers SET cancel = CASE state WHEN 'cancelled' THEN NULL ELSE cancel END,

@@ -130,7 +130,8 @@ pub(crate) async fn since(tx: &Tx, seq: Seq, number: u64) -> Done<Vec<OpRecord>>
     tx.rows(&sql, args![seq, at(Some(number))]).await?.iter().map(row).collect()
 }
 
-/// A fiber makes a checkpoint after `number`: outcomes are stored, and temporary operations are deleted.
+/// A fiber makes a checkpoint after `number`: outcomes are stored, and temporary operations are
+/// deleted.
 pub(crate) async fn pass(tx: &Tx, seq: Seq, number: u64, ops: &OpsDelta, now_ms: i64) -> Done<()> {
     settle(tx, seq, &ops.settled, now_ms).await?;
     if ops.temporary { forget_temporary(tx, seq, number).await } else { Ok(()) }
@@ -184,7 +185,7 @@ pub(crate) async fn resolve(tx: &Tx, seq: Seq, how: &OpResolution, now_ms: i64) 
     if op.state != OpState::Started {
         return Ok(CommandResult::Done(ResolveOpResult::Known(op.state)));
     }
-    // What is to be run again goes on with what it has so far.
+    // An operation that is run again resumes from its stash.
     let stash = op.stash.filter(|_| how.state == OpState::NotExecuted);
     tx.run(
         "UPDATE @ops SET state = $4, outcome = $5, resolved = TRUE, stash = $6, changed_ms = $7 WHERE fiber = $1 AND number = $2 AND id = $3",

@@ -52,9 +52,9 @@ impl Builder {
 
     /// Lease of this worker. Defaults to 10 seconds.
     ///
-    /// A worker that cannot reach the database for this long is taken for dead, and others take over
-    /// its fibers. It is renewed four times in that time. With zero there is no lease: every worker
-    /// but the one that takes over counts as dead, which is for tests of one process.
+    /// A worker that cannot reach the database for this long is taken for dead, and others take
+    /// over its fibers. It is renewed four times in that time. With zero there is no lease: every
+    /// worker but the one that takes over counts as dead, which is for tests of one process.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -68,7 +68,8 @@ impl Builder {
         self
     }
 
-    /// Whether the URL is that of a pooler in transaction mode, such as `PgBouncer`. Defaults to no.
+    /// Whether the URL is that of a pooler in transaction mode, such as `PgBouncer`. Defaults to
+    /// no.
     ///
     /// Then nothing of a session is used: statements are not prepared, and without a
     /// [direct connection](Self::direct_url) a death is known by the lease alone.
@@ -85,13 +86,15 @@ impl Builder {
 
     /// Whether a session lock shows others that this worker lives. Defaults to yes.
     ///
-    /// With it the death of the process is known at once, and without it when the lease has run out.
+    /// With it the death of the process is known at once, and without it when the lease has run
+    /// out.
     pub fn sign_of_life(mut self, shows: bool) -> Self {
         self.sign_of_life = shows;
         self
     }
 
-    /// Time for which a call is repeated while the server cannot be reached. Defaults to 10 seconds.
+    /// Time for which a call is repeated while the server cannot be reached. Defaults to 10
+    /// seconds.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self

@@ -1,6 +1,7 @@
 //! Connections: how they are made, and a few that are kept.
 //!
-//! A connection on which anything unexpected happened is dropped, never given back. So what is kept has no open transaction and nothing under way.
+//! A connection on which anything unexpected happened is dropped, never given back. So what is kept
+//! has no open transaction and nothing under way.
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -70,7 +71,8 @@ impl Access {
     }
 }
 
-/// How many statements a connection keeps prepared. Lists have some that depend on their conditions.
+/// How many statements a connection keeps prepared. Lists have some that depend on their
+/// conditions.
 const STATEMENTS: usize = 400;
 
 /// One connection.

@@ -1,11 +1,13 @@
-//! The tables, and how older ones become newer ones. Every table and column is explained in docs/postgres.md.
+//! The tables, and how older ones become newer ones. Every table and column is explained in
+//! docs/postgres.md.
 use std::sync::Arc;
 
 use forever_store::{Error, ErrorKind, Result};
 
 use crate::sql::{Done, Fail, Tx, args};
 
-/// One for each version; the version of a schema counts those that have run. Released ones never change.
+/// One for each version; the version of a schema counts those that have run. Released ones never
+/// change.
 const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql")];
 
 /// The version that this code reads and writes.

@@ -1,4 +1,5 @@
-//! What stands beside the main text of a snapshot: the rows of its parts, and those of the items of its logs.
+//! What stands beside the main text of a snapshot: the rows of its parts, and those of the items of
+//! its logs.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 //! Comes in: SQL in which `@` stands for the schema, and arguments that know their types. So a
 //! statement needs no look at the server before it runs, and works without prepared statements.
 //!
-//! Text keeps every byte: Postgres refuses U+0000 in text, so it is stored as `U+001A 0`, and U+001A
-//! as `U+001A 1`. The two are equal exactly where the originals are.
+//! Text keeps every byte: Postgres refuses U+0000 in text, so it is stored as `U+001A 0`, and
+//! U+001A as `U+001A 1`. The two are equal exactly where the originals are.
 use std::error::Error as StdError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -45,7 +45,8 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Options of a store in the database at a URL, such as `postgres://user:password@host/database`.
+    /// Options of a store in the database at a URL, such as
+    /// `postgres://user:password@host/database`.
     pub fn builder(url: impl Into<String>) -> Builder {
         Builder::new(url.into())
     }

@@ -69,7 +69,15 @@ pub(crate) async fn is_under_way(tx: &Tx, chat: i64) -> Done<bool> {
     tx.one("SELECT EXISTS (SELECT 1 FROM @turns WHERE chat = $1 AND settled_ms IS NULL) AS there", args![chat]).await?.flag("there")
 }
 
-/// Stores a turn. What was written of one that is refused, which is known only behind its messages, is taken back.
+/// Whether a chat has as many queued turns as it may have. Reads no more of them than that.
+async fn is_full(tx: &Tx, chat: i64, max_queued: u32) -> Done<bool> {
+    let sql = "SELECT count(*) >= $2 AS is_full FROM (
+                   SELECT 1 FROM @turns WHERE chat = $1 AND settled_ms IS NULL AND state = 'queued' LIMIT $2) q";
+    tx.one(sql, args![chat, max_queued]).await?.flag("is_full")
+}
+
+/// Stores a turn. What was written of one that is refused, which is known only behind its messages,
+/// is taken back.
 pub(crate) async fn accept(tx: &Tx, new: &NewTurnRow) -> Done<AcceptTurnResult> {
     let accepted = accept_here(tx, new).await?;
     if matches!(accepted, AcceptTurnResult::NothingToContinue | AcceptTurnResult::Refused(_)) {
@@ -89,6 +97,9 @@ async fn accept_here(tx: &Tx, new: &NewTurnRow) -> Done<AcceptTurnResult> {
     }
     if new.queueing == QueuePolicy::Drop && is_under_way(tx, chat).await? {
         return Ok(AcceptTurnResult::Dropped);
+    }
+    if new.kind == TurnKind::Reply && is_full(tx, chat, new.max_queued).await? {
+        return Ok(AcceptTurnResult::Full);
     }
     if let Some(last) = &new.cut_behind {
         tx.run(
@@ -173,7 +184,8 @@ async fn merged(tx: &Tx, chat: i64) -> Done<Vec<String>> {
     Ok(origins.and_then(|origins| serde_json::from_str(&origins).ok()).unwrap_or_default())
 }
 
-/// What a turn that continues adds to: the message of the last turn under way, else the last one if it is the assistant's.
+/// What a turn that continues adds to: the message of the last turn under way, else the last one if
+/// it is the assistant's.
 async fn to_continue(tx: &Tx, chat: i64) -> Done<Option<(String, i64)>> {
     let sql = "SELECT message, place FROM @turns WHERE chat = $1 AND settled_ms IS NULL ORDER BY seq DESC LIMIT 1";
     if let Some(row) = tx.row(sql, args![chat]).await? {
@@ -249,7 +261,8 @@ pub(crate) async fn release(tx: &Tx, claim: Claim, turn: TurnSeq) -> Done<()> {
     tx.run("UPDATE @turns SET deaths = greatest(deaths - 1, 0), worker = NULL WHERE seq = $1", args![turn]).await.map(drop)
 }
 
-/// A clean close takes back the deaths that the worker has counted in advance, of turns that are under way.
+/// A clean close takes back the deaths that the worker has counted in advance, of turns that are
+/// under way.
 pub(crate) async fn close(tx: &Tx, worker: WorkerId) -> Done<()> {
     tx.run(
         "UPDATE @turns t SET deaths = greatest(deaths - 1, 0), worker = NULL WHERE settled_ms IS NULL AND state = 'running' AND worker = $1
@@ -441,7 +454,8 @@ pub(crate) async fn delete(tx: &Tx, before_ms: i64, limit: u32) -> Done<u64> {
     Ok(gone.len() as u64)
 }
 
-/// Those that wait for quiet until a time that was computed when the clock was ahead: `$1` is now, `$2` how much is no matter.
+/// Those that wait for quiet until a time that was computed when the clock was ahead: `$1` is now,
+/// `$2` how much is no matter.
 const FAR: &str = "settled_ms IS NULL AND state = 'queued' AND due_ms IS NOT NULL AND created_ms > $1 + $2";
 
 pub(crate) async fn has_far(tx: &Tx, now_ms: i64, slack_ms: i64) -> Done<bool> {

@@ -1,14 +1,15 @@
 //! What fibers wait for: times, messages and the ends of others; and what wakes them.
 //!
-//! Each look for something to wait for, and each event that it might miss, locks the same row first, in a statement of its own: that of the waiting fiber
-//! for messages, and that of the other fiber for its end. So one of the two sees the other.
+//! Each look for something to wait for, and each event that it might miss, locks the same row
+//! first, in a statement of its own: that of the waiting fiber for messages, and that of the other
+//! fiber for its end. So one of the two sees the other.
 use forever_store::{Claim, CommandResult, FiberState, NewMessage, PendingMessage, Runnable, Seq, Wait, WaitResult};
 
 use crate::sql::{Done, Tx, args};
 use crate::{claims, fibers};
 
-/// Makes those ready that waited for a fiber last. Each is locked before it is asked what else it waits for: another one that ends at the same time
-/// comes before or after.
+/// Makes those ready that waited for a fiber last. Each is locked before it is asked what else it
+/// waits for: another one that ends at the same time comes before or after.
 pub(crate) async fn wake_parents(tx: &Tx, child: Seq, now_ms: i64) -> Done<()> {
     let parents = tx
         .rows(

@@ -1,10 +1,13 @@
 //! Workers: their leases, and what is done when one is gone.
 //!
-//! A worker is alive while its row in `@workers` is there and its lease, by the clock of the database, has not run out. A worker with a direct
-//! connection holds an advisory lock on it as well, which the server frees when the process dies: then others need not wait for the lease.
-//! That a lock is missing says something only on the server that it was taken on; behind a restart or a failover the lease decides alone.
+//! A worker is alive while its row in `@workers` is there and its lease, by the clock of the
+//! database, has not run out. A worker with a direct connection holds an advisory lock on it as
+//! well, which the server frees when the process dies: then others need not wait for the lease.
+//! That a lock is missing says something only on the server that it was taken on; behind a restart
+//! or a failover the lease decides alone.
 //!
-//! A worker that is taken for dead and is not loses its claims, because their epochs are raised, and nothing else: it puts its row back.
+//! A worker that is taken for dead and is not loses its claims, because their epochs are raised,
+//! and nothing else: it puts its row back.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,14 +35,15 @@ const PAGE: i64 = 1000;
 /// What the fibers of a worker that is gone become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Become {
-    /// Interrupted; whoever asked for it looks for them.
+    /// Interrupted: the caller looks for them.
     Interrupted,
     /// Ready for any worker, as far as no hook has to decide about them.
     Ready,
 }
 
 impl Become {
-    /// The new state, in SQL. Those of agents, but for turns, wait for the hook of their agent, and closures for a person.
+    /// The new state, in SQL. Those of agents, but for turns, wait for the hook of their agent, and
+    /// closures for a person.
     fn state(self) -> &'static str {
         match self {
             Become::Interrupted => "'interrupted'",
@@ -121,7 +125,8 @@ async fn release(tx: &Tx, which: &str, worker: WorkerId, count_death: bool, reas
     }
 }
 
-/// Renews the lease of a worker. One that was taken for dead puts its row back: its claims are lost, and it goes on.
+/// Renews the lease of a worker. One that was taken for dead puts its row back: its claims are
+/// lost, and it goes on.
 async fn beat(tx: &Tx, (worker, lease): &(WorkerId, Duration)) -> Done<()> {
     if tx.run("UPDATE @workers SET seen = clock_timestamp() WHERE id = $1", args![*worker]).await? > 0 {
         return Ok(());
