@@ -1,0 +1,281 @@
+//! Commands, lists and deletion.
+use forever_store::{
+    CommandResult, DeleteCursor, DeleteResult, Deletion, End, FiberQuery, FiberRef, FiberRow, FiberState, FiberTombstone, Restart,
+    RestartResult, Runnable, Seq, arguments_digest,
+};
+use tokio_postgres::error::SqlState;
+
+use crate::sql::{Arg, Done, Fail, Row, Tx, args};
+use crate::{claims, fibers, ops, snapshot_rows};
+
+pub(crate) async fn resolve(tx: &Tx, id: &str, how: &End, now_ms: i64) -> Done<CommandResult<(FiberRow, End)>> {
+    let Some(row) = fibers::find_locked(tx, &FiberRef::Id(id.to_owned())).await? else { return Ok(CommandResult::NotFound) };
+    if !matches!(row.state, FiberState::Interrupted | FiberState::Parked) {
+        return Ok(CommandResult::InvalidState(row.state));
+    }
+    claims::void(tx, &[row.seq]).await?;
+    Ok(match fibers::finish(tx, row.seq, how, &[], now_ms).await? {
+        Some(end) => CommandResult::Done((row, end)),
+        None => CommandResult::InvalidState(row.state),
+    })
+}
+
+pub(crate) async fn cancel(tx: &Tx, id: &str, reason: &str, now_ms: i64) -> Done<CommandResult<Vec<Runnable>>> {
+    let Some(row) = fibers::find_locked(tx, &FiberRef::Id(id.to_owned())).await? else { return Ok(CommandResult::NotFound) };
+    if row.state.is_final() {
+        return Ok(CommandResult::InvalidState(row.state));
+    }
+    let below = fibers::runnable(tx, &descendants(tx, row.seq).await?).await?;
+    let below: Vec<Runnable> = below.into_iter().filter(|fiber| !fiber.state.is_final()).collect();
+    let seqs: Vec<Seq> = below.iter().map(|fiber| fiber.seq).collect();
+    tx.run("UPDATE @fibers SET cancel = coalesce(cancel, $2) WHERE seq = ANY ($1)", args![seqs, reason]).await?;
+    for fiber in below.iter().filter(|fiber| fiber.state != FiberState::Running) {
+        claims::void(tx, &[fiber.seq]).await?;
+        fibers::finish(tx, fiber.seq, &End::Cancelled(reason.to_owned()), &[], now_ms).await?;
+    }
+    // One of them may have waited for another.
+    tx.ready().retain(|woken| !below.iter().any(|fiber| fiber.seq == woken.seq));
+    Ok(CommandResult::Done(below))
+}
+
+/// A fiber and all below it, locked: each level before its children are looked for, so that one
+/// that is made now is found.
+async fn descendants(tx: &Tx, top: Seq) -> Done<Vec<Seq>> {
+    let (mut all, mut level) = (vec![top], vec![top]);
+    while !level.is_empty() {
+        let children = tx.rows("SELECT seq FROM @fibers WHERE parent = ANY ($1) ORDER BY seq", args![&level]).await?;
+        level = children.iter().map(|row| row.int("seq")).collect::<Done<Vec<Seq>>>()?;
+        level.retain(|seq| !all.contains(seq));
+        if !level.is_empty() {
+            tx.rows("SELECT seq FROM @fibers WHERE seq = ANY ($1) ORDER BY seq FOR NO KEY UPDATE", args![&level]).await?;
+        }
+        all.extend(&level);
+    }
+    Ok(all)
+}
+
+pub(crate) async fn restart(tx: &Tx, id: &str, how: Restart, now_ms: i64) -> Done<CommandResult<RestartResult>> {
+    let Some(row) = fibers::find_locked(tx, &FiberRef::Id(id.to_owned())).await? else { return Ok(CommandResult::NotFound) };
+    let stopped = matches!(row.state, FiberState::Failed | FiberState::Parked | FiberState::Interrupted);
+    let cancelled = row.state == FiberState::Cancelled && how == Restart::FromStart;
+    if !(stopped || cancelled) {
+        return Ok(CommandResult::InvalidState(row.state));
+    }
+    if how == Restart::FromStart
+        && let Some(op) = fibers::forget_progress(tx, row.seq).await?
+    {
+        return Ok(CommandResult::Done(RestartResult::InDoubt(op)));
+    }
+    fibers::make_ready(tx, row.seq, now_ms).await?;
+    Ok(CommandResult::Done(RestartResult::Ready))
+}
+
+/// The conditions of a query, with their values.
+struct Condition<'a> {
+    terms: Vec<String>,
+    values: Vec<Arg<'a>>,
+}
+
+impl<'a> Condition<'a> {
+    fn new() -> Self {
+        Condition { terms: vec!["TRUE".to_owned()], values: Vec::new() }
+    }
+
+    /// Adds a value, and gives its place.
+    fn value(&mut self, value: impl Into<Arg<'a>>) -> String {
+        self.values.push(value.into());
+        format!("${}", self.values.len())
+    }
+
+    fn of(query: &'a FiberQuery) -> Self {
+        let mut condition = Condition::new();
+        if !query.states.is_empty() {
+            // Words of ours, so they can stand in the text; where all are of the index, Postgres
+            // needs to see that.
+            let words: Vec<_> = query.states.iter().map(|s| format!("'{s}'")).collect();
+            condition.terms.push(format!("f.state IN ({})", words.join(", ")));
+            if !query.states.contains(&FiberState::Completed) {
+                condition.terms.push("f.state <> 'completed'".to_owned());
+            }
+        }
+        for (column, value) in [("name", &query.name), ("class", &query.class), ("agent", &query.agent)] {
+            if let Some(value) = value {
+                let place = condition.value(value);
+                condition.terms.push(format!("f.{column} = {place}"));
+            }
+        }
+        if query.agent.is_some() {
+            condition.terms.push("f.agent IS NOT NULL".to_owned());
+        }
+        if let Some(before) = query.ended_before_ms {
+            let place = condition.value(before);
+            condition.terms.push(format!("f.finished_ms < {place}"));
+        }
+        if query.exclude_awaited {
+            let resumable = "p.finished_ms IS NULL OR p.state = 'failed'";
+            condition.terms.push(format!("NOT EXISTS (SELECT 1 FROM @fibers p WHERE p.seq = f.parent AND ({resumable}))"));
+        }
+        if query.exclude_in_doubt {
+            let in_doubt = "o.kind IN ('effect', 'op') AND o.state = 'started'";
+            condition.terms.push(format!("NOT EXISTS (SELECT 1 FROM @ops o WHERE o.fiber = f.seq AND {in_doubt})"));
+        }
+        condition
+    }
+
+    fn sql(&self) -> String {
+        self.terms.join(" AND ")
+    }
+}
+
+pub(crate) async fn list(tx: &Tx, query: &FiberQuery, after: Seq, limit: u32) -> Done<Vec<FiberRow>> {
+    let mut condition = Condition::of(query);
+    let (after, limit) = (condition.value(after), condition.value(limit));
+    let sql = format!("{} WHERE {} AND f.seq > {after} ORDER BY f.seq LIMIT {limit}", fibers::ROW, condition.sql());
+    tx.rows(&sql, &condition.values).await?.iter().map(fibers::fiber_row).collect()
+}
+
+/// A fiber that may be deleted.
+struct Candidate {
+    seq: Seq,
+    finished_ms: i64,
+    /// The tombstone that it leaves.
+    past: Option<FiberTombstone>,
+}
+
+pub(crate) async fn delete(tx: &Tx, deletion: &Deletion) -> Done<DeleteResult> {
+    let candidates = candidates(tx, deletion).await?;
+    let full = u32::try_from(candidates.len()) == Ok(deletion.limit);
+    let next = candidates.last().filter(|_| full).map(|last| DeleteCursor { finished_ms: last.finished_ms, seq: last.seq });
+    let all: Vec<&Candidate> = candidates.iter().collect();
+    let mut deleted = Vec::new();
+    if remove(tx, &all).await? {
+        deleted = all;
+    } else {
+        // One of them is held by a table of the program that refers to it.
+        for candidate in all {
+            if remove(tx, &[candidate]).await? {
+                deleted.push(candidate);
+            }
+        }
+    }
+    if let Some(now_ms) = deletion.tombstone_ms {
+        for past in deleted.iter().filter_map(|candidate| candidate.past.as_ref()) {
+            remember(tx, past, now_ms).await?;
+        }
+    }
+    Ok(DeleteResult { count: deleted.len() as u64, held: (candidates.len() - deleted.len()) as u64, next })
+}
+
+/// A page of the fibers that the query asks for, in the order of the index; not those that another
+/// transaction has in hand.
+async fn candidates(tx: &Tx, deletion: &Deletion) -> Done<Vec<Candidate>> {
+    let mut condition = Condition::of(&deletion.query);
+    let mut after = String::new();
+    if let Some(DeleteCursor { finished_ms, seq }) = deletion.after {
+        let (finished_ms, seq) = (condition.value(finished_ms), condition.value(seq));
+        after = format!(" AND (f.finished_ms, f.seq) > ({finished_ms}, {seq})");
+    }
+    let limit = condition.value(deletion.limit);
+    let sql = format!(
+        "SELECT f.seq, f.finished_ms, f.id_given OR f.key IS NOT NULL AS is_remembered, f.id, f.key, f.name, f.args, f.state
+         FROM @fibers f WHERE f.finished_ms IS NOT NULL AND {}{after} ORDER BY f.state, f.finished_ms, f.seq LIMIT {limit}
+         FOR UPDATE OF f",
+        condition.sql()
+    );
+    let candidate = |row: &Row| {
+        let is_remembered = deletion.tombstone_ms.is_some() && row.flag("is_remembered")?;
+        let past =
+            if is_remembered { Some(FiberTombstone { args: arguments_digest(&row.text("args")?), ..past_fiber(row)? }) } else { None };
+        Ok(Candidate { seq: row.int("seq")?, finished_ms: row.int("finished_ms")?, past })
+    };
+    tx.rows(&sql, &condition.values).await?.iter().map(candidate).collect()
+}
+
+/// Deletes fibers, all or, if a constraint keeps one of them, none; says which.
+async fn remove(tx: &Tx, fibers: &[&Candidate]) -> Done<bool> {
+    if fibers.is_empty() {
+        return Ok(true);
+    }
+    let seqs: Vec<Seq> = fibers.iter().map(|fiber| fiber.seq).collect();
+    tx.batch("SAVEPOINT remove").await?;
+    let held = match tx.run("DELETE FROM @fibers WHERE seq = ANY ($1)", args![&seqs]).await {
+        Ok(_) => match tx.batch("SET CONSTRAINTS ALL IMMEDIATE").await {
+            // A constraint that is looked at only at the commit would cost all of them.
+            Ok(()) => false,
+            Err(why) if is_held(&why) => true,
+            Err(why) => return Err(why),
+        },
+        Err(why) if is_held(&why) => true,
+        Err(why) => return Err(why),
+    };
+    if held {
+        tx.batch("ROLLBACK TO SAVEPOINT remove; RELEASE SAVEPOINT remove").await?;
+        return Ok(false);
+    }
+    tx.batch("RELEASE SAVEPOINT remove").await?;
+    ops::delete(tx, &seqs).await?;
+    snapshot_rows::delete(tx, &seqs).await?;
+    Ok(true)
+}
+
+/// Whether a constraint or a trigger keeps a row.
+fn is_held(why: &Fail) -> bool {
+    let held = [SqlState::FOREIGN_KEY_VIOLATION, SqlState::RESTRICT_VIOLATION, SqlState::RAISE_EXCEPTION, SqlState::CHECK_VIOLATION];
+    matches!(why, Fail::Postgres(why) if why.code().is_some_and(|code| held.contains(code)))
+}
+
+async fn remember(tx: &Tx, past: &FiberTombstone, now_ms: i64) -> Done<()> {
+    tx.run("DELETE FROM @past_fibers WHERE id = $1 OR key = $2", args![&past.id, &past.key]).await?;
+    tx.run(
+        "INSERT INTO @past_fibers (id, key, name, args, state, finished_ms, deleted_ms) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        args![&past.id, &past.key, &past.name, &past.args, past.state.as_str(), past.finished_ms, now_ms],
+    )
+    .await
+    .map(drop)
+}
+
+fn past_fiber(row: &Row) -> Done<FiberTombstone> {
+    Ok(FiberTombstone {
+        id: row.text("id")?,
+        key: row.text_opt("key")?,
+        name: row.text("name")?,
+        args: row.text("args")?,
+        state: row.word("state")?,
+        finished_ms: row.int("finished_ms")?,
+    })
+}
+
+pub(crate) async fn tombstone(tx: &Tx, which: &FiberRef) -> Done<Option<FiberTombstone>> {
+    if let FiberRef::Seq(_) = which {
+        // Numbers are not remembered: they mean nothing outside of the store.
+        return Ok(None);
+    }
+    let (column, value) = fibers::column(which);
+    let sql = format!("SELECT id, key, name, args, state, finished_ms FROM @past_fibers WHERE {column} = $1");
+    tx.row(&sql, &[value]).await?.as_ref().map(past_fiber).transpose()
+}
+
+pub(crate) async fn delete_tombstones(tx: &Tx, deletion: &Deletion, deleted_before_ms: Option<i64>) -> Done<u64> {
+    let query = &deletion.query;
+    let mut condition = Condition::new();
+    if !query.states.is_empty() {
+        let words: Vec<_> = query.states.iter().map(|state| format!("'{state}'")).collect();
+        condition.terms.push(format!("state IN ({})", words.join(", ")));
+    }
+    if let Some(name) = &query.name {
+        let place = condition.value(name);
+        condition.terms.push(format!("name = {place}"));
+    }
+    for (column, before) in [("finished_ms", query.ended_before_ms), ("deleted_ms", deleted_before_ms)] {
+        if let Some(before) = before {
+            let place = condition.value(before);
+            condition.terms.push(format!("{column} < {place}"));
+        }
+    }
+    let limit = condition.value(deletion.limit);
+    let sql = format!(
+        "DELETE FROM @past_fibers WHERE id IN (SELECT id FROM @past_fibers WHERE {} LIMIT {limit} FOR UPDATE SKIP LOCKED)",
+        condition.sql()
+    );
+    tx.run(&sql, &condition.values).await
+}

@@ -1,0 +1,294 @@
+//! Carries out operations: a connection, a transaction, the commit, and what is done when one of
+//! them fails.
+//!
+//! Every call runs in a task of its own, so that a caller that goes away changes nothing. A call is
+//! repeated only while its commit has not been asked for: then nothing of it is stored, and nothing
+//! will be.
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use forever_store::{BoxFuture, Error, ErrorKind, ReadySender, Result, WorkerId};
+use tokio::time::Instant;
+use tokio_postgres::error::SqlState;
+
+use crate::pool::{Pool, backoff};
+use crate::sql::{Done, Fail, Tx};
+
+/// What a call does to the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Reads with one statement.
+    Read,
+    /// Reads with several, all from one moment.
+    Snapshot,
+    /// Writes with one statement, which is its own transaction.
+    Single,
+    /// Writes.
+    Write,
+}
+
+impl Kind {
+    fn begin(self) -> Option<&'static str> {
+        match self {
+            Kind::Read | Kind::Single => None,
+            Kind::Snapshot => Some("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
+            // A client that is gone without its server knowing must not keep its locks for hours.
+            Kind::Write => Some("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = 30000"),
+        }
+    }
+
+    fn writes(self) -> bool {
+        matches!(self, Kind::Single | Kind::Write)
+    }
+}
+
+/// The work of a call, with its arguments; run again with the same ones when it is repeated.
+pub(crate) type Work<A, T> = for<'a> fn(&'a Tx, &'a A) -> BoxFuture<'a, Done<T>>;
+
+/// What all calls share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) pool: Pool,
+    pub(crate) ready: Arc<OnceLock<ReadySender>>,
+    /// The worker that joined last; 0 before.
+    pub(crate) worker: Arc<AtomicI64>,
+    pub(crate) closed: Arc<AtomicBool>,
+    /// For how long a call is repeated.
+    pub(crate) patience: Duration,
+    /// How long one attempt may take.
+    pub(crate) limit: Duration,
+}
+
+/// Why an attempt failed.
+enum Failed {
+    /// Nothing is stored, and it may be tried again.
+    Retryable(tokio_postgres::Error),
+    /// Nothing is stored, and the next attempt would fail as well.
+    Final(Fail),
+    /// Its commit may have happened.
+    Unknown(Option<tokio_postgres::Error>),
+    /// It took too long, and nothing is stored.
+    Late,
+}
+
+impl Shared {
+    pub(crate) fn worker(&self) -> WorkerId {
+        self.worker.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Closes the store to all calls.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        self.pool.close();
+    }
+
+    /// Carries out a call in a task of its own.
+    pub(crate) async fn call<A, T>(self: &Arc<Self>, what: &'static str, kind: Kind, args: A, work: Work<A, T>) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        if self.is_closed() {
+            return Err(Error::closed());
+        }
+        let shared = Arc::clone(self);
+        let task = tokio::spawn(async move { shared.carry_out(what, kind, &args, work).await });
+        match task.await {
+            Ok(done) => done,
+            Err(stopped) => {
+                let text = format!("failed to {what}: its task was stopped, and it may be stored");
+                Err(Error::new(ErrorKind::OutcomeUnknown, text).with_source(stopped))
+            }
+        }
+    }
+
+    /// Carries out a call, as often as it takes.
+    pub(crate) async fn carry_out<A, T>(&self, what: &str, kind: Kind, args: &A, work: Work<A, T>) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let begun = Instant::now();
+        let _permit = self.pool.permit().await?;
+        for attempt in 0.. {
+            let why = match self.attempt(kind, args, work).await {
+                Ok(done) => return Ok(done),
+                Err(Failed::Retryable(why)) => why,
+                Err(Failed::Final(Fail::Refused(error))) => return Err(error),
+                Err(Failed::Final(Fail::Postgres(why))) => return Err(error_of(what, why)),
+                Err(Failed::Unknown(why)) => {
+                    let text = format!("failed to {what}: the connection was lost at the commit, which may have happened");
+                    let error = Error::new(ErrorKind::OutcomeUnknown, text);
+                    return Err(match why {
+                        Some(why) => error.with_source(why),
+                        None => error,
+                    });
+                }
+                Err(Failed::Late) => {
+                    return Err(Error::new(ErrorKind::Store, format!("failed to {what}: Postgres gave no answer for {:?}", self.limit)));
+                }
+            };
+            if self.is_closed() {
+                return Err(Error::closed());
+            }
+            let pause = backoff(attempt);
+            if begun.elapsed() + pause > self.patience {
+                return Err(error_of(what, why));
+            }
+            tracing::debug!(what, attempt, error = %why, "a call to Postgres is repeated");
+            tokio::time::sleep(pause).await;
+        }
+        unreachable!("the loop ends with a result")
+    }
+
+    async fn attempt<A, T>(&self, kind: Kind, args: &A, work: Work<A, T>) -> Result<T, Failed> {
+        let may_be_stored = AtomicBool::new(false);
+        let attempt = self.attempt_untimed(kind, args, work, &may_be_stored);
+        match tokio::time::timeout(self.limit, attempt).await {
+            Ok(done) => done,
+            // The connection is dropped with the attempt.
+            Err(_) if may_be_stored.load(Ordering::Relaxed) => Err(Failed::Unknown(None)),
+            Err(_) => Err(Failed::Late),
+        }
+    }
+
+    async fn attempt_untimed<A, T>(&self, kind: Kind, args: &A, work: Work<A, T>, may_be_stored: &AtomicBool) -> Result<T, Failed> {
+        let connection = self.pool.connection().await.map_err(|why| {
+            // What is wrong with the URL, the password or the certificate does not mend itself.
+            if is_transient(&why) { Failed::Retryable(why) } else { Failed::Final(why.into()) }
+        })?;
+        let tx = Tx::new(connection);
+        if let Some(begin) = kind.begin() {
+            tx.batch(begin).await.map_err(before_commit)?;
+        }
+        may_be_stored.store(kind == Kind::Single, Ordering::Relaxed);
+        let done = match work(&tx, args).await {
+            Ok(done) => done,
+            Err(Fail::Postgres(why)) if kind == Kind::Single && is_lost(&why) => return Err(Failed::Unknown(Some(why))),
+            Err(why) => {
+                // The transaction is over before the caller hears of it, or its connection is.
+                if !matches!(&why, Fail::Postgres(why) if is_lost(why))
+                    && (kind.begin().is_none() || tx.batch("ROLLBACK").await.is_ok())
+                    && !spoils_connection(&why)
+                {
+                    self.pool.put(tx.into_parts().0);
+                }
+                return Err(before_commit(why));
+            }
+        };
+        if kind.begin().is_some() {
+            let end = if tx.is_undone() || !kind.writes() { "ROLLBACK" } else { "COMMIT" };
+            may_be_stored.store(end == "COMMIT", Ordering::Relaxed);
+            match tx.batch(end).await {
+                Ok(()) => {}
+                Err(Fail::Postgres(why)) if end == "COMMIT" && is_lost(&why) => return Err(Failed::Unknown(Some(why))),
+                Err(why) => return Err(before_commit(why)),
+            }
+        }
+        let (connection, ready) = tx.into_parts();
+        self.pool.put(connection);
+        self.tell(ready);
+        Ok(done)
+    }
+
+    /// Tells the dispatcher of fibers that are ready.
+    pub(crate) fn tell(&self, ready: Vec<forever_store::Runnable>) {
+        if let Some(sender) = self.ready.get() {
+            for fiber in ready {
+                sender.send(fiber);
+            }
+        }
+    }
+}
+
+/// What is known of a failure before the commit was asked for: nothing is stored.
+fn before_commit(why: Fail) -> Failed {
+    match why {
+        Fail::Postgres(why) if is_transient(&why) => Failed::Retryable(why),
+        why => Failed::Final(why),
+    }
+}
+
+/// Whether a connection is of no use after a failure that did not end it.
+fn spoils_connection(why: &Fail) -> bool {
+    match why {
+        // A server that became a standby; statements that another session has prepared, or that
+        // were prepared for tables of before.
+        Fail::Postgres(why) => why.code().is_some_and(|code| *code == SqlState::READ_ONLY_SQL_TRANSACTION || is_of_statement(code)),
+        Fail::Refused(_) => false,
+    }
+}
+
+fn is_of_statement(code: &SqlState) -> bool {
+    // "cached plan must not change result type" comes as a feature that is not supported.
+    [SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::DUPLICATE_PSTATEMENT, SqlState::FEATURE_NOT_SUPPORTED].contains(code)
+}
+
+/// Whether the connection was lost, so that it is not known what the server has done.
+pub(crate) fn is_lost(why: &tokio_postgres::Error) -> bool {
+    match why.as_db_error() {
+        Some(error) => error.code().code().starts_with("08") || is_shutdown(error.code()),
+        None => true,
+    }
+}
+
+fn is_shutdown(code: &SqlState) -> bool {
+    [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW, SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT]
+        .contains(code)
+        // 57P05: the session was idle for too long.
+        || code.code() == "57P05"
+}
+
+/// Whether the same call may succeed a moment later.
+fn is_transient(why: &tokio_postgres::Error) -> bool {
+    let Some(code) = why.code() else {
+        // Of those without a code: the connection was closed or refused, or could not be made. A
+        // value that cannot be sent is none of these.
+        return why.is_closed() || is_io(why);
+    };
+    is_lost(why)
+        || is_of_statement(code)
+        || [
+            SqlState::T_R_SERIALIZATION_FAILURE,
+            SqlState::T_R_DEADLOCK_DETECTED,
+            SqlState::LOCK_NOT_AVAILABLE,
+            SqlState::TOO_MANY_CONNECTIONS,
+            SqlState::READ_ONLY_SQL_TRANSACTION,
+        ]
+        .contains(code)
+}
+
+fn is_io(why: &tokio_postgres::Error) -> bool {
+    let mut source = std::error::Error::source(why);
+    while let Some(cause) = source {
+        if cause.is::<std::io::Error>() {
+            return true;
+        }
+        source = cause.source();
+    }
+    // A connect that took too long has no source.
+    why.to_string().contains("timeout") || why.to_string().contains("connect")
+}
+
+/// Whether an error of a statement is about what one of its rows holds: then nothing is stored, and
+/// the others may be well.
+pub(crate) fn is_of_row(error: &Error) -> bool {
+    let Some(why) = std::error::Error::source(error).and_then(|why| why.downcast_ref::<tokio_postgres::Error>()) else {
+        return false;
+    };
+    !error.is_outcome_unknown() && why.code().is_some() && !is_transient(why)
+}
+
+fn error_of(what: &str, why: tokio_postgres::Error) -> Error {
+    let kind = match why.code() {
+        // A key that is too long for an index does not become shorter.
+        Some(code) if *code == SqlState::PROGRAM_LIMIT_EXCEEDED => ErrorKind::Value,
+        _ => ErrorKind::Store,
+    };
+    Error::new(kind, format!("failed to {what}")).with_source(why)
+}

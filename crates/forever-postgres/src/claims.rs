@@ -1,0 +1,74 @@
+//! Claims: which worker runs a fiber, and at which epoch.
+//!
+//! `@snapshots.worker` is set exactly while a fiber is `running`, and `@snapshots.epoch` is the
+//! claim. Whatever is conditional on a claim locks that row first, in a statement of its own: what
+//! is read behind it is as it is then, and stays so until the transaction is over. Where the row in
+//! `@fibers` is locked as well, it is locked before.
+use forever_store::{Claim, ClaimResult, End, Epoch, Error, ErrorKind, FiberState, Seq, WorkerId};
+
+use crate::fibers;
+use crate::sql::{Done, Fail, Tx, args};
+
+/// The error of an operation whose claim is no longer in force.
+pub(crate) fn lost(claim: Claim) -> Fail {
+    let why = format!("the claim of fiber {} at epoch {} is no longer in force", claim.fiber, claim.epoch);
+    Fail::Refused(Error::new(ErrorKind::ClaimLost, why))
+}
+
+/// Fails unless a claim is in force; until the end of the transaction it stays so.
+pub(crate) async fn check(tx: &Tx, claim: Claim) -> Done<()> {
+    let sql = "SELECT 1 AS there FROM @snapshots WHERE fiber = $1 AND epoch = $2 FOR NO KEY UPDATE";
+    tx.row(sql, args![claim.fiber, claim.epoch]).await?.map(drop).ok_or_else(|| lost(claim))
+}
+
+/// Fails unless a claim is in force and its fiber is running: what is left of an activation that
+/// has stopped, in a task of the program, must not write any more.
+pub(crate) async fn check_running(tx: &Tx, claim: Claim) -> Done<()> {
+    let sql = "SELECT 1 AS there FROM @snapshots WHERE fiber = $1 AND epoch = $2 AND worker IS NOT NULL FOR NO KEY UPDATE";
+    tx.row(sql, args![claim.fiber, claim.epoch]).await?.map(drop).ok_or_else(|| lost(claim))
+}
+
+/// As [`check`], for an operation that changes the state of the fiber.
+pub(crate) async fn hold(tx: &Tx, claim: Claim) -> Done<()> {
+    let sql = "SELECT 1 AS there FROM @fibers f JOIN @snapshots s ON s.fiber = f.seq WHERE f.seq = $1 AND s.epoch = $2
+               FOR NO KEY UPDATE OF f, s";
+    tx.row(sql, args![claim.fiber, claim.epoch]).await?.map(drop).ok_or_else(|| lost(claim))
+}
+
+/// The epoch of a fiber; none once it has completed. That of a fiber whose row in `@snapshots` is
+/// gone is 0: it can be parked, and nothing else.
+pub(crate) async fn epoch(tx: &Tx, fiber: Seq) -> Done<Option<Epoch>> {
+    let sql = "SELECT coalesce(s.epoch, 0) AS epoch FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq
+               WHERE f.seq = $1 AND (s.fiber IS NOT NULL OR f.finished_ms IS NULL)";
+    tx.row(sql, args![fiber]).await?.map(|row| row.int("epoch")).transpose()
+}
+
+/// Ends every claim of fibers, also one that an activation is about to ask for.
+pub(crate) async fn void(tx: &Tx, fibers: &[Seq]) -> Done<()> {
+    let sql = "UPDATE @snapshots SET epoch = least(epoch, 9223372036854775806) + 1 WHERE fiber = ANY ($1)";
+    tx.run(sql, args![fibers]).await.map(drop)
+}
+
+pub(crate) async fn claim(tx: &Tx, seen: Claim, worker: WorkerId, now_ms: i64) -> Done<ClaimResult> {
+    let sql = "SELECT f.state, f.cancel IS NOT NULL AS cancelled, s.worker FROM @fibers f JOIN @snapshots s ON s.fiber = f.seq
+               WHERE f.seq = $1 AND s.epoch = $2 AND f.finished_ms IS NULL FOR NO KEY UPDATE OF f, s";
+    let Some(row) = tx.row(sql, args![seen.fiber, seen.epoch]).await? else { return Ok(ClaimResult::Refused) };
+    let free = match row.word::<FiberState>("state")? {
+        FiberState::Pending | FiberState::Interrupted | FiberState::Parked => true,
+        // A worker that could not store that a fiber of its own was interrupted runs it again.
+        FiberState::Running => row.int_opt("worker")? == Some(worker),
+        _ => false,
+    };
+    if !free {
+        return Ok(ClaimResult::Refused);
+    }
+    if row.flag("cancelled")? {
+        void(tx, &[seen.fiber]).await?;
+        let ended = fibers::finish(tx, seen.fiber, &End::Cancelled(String::new()), &[], now_ms).await?;
+        return Ok(ended.map_or(ClaimResult::Refused, ClaimResult::Ended));
+    }
+    let claim = Claim { epoch: seen.epoch.saturating_add(1), ..seen };
+    tx.run("UPDATE @snapshots SET epoch = $2, worker = $3 WHERE fiber = $1", args![claim.fiber, claim.epoch, worker]).await?;
+    tx.run("UPDATE @fibers SET state = 'running', reason = NULL, changed_ms = $2 WHERE seq = $1", args![claim.fiber, now_ms]).await?;
+    Ok(ClaimResult::Granted(claim))
+}

@@ -1,0 +1,481 @@
+//! Fibers: accepted, loaded, moved on, ended.
+use std::sync::Arc;
+
+use forever_store::{
+    AcceptResult, AgentId, BranchResult, Claim, End, FiberRef, FiberRetry, FiberRow, FiberState, LoadedFiber, NewFiber, NewSnapshot,
+    OpOutcome, OpRetry, RestartResult, Runnable, Seq, SnapshotRows, Suspension, UnfinishedGroup,
+};
+
+use crate::sql::{Arg, Done, Row, Tx, args, damaged, refused};
+use crate::{admin, claims, layouts, ops, snapshot_rows, waits};
+
+pub(crate) async fn accept(tx: &Tx, new: &NewFiber) -> Done<AcceptResult> {
+    let made = insert(tx, new).await?;
+    // Behind the insert, which waits for a deletion under way: its tombstone is there by now.
+    let given = [new.id_given.then(|| FiberRef::Id(new.id.clone())), new.key.clone().map(FiberRef::Key)];
+    for given in given.into_iter().flatten() {
+        if let Some(past) = admin::tombstone(tx, &given).await? {
+            tx.undo();
+            return Ok(AcceptResult::Deleted(Box::new(past)));
+        }
+    }
+    if let Some(claim) = made {
+        return Ok(AcceptResult::Created(claim));
+    }
+    let by_id = find(tx, &FiberRef::Id(new.id.clone())).await?;
+    let there = match (by_id, &new.key) {
+        (Some(row), _) => Some(row),
+        (None, Some(key)) => find(tx, &FiberRef::Key(key.clone())).await?,
+        (None, None) => None,
+    };
+    match there {
+        Some(row) => Ok(AcceptResult::Existing(Box::new(row))),
+        None => refused("the fiber with the same id or key was deleted at this moment"),
+    }
+}
+
+/// Stores a fiber, claimed if a worker is named; `None` if its id or key is taken.
+pub(crate) async fn insert(tx: &Tx, new: &NewFiber) -> Done<Option<Claim>> {
+    let (class, agent) = new.agent.as_ref().map(|a| (a.class.as_str(), a.name.as_str())).unzip();
+    let epoch = i64::from(new.worker.is_some());
+    let made = tx
+        .row(
+            "WITH made AS (
+                 INSERT INTO @fibers (id, name, key, state, closure, id_given, class, agent, parent, args, metadata, created_ms, changed_ms)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12) ON CONFLICT DO NOTHING RETURNING seq)
+             INSERT INTO @snapshots (fiber, epoch, worker) SELECT seq, $13, $14 FROM made RETURNING fiber",
+            args![
+                &new.id,
+                &new.name,
+                &new.key,
+                if new.worker.is_some() { "running" } else { "pending" },
+                new.closure,
+                new.id_given,
+                class,
+                agent,
+                new.parent,
+                &new.args,
+                &new.metadata,
+                new.now_ms,
+                epoch,
+                new.worker,
+            ],
+        )
+        .await?;
+    made.map(|row| Ok(Claim { fiber: row.int("fiber")?, epoch })).transpose()
+}
+
+pub(crate) const ROW: &str = "SELECT f.seq, f.id, f.name, f.key, f.state, f.closure, f.class, f.agent, p.id AS parent, f.reason, f.args,
+        f.metadata, f.result, f.created_ms, f.finished_ms, s.number, s.at, s.deaths, r.step, r.failed, r.error, r.next_ms
+    FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq LEFT JOIN @fibers p ON p.seq = f.parent
+    LEFT JOIN LATERAL (SELECT o.step, o.failed, o.error, o.next_ms FROM @ops o
+        WHERE o.fiber = f.seq AND o.number = s.number AND o.state = 'started' AND o.error IS NOT NULL
+        ORDER BY o.next_ms DESC LIMIT 1) r ON TRUE";
+
+/// The column of a reference, and its value.
+pub(crate) fn column(which: &FiberRef) -> (&'static str, Arg<'_>) {
+    match which {
+        FiberRef::Id(id) => ("id", id.into()),
+        FiberRef::Key(key) => ("key", key.into()),
+        FiberRef::Seq(seq) => ("seq", (*seq).into()),
+    }
+}
+
+pub(crate) async fn find(tx: &Tx, which: &FiberRef) -> Done<Option<FiberRow>> {
+    let (column, value) = column(which);
+    tx.row(&format!("{ROW} WHERE f.{column} = $1"), &[value]).await?.as_ref().map(fiber_row).transpose()
+}
+
+/// Finds a fiber, and keeps its row from being changed by others until the transaction is over.
+pub(crate) async fn find_locked(tx: &Tx, which: &FiberRef) -> Done<Option<FiberRow>> {
+    let (column, value) = column(which);
+    let locked = tx.row(&format!("SELECT seq FROM @fibers WHERE {column} = $1 FOR NO KEY UPDATE"), &[value]).await?;
+    match locked {
+        Some(row) => find(tx, &FiberRef::Seq(row.int("seq")?)).await,
+        None => Ok(None),
+    }
+}
+
+pub(crate) fn fiber_row(row: &Row) -> Done<FiberRow> {
+    Ok(FiberRow {
+        seq: row.int("seq")?,
+        id: row.text("id")?,
+        name: row.text("name")?,
+        closure: row.flag("closure")?,
+        agent: agent(row)?,
+        parent: row.text_opt("parent")?,
+        key: row.text_opt("key")?,
+        state: row.word("state")?,
+        reason: row.text_opt("reason")?,
+        args: row.text("args")?,
+        metadata: row.text_opt("metadata")?,
+        result: row.text_opt("result")?,
+        checkpoints: row.number("number")?,
+        at: row.text_opt("at")?,
+        deaths: row.count("deaths")?,
+        retry: retry(row)?,
+        created_ms: row.int("created_ms")?,
+        finished_ms: row.int_opt("finished_ms")?,
+    })
+}
+
+fn retry(row: &Row) -> Done<Option<FiberRetry>> {
+    let (Some(step), Some(error), Some(next_ms)) = (row.text_opt("step")?, row.text_opt("error")?, row.int_opt("next_ms")?) else {
+        return Ok(None);
+    };
+    Ok(Some(FiberRetry { step, failed: row.count("failed")?, last: OpRetry { error, next_ms } }))
+}
+
+fn agent(row: &Row) -> Done<Option<AgentId>> {
+    Ok(Option::zip(row.text_opt("class")?, row.text_opt("agent")?).map(|(class, name)| AgentId { class, name }))
+}
+
+const RUNNABLE: &str = "SELECT f.seq, f.id, f.name, f.closure, f.class, f.agent, f.state, coalesce(s.deaths, 0) AS deaths
+    FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq";
+
+fn runnable_row(row: &Row) -> Done<Runnable> {
+    Ok(Runnable {
+        seq: row.int("seq")?,
+        id: row.text("id")?,
+        name: row.text("name")?,
+        closure: row.flag("closure")?,
+        agent: agent(row)?,
+        state: row.word("state")?,
+        deaths: row.count("deaths")?,
+    })
+}
+
+/// Fibers as the dispatcher sees them, by number.
+pub(crate) async fn runnable(tx: &Tx, seqs: &[Seq]) -> Done<Vec<Runnable>> {
+    if seqs.is_empty() {
+        return Ok(Vec::new());
+    }
+    tx.rows(&format!("{RUNNABLE} WHERE f.seq = ANY ($1) ORDER BY f.seq"), args![seqs]).await?.iter().map(runnable_row).collect()
+}
+
+pub(crate) async fn unfinished(tx: &Tx, after: Seq, limit: u32) -> Done<Vec<Runnable>> {
+    // One search of the index for each state, merged: a page costs the same however many there are.
+    let of = |state| format!("({RUNNABLE} WHERE f.state <> 'completed' AND f.state = '{state}' AND f.seq > $1 ORDER BY f.seq LIMIT $2)");
+    let states = [FiberState::Pending, FiberState::Running, FiberState::Interrupted, FiberState::Parked].map(of);
+    let sql = format!("{} ORDER BY 1 LIMIT $2", states.join(" UNION ALL "));
+    tx.rows(&sql, args![after, limit]).await?.iter().map(runnable_row).collect()
+}
+
+/// The fibers that are ready and claimed by no worker.
+pub(crate) async fn ready(tx: &Tx, after: Seq, limit: u32) -> Done<Vec<Runnable>> {
+    let sql = format!("{RUNNABLE} WHERE f.state <> 'completed' AND f.state = 'pending' AND f.seq > $1 ORDER BY f.seq LIMIT $2");
+    tx.rows(&sql, args![after, limit]).await?.iter().map(runnable_row).collect()
+}
+
+/// Whether something behind a snapshot was stored under a layout that is none of the snapshot's. A
+/// fiber waits behind a checkpoint of its own, so there is nothing behind that.
+fn mixed() -> String {
+    let any = |table: &str| {
+        format!(
+            "EXISTS (SELECT 1 FROM {table} b WHERE b.fiber = f.seq AND b.number = s.number AND b.layout IS NOT NULL
+                     AND b.layout IS DISTINCT FROM s.layout AND strpos(coalesce(s.callees, ''), b.layout) = 0)"
+        )
+    };
+    format!("(f.state <> 'waiting' AND ({} OR {}))", any("@branch_results"), any("@ops"))
+}
+
+/// Fibers that have not ended, and are no closures.
+const IN_GROUPS: &str =
+    "f.state IN ('pending', 'running', 'waiting', 'interrupted', 'parked') AND f.state <> 'completed' AND NOT f.closure";
+
+pub(crate) async fn unfinished_groups(tx: &Tx) -> Done<Vec<UnfinishedGroup>> {
+    let sql = format!(
+        "SELECT f.name, f.state = 'waiting' AS waiting, s.at, s.layout, s.callees, {} AS mixed, count(*) AS fibers
+         FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq WHERE {IN_GROUPS} GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6",
+        mixed()
+    );
+    let group = |row: &Row| {
+        Ok(UnfinishedGroup {
+            name: row.text("name")?,
+            waiting: row.flag("waiting")?,
+            at: row.text_opt("at")?,
+            layout: row.text_opt("layout")?,
+            callees: row.text_opt("callees")?,
+            mixed: row.flag("mixed")?,
+            fibers: row.number("fibers")?,
+        })
+    };
+    tx.rows(&sql, args![]).await?.iter().map(group).collect()
+}
+
+pub(crate) async fn unfinished_of(tx: &Tx, group: &UnfinishedGroup, after: Seq, limit: u32) -> Done<Vec<Seq>> {
+    let sql = format!(
+        "SELECT f.seq FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq
+         WHERE {IN_GROUPS} AND f.seq > $1 AND (f.state = 'waiting') = $3 AND f.name = $4 AND s.at IS NOT DISTINCT FROM $5
+               AND s.layout IS NOT DISTINCT FROM $6 AND s.callees IS NOT DISTINCT FROM $7 AND {} = $8
+         ORDER BY f.seq LIMIT $2",
+        mixed()
+    );
+    let UnfinishedGroup { name, waiting, at, layout, callees, mixed, .. } = group;
+    tx.rows(&sql, args![after, limit, *waiting, name, at, layout, callees, *mixed]).await?.iter().map(|row| row.int("seq")).collect()
+}
+
+pub(crate) async fn load(tx: &Tx, seq: Seq) -> Done<LoadedFiber> {
+    let sql = format!(
+        "SELECT f.args, f.restarts, f.state = 'completed' OR s.fiber IS NOT NULL AS there, s.at, s.data, s.number, s.deaths, s.epoch,
+                s.callees, {}
+         FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq LEFT JOIN @layouts l ON l.hash = s.layout WHERE f.seq = $1",
+        layouts::COLUMNS
+    );
+    let row = tx.row(&sql, args![seq]).await?.ok_or_else(|| damaged(format!("there is no fiber with number {seq}")))?;
+    // Without these a fiber has not begun, and would do again what it has done.
+    if !row.flag("there")? {
+        return Err(damaged(format!("the row of fiber {seq} in `snapshots` is missing")));
+    }
+    let (snapshot, at) = (row.text_opt("data")?, row.text_opt("at")?);
+    if snapshot.is_none() && at.is_some() {
+        return Err(damaged(format!("the snapshot of fiber {seq} is missing")));
+    }
+    let number = row.number("number")?;
+    let rows = if snapshot.is_some() { snapshot_rows::load(tx, seq).await? } else { SnapshotRows::default() };
+    Ok(LoadedFiber {
+        args: row.text("args")?,
+        snapshot,
+        rows,
+        number,
+        restarts: row.count("restarts")?,
+        deaths: row.count("deaths")?,
+        epoch: row.int_opt("epoch")?.unwrap_or(0),
+        ops: ops::since(tx, seq, number).await?,
+        branches: branches(tx, seq, number).await?,
+        layout: layouts::of(&row)?,
+        callees: layouts::with_hashes(tx, &row.text_opt("callees")?.unwrap_or_default()).await?,
+    })
+}
+
+/// The branch results that are stored since a checkpoint.
+async fn branches(tx: &Tx, seq: Seq, number: u64) -> Done<Vec<BranchResult>> {
+    let sql = format!(
+        "SELECT b.branch, b.data, {} FROM @branch_results b LEFT JOIN @layouts l ON l.hash = b.layout
+         WHERE b.fiber = $1 AND b.number = $2 ORDER BY b.branch COLLATE \"C\"",
+        layouts::COLUMNS
+    );
+    let result =
+        |row: &Row| Ok(BranchResult { branch: row.text("branch")?, data: row.text("data")?, layout: layouts::of(row)?.map(Arc::new) });
+    tx.rows(&sql, args![seq, number]).await?.iter().map(result).collect()
+}
+
+pub(crate) async fn checkpoint(tx: &Tx, claim: Claim, new: &NewSnapshot) -> Done<Vec<Claim>> {
+    let seq = claim.fiber;
+    // A cancel that comes now waits until the children are there, and hears of them.
+    let cancelled = !new.children.is_empty()
+        && match tx.row("SELECT cancel IS NOT NULL AS cancelled FROM @fibers WHERE seq = $1 FOR SHARE", args![seq]).await? {
+            Some(row) => row.flag("cancelled")?,
+            None => false,
+        };
+    let (mut layout, mut callees) = (None, None);
+    if let Some(layouts) = &new.layouts {
+        layouts::save(tx, layouts.iter().map(|layout| &**layout)).await?;
+        layout = layouts.first().map(|layout| layout.hash.as_str());
+        let called = layouts.iter().skip(1).map(|layout| layout.hash.as_str()).collect::<Vec<_>>().join(" ");
+        callees = (!called.is_empty()).then_some(called);
+    }
+    // The number follows the stored one, or a person has changed the row.
+    let replaced = tx
+        .run(
+            "UPDATE @snapshots SET number = $2, deaths = 0, saved_ms = $3, at = $4, data = $5,
+                    layout = CASE WHEN $7 THEN $8 ELSE layout END, callees = CASE WHEN $7 THEN $9 ELSE callees END
+             WHERE fiber = $1 AND number = $2 - 1 AND epoch = $6",
+            args![seq, new.number, new.now_ms, new.at, &new.data, claim.epoch, new.layouts.is_some(), layout, &callees],
+        )
+        .await?;
+    if replaced == 0 {
+        claims::check(tx, claim).await?;
+        return refused(format!("checkpoint {} does not follow the stored one", new.number));
+    }
+    ops::pass(tx, seq, new.number - 1, &new.ops, new.now_ms).await?;
+    snapshot_rows::change(tx, seq, &new.delta).await?;
+    if let Some(message) = new.received {
+        tx.run("DELETE FROM @messages WHERE seq = $1 AND fiber = $2", args![message, seq]).await?;
+    }
+    if new.joined {
+        tx.run("DELETE FROM @branch_results WHERE fiber = $1", args![seq]).await?;
+    }
+    if cancelled {
+        // The command that has cancelled it has cancelled all its children, and these would not
+        // have heard.
+        return refused("the fiber is cancelled, and makes no children any more");
+    }
+    let mut made = Vec::with_capacity(new.children.len());
+    for child in &new.children {
+        match insert(tx, child).await? {
+            Some(claim) => made.push(claim),
+            None => return refused(format!("there is a fiber with id `{}` already", child.id)),
+        }
+    }
+    Ok(made)
+}
+
+pub(crate) async fn stash(tx: &Tx, claim: Claim, data: &str, now_ms: i64) -> Done<()> {
+    let stored = tx
+        .run(
+            "UPDATE @snapshots SET number = number + 1, deaths = 0, saved_ms = $3, data = $4
+             WHERE fiber = $1 AND epoch = $2 AND worker IS NOT NULL",
+            args![claim.fiber, claim.epoch, now_ms, data],
+        )
+        .await?;
+    if stored == 0 { Err(claims::lost(claim)) } else { Ok(()) }
+}
+
+pub(crate) async fn save_branch(tx: &Tx, claim: Claim, number: u64, result: &BranchResult) -> Done<()> {
+    claims::check_running(tx, claim).await?;
+    let BranchResult { branch, data, layout } = result;
+    layouts::save(tx, layout.as_deref()).await?;
+    tx.run(
+        "INSERT INTO @branch_results (fiber, number, branch, data, layout) VALUES ($1, $2, $3, $4, $5)",
+        args![claim.fiber, number, branch, data, layout.as_ref().map(|layout| &layout.hash)],
+    )
+    .await?;
+    forget_deaths(tx, claim.fiber).await
+}
+
+/// It has come further, as with a checkpoint.
+pub(crate) async fn forget_deaths(tx: &Tx, seq: Seq) -> Done<()> {
+    tx.run("UPDATE @snapshots SET deaths = 0 WHERE fiber = $1 AND deaths > 0", args![seq]).await.map(drop)
+}
+
+async fn checkpoints(tx: &Tx, seq: Seq) -> Done<u64> {
+    let row = tx.row("SELECT number FROM @snapshots WHERE fiber = $1", args![seq]).await?;
+    row.map_or(Ok(0), |row| row.number("number"))
+}
+
+/// Ends a claimed fiber.
+pub(crate) async fn end(tx: &Tx, claim: Claim, how: &End, settled: &[OpOutcome], now_ms: i64) -> Done<End> {
+    claims::hold(tx, claim).await?;
+    finish(tx, claim.fiber, how, settled, now_ms).await?.ok_or_else(|| claims::lost(claim))
+}
+
+/// Ends a fiber whose row is locked, unless it has ended, and makes those ready that have waited
+/// for it last.
+pub(crate) async fn finish(tx: &Tx, seq: Seq, end: &End, settled: &[OpOutcome], now_ms: i64) -> Done<Option<End>> {
+    // Most fibers leave nothing behind but a snapshot: one look is cheaper than a statement for
+    // each table.
+    let look = tx
+        .one(
+            "SELECT f.cancel,
+                    EXISTS (SELECT 1 FROM @ops o JOIN @snapshots s ON s.fiber = o.fiber AND s.number = o.number
+                            WHERE o.fiber = f.seq AND o.kind IN ('step', 'transaction'))
+                    OR EXISTS (SELECT 1 FROM @messages WHERE fiber = f.seq) OR EXISTS (SELECT 1 FROM @waits WHERE fiber = f.seq)
+                    OR EXISTS (SELECT 1 FROM @joins WHERE fiber = f.seq)
+                    OR EXISTS (SELECT 1 FROM @branch_results WHERE fiber = f.seq) AS leaves,
+                    EXISTS (SELECT 1 FROM @parts WHERE fiber = f.seq) OR EXISTS (SELECT 1 FROM @log_items WHERE fiber = f.seq) AS has_rows,
+                    EXISTS (SELECT 1 FROM @joins WHERE child = f.seq) AS waited_for
+             FROM @fibers f WHERE f.seq = $1",
+            args![seq],
+        )
+        .await?;
+    let end = match look.text_opt("cancel")? {
+        Some(reason) => End::Cancelled(reason),
+        None => end.clone(),
+    };
+    let (state, reason, result) = match &end {
+        End::Completed(result) => (FiberState::Completed, None, Some(result)),
+        End::Failed(why) => (FiberState::Failed, Some(why), None),
+        End::Cancelled(why) => (FiberState::Cancelled, Some(why), None),
+    };
+    let finished = tx
+        .run(
+            "UPDATE @fibers SET state = $2, reason = $3, result = $4, changed_ms = $5, finished_ms = $5 WHERE seq = $1 AND finished_ms IS NULL",
+            args![seq, state.as_str(), reason, result, now_ms],
+        )
+        .await?;
+    if finished == 0 {
+        return Ok(None);
+    }
+    ops::settle(tx, seq, settled, now_ms).await?;
+    if look.flag("leaves")? {
+        // One that failed may be resumed: then it needs its messages, branch results and temporary
+        // operations.
+        tx.run("DELETE FROM @waits WHERE fiber = $1", args![seq]).await?;
+        tx.run("DELETE FROM @joins WHERE fiber = $1", args![seq]).await?;
+        if state != FiberState::Failed {
+            ops::forget_temporary(tx, seq, checkpoints(tx, seq).await?).await?;
+            tx.run("DELETE FROM @messages WHERE fiber = $1", args![seq]).await?;
+            tx.run("DELETE FROM @branch_results WHERE fiber = $1", args![seq]).await?;
+        }
+    }
+    if state == FiberState::Completed {
+        tx.run("DELETE FROM @snapshots WHERE fiber = $1", args![seq]).await?;
+        if look.flag("has_rows")? {
+            snapshot_rows::delete(tx, &[seq]).await?;
+        }
+    } else {
+        tx.run("UPDATE @snapshots SET worker = NULL WHERE fiber = $1 AND worker IS NOT NULL", args![seq]).await?;
+    }
+    if look.flag("waited_for")? {
+        waits::wake_parents(tx, seq, now_ms).await?;
+    }
+    Ok(Some(end))
+}
+
+async fn is_cancelled(tx: &Tx, seq: Seq) -> Done<bool> {
+    tx.one("SELECT cancel IS NOT NULL AS cancelled FROM @fibers WHERE seq = $1", args![seq]).await?.flag("cancelled")
+}
+
+/// Takes a claimed fiber out of the running ones; one that was cancelled ends.
+pub(crate) async fn suspend(tx: &Tx, claim: Claim, how: &Suspension, now_ms: i64) -> Done<Option<End>> {
+    claims::hold(tx, claim).await?;
+    if is_cancelled(tx, claim.fiber).await? {
+        let end = finish(tx, claim.fiber, &End::Cancelled(String::new()), &[], now_ms).await?;
+        return end.ok_or_else(|| claims::lost(claim)).map(Some);
+    }
+    let (state, reason) = match how {
+        Suspension::Interrupted(why) => ("interrupted", why),
+        Suspension::Parked(why) => ("parked", why),
+    };
+    // A fiber that is parked again at every open for the same reason costs no write.
+    tx.run(
+        "UPDATE @fibers SET state = $2, reason = $3, changed_ms = $4
+         WHERE seq = $1 AND (state <> $2 OR reason IS DISTINCT FROM $3) AND finished_ms IS NULL",
+        args![claim.fiber, state, reason, now_ms],
+    )
+    .await?;
+    tx.run("UPDATE @snapshots SET worker = NULL WHERE fiber = $1 AND worker IS NOT NULL", args![claim.fiber]).await?;
+    Ok(None)
+}
+
+pub(crate) async fn restart_claimed(tx: &Tx, claim: Claim, now_ms: i64) -> Done<RestartResult> {
+    claims::hold(tx, claim).await?;
+    if let Some(op) = forget_progress(tx, claim.fiber).await? {
+        return Ok(RestartResult::InDoubt(op));
+    }
+    make_ready(tx, claim.fiber, now_ms).await?;
+    Ok(RestartResult::Ready)
+}
+
+/// Brings a fiber back to its start; gives an operation in doubt, if there is one, and changes
+/// nothing then.
+pub(crate) async fn forget_progress(tx: &Tx, seq: Seq) -> Done<Option<String>> {
+    if let Some(op) = ops::in_doubt(tx, seq).await? {
+        return Ok(Some(op));
+    }
+    ops::forget_temporary(tx, seq, checkpoints(tx, seq).await?).await?;
+    // The counts go on, so that the operations of the new life are other ones.
+    tx.run("UPDATE @fibers SET restarts = restarts + 1 WHERE seq = $1", args![seq]).await?;
+    tx.run("UPDATE @snapshots SET data = NULL, at = NULL, layout = NULL, callees = NULL, number = number + 1 WHERE fiber = $1", args![seq])
+        .await?;
+    tx.run("DELETE FROM @branch_results WHERE fiber = $1", args![seq]).await?;
+    snapshot_rows::delete(tx, &[seq]).await?;
+    Ok(None)
+}
+
+/// Makes a fiber that stopped ready, and ends its claims. That it was cancelled is forgotten if it
+/// has ended so, and not if it was parked before it could.
+pub(crate) async fn make_ready(tx: &Tx, seq: Seq, now_ms: i64) -> Done<()> {
+    tx.run(
+        "UPDATE @fibers SET cancel = CASE state WHEN 'cancelled' THEN NULL ELSE cancel END,
+                state = 'pending', reason = NULL, changed_ms = $2, finished_ms = NULL WHERE seq = $1",
+        args![seq, now_ms],
+    )
+    .await?;
+    tx.run("UPDATE @snapshots SET deaths = 0, worker = NULL, epoch = least(epoch, 9223372036854775806) + 1 WHERE fiber = $1", args![seq])
+        .await?;
+    let ready = runnable(tx, &[seq]).await?;
+    tx.ready().extend(ready);
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! The Postgres store of `forever`: fibers in one database, run by any number of workers.
+//!
+//! ```no_run
+//! use forever::Forever;
+//! use forever_postgres::PostgresStore;
+//!
+//! # async fn open() -> forever::Result<()> {
+//! let store = PostgresStore::builder("postgres://user:password@host/database").schema("orders").connect().await?;
+//! let forever = Forever::builder().store(store).open().await?;
+//! # forever.close().await
+//! # }
+//! ```
+//!
+//! Each open runtime is a worker. Workers need nothing but the database: when one dies, others take
+//! over its fibers, and a worker that only seemed dead stores nothing of them any more. In the
+//! repository, `docs/postgres.md` has the tables, the leases, what is assumed, and what does not
+//! work across workers yet.
+mod admin;
+mod agents;
+mod batch;
+mod call;
+mod chat;
+mod claims;
+mod fibers;
+mod layouts;
+mod ops;
+mod options;
+mod pool;
+mod schema;
+mod snapshot_rows;
+mod sql;
+mod store;
+mod turns;
+mod waits;
+mod workers;
+
+pub use options::Builder;
+pub use store::PostgresStore;

@@ -1,0 +1,221 @@
+//! The options of a store, and how it connects.
+use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use forever_store::{Error, ErrorKind, Result};
+use tokio_postgres::config::SslMode;
+use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
+use tokio_postgres::{Config, NoTls, Socket};
+
+use crate::call::{Kind, Shared};
+use crate::pool::{Access, Connector, Pool};
+use crate::schema;
+use crate::store::PostgresStore;
+
+/// Options of a [`PostgresStore`].
+#[derive(Debug, Clone)]
+pub struct Builder {
+    url: String,
+    direct_url: Option<String>,
+    schema: String,
+    lease: Duration,
+    pool: usize,
+    pooler: bool,
+    sign_of_life: bool,
+    patience: Duration,
+    statement_limit: Duration,
+    connector: Option<Connector>,
+}
+
+impl Builder {
+    pub(crate) fn new(url: String) -> Self {
+        Builder {
+            url,
+            direct_url: None,
+            schema: "forever".to_owned(),
+            lease: Duration::from_secs(10),
+            pool: 8,
+            pooler: false,
+            sign_of_life: true,
+            patience: Duration::from_secs(10),
+            statement_limit: Duration::from_secs(30),
+            connector: None,
+        }
+    }
+
+    /// Schema that has the tables; it is made if it does not exist. Defaults to `forever`.
+    pub fn schema(mut self, name: impl Into<String>) -> Self {
+        self.schema = name.into();
+        self
+    }
+
+    /// Lease of this worker. Defaults to 10 seconds.
+    ///
+    /// A worker that cannot reach the database for this long is taken for dead, and others take
+    /// over its fibers. It is renewed four times in that time. With zero there is no lease: every
+    /// worker but the one that takes over counts as dead, which is for tests of one process.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Number of connections for operations. Defaults to 8, and is at least 1.
+    ///
+    /// There is one more for leases, and one that shows that this worker lives.
+    pub fn pool(mut self, connections: usize) -> Self {
+        self.pool = connections.max(1);
+        self
+    }
+
+    /// Whether the URL is that of a pooler in transaction mode, such as `PgBouncer`. Defaults to
+    /// no.
+    ///
+    /// Then nothing of a session is used: statements are not prepared, and without a
+    /// [direct connection](Self::direct_url) a death is known by the lease alone.
+    pub fn pooler(mut self, is_pooler: bool) -> Self {
+        self.pooler = is_pooler;
+        self
+    }
+
+    /// URL of the server itself, where the other one is that of a [pooler](Self::pooler).
+    pub fn direct_url(mut self, url: impl Into<String>) -> Self {
+        self.direct_url = Some(url.into());
+        self
+    }
+
+    /// Whether a session lock shows others that this worker lives. Defaults to yes.
+    ///
+    /// With it the death of the process is known at once, and without it when the lease has run
+    /// out.
+    pub fn sign_of_life(mut self, shows: bool) -> Self {
+        self.sign_of_life = shows;
+        self
+    }
+
+    /// Time for which a call is repeated while the server cannot be reached. Defaults to 10
+    /// seconds.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Time that one attempt of a call may take. Defaults to 30 seconds.
+    pub fn call_limit(mut self, limit: Duration) -> Self {
+        self.statement_limit = limit;
+        self
+    }
+
+    /// TLS to connect with, where the `sslmode` of the URL asks for it.
+    ///
+    /// With the feature `rustls` this defaults to rustls with the certificates of the platform, and
+    /// without it to none.
+    pub fn tls<T>(mut self, tls: T) -> Self
+    where
+        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+        T::Stream: Send + 'static,
+        T::TlsConnect: Send,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
+        self.connector = Some(Connector::new(tls));
+        self
+    }
+
+    /// Connects, and makes the tables that are missing.
+    ///
+    /// # Errors
+    /// Of kind [`Setup`](ErrorKind::Setup) when an option makes no sense; of kind
+    /// [`Format`](ErrorKind::Format) when the schema is not one of this library, or of a newer version;
+    /// of kind [`Store`](ErrorKind::Store) when the server cannot be used.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn connect(self) -> Result<PostgresStore> {
+        let quoted = schema::quoted(&self.schema)?;
+        let access = |url: &str, prepares: bool| -> Result<Access> {
+            let config = config(url)?;
+            let connector = match &self.connector {
+                Some(connector) => connector.clone(),
+                None => default_connector(&config)?,
+            };
+            Ok(Access { config, connector, schema: Arc::clone(&quoted), prepares })
+        };
+        let of_calls = access(&self.url, !self.pooler)?;
+        let direct = match (&self.direct_url, self.pooler, self.sign_of_life && !self.lease.is_zero()) {
+            (_, _, false) | (None, true, true) => None,
+            (Some(url), _, true) => Some(access(url, false)?),
+            (None, false, true) => Some(Access { prepares: false, ..of_calls.clone() }),
+        };
+        let shared = Arc::new(Shared {
+            pool: Pool::new(of_calls.clone(), self.pool),
+            ready: Arc::new(OnceLock::new()),
+            worker: Arc::new(AtomicI64::new(0)),
+            closed: Arc::new(AtomicBool::new(false)),
+            patience: self.patience,
+            limit: self.statement_limit,
+        });
+        // Its own connection: a lease is renewed however many calls are under way.
+        let house = Arc::new(Shared {
+            pool: Pool::new(of_calls, 1),
+            ready: Arc::clone(&shared.ready),
+            worker: Arc::clone(&shared.worker),
+            closed: Arc::clone(&shared.closed),
+            patience: self.lease / 4,
+            limit: self.lease.max(Duration::from_secs(1)),
+        });
+        shared
+            .call("make the tables", Kind::Write, self.schema, |tx, name| Box::pin(schema::migrate(tx, name)))
+            .await
+            .map_err(|error| if error.is_outcome_unknown() { unknown_tables(error) } else { error })?;
+        Ok(PostgresStore::over(shared, house, self.lease, direct))
+    }
+}
+
+/// Whether the tables are made or not, the next open finds out.
+fn unknown_tables(error: Error) -> Error {
+    Error::new(ErrorKind::Store, "failed to make the tables").with_source(error)
+}
+
+fn config(url: &str) -> Result<Config> {
+    let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
+        // Its text may show the password.
+        let why = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+        Error::new(ErrorKind::Setup, format!("failed to read the URL of the database: {why}"))
+    })?;
+    if config.get_application_name().is_none() {
+        config.application_name("forever");
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(Duration::from_secs(5));
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(Duration::from_secs(15));
+    }
+    config.keepalives_idle(Duration::from_secs(10));
+    Ok(config)
+}
+
+#[cfg(feature = "rustls")]
+fn default_connector(config: &Config) -> Result<Connector> {
+    use rustls_platform_verifier::BuilderVerifierExt;
+    if config.get_ssl_mode() == SslMode::Disable {
+        return Ok(Connector::new(NoTls));
+    }
+    let setup = |why: rustls::Error| Error::new(ErrorKind::Setup, "failed to set up TLS").with_source(why);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(BuilderVerifierExt::with_platform_verifier)
+        .map_err(setup)?
+        .with_no_client_auth();
+    Ok(Connector::new(tokio_postgres_rustls::MakeRustlsConnect::new(tls)))
+}
+
+#[cfg(not(feature = "rustls"))]
+fn default_connector(config: &Config) -> Result<Connector> {
+    if config.get_ssl_mode() == SslMode::Require {
+        let why = "the URL asks for TLS: turn on the feature `rustls`, or give a connector with `.tls(..)`";
+        return Err(Error::new(ErrorKind::Setup, why));
+    }
+    Ok(Connector::new(NoTls))
+}

@@ -1,0 +1,203 @@
+//! Connections: how they are made, and a few that are kept.
+//!
+//! A connection on which anything unexpected happened is dropped, never given back. So what is kept
+//! has no open transaction and nothing under way.
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use forever_store::{BoxFuture, Error, Result};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Config, Socket, Statement};
+
+use crate::sql::{Arg, in_schema};
+
+type Connected = std::result::Result<(Client, BoxFuture<'static, ()>), tokio_postgres::Error>;
+
+/// Makes connections, whatever their TLS.
+#[derive(Clone)]
+pub(crate) struct Connector(Arc<dyn Fn(Config) -> BoxFuture<'static, Connected> + Send + Sync>);
+
+impl Connector {
+    pub(crate) fn new<T>(tls: T) -> Self
+    where
+        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+        T::Stream: Send + 'static,
+        T::TlsConnect: Send,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
+        Connector(Arc::new(move |config| {
+            let tls = tls.clone();
+            Box::pin(async move {
+                let (client, connection) = config.connect(tls).await?;
+                let driver: BoxFuture<'static, ()> = Box::pin(async move {
+                    if let Err(error) = connection.await {
+                        tracing::debug!(%error, "a connection to Postgres ended");
+                    }
+                });
+                Ok((client, driver))
+            })
+        }))
+    }
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connector").finish_non_exhaustive()
+    }
+}
+
+/// How connections are made and used.
+#[derive(Debug, Clone)]
+pub(crate) struct Access {
+    pub(crate) config: Config,
+    pub(crate) connector: Connector,
+    /// The schema, quoted.
+    pub(crate) schema: Arc<str>,
+    /// Whether statements are prepared once for each connection.
+    pub(crate) prepares: bool,
+}
+
+impl Access {
+    /// Opens a connection.
+    pub(crate) async fn connect(&self) -> std::result::Result<Connection, tokio_postgres::Error> {
+        let (client, driver) = (self.connector.0)(self.config.clone()).await?;
+        let driver = tokio::spawn(driver);
+        Ok(Connection { client, driver, statements: Mutex::default(), schema: Arc::clone(&self.schema), prepares: self.prepares })
+    }
+}
+
+/// How many statements a connection keeps prepared. Lists have some that depend on their
+/// conditions.
+const STATEMENTS: usize = 400;
+
+/// One connection.
+pub(crate) struct Connection {
+    client: Client,
+    driver: JoinHandle<()>,
+    statements: Mutex<HashMap<String, Statement>>,
+    schema: Arc<str>,
+    prepares: bool,
+}
+
+impl Connection {
+    pub(crate) async fn query(&self, sql: &str, args: &[Arg<'_>]) -> std::result::Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
+        if self.prepares {
+            let statement = self.statement(sql, args).await?;
+            return self.client.query(&statement, &dynamic(args)).await;
+        }
+        self.client.query_typed(&in_schema(sql, &self.schema), &typed(args)).await
+    }
+
+    pub(crate) async fn execute(&self, sql: &str, args: &[Arg<'_>]) -> std::result::Result<u64, tokio_postgres::Error> {
+        if self.prepares {
+            let statement = self.statement(sql, args).await?;
+            return self.client.execute(&statement, &dynamic(args)).await;
+        }
+        self.client.execute_typed(&in_schema(sql, &self.schema), &typed(args)).await
+    }
+
+    pub(crate) async fn batch(&self, sql: &str) -> std::result::Result<(), tokio_postgres::Error> {
+        self.client.batch_execute(&in_schema(sql, &self.schema)).await
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Waits until the connection is lost.
+    pub(crate) async fn lost(mut self) {
+        // Either it has ended, or it was stopped.
+        let _ = (&mut self.driver).await;
+    }
+
+    async fn statement(&self, sql: &str, args: &[Arg<'_>]) -> std::result::Result<Statement, tokio_postgres::Error> {
+        let kept = || self.statements.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(statement) = kept().get(sql).cloned() {
+            return Ok(statement);
+        }
+        let types: Vec<Type> = args.iter().map(Arg::kind).collect();
+        let statement = self.client.prepare_typed(&in_schema(sql, &self.schema), &types).await?;
+        let mut kept = kept();
+        if kept.len() >= STATEMENTS {
+            kept.clear();
+        }
+        kept.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+}
+
+fn dynamic<'a>(args: &'a [Arg<'_>]) -> Vec<&'a (dyn ToSql + Sync)> {
+    args.iter().map(|arg| arg as &(dyn ToSql + Sync)).collect()
+}
+
+fn typed<'a>(args: &'a [Arg<'_>]) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
+    args.iter().map(|arg| (arg as &(dyn ToSql + Sync), arg.kind())).collect()
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("closed", &self.is_closed()).finish_non_exhaustive()
+    }
+}
+
+/// A few connections, made when they are needed.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) access: Access,
+    permits: Arc<Semaphore>,
+    idle: Mutex<Vec<Connection>>,
+}
+
+/// The right to use one connection.
+pub(crate) type Permit = OwnedSemaphorePermit;
+
+impl Pool {
+    pub(crate) fn new(access: Access, size: usize) -> Self {
+        Pool { access, permits: Arc::new(Semaphore::new(size)), idle: Mutex::default() }
+    }
+
+    /// Waits for the right to use a connection.
+    pub(crate) async fn permit(&self) -> Result<Permit> {
+        Arc::clone(&self.permits).acquire_owned().await.map_err(|_| Error::closed())
+    }
+
+    /// A connection that is kept, or a new one.
+    pub(crate) async fn connection(&self) -> std::result::Result<Connection, tokio_postgres::Error> {
+        loop {
+            let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            match kept {
+                Some(kept) if kept.is_closed() => {}
+                Some(kept) => return Ok(kept),
+                None => return self.access.connect().await,
+            }
+        }
+    }
+
+    /// Keeps a connection on which everything went well.
+    pub(crate) fn put(&self, connection: Connection) {
+        if !self.permits.is_closed() {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        }
+    }
+
+    /// Closes all that are kept, and gives out no more.
+    pub(crate) fn close(&self) {
+        self.permits.close();
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// A random part of a delay that doubles with each attempt, up to a limit.
+pub(crate) fn backoff(attempt: u32) -> Duration {
+    const FIRST_MS: u64 = 20;
+    const LONGEST_MS: u64 = 2_000;
+    let most = FIRST_MS.saturating_mul(1 << attempt.min(16)).min(LONGEST_MS);
+    // The random bits of an id are as good as any.
+    let random = u64::from_le_bytes(uuid::Uuid::new_v4().as_bytes()[..8].try_into().unwrap_or_default());
+    Duration::from_millis(random % most + 1)
+}

@@ -1,0 +1,65 @@
+//! The tables, and how older ones become newer ones. Every table and column is explained in
+//! docs/postgres.md.
+use std::sync::Arc;
+
+use forever_store::{Error, ErrorKind, Result};
+
+use crate::sql::{Done, Fail, Tx, args};
+
+/// One for each version; the version of a schema counts those that have run. Released ones never
+/// change.
+const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql")];
+
+/// The version that this code reads and writes.
+pub(crate) fn version() -> i64 {
+    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
+}
+
+/// The name of a schema, quoted.
+pub(crate) fn quoted(name: &str) -> Result<Arc<str>> {
+    // Longer ones are cut by Postgres, and two would be one; `@` is our own mark.
+    if name.is_empty() || name.len() > 63 || name.contains(['\0', '@']) {
+        let why = format!("`{name}` is not a name for a schema: it has 1 to 63 bytes, without `@`");
+        return Err(Error::new(ErrorKind::Setup, why));
+    }
+    Ok(format!("\"{}\"", name.replace('"', "\"\"")).into())
+}
+
+/// Makes the tables that are missing, in the transaction.
+pub(crate) async fn migrate(tx: &Tx, name: &str) -> Done<()> {
+    // Of several workers that open a new database at the same time, one makes the tables.
+    let key = format!("forever {name}");
+    tx.rows("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))::text AS locked", args![&key]).await?;
+    let there = tx
+        .one(
+            "SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1) AS schema,
+                    EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                            WHERE n.nspname = $1 AND c.relname = 'forever_schema') AS version,
+                    EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                            WHERE n.nspname = $1 AND c.relname IN ('fibers', 'snapshots')) AS tables",
+            args![name],
+        )
+        .await?;
+    let stored = if there.flag("version")? {
+        tx.one("SELECT coalesce(max(version), 0) AS version FROM @forever_schema", args![]).await?.int("version")?
+    } else {
+        if there.flag("tables")? {
+            let why = format!("schema `{name}` has tables of the same names that are not of this library");
+            return Err(Fail::Refused(Error::new(ErrorKind::Format, why)));
+        }
+        if !there.flag("schema")? {
+            tx.batch(&format!("CREATE SCHEMA {}", quoted(name)?)).await?;
+        }
+        tx.batch("CREATE TABLE @forever_schema (version BIGINT PRIMARY KEY, applied TIMESTAMPTZ NOT NULL DEFAULT now())").await?;
+        0
+    };
+    if stored > version() {
+        let why = format!("schema `{name}` has version {stored}, and this version of the library knows {} at most", version());
+        return Err(Fail::Refused(Error::new(ErrorKind::Format, why)));
+    }
+    for (script, version) in MIGRATIONS.iter().zip(1..).skip(usize::try_from(stored).unwrap_or(0)) {
+        tx.batch(script).await?;
+        tx.run("INSERT INTO @forever_schema (version) VALUES ($1)", args![i64::from(version)]).await?;
+    }
+    Ok(())
+}

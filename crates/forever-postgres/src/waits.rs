@@ -1,0 +1,157 @@
+//! What fibers wait for: times, messages and the ends of others; and what wakes them.
+//!
+//! Each look for something to wait for, and each event that it might miss, locks the same row
+//! first, in a statement of its own: that of the waiting fiber for messages, and that of the other
+//! fiber for its end. So one of the two sees the other.
+use forever_store::{Claim, CommandResult, FiberState, NewMessage, PendingMessage, Runnable, Seq, Wait, WaitResult};
+
+use crate::sql::{Done, Tx, args};
+use crate::{claims, fibers};
+
+/// Makes those ready that waited for a fiber last. Each is locked before it is asked what else it
+/// waits for: another one that ends at the same time comes before or after.
+pub(crate) async fn wake_parents(tx: &Tx, child: Seq, now_ms: i64) -> Done<()> {
+    let parents = tx
+        .rows(
+            "SELECT seq FROM @fibers WHERE seq IN (SELECT fiber FROM @joins WHERE child = $1) ORDER BY seq FOR NO KEY UPDATE",
+            args![child],
+        )
+        .await?;
+    let parents: Vec<Seq> = parents.iter().map(|row| row.int("seq")).collect::<Done<_>>()?;
+    tx.run("DELETE FROM @joins WHERE child = $1", args![child]).await?;
+    let free = tx
+        .rows(
+            "SELECT p AS seq FROM unnest($1) p WHERE NOT EXISTS (SELECT 1 FROM @joins WHERE fiber = p)
+                    OR EXISTS (SELECT 1 FROM @waits WHERE fiber = p AND any_join)",
+            args![parents],
+        )
+        .await?;
+    let free: Vec<Seq> = free.iter().map(|row| row.int("seq")).collect::<Done<_>>()?;
+    let woken = wake(tx, &free, now_ms).await?;
+    tx.ready().extend(woken);
+    Ok(())
+}
+
+/// Makes those of these fibers ready that wait.
+pub(crate) async fn wake(tx: &Tx, fibers: &[Seq], now_ms: i64) -> Done<Vec<Runnable>> {
+    if fibers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let woken = tx
+        .rows(
+            "WITH locked AS MATERIALIZED (SELECT seq FROM @fibers WHERE seq = ANY ($1) AND state = 'waiting' ORDER BY seq FOR NO KEY UPDATE)
+             UPDATE @fibers f SET state = 'pending', changed_ms = $2 FROM locked WHERE f.seq = locked.seq RETURNING f.seq",
+            args![fibers, now_ms],
+        )
+        .await?;
+    let woken: Vec<Seq> = woken.iter().map(|row| row.int("seq")).collect::<Done<_>>()?;
+    if !woken.is_empty() {
+        tx.run("DELETE FROM @waits WHERE fiber = ANY ($1)", args![&woken]).await?;
+        tx.run("DELETE FROM @joins WHERE fiber = ANY ($1)", args![&woken]).await?;
+    }
+    fibers::runnable(tx, &woken).await
+}
+
+pub(crate) async fn wait(tx: &Tx, claim: Claim, wait: &Wait, now_ms: i64) -> Done<WaitResult> {
+    claims::hold(tx, claim).await?;
+    let seq = claim.fiber;
+    if wait.due_ms.is_some_and(|due| due <= now_ms) {
+        return Ok(WaitResult::Ready);
+    }
+    if !wait.topics.is_empty() {
+        let sql = "SELECT EXISTS (SELECT 1 FROM @messages WHERE fiber = $1 AND topic = ANY ($2)) AS there";
+        if tx.one(sql, args![seq, &wait.topics]).await?.flag("there")? {
+            return Ok(WaitResult::Ready);
+        }
+    }
+    if !wait.fibers.is_empty() {
+        let mut ids = wait.fibers.clone();
+        ids.sort_unstable();
+        ids.dedup();
+        // One that ends now does so before, or finds the wait.
+        let open =
+            tx.rows("SELECT seq FROM @fibers WHERE id = ANY ($1) AND finished_ms IS NULL ORDER BY seq FOR SHARE", args![&ids]).await?;
+        let open: Vec<Seq> = open.iter().map(|row| row.int("seq")).collect::<Done<_>>()?;
+        if open.is_empty() || wait.any_fiber && open.len() < ids.len() {
+            return Ok(WaitResult::Ready);
+        }
+        tx.run("INSERT INTO @joins (child, fiber) SELECT child, $2 FROM unnest($1) child ON CONFLICT DO NOTHING", args![open, seq]).await?;
+    }
+    tx.run("DELETE FROM @waits WHERE fiber = $1", args![seq]).await?;
+    tx.run("INSERT INTO @waits (fiber, due_ms, any_join) VALUES ($1, $2, $3)", args![seq, wait.due_ms, wait.any_fiber]).await?;
+    if !wait.topics.is_empty() {
+        tx.run(
+            "INSERT INTO @wait_topics (fiber, topic) SELECT $1, topic FROM unnest($2) topic ON CONFLICT DO NOTHING",
+            args![seq, &wait.topics],
+        )
+        .await?;
+    }
+    let waits = tx
+        .run(
+            "UPDATE @fibers SET state = 'waiting', reason = NULL, changed_ms = $2 WHERE seq = $1 AND finished_ms IS NULL AND cancel IS NULL",
+            args![seq, now_ms],
+        )
+        .await?;
+    if waits == 0 {
+        // One that was cancelled meanwhile does not wait.
+        tx.undo();
+        return Ok(WaitResult::Ready);
+    }
+    tx.run("UPDATE @snapshots SET worker = NULL WHERE fiber = $1", args![seq]).await?;
+    Ok(WaitResult::Waiting)
+}
+
+pub(crate) async fn take_due(tx: &Tx, now_ms: i64, limit: u32) -> Done<Vec<Runnable>> {
+    // Each is given to one of several workers that ask at the same time.
+    let due = tx
+        .rows(
+            "SELECT w.fiber FROM @waits w JOIN @fibers f ON f.seq = w.fiber WHERE w.due_ms <= $1 AND f.state = 'waiting'
+             ORDER BY w.due_ms LIMIT $2 FOR NO KEY UPDATE OF f, w SKIP LOCKED",
+            args![now_ms, limit],
+        )
+        .await?;
+    let due: Vec<Seq> = due.iter().map(|row| row.int("fiber")).collect::<Done<_>>()?;
+    let mut woken = wake(tx, &due, now_ms).await?;
+    woken.sort_by_key(|fiber| due.iter().position(|seq| *seq == fiber.seq));
+    Ok(woken)
+}
+
+pub(crate) async fn next_due(tx: &Tx) -> Done<Option<i64>> {
+    tx.one("SELECT min(due_ms) AS due_ms FROM @waits WHERE due_ms IS NOT NULL", args![]).await?.int_opt("due_ms")
+}
+
+pub(crate) async fn message(tx: &Tx, seq: Seq, topic: &str) -> Done<Option<PendingMessage>> {
+    let row = tx.row("SELECT seq, data FROM @messages WHERE fiber = $1 AND topic = $2 ORDER BY seq LIMIT 1", args![seq, topic]).await?;
+    row.map(|row| Ok(PendingMessage { seq: row.int("seq")?, data: row.text("data")? })).transpose()
+}
+
+pub(crate) async fn send(tx: &Tx, new: &NewMessage) -> Done<CommandResult<()>> {
+    let Some(to) = tx.row("SELECT seq, state FROM @fibers WHERE id = $1 FOR NO KEY UPDATE", args![&new.to]).await? else {
+        return Ok(CommandResult::NotFound);
+    };
+    let (seq, state) = (to.int("seq")?, to.word::<FiberState>("state")?);
+    if let Some(id) = &new.id {
+        let sql = "SELECT EXISTS (SELECT 1 FROM @message_ids WHERE fiber = $1 AND id = $2) AS sent";
+        if tx.one(sql, args![seq, id]).await?.flag("sent")? {
+            return Ok(CommandResult::Done(()));
+        }
+    }
+    if state.is_final() {
+        return Ok(CommandResult::InvalidState(state));
+    }
+    if let Some(id) = &new.id {
+        tx.run("INSERT INTO @message_ids (fiber, id) VALUES ($1, $2)", args![seq, id]).await?;
+    }
+    let waits = tx
+        .one(
+            "WITH sent AS (INSERT INTO @messages (fiber, topic, data, sent_ms) VALUES ($1, $2, $3, $4))
+             SELECT EXISTS (SELECT 1 FROM @wait_topics WHERE fiber = $1 AND topic = $2) AS waits",
+            args![seq, &new.topic, &new.data, new.now_ms],
+        )
+        .await?;
+    if waits.flag("waits")? {
+        let woken = wake(tx, &[seq], new.now_ms).await?;
+        tx.ready().extend(woken);
+    }
+    Ok(CommandResult::Done(()))
+}

@@ -1,0 +1,142 @@
+//! A server of the tests' own: a new cluster in a temporary folder, or the one that `FOREVER_TEST_POSTGRES` names.
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A server in a temporary folder. It is stopped and removed when this is dropped, and when the process ends in whatever way.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    folder: PathBuf,
+    programs: PathBuf,
+    /// Runs the programs as a user that the server accepts.
+    user: Vec<String>,
+    guard: Child,
+}
+
+impl Cluster {
+    /// Starts a server; `None` where none is installed.
+    pub(crate) fn start() -> Option<Self> {
+        let programs = programs()?;
+        let folder = tempfile::Builder::new().prefix("forever-pg").tempdir().unwrap().keep();
+        let user = user(&folder);
+        // Its input ends with this process.
+        let clean_up = format!(
+            "cat > /dev/null; {} '{}/pg_ctl' stop -D '{folder}/data' -m immediate > /dev/null 2>&1; rm -rf '{folder}'",
+            user.join(" "),
+            programs.display(),
+            folder = folder.display()
+        );
+        let mut guard = Command::new("sh");
+        guard.arg("-c").arg(clean_up).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Not killed together with the tests, which it outlives.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut guard, 0);
+        let cluster = Cluster { guard: guard.spawn().unwrap(), folder, programs, user };
+        cluster.run("initdb", &["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]);
+        cluster.pg_ctl("start", &[]);
+        Some(cluster)
+    }
+
+    /// The URL of its database.
+    pub(crate) fn url(&self) -> String {
+        format!("host={} user=postgres dbname=postgres", self.folder.display())
+    }
+
+    /// Where its socket is.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.join(".s.PGSQL.5432")
+    }
+
+    /// Stops the server as a crash would.
+    pub(crate) fn crash(&self) {
+        self.run("pg_ctl", &["stop", "-m", "immediate"]);
+    }
+
+    /// Starts a server that has crashed.
+    pub(crate) fn start_again(&self) {
+        self.pg_ctl("start", &[]);
+    }
+
+    fn pg_ctl(&self, what: &str, more: &[&str]) {
+        let options = format!("-c listen_addresses= -c fsync=on -c max_connections=200 -k {}", self.folder.display());
+        let log = self.folder.join("log");
+        self.run("pg_ctl", &[&[what, "-w", "-l", log.to_str().unwrap(), "-o", &options], more].concat());
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) {
+        let mut words = self.user.clone();
+        words.push(self.programs.join(program).display().to_string());
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).arg("-D").arg(self.folder.join("data")).args(arguments).current_dir("/");
+        // Not a pipe: the server would keep it open.
+        let said = self.folder.join(format!("{program}.out"));
+        let out = fs::File::create(&said).unwrap();
+        let ran = command.stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(out).status().unwrap();
+        assert!(ran.success(), "{program} {arguments:?}: {}", fs::read_to_string(said).unwrap_or_default());
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        drop(self.guard.stdin.take());
+        let _ = self.guard.wait();
+    }
+}
+
+/// Where the programs of a server are.
+fn programs() -> Option<PathBuf> {
+    let in_path = std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
+    let mut of_debian: Vec<PathBuf> =
+        fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|version| version.path().join("bin")).collect();
+    of_debian.sort();
+    of_debian.reverse();
+    in_path.chain(of_debian).find(|folder| folder.join("initdb").exists() && folder.join("pg_ctl").exists())
+}
+
+/// The words before a command that have it run as a user other than root, whom the folder then belongs to.
+fn user(folder: &Path) -> Vec<String> {
+    let id = Command::new("id").arg("-u").output().unwrap();
+    if id.stdout.trim_ascii() != b"0" {
+        return Vec::new();
+    }
+    let exists = |name: &str| Command::new("id").arg(name).output().is_ok_and(|id| id.status.success());
+    let name = if exists("postgres") { "postgres" } else { "nobody" };
+    assert!(Command::new("chown").arg(name).arg(folder).status().unwrap().success());
+    let group = Command::new("id").args(["-g", name]).output().unwrap();
+    let group = String::from_utf8(group.stdout).unwrap();
+    ["setpriv", &format!("--reuid={name}"), &format!("--regid={}", group.trim()), "--clear-groups"].map(str::to_owned).to_vec()
+}
+
+/// The URL of the server that all tests share; `None` where there is none, which is said once.
+pub(crate) fn url() -> Option<String> {
+    static SHARED: OnceLock<Option<Cluster>> = OnceLock::new();
+    if let Ok(url) = std::env::var("FOREVER_TEST_POSTGRES") {
+        return Some(url);
+    }
+    let shared = SHARED.get_or_init(|| started("the tests of the Postgres store were left out"));
+    shared.as_ref().map(Cluster::url)
+}
+
+/// A server of one test's own.
+pub(crate) fn own() -> Option<Cluster> {
+    started("a test of the Postgres store that restarts the server was left out")
+}
+
+fn started(left_out: &str) -> Option<Cluster> {
+    let started = Cluster::start();
+    if started.is_none() {
+        assert!(std::env::var_os("CI").is_none(), "no `initdb` in PATH or /usr/lib/postgresql, and CI is to run these tests");
+        // Past the capture of the test's output.
+        let _ = writeln!(std::io::stderr(), "{left_out}: no `initdb` in PATH or /usr/lib/postgresql");
+    }
+    started
+}
+
+/// A name for a new schema.
+pub(crate) fn schema() -> String {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    format!("test {} {}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed))
+}

@@ -1,0 +1,77 @@
+//! Tests of the store, each over a schema of its own in one server.
+mod cluster;
+mod conforms;
+mod faults;
+mod pooler;
+mod proxy;
+mod schemas;
+mod values;
+mod wake_ups;
+mod workers;
+
+use forever_store::{
+    AcceptResult, AdminStore, Claim, ClaimResult, End, FiberRef, FiberRow, FiberStore, NewFiber, NewSnapshot, OpsDelta, ReadySender,
+    Runnable, Seq, SnapshotDelta, WorkerId,
+};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+fn fiber(id: &str, worker: Option<WorkerId>) -> NewFiber {
+    NewFiber {
+        id: id.to_owned(),
+        name: "work".to_owned(),
+        key: None,
+        id_given: false,
+        closure: false,
+        args: "{}".to_owned(),
+        metadata: None,
+        agent: None,
+        parent: None,
+        worker,
+        now_ms: 1,
+    }
+}
+
+fn snapshot(number: u64) -> NewSnapshot {
+    NewSnapshot {
+        number,
+        at: "step",
+        data: format!("{{\"n\":{number}}}"),
+        now_ms: 2,
+        layouts: None,
+        ops: OpsDelta::default(),
+        delta: SnapshotDelta::default(),
+        received: None,
+        joined: false,
+        children: Vec::new(),
+    }
+}
+
+async fn accept(store: &impl FiberStore, id: &str, worker: WorkerId) -> Claim {
+    match store.accept(fiber(id, Some(worker))).await.unwrap() {
+        AcceptResult::Created(claim) => claim,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn claim(store: &impl FiberStore, fiber: Seq, worker: WorkerId) -> Claim {
+    let seen = Claim { fiber, epoch: store.epoch(fiber).await.unwrap().unwrap() };
+    match store.claim(seen, worker, 3).await.unwrap() {
+        ClaimResult::Granted(claim) => claim,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn end(store: &impl FiberStore, claim: Claim) {
+    store.end(claim, End::Completed("1".into()), Vec::new(), 4).await.unwrap();
+}
+
+async fn row(store: &impl AdminStore, id: &str) -> Option<FiberRow> {
+    store.find(FiberRef::Id(id.to_owned())).await.unwrap()
+}
+
+/// The fibers that a store tells of as ready.
+fn ready_of(store: &impl FiberStore) -> UnboundedReceiver<Runnable> {
+    let (tell, told) = unbounded_channel();
+    store.on_ready(ReadySender::new(move |fiber| drop(tell.send(fiber))));
+    told
+}

@@ -1,0 +1,189 @@
+//! Several workers over one database: leases, signs of life, takeovers, and workers that only seemed dead.
+use std::time::Duration;
+
+use forever_postgres::{Builder, PostgresStore};
+use forever_store::{FiberState, FiberStore, NewFiber};
+
+use tokio::time::Instant;
+
+use crate::cluster;
+use crate::proxy::Proxy;
+use crate::{accept, claim, end, fiber, ready_of, row, snapshot};
+
+const SOON: Duration = Duration::from_secs(30);
+
+async fn joined(builder: Builder) -> (PostgresStore, i64) {
+    let store = builder.connect().await.unwrap();
+    let worker = store.join(0).await.unwrap();
+    (store, worker)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn living_worker_keeps_its_claims() {
+    let Some(url) = cluster::url() else { return };
+    let builder = PostgresStore::builder(url).schema(cluster::schema()).lease(Duration::from_secs(4));
+    let (a, one) = joined(builder.clone()).await;
+    let (b, two) = joined(builder).await;
+    assert_eq!((one, two), (1, 2));
+    let held = accept(&a, "a", one).await;
+    for number in 1..=12 {
+        b.take_over(two, 5).await.unwrap();
+        a.checkpoint(held, snapshot(number)).await.unwrap();
+        // More than a lease in all.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    assert_eq!(row(&b, "a").await.unwrap().state, FiberState::Running);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fibers_of_a_dead_worker_are_ready_elsewhere_before_its_lease_runs_out() {
+    let Some(url) = cluster::url() else { return };
+    // The lease would keep this test waiting for an hour.
+    let builder = PostgresStore::builder(url).schema(cluster::schema()).lease(Duration::from_secs(3600));
+    let (a, one) = joined(builder.clone()).await;
+    let (b, two) = joined(builder).await;
+    let mut ready = ready_of(&b);
+    let held = accept(&a, "a", one).await;
+    a.checkpoint(held, snapshot(1)).await.unwrap();
+    shows_life(&a, one).await;
+    a.abandon();
+    let begun = Instant::now();
+    let taken = tokio::time::timeout(SOON, ready.recv()).await.unwrap().unwrap();
+    println!("took over after {:?}", begun.elapsed());
+    assert_eq!((taken.id.as_str(), taken.state, taken.deaths), ("a", FiberState::Pending, 1));
+    let held_by_b = claim(&b, held.fiber, two).await;
+    assert_eq!(b.load(held.fiber).await.unwrap().number, 1);
+    b.checkpoint(held_by_b, snapshot(2)).await.unwrap();
+    end(&b, held_by_b).await;
+}
+
+/// Waits until a worker holds its lock.
+async fn shows_life(store: &PostgresStore, worker: i64) {
+    let begun = Instant::now();
+    while !store.shows_life(worker).await.unwrap() {
+        assert!(begun.elapsed() < SOON);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn worker_that_only_seemed_dead_stores_nothing_and_goes_on() {
+    let Some(server) = cluster::own() else { return };
+    let proxy = Proxy::start(server.socket()).await;
+    let builder = |url: String| {
+        PostgresStore::builder(url).schema("forever").lease(Duration::from_secs(1)).sign_of_life(false).call_limit(Duration::from_secs(60))
+    };
+    let (a, one) = joined(builder(proxy.url())).await;
+    let (b, two) = joined(builder(server.url())).await;
+    let mut ready = ready_of(&b);
+    let held = accept(&a, "a", one).await;
+    a.checkpoint(held, snapshot(1)).await.unwrap();
+
+    proxy.partition();
+    // It is on its way when the claim is taken over.
+    let late = tokio::spawn(async move { (a.checkpoint(held, snapshot(2)).await, a) });
+    let taken = tokio::time::timeout(SOON, ready.recv()).await.unwrap().unwrap();
+    assert_eq!(taken.id, "a");
+    let held_by_b = claim(&b, held.fiber, two).await;
+    b.checkpoint(held_by_b, snapshot(2)).await.unwrap();
+    proxy.heal();
+    let (late, a) = late.await.unwrap();
+    assert!(late.unwrap_err().is_claim_lost());
+    assert_eq!(b.load(held.fiber).await.unwrap().snapshot.as_deref(), Some("{\"n\":2}"));
+    b.checkpoint(held_by_b, snapshot(3)).await.unwrap();
+
+    // Its lease begins anew. Until it has, it still counts as dead, and loses what it claims.
+    let goes_on = async {
+        for n in 0.. {
+            let held = accept(&a, &format!("again {n}"), one).await;
+            match a.checkpoint(held, snapshot(1)).await {
+                Ok(_) => return end(&a, held).await,
+                Err(error) => assert!(error.is_claim_lost(), "{error}"),
+            }
+        }
+    };
+    tokio::time::timeout(SOON, goes_on).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clean_close_hands_over_at_once_and_counts_no_death() {
+    let Some(url) = cluster::url() else { return };
+    let builder = PostgresStore::builder(url).schema(cluster::schema()).lease(Duration::from_secs(3600));
+    let (a, one) = joined(builder.clone()).await;
+    let (b, two) = joined(builder).await;
+    let held = accept(&a, "a", one).await;
+    let closure = NewFiber { closure: true, ..fiber("closure", Some(one)) };
+    a.accept(closure).await.unwrap();
+    a.close(one, 5).await.unwrap();
+    assert_eq!(row(&b, "closure").await.unwrap().state, FiberState::Interrupted, "only its own process could run it");
+    let there = b.ready(0, 9).await.unwrap();
+    assert_eq!(there.iter().map(|fiber| (fiber.seq, fiber.deaths)).collect::<Vec<_>>(), [(held.fiber, 0)]);
+    let held = claim(&b, held.fiber, two).await;
+    end(&b, held).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn due_fibers_are_given_to_one_of_several_workers() {
+    let Some(url) = cluster::url() else { return };
+    let builder = PostgresStore::builder(url).schema(cluster::schema()).lease(Duration::from_secs(60));
+    let (a, one) = joined(builder.clone()).await;
+    let (b, _) = joined(builder).await;
+    for n in 0..40 {
+        let held = accept(&a, &format!("f{n}"), one).await;
+        let until = forever_store::Wait { due_ms: Some(10), ..forever_store::Wait::default() };
+        a.wait(held, until, 5).await.unwrap();
+    }
+    let take = async |store: &PostgresStore| {
+        let mut taken = Vec::new();
+        while let due @ [_, ..] = &*store.take_due(20, 3).await.unwrap() {
+            taken.extend(due.iter().map(|fiber| fiber.id.clone()));
+        }
+        taken
+    };
+    let (by_a, by_b) = tokio::join!(take(&a), take(&b));
+    // One that the other one holds at the last look is left out.
+    let mut all = [by_a, by_b, take(&a).await].concat();
+    all.sort();
+    assert_eq!(all.len(), 40);
+    all.dedup();
+    assert_eq!(all.len(), 40);
+}
+
+/// Many at once share statements. One in five of them has lost its claim, and one in seven a wrong number.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_a_batch_keep_or_lose_their_claims_each_for_itself() {
+    const FIBERS: i64 = 140;
+    let Some(url) = cluster::url() else { return };
+    let builder = PostgresStore::builder(url).schema(cluster::schema()).lease(Duration::from_secs(3600));
+    let (a, one) = joined(builder.clone()).await;
+    let (b, two) = joined(builder).await;
+    let a = std::sync::Arc::new(a);
+    let mut held = Vec::new();
+    for n in 0..FIBERS {
+        held.push(accept(&*a, &format!("f{n}"), one).await);
+    }
+    for claimed in held.iter().filter(|held| held.fiber % 5 == 0) {
+        b.suspend(*claimed, forever_store::Suspension::Interrupted("x".into()), 5).await.unwrap();
+        claim(&b, claimed.fiber, two).await;
+    }
+    let mut writes = tokio::task::JoinSet::new();
+    for held in held.clone() {
+        let a = std::sync::Arc::clone(&a);
+        writes.spawn(async move {
+            let number = if held.fiber % 7 == 0 { 9 } else { 1 };
+            (held, a.checkpoint(held, snapshot(number)).await)
+        });
+    }
+    while let Some(written) = writes.join_next().await {
+        let (held, written) = written.unwrap();
+        match (held.fiber % 5 == 0, held.fiber % 7 == 0) {
+            (true, _) => assert!(written.unwrap_err().is_claim_lost()),
+            (false, true) => assert!(!written.unwrap_err().is_claim_lost()),
+            (false, false) => assert_eq!(written.unwrap(), []),
+        }
+    }
+    for held in held {
+        let stored = u64::from(held.fiber % 5 != 0 && held.fiber % 7 != 0);
+        assert_eq!(b.load(held.fiber).await.unwrap().number, stored, "fiber {}", held.fiber);
+    }
+}

@@ -1,0 +1,150 @@
+//! Whole runtimes over the store: one worker that is killed and opened again, and two that share a database.
+#[path = "../it/cluster.rs"]
+#[allow(dead_code, reason = "the tests of the store alone use more of it")]
+mod cluster;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use forever::prelude::*;
+use forever::{BoxError, Error, FiberState};
+use forever_postgres::PostgresStore;
+use tokio::time::Instant;
+
+/// Long enough on a busy machine.
+const SOON: Duration = Duration::from_secs(120);
+
+/// The steps that were carried out.
+#[derive(Clone, Default)]
+struct Steps(Arc<Mutex<Vec<String>>>);
+
+impl Steps {
+    async fn did(&self, step: &str) -> Result<u64, Error> {
+        tokio::task::yield_now().await;
+        self.0.lock().unwrap().push(step.to_owned());
+        Ok(step.len() as u64)
+    }
+
+    fn sorted(&self) -> Vec<String> {
+        let mut done = self.0.lock().unwrap().clone();
+        done.sort();
+        done
+    }
+}
+
+#[fiber]
+async fn double(steps: Res<Steps>, n: u64) -> Result<u64, Error> {
+    step!("double", steps.did("double").await?);
+    Ok(2 * n)
+}
+
+#[fiber]
+async fn errand(steps: Res<Steps>) -> Result<String, BoxError> {
+    let first = step!("first", steps.did("first").await?);
+    let helper = spawn!(double(first));
+    sleep!(Duration::from_millis(5));
+    let word: String = recv!("word");
+    let doubled = wait!(helper)?;
+    step!("last", steps.did("last").await?);
+    Ok(format!("{word} {doubled}"))
+}
+
+#[fiber]
+async fn long(steps: Res<Steps>, name: String, until: u64) -> Result<u64, Error> {
+    let mut sum = 0;
+    for n in 0..until {
+        sum += step!("add", {
+            steps.did(&format!("{name} {n:03}")).await?;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            n
+        });
+    }
+    Ok(sum)
+}
+
+async fn open(url: &str, schema: &str, lease: Duration, steps: &Steps) -> Forever {
+    let store = PostgresStore::builder(url).schema(schema).lease(lease).connect().await.unwrap();
+    let builder = Forever::builder().store(store).fiber::<errand>().fiber::<double>().fiber::<long>();
+    builder.resource(steps.clone()).open().await.unwrap()
+}
+
+async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    while !is().await {
+        assert!(begun.elapsed() < SOON, "{what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_worker_is_opened_again_and_does_no_step_twice() {
+    let Some(url) = cluster::url() else { return };
+    let (schema, steps) = (cluster::schema(), Steps::default());
+    let lease = Duration::from_secs(3600);
+    let forever = open(&url, &schema, lease, &steps).await;
+    let id = forever.spawn(errand()).key("once").await.unwrap().id().to_owned();
+    until("it waits for a message", async || {
+        let status = forever.handle::<errand>(&id).status().await.unwrap();
+        status.state == FiberState::Waiting && status.at.as_deref() == Some("word pending")
+    })
+    .await;
+    // As if the process had died.
+    drop(forever);
+
+    let forever = open(&url, &schema, lease, &steps).await;
+    assert!(!forever.spawn(errand()).key("once").await.unwrap().accepted());
+    forever.send(&id, "word", "twice five is").await.unwrap();
+    let handle = forever.handle::<errand>(&id);
+    let result = tokio::time::timeout(SOON, handle.wait()).await.unwrap().unwrap();
+    assert_eq!(result, "twice five is 10");
+    assert_eq!(steps.sorted(), ["double", "first", "last"], "each step once");
+    forever.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fibers_of_a_dead_worker_go_on_in_another_and_do_no_finished_step_twice() {
+    const FIBERS: u64 = 8;
+    const STEPS: u64 = 60;
+    let Some(url) = cluster::url() else { return };
+    let (schema, steps) = (cluster::schema(), Steps::default());
+    // The lease alone would keep this test waiting for an hour.
+    let lease = Duration::from_secs(3600);
+    let a = open(&url, &schema, lease, &steps).await;
+    let b = open(&url, &schema, lease, &steps).await;
+    let mut ids = Vec::new();
+    for n in 0..FIBERS {
+        ids.push(a.spawn(long(format!("f{n}"), STEPS)).await.unwrap().id().to_owned());
+    }
+    until("they are under way", async || steps.0.lock().unwrap().len() as u64 > FIBERS * STEPS / 4).await;
+    let begun = Instant::now();
+    drop(a);
+    for id in &ids {
+        let handle = b.handle::<long>(id);
+        until("it ends in the other worker", async || handle.status().await.unwrap().state == FiberState::Completed).await;
+    }
+    println!("all ended {:?} after the death", begun.elapsed());
+    let done = steps.sorted();
+    let mut each = done.clone();
+    each.dedup();
+    assert_eq!(each.len() as u64, FIBERS * STEPS, "every step was done");
+    // A step that was under way when the worker died is done again, and no other one.
+    assert!(done.len() as u64 <= FIBERS * STEPS + FIBERS, "{} repetitions", done.len() - each.len());
+    for id in &ids {
+        assert_eq!(tokio::time::timeout(SOON, b.handle::<long>(id).wait()).await.unwrap().unwrap(), STEPS * (STEPS - 1) / 2);
+    }
+    b.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clean_close_hands_its_fibers_to_another_worker() {
+    let Some(url) = cluster::url() else { return };
+    let (schema, steps) = (cluster::schema(), Steps::default());
+    let a = open(&url, &schema, Duration::from_secs(3600), &steps).await;
+    let b = open(&url, &schema, Duration::from_secs(3600), &steps).await;
+    let id = a.spawn(long("f".into(), 40)).await.unwrap().id().to_owned();
+    until("it is under way", async || steps.0.lock().unwrap().len() > 5).await;
+    a.close().await.unwrap();
+    let handle = b.handle::<long>(&id);
+    until("it ends in the other worker", async || handle.status().await.unwrap().state == FiberState::Completed).await;
+    b.close().await.unwrap();
+}
