@@ -1,5 +1,5 @@
 //! The tables, and how older ones become newer ones. Every table and column is explained in
-//! docs/postgres.md.
+//! docs/guide/src/reference/postgres.md.
 use std::sync::Arc;
 
 use forever_store::{Error, ErrorKind, Result};

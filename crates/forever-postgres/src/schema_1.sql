@@ -1,4 +1,4 @@
--- Version 1. `@` stands for the schema. Every table and column is explained in docs/postgres.md.
+-- Version 1. `@` stands for the schema. Every table and column is explained in docs/guide/src/reference/postgres.md.
 
 -- One row for each fiber; written when a fiber begins, stops and ends, not at its checkpoints.
 CREATE TABLE @fibers (
