@@ -13,8 +13,8 @@
 //!
 //! Each open runtime is a worker. Workers need nothing but the database: when one dies, others take
 //! over its fibers, and a worker that only seemed dead stores nothing of them any more. In the
-//! repository, `docs/guide/src/reference/postgres.md` has the tables, the leases, what is assumed, and what does not
-//! work across workers yet.
+//! repository, `docs/guide/src/reference/postgres.md` has the tables, the leases, what is assumed,
+//! and what does not work across workers yet.
 mod admin;
 mod agents;
 mod batch;
