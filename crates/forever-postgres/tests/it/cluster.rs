@@ -128,7 +128,8 @@ pub(crate) fn own() -> Option<Cluster> {
 fn started(left_out: &str) -> Option<Cluster> {
     let started = Cluster::start();
     if started.is_none() {
-        assert!(std::env::var_os("CI").is_none(), "no `initdb` in PATH or /usr/lib/postgresql, and CI is to run these tests");
+        let required = std::env::var_os("FOREVER_REQUIRE_POSTGRES").is_some();
+        assert!(!required, "no `initdb` in PATH or /usr/lib/postgresql, and `FOREVER_REQUIRE_POSTGRES` is set");
         // Past the capture of the test's output.
         let _ = writeln!(std::io::stderr(), "{left_out}: no `initdb` in PATH or /usr/lib/postgresql");
     }
