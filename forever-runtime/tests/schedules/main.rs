@@ -82,6 +82,7 @@ mod store {
 
         /// No fiber has effects here.
         pub(crate) mod recent_ops {
+            #[allow(clippy::unnecessary_wraps, reason = "as in the store")]
             pub(crate) fn fold_readable(_: &rusqlite::Connection, _: crate::store::Seq) -> rusqlite::Result<()> {
                 Ok(())
             }
