@@ -4,12 +4,14 @@
 #[path = "../tests/it/cluster.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod cluster;
+#[path = "../tests/it/rows.rs"]
+mod rows;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use forever_postgres::PostgresStore;
-use forever_store::{AcceptResult, FiberStore, NewFiber, NewSnapshot, OpsDelta, SnapshotDelta};
+use forever_store::{FiberStore, NewSnapshot};
 use tokio::time::Instant;
 use tokio_postgres::{Client, NoTls};
 
@@ -62,21 +64,7 @@ fn data(n: u64) -> String {
 async fn checkpoints(store: &Arc<PostgresStore>, worker: i64, fibers: u32) -> (u32, Duration) {
     let mut claims = Vec::new();
     for n in 0..fibers {
-        let new = NewFiber {
-            id: format!("f{n}"),
-            name: "work".to_owned(),
-            key: None,
-            id_given: false,
-            closure: false,
-            args: "{}".to_owned(),
-            metadata: None,
-            agent: None,
-            parent: None,
-            worker: Some(worker),
-            now_ms: 1,
-        };
-        let AcceptResult::Created(claim) = store.accept(new).await.unwrap() else { panic!("f{n}") };
-        claims.push(claim);
+        claims.push(rows::accept(store.as_ref(), &format!("f{n}"), worker).await);
     }
     let begun = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
@@ -86,18 +74,7 @@ async fn checkpoints(store: &Arc<PostgresStore>, worker: i64, fibers: u32) -> (u
             let mut made = 0_u32;
             while begun.elapsed() < TIME {
                 made += 1;
-                let snapshot = NewSnapshot {
-                    number: made.into(),
-                    at: "step",
-                    data: data(made.into()),
-                    now_ms: 2,
-                    layouts: None,
-                    ops: OpsDelta::default(),
-                    delta: SnapshotDelta::default(),
-                    received: None,
-                    joined: false,
-                    children: Vec::new(),
-                };
+                let snapshot = NewSnapshot { data: data(made.into()), ..rows::snapshot(made.into()) };
                 store.checkpoint(claim, snapshot).await.unwrap();
             }
             made

@@ -4,54 +4,16 @@ mod conforms;
 mod faults;
 mod pooler;
 mod proxy;
+mod rows;
 mod schemas;
 mod values;
 mod wake_ups;
 mod workers;
 
-use forever_store::{
-    AcceptResult, AdminStore, Claim, ClaimResult, End, FiberRef, FiberRow, FiberStore, NewFiber, NewSnapshot, OpsDelta, ReadySender,
-    Runnable, Seq, SnapshotDelta, WorkerId,
-};
+use forever_store::{AdminStore, Claim, ClaimResult, End, FiberRef, FiberRow, FiberStore, ReadySender, Runnable, Seq, WorkerId};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-fn fiber(id: &str, worker: Option<WorkerId>) -> NewFiber {
-    NewFiber {
-        id: id.to_owned(),
-        name: "work".to_owned(),
-        key: None,
-        id_given: false,
-        closure: false,
-        args: "{}".to_owned(),
-        metadata: None,
-        agent: None,
-        parent: None,
-        worker,
-        now_ms: 1,
-    }
-}
-
-fn snapshot(number: u64) -> NewSnapshot {
-    NewSnapshot {
-        number,
-        at: "step",
-        data: format!("{{\"n\":{number}}}"),
-        now_ms: 2,
-        layouts: None,
-        ops: OpsDelta::default(),
-        delta: SnapshotDelta::default(),
-        received: None,
-        joined: false,
-        children: Vec::new(),
-    }
-}
-
-async fn accept(store: &impl FiberStore, id: &str, worker: WorkerId) -> Claim {
-    match store.accept(fiber(id, Some(worker))).await.unwrap() {
-        AcceptResult::Created(claim) => claim,
-        other => panic!("{other:?}"),
-    }
-}
+use rows::{accept, fiber, snapshot};
 
 async fn claim(store: &impl FiberStore, fiber: Seq, worker: WorkerId) -> Claim {
     let seen = Claim { fiber, epoch: store.epoch(fiber).await.unwrap().unwrap() };
