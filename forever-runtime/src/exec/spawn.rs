@@ -220,11 +220,14 @@ async fn accept(
     let of_task = Arc::clone(exec);
     exec.runtime.start(async move {
         let (id, name) = (new.id.clone(), new.name.clone());
+        let spawn = of_task.runtime.active.announce_spawn(&id);
         let claim = match of_task.runtime.store.accept(new).await {
             Ok(AcceptResult::Created(claim)) => claim,
             Ok(AcceptResult::Existing(row)) => return drop(tell.send(Ok(Some(There::Stored(row))))),
             Ok(AcceptResult::Deleted(past)) => return drop(tell.send(Ok(Some(There::Past(past))))),
             Err(error) => {
+                // Not before it is over: the fiber that is looked for may be this one.
+                drop(spawn);
                 if error.kind() == ErrorKind::OutcomeUnknown {
                     adopt(&of_task, id);
                 }
@@ -232,6 +235,7 @@ async fn accept(
             }
         };
         let alive = of_task.runtime.active.activate_new(&id, &name).await;
+        drop(spawn);
         of_task.runtime.tell(&id, &name, || EventKind::Spawned);
         drop(tell.send(Ok(None)));
         run(claim, alive).await;
@@ -247,25 +251,47 @@ pub(crate) fn adopt(exec: &Arc<Executor>, id: String) {
     let _ = exec.runtime.start(async move {
         let exec = of_task;
         let mut failed = 0;
-        while let Err(error) = adopt_once(&exec, &id).await {
-            failed += 1;
-            warn!(fiber.id = id, error = %chain(&error), "a fiber whose acceptance is unknown could not be looked for");
-            if error.is_closed() || race(exec.runtime.closing(), exec.runtime.clock.sleep(activation::pause(failed))).await.is_some() {
+        loop {
+            match adopt_once(&exec, &id).await {
+                Ok(Adoption::Done) => return,
+                Ok(Adoption::Later) => failed = 1,
+                Err(error) if error.is_closed() => return,
+                Err(error) => {
+                    failed += 1;
+                    warn!(fiber.id = id, error = %chain(&error), "a fiber whose acceptance is unknown could not be looked for");
+                }
+            }
+            if race(exec.runtime.closing(), exec.runtime.clock.sleep(activation::pause(failed))).await.is_some() {
                 return;
             }
         }
     });
 }
 
-async fn adopt_once(exec: &Arc<Executor>, id: &str) -> Result<()> {
-    let Some(row) = exec.runtime.store.find(FiberRef::Id(id.to_owned())).await? else { return Ok(()) };
-    if row.state == FiberState::Running {
-        let there = exec.runtime.store.unfinished(row.seq - 1, 1).await?;
-        if let Some(fiber) = there.iter().find(|fiber| fiber.seq == row.seq && !exec.runtime.active.is_active(id)) {
-            dispatch::start(exec, fiber, None);
-        }
+/// What came of one look for a fiber whose acceptance is unknown.
+enum Adoption {
+    /// There is none, or it was started, or somebody else has.
+    Done,
+    /// Another spawn of its id is under way, which may have made it and starts it then.
+    Later,
+}
+
+async fn adopt_once(exec: &Arc<Executor>, id: &str) -> Result<Adoption> {
+    let Some(row) = exec.runtime.store.find(FiberRef::Id(id.to_owned())).await? else { return Ok(Adoption::Done) };
+    if row.state != FiberState::Running {
+        return Ok(Adoption::Done);
     }
-    Ok(())
+    let there = exec.runtime.store.unfinished(row.seq - 1, 1).await?;
+    let Some(fiber) = there.iter().find(|fiber| fiber.seq == row.seq) else { return Ok(Adoption::Done) };
+    // Behind the look at the store. A spawn that made the fiber would begin it under the claim that
+    // it was made with, when the activation that is started here has run it.
+    if exec.runtime.active.is_being_spawned(id) {
+        return Ok(Adoption::Later);
+    }
+    if !exec.runtime.active.is_active(id) {
+        dispatch::start(exec, fiber, None);
+    }
+    Ok(Adoption::Done)
 }
 
 /// Whether a spawn that found `there` meant it; says why not.

@@ -6,6 +6,7 @@
 //! one has left. Fibers that are waited for have entries here too, so that a thousand waiters hear
 //! of theirs and of no other.
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
 use crate::runtime::exit::Exit;
@@ -28,6 +29,8 @@ pub(crate) struct Entry {
     id: Arc<str>,
     phase: watch::Sender<RunState>,
     control: Mutex<Option<Arc<Control>>>,
+    /// Spawns of this process that store the fiber now, and start it if they made it.
+    spawns: AtomicUsize,
 }
 
 /// Stop request of a live fiber.
@@ -176,6 +179,20 @@ impl ActiveFibers {
         self.enter(&fiber.id, &fiber.name, Some(fiber))
     }
 
+    /// Announces a spawn before it is stored. Until the guard is dropped, a fiber that is found
+    /// stored under this id may be about to be started, under the claim that it was made with.
+    pub(crate) fn announce_spawn(self: &Arc<Self>, id: &str) -> SpawnGuard {
+        let entry = self.entry(id);
+        entry.spawns.fetch_add(1, Ordering::AcqRel);
+        SpawnGuard(entry)
+    }
+
+    /// Whether a spawn of this id is under way. To be asked after the fiber was found stored: the
+    /// spawn that made it is over by then, and its activation has begun, or it is seen here.
+    pub(crate) fn is_being_spawned(&self, id: &str) -> bool {
+        self.get(id).is_some_and(|entry| entry.spawns.load(Ordering::Acquire) > 0)
+    }
+
     /// Begins the activation of a fiber that was just made, when one that had its id before has
     /// left.
     pub(crate) async fn activate_new(self: &Arc<Self>, id: &str, name: &str) -> ActiveGuard {
@@ -235,6 +252,7 @@ impl ActiveFibers {
             id: Arc::clone(&id),
             phase: watch::Sender::new(RunState::Away),
             control: Mutex::default(),
+            spawns: AtomicUsize::new(0),
         });
         fibers.insert(id, Arc::downgrade(&entry));
         entry
@@ -279,6 +297,16 @@ impl ActiveFibers {
 
     fn fibers(&self) -> MutexGuard<'_, HashMap<Arc<str>, Weak<Entry>>> {
         self.fibers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A spawn under way, from before it is stored until the fiber is live.
+#[derive(Debug)]
+pub(crate) struct SpawnGuard(Arc<Entry>);
+
+impl Drop for SpawnGuard {
+    fn drop(&mut self) {
+        self.0.spawns.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -12,12 +12,35 @@ use forever::store::{
     TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, WorkerId,
 };
 use forever::{Error, ErrorKind, FiberState, Result};
+use tokio::sync::Notify;
 
-/// Number of calls of each operation, and the one whose next answer is lost.
+/// Number of calls of each operation, and what happens to the next call of one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Calls {
     counts: Arc<Mutex<BTreeMap<&'static str, u64>>>,
-    lost: Arc<Mutex<Option<&'static str>>>,
+    next: Arc<Mutex<BTreeMap<&'static str, Fate>>>,
+    /// Permits of the calls that are held, and of those that go on.
+    held: Arc<Mutex<BTreeMap<&'static str, Arc<Gate>>>>,
+}
+
+/// What happens to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is carried out, and its outcome is unknown.
+    AnswerLost,
+    /// It is not carried out, and its outcome is unknown.
+    Lost,
+    /// It is carried out when it is released.
+    Held,
+    /// It is carried out, and answered when it is released.
+    AnswerHeld,
+}
+
+/// Where a call is held.
+#[derive(Debug, Default)]
+struct Gate {
+    arrived: Notify,
+    opened: Notify,
 }
 
 impl Calls {
@@ -25,13 +48,33 @@ impl Calls {
         *self.counts.lock().unwrap().entry(operation).or_default() += 1;
     }
 
-    /// The next answer of an operation is lost: it is carried out, and its outcome is unknown.
-    pub(super) fn lose_answer_of(&self, operation: &'static str) {
-        *self.lost.lock().unwrap() = Some(operation);
+    /// Says what happens to the next call of an operation.
+    pub(super) fn next(&self, operation: &'static str, fate: Fate) {
+        self.next.lock().unwrap().insert(operation, fate);
     }
 
-    fn loses_answer_of(&self, operation: &str) -> bool {
-        self.lost.lock().unwrap().take_if(|lost| *lost == operation).is_some()
+    fn fate(&self, operation: &'static str) -> Option<Fate> {
+        self.next.lock().unwrap().remove(operation)
+    }
+
+    fn gate(&self, operation: &'static str) -> Arc<Gate> {
+        Arc::clone(self.held.lock().unwrap().entry(operation).or_default())
+    }
+
+    /// Waits until a call of an operation is held.
+    pub(super) async fn holds(&self, operation: &'static str) {
+        self.gate(operation).arrived.notified().await;
+    }
+
+    /// Lets the call that is held go on.
+    pub(super) fn release(&self, operation: &'static str) {
+        self.gate(operation).opened.notify_one();
+    }
+
+    async fn hold(&self, operation: &'static str) {
+        let gate = self.gate(operation);
+        gate.arrived.notify_one();
+        gate.opened.notified().await;
     }
 
     pub(super) fn of(&self, operation: &str) -> u64 {
@@ -59,9 +102,17 @@ macro_rules! delegated {
                 self.calls.count(stringify!($name));
                 Box::pin(async move {
                     tokio::task::yield_now().await;
+                    let fate = self.calls.fate(stringify!($name));
+                    match fate {
+                        Some(Fate::Held) => self.calls.hold(stringify!($name)).await,
+                        Some(Fate::Lost) => return Err(Error::new(ErrorKind::OutcomeUnknown, "the call is lost")),
+                        _ => {}
+                    }
                     let answer = $trait::$name(&self.inner $(, $arg)*).await;
-                    if self.calls.loses_answer_of(stringify!($name)) {
-                        return Err(Error::new(ErrorKind::OutcomeUnknown, "the answer is lost"));
+                    match fate {
+                        Some(Fate::AnswerHeld) => self.calls.hold(stringify!($name)).await,
+                        Some(Fate::AnswerLost) => return Err(Error::new(ErrorKind::OutcomeUnknown, "the answer is lost")),
+                        _ => {}
                     }
                     answer
                 })

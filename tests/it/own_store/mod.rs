@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use counting::{Calls, Counting};
+use counting::{Calls, Counting, Fate};
 use forever::prelude::*;
 use forever::store::{Durability, Sqlite, conformance};
 use forever::{BoxError, Error, ErrorKind, EventKind, FiberState, Told};
@@ -152,7 +152,7 @@ async fn answer_that_is_lost_leaves_no_fiber_behind() {
             let forever = Forever::builder().store(store).fiber::<parent>().fiber::<double>().resource(steps.clone()).open().await.unwrap();
             let mut id = format!("{operation} {skipped}");
             if operation == "accept" {
-                calls.lose_answer_of(operation);
+                calls.next(operation, Fate::AnswerLost);
                 let unknown = forever.spawn(parent()).id(&id).await.unwrap_err();
                 assert_eq!(unknown.kind(), ErrorKind::OutcomeUnknown);
             } else {
@@ -161,11 +161,37 @@ async fn answer_that_is_lost_leaves_no_fiber_behind() {
                 for _ in 0..skipped {
                     soon("an event", events.next()).await;
                 }
-                calls.lose_answer_of(operation);
+                calls.next(operation, Fate::AnswerLost);
             }
             let handle = forever.spawn(parent()).id(&id).await.unwrap();
             assert_eq!(soon(&id, handle.wait()).await.unwrap(), 8, "{id}");
             forever.close().await.unwrap();
         }
     }
+}
+
+/// The spawn that is repeated makes the fiber, while the one before still looks for it.
+#[tokio::test]
+async fn spawn_that_is_lost_and_repeated_runs_the_fiber_once() {
+    let (steps, calls) = (Steps::default(), Calls::default());
+    let store = Counting::over(Sqlite::in_memory().await.unwrap(), &calls);
+    let forever = Forever::builder().store(store).fiber::<double>().resource(steps.clone()).open().await.unwrap();
+    calls.next("accept", Fate::Lost);
+    calls.next("find", Fate::Held);
+    let unknown = forever.spawn(double(4)).id("once").await.unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::OutcomeUnknown);
+    soon("the look for it", calls.holds("find")).await;
+
+    calls.next("accept", Fate::AnswerHeld);
+    let again = tokio::spawn(forever.spawn(double(4)).id("once").into_future());
+    soon("the second spawn", calls.holds("accept")).await;
+    calls.release("find");
+    // What was found is not for the one who found it.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    calls.release("accept");
+    let handle = soon("the handle", again).await.unwrap().unwrap();
+    assert!(handle.accepted());
+    assert_eq!(soon("the result", handle.wait()).await.unwrap(), 8);
+    assert_eq!(*steps.0.lock().unwrap(), ["double"]);
+    forever.close().await.unwrap();
 }
