@@ -35,12 +35,12 @@ pub(crate) async fn hold(tx: &Tx, claim: Claim) -> Done<()> {
     tx.row(sql, args![claim.fiber, claim.epoch]).await?.map(drop).ok_or_else(|| lost(claim))
 }
 
-/// The epoch of a fiber; none once it has completed. That of a fiber whose row in `@snapshots` is
-/// gone is 0: it can be parked, and nothing else.
-pub(crate) async fn epoch(tx: &Tx, fiber: Seq) -> Done<Option<Epoch>> {
-    let sql = "SELECT coalesce(s.epoch, 0) AS epoch FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq
+/// The epoch and the worker of a fiber; none once it has completed. The epoch of a fiber whose row
+/// in `@snapshots` is gone is 0: it can be parked, and nothing else.
+pub(crate) async fn claim_of(tx: &Tx, fiber: Seq) -> Done<Option<(Epoch, Option<WorkerId>)>> {
+    let sql = "SELECT coalesce(s.epoch, 0) AS epoch, s.worker FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq
                WHERE f.seq = $1 AND (s.fiber IS NOT NULL OR f.finished_ms IS NULL)";
-    tx.row(sql, args![fiber]).await?.map(|row| row.int("epoch")).transpose()
+    tx.row(sql, args![fiber]).await?.map(|row| Ok((row.int("epoch")?, row.int_opt("worker")?))).transpose()
 }
 
 /// Ends every claim of fibers, also one that an activation is about to ask for.

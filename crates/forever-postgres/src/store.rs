@@ -201,8 +201,8 @@ impl FiberStore for PostgresStore {
         self.call("load a fiber", Kind::Snapshot, seq, |tx, seq| Box::pin(fibers::load(tx, *seq)))
     }
 
-    fn epoch(&self, seq: Seq) -> BoxFuture<'_, Result<Option<Epoch>>> {
-        self.read("find the epoch of a fiber", seq, |tx, seq| Box::pin(claims::epoch(tx, *seq)))
+    fn claim_of(&self, seq: Seq) -> BoxFuture<'_, Result<Option<(Epoch, Option<WorkerId>)>>> {
+        self.read("find the claim of a fiber", seq, |tx, seq| Box::pin(claims::claim_of(tx, *seq)))
     }
 
     fn claim(&self, seen: Claim, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<ClaimResult>> {

@@ -164,7 +164,7 @@ pub(crate) async fn accept(store: &impl Store, id: &str) -> Claim {
 
 /// Claims a fiber as it stands now.
 pub(crate) async fn claimed(store: &impl Store, fiber: Seq, by: WorkerId) -> Claim {
-    let seen = Claim { fiber, epoch: store.epoch(fiber).await.unwrap().unwrap() };
+    let seen = Claim { fiber, epoch: store.claim_of(fiber).await.unwrap().unwrap().0 };
     match store.claim(seen, by, 1).await.unwrap() {
         ClaimResult::Granted(claim) => claim,
         other => panic!("{other:?}"),

@@ -134,7 +134,8 @@ pub struct NewFiber {
     pub agent: Option<AgentId>,
     /// Fiber that spawned it.
     pub parent: Option<Seq>,
-    /// Worker that claims it in the same transaction. Without one it is `pending`.
+    /// Worker that claims it in the same transaction, at epoch 1. Without one it is `pending`, at
+    /// epoch 0.
     pub worker: Option<WorkerId>,
     /// Time of its acceptance.
     pub now_ms: i64,
@@ -464,10 +465,10 @@ pub trait FiberStore {
     /// [`Value`](crate::ErrorKind::Value).
     fn load(&self, seq: Seq) -> BoxFuture<'_, Result<LoadedFiber>>;
 
-    /// Gives the epoch of a fiber; `None` once it has completed.
+    /// Gives the epoch of a fiber and the worker that has it claimed; `None` once it has completed.
     ///
     /// Also of one that cannot be loaded, so that it can be parked.
-    fn epoch(&self, seq: Seq) -> BoxFuture<'_, Result<Option<Epoch>>>;
+    fn claim_of(&self, seq: Seq) -> BoxFuture<'_, Result<Option<(Epoch, Option<WorkerId>)>>>;
 
     /// Claims a fiber for a worker, at the epoch at which it was loaded.
     ///

@@ -9,9 +9,9 @@ use tracing::debug;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::activation::FiberTask;
+use crate::exec::adoption;
 use crate::exec::executor::Executor;
 use crate::exec::registry::Known;
-use crate::exec::spawn;
 use crate::frame::backend::{Checkpoint, RunBackend};
 use crate::future::BoxFuture;
 use crate::ops::ledger::Ledger;
@@ -110,7 +110,7 @@ impl StoreBackend {
             let stored = of_work.runtime.store.checkpoint(claim, new).await.inspect_err(|error| {
                 if error.kind() == ErrorKind::OutcomeUnknown {
                     for child in &children {
-                        spawn::adopt(&of_work, child.id.clone());
+                        adoption::adopt(&of_work, child.id.clone());
                     }
                 }
             });

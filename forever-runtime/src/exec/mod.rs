@@ -1,6 +1,7 @@
 //! The executor: from ready rows to activations, and what follows their exits.
 
 pub(crate) mod activation;
+pub(crate) mod adoption;
 pub(crate) mod agent_hooks;
 pub(crate) mod backend;
 pub(crate) mod closure;

@@ -87,6 +87,18 @@ async fn left_behind(exec: &Executor) -> Result<Vec<Runnable>> {
     }
 }
 
+/// Leaves a closure that is stored, and whose code is gone although this process lives, to its
+/// agent's hook.
+pub(crate) async fn interrupt_closure(exec: &Arc<Executor>, fiber: &Runnable, claim: Claim, why: &str) -> Result<()> {
+    exec.runtime.store.suspend(claim, Suspension::Interrupted(why.to_owned()), exec.runtime.now_ms()).await?;
+    if let Some(agent) = fiber.agent.clone() {
+        let undecided = BTreeMap::from([(fiber.seq, exec.runtime.active.decide(&fiber.id, &fiber.name))]);
+        return exec.runtime.start(hand_over(Arc::clone(exec), agent, vec![fiber.clone()], undecided));
+    }
+    exec.runtime.active.tell(&fiber.id);
+    Ok(())
+}
+
 /// Hands an agent's interrupted fibers to its hooks; those whose hook fails again and again, later
 /// and later.
 ///
@@ -397,8 +409,8 @@ impl Decided<'_> {
 
 /// Parks a fiber of which nothing can be decided.
 async fn park(exec: &Arc<Executor>, agent: &AgentId, fiber: &Runnable, why: &str) {
-    match exec.runtime.store.epoch(fiber.seq).await {
-        Ok(Some(epoch)) => {
+    match exec.runtime.store.claim_of(fiber.seq).await {
+        Ok(Some((epoch, _))) => {
             let claim = Claim { fiber: fiber.seq, epoch };
             // A person's command that was first has made it void.
             if (Decided { exec, agent, fiber, claim }).suspend(Suspension::Parked(why.to_owned())).await {

@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use tokio::sync::oneshot;
-use tracing::warn;
 
-use crate::error::{Error, ErrorKind, Result, chain};
+use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
 use crate::exec::activation::FiberTask;
+use crate::exec::adoption::adopt;
 use crate::exec::agent_hooks::check_name;
 use crate::exec::executor::Executor;
 use crate::exec::registry::Known;
-use crate::exec::{activation, dispatch};
 use crate::frame::arguments::save_arguments;
 use crate::frame::fiber::Fiber;
 use crate::future::BoxFuture;
@@ -21,9 +20,8 @@ use crate::runtime::active::ActiveGuard;
 use crate::runtime::events::EventKind;
 use crate::runtime::handle::FiberHandle;
 use crate::runtime::link::Link;
-use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
-use crate::store::{AcceptResult, AgentId, Claim, FiberRef, FiberRow, FiberState, FiberTombstone, NewFiber};
+use crate::store::{AcceptResult, AgentId, Claim, FiberRef, FiberRow, FiberTombstone, NewFiber};
 
 /// New fiber, started by `.await`.
 ///
@@ -241,57 +239,6 @@ async fn accept(
         run(claim, alive).await;
     })?;
     told.await.unwrap_or_else(|_| Err(Error::closed()))
-}
-
-/// Starts a fiber that may have been stored, claimed by this worker, although the store has said
-/// that the outcome is unknown.
-pub(crate) fn adopt(exec: &Arc<Executor>, id: String) {
-    let of_task = Arc::clone(exec);
-    // A runtime that closes leaves it for the next one.
-    let _ = exec.runtime.start(async move {
-        let exec = of_task;
-        let mut failed = 0;
-        loop {
-            match adopt_once(&exec, &id).await {
-                Ok(Adoption::Done) => return,
-                Ok(Adoption::Later) => failed = 1,
-                Err(error) if error.is_closed() => return,
-                Err(error) => {
-                    failed += 1;
-                    warn!(fiber.id = id, error = %chain(&error), "a fiber whose acceptance is unknown could not be looked for");
-                }
-            }
-            if race(exec.runtime.closing(), exec.runtime.clock.sleep(activation::pause(failed))).await.is_some() {
-                return;
-            }
-        }
-    });
-}
-
-/// What came of one look for a fiber whose acceptance is unknown.
-enum Adoption {
-    /// There is none, or it was started, or somebody else has.
-    Done,
-    /// Another spawn of its id is under way, which may have made it and starts it then.
-    Later,
-}
-
-async fn adopt_once(exec: &Arc<Executor>, id: &str) -> Result<Adoption> {
-    let Some(row) = exec.runtime.store.find(FiberRef::Id(id.to_owned())).await? else { return Ok(Adoption::Done) };
-    if row.state != FiberState::Running {
-        return Ok(Adoption::Done);
-    }
-    let there = exec.runtime.store.unfinished(row.seq - 1, 1).await?;
-    let Some(fiber) = there.iter().find(|fiber| fiber.seq == row.seq) else { return Ok(Adoption::Done) };
-    // Behind the look at the store. A spawn that made the fiber would begin it under the claim that
-    // it was made with, when the activation that is started here has run it.
-    if exec.runtime.active.is_being_spawned(id) {
-        return Ok(Adoption::Later);
-    }
-    if !exec.runtime.active.is_active(id) {
-        dispatch::start(exec, fiber, None);
-    }
-    Ok(Adoption::Done)
 }
 
 /// Whether a spawn that found `there` meant it; says why not.

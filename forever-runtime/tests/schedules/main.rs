@@ -113,6 +113,9 @@ mod store {
                     super::sync::meet();
                 }
 
+                #[allow(clippy::unused_self, reason = "as in the runtime")]
+                pub(crate) fn settle(&self) {}
+
                 pub(crate) fn tidy(&mut self, _: &rusqlite::Connection) {
                     super::sync::meet();
                 }

@@ -362,8 +362,8 @@ impl Store for OpenStore {
         }))
     }
 
-    fn epoch(&self, seq: Seq) -> BoxFuture<'_, Result<Option<Epoch>>> {
-        Box::pin(self.job(format!("epoch {seq}"), move |c, _, _| claims::epoch(c, seq)))
+    fn claim_of(&self, seq: Seq) -> BoxFuture<'_, Result<Option<(Epoch, Option<WorkerId>)>>> {
+        Box::pin(self.job(format!("epoch {seq}"), move |c, _, _| claims::claim_of(c, seq)))
     }
 
     fn ready(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>> {

@@ -143,7 +143,7 @@ impl Ownership {
 pub(crate) trait Store: Send + Sync + fmt::Debug {
     fn on_ready(&self, ready: ReadySender);
     fn load(&self, seq: Seq) -> BoxFuture<'_, Result<LoadedFiber>>;
-    fn epoch(&self, seq: Seq) -> BoxFuture<'_, Result<Option<Epoch>>>;
+    fn claim_of(&self, seq: Seq) -> BoxFuture<'_, Result<Option<(Epoch, Option<WorkerId>)>>>;
     fn ready(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>>;
     fn claim(&self, seen: Claim, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<ClaimResult>>;
     fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<WaitResult>>;

@@ -142,7 +142,7 @@ impl FiberStore for Counting {
         fn unfinished(&self, after: Seq, limit: u32) -> Vec<Runnable>;
         fn ready(&self, after: Seq, limit: u32) -> Vec<Runnable>;
         fn load(&self, seq: Seq) -> LoadedFiber;
-        fn epoch(&self, seq: Seq) -> Option<Epoch>;
+        fn claim_of(&self, seq: Seq) -> Option<(Epoch, Option<WorkerId>)>;
         fn claim(&self, seen: Claim, worker: WorkerId, now_ms: i64) -> ClaimResult;
         fn checkpoint(&self, claim: Claim, snapshot: NewSnapshot) -> Vec<Claim>;
         fn stash(&self, claim: Claim, data: String, now_ms: i64) -> ();

@@ -9,7 +9,8 @@ use std::time::Duration;
 use counting::{Calls, Counting, Fate};
 use forever::prelude::*;
 use forever::store::{Durability, Sqlite, conformance};
-use forever::{BoxError, Error, ErrorKind, EventKind, FiberState, Told};
+use forever::{Agent, BoxError, Error, ErrorKind, EventKind, FiberState, RecoveredFiber, Recovery, Told};
+use tokio::sync::Notify;
 
 use crate::support::{LONGEST, soon};
 
@@ -193,5 +194,99 @@ async fn spawn_that_is_lost_and_repeated_runs_the_fiber_once() {
     assert!(handle.accepted());
     assert_eq!(soon("the result", handle.wait()).await.unwrap(), 8);
     assert_eq!(*steps.0.lock().unwrap(), ["double"]);
+    forever.close().await.unwrap();
+}
+
+/// Says how an interrupted fiber ended, when it is allowed to.
+struct Judge {
+    asked: Arc<Notify>,
+    allowed: Arc<Notify>,
+}
+
+impl Agent for Judge {
+    const CLASS: &'static str = "judge";
+    type State = ();
+
+    async fn on_fiber_recovered(&self, _: &RecoveredFiber) -> Result<Recovery, BoxError> {
+        self.asked.notify_one();
+        self.allowed.notified().await;
+        Ok(Recovery::complete(&99_u64)?)
+    }
+}
+
+async fn open_judged(store: Counting, steps: &Steps, asked: &Arc<Notify>, allowed: &Arc<Notify>) -> Forever {
+    let (asked, allowed) = (Arc::clone(asked), Arc::clone(allowed));
+    let builder = Forever::builder().store(store).fiber::<endless>().resource(steps.clone());
+    builder.agent(move |_| Judge { asked: Arc::clone(&asked), allowed: Arc::clone(&allowed) }).open().await.unwrap()
+}
+
+#[fiber]
+async fn endless(steps: Res<Steps>) -> Result<u64, Error> {
+    step!("first", steps.did("first").await?);
+    step!("second", {
+        steps.did("second").await?;
+        std::future::pending::<()>().await;
+        0
+    });
+    Ok(0)
+}
+
+/// A spawn whose outcome is unknown looks for its fiber, and finds one that a hook decides about.
+#[tokio::test]
+async fn spawn_that_is_lost_leaves_a_fiber_to_the_hook_that_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fibers.db");
+    let (steps, calls) = (Steps::default(), Calls::default());
+    let (asked, allowed) = <(Arc<Notify>, Arc<Notify>)>::default();
+    let forever = open_judged(file(&path, &calls).await, &steps, &asked, &allowed).await;
+    forever.spawn(endless()).id("case").agent("judge", "one").await.unwrap();
+    soon("its second step", async {
+        while steps.0.lock().unwrap().len() < 2 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    drop(forever);
+
+    let forever = open_judged(file(&path, &calls).await, &steps, &asked, &allowed).await;
+    soon("the hook", asked.notified()).await;
+    calls.next("accept", Fate::Lost);
+    let looks = calls.of("find");
+    let unknown = forever.spawn(endless()).id("case").agent("judge", "one").await.unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::OutcomeUnknown);
+    soon("the look for it", async {
+        while calls.of("find") == looks {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(*steps.0.lock().unwrap(), ["first", "second"], "the hook has not decided");
+    allowed.notify_one();
+    assert_eq!(soon("the result", forever.handle::<endless>("case").wait()).await.unwrap(), 99);
+    forever.close().await.unwrap();
+}
+
+/// The code of a closure goes with the spawn that is told nothing.
+#[tokio::test]
+async fn closure_whose_answer_is_lost_is_interrupted_and_left_to_the_hook_of_its_agent() {
+    let (steps, calls) = (Steps::default(), Calls::default());
+    let (asked, allowed) = <(Arc<Notify>, Arc<Notify>)>::default();
+    let store = Counting::over(Sqlite::in_memory().await.unwrap(), &calls);
+    let forever = open_judged(store, &steps, &asked, &allowed).await;
+    for (id, owned) in [("owned", true), ("free", false)] {
+        calls.next("accept", Fate::AnswerLost);
+        let closure = forever.run_fiber("errands", async |_| Ok::<u64, BoxError>(1)).id(id);
+        let closure = if owned { closure.agent("judge", "one") } else { closure };
+        assert_eq!(closure.start().await.unwrap_err().kind(), ErrorKind::OutcomeUnknown);
+        if owned {
+            soon("the hook", asked.notified()).await;
+            allowed.notify_one();
+            assert_eq!(soon("the result", forever.find::<u64>(id).await.unwrap().wait()).await.unwrap(), 99);
+        } else {
+            let error = soon("the end", forever.find::<u64>(id).await.unwrap().wait()).await.unwrap_err();
+            assert!(error.is_interrupted(), "{error}");
+        }
+    }
     forever.close().await.unwrap();
 }

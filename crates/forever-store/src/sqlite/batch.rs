@@ -15,9 +15,10 @@ use crate::error::Result;
 
 /// A connection with what jobs need to run on it: held by one thread at a time.
 pub(super) struct Served {
-    conn: Connection,
-    /// The write-ahead log, of a connection that writes.
+    /// The write-ahead log, of a connection that writes. Its copier is gone before the connection
+    /// is closed.
     log: Option<Log>,
+    conn: Connection,
     fence: Option<Fence>,
     /// Set by each commit that begins.
     commits: Option<Arc<AtomicBool>>,
@@ -30,7 +31,7 @@ impl Served {
     pub(super) fn new(conn: Connection, log: Option<Log>, witness: Option<Arc<dyn Witness>>, kept: Box<dyn Kept + Send>) -> Self {
         let fence = log.is_some().then(Fence::default);
         let commits = log.as_ref().map(Log::commits);
-        Served { conn, log, fence, commits, witness, kept }
+        Served { log, conn, fence, commits, witness, kept }
     }
 
     /// Whether the next commit returns without a sync, and leaves no copy of the log to be made
@@ -67,7 +68,13 @@ impl Served {
 
     /// Fails if what was committed is lost.
     fn has_stored(&self) -> Result<(), Failure> {
-        self.fence.as_ref().map_or(Ok(()), |fence| fence.still_holds(&*self.kept, &self.conn))
+        self.fence.as_ref().map_or(Ok(()), |fence| fence.still_holds(&*self.kept, &self.conn, || self.settle_log()))
+    }
+
+    fn settle_log(&self) {
+        if let Some(log) = &self.log {
+            log.settle();
+        }
     }
 
     /// No commit has begun.

@@ -17,7 +17,7 @@ pub(super) fn lost(claim: Claim) -> rusqlite::Error {
 
 /// Fails unless a claim is in force.
 pub(super) fn check(conn: &Connection, claim: Claim) -> rusqlite::Result<()> {
-    if epoch(conn, claim.fiber)? == Some(claim.epoch) { Ok(()) } else { Err(lost(claim)) }
+    if claim_of(conn, claim.fiber)?.is_some_and(|(epoch, _)| epoch == claim.epoch) { Ok(()) } else { Err(lost(claim)) }
 }
 
 /// Fails unless a claim is in force and its fiber is running: what is left of an activation that
@@ -32,16 +32,18 @@ pub(super) fn check_running(conn: &Connection, claim: Claim) -> rusqlite::Result
     runs.ok_or_else(|| lost(claim))
 }
 
-/// The epoch of a fiber; none once it has completed. That of a fiber whose row in `snapshots` is
-/// gone is 0: it can be parked, and nothing else.
-pub(super) fn epoch(conn: &Connection, fiber: Seq) -> rusqlite::Result<Option<Epoch>> {
-    let stored = conn.prepare_cached("SELECT epoch FROM snapshots WHERE fiber = ?1")?.query_row([fiber], |r| r.get(0)).optional()?;
-    match stored {
-        Some(epoch) => Ok(Some(epoch)),
-        None => {
-            conn.prepare_cached("SELECT 0 FROM fibers WHERE seq = ?1 AND finished_ms IS NULL")?.query_row([fiber], |r| r.get(0)).optional()
+/// The epoch and the worker of a fiber; none once it has completed. The epoch of a fiber whose row
+/// in `snapshots` is gone is 0: it can be parked, and nothing else.
+pub(super) fn claim_of(conn: &Connection, fiber: Seq) -> rusqlite::Result<Option<(Epoch, Option<WorkerId>)>> {
+    const OF_SNAPSHOT: &str = "SELECT epoch, worker FROM snapshots WHERE fiber = ?1";
+    const WITHOUT: &str = "SELECT 0, NULL FROM fibers WHERE seq = ?1 AND finished_ms IS NULL";
+    for sql in [OF_SNAPSHOT, WITHOUT] {
+        let found = conn.prepare_cached(sql)?.query_row([fiber], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        if found.is_some() {
+            return Ok(found);
         }
     }
+    Ok(None)
 }
 
 /// Ends every claim of a fiber, also one that an activation is about to ask for.

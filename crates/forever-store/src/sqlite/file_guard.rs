@@ -116,8 +116,8 @@ impl Fence {
     }
 
     /// Fails if what was committed just now is not in the files that are found where the database
-    /// is.
-    pub(super) fn still_holds(&self, lock: &dyn Kept, conn: &Connection) -> Result<(), Failure> {
+    /// is. `settle_log` waits until nobody else copies the log.
+    pub(super) fn still_holds(&self, lock: &dyn Kept, conn: &Connection, settle_log: impl FnOnce()) -> Result<(), Failure> {
         let why = match lock.look() {
             Files::Same => return Ok(()),
             Files::NoLock => {
@@ -130,6 +130,7 @@ impl Fence {
             Files::NoLog(why) => {
                 // The log is read where it was, whatever its name. This is worth a wait for readers
                 // on any thread.
+                settle_log();
                 let _ = conn.busy_timeout(BUSY_TIMEOUT);
                 let copied = conn.prepare_cached("PRAGMA wal_checkpoint(FULL) /* forever */").and_then(|mut s| s.query_row((), |_| Ok(())));
                 if let Err(error) = copied {

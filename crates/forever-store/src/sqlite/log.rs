@@ -1,9 +1,10 @@
 //! When the write-ahead log is copied into the database, so that it stays short and can begin anew.
 //!
-//! SQLite would do it inside a commit, while callers wait; here it is done between two commits. A
-//! long log costs at the next open after a crash, which reads all of it; a short one costs syncs.
-//! So it is copied when it is long in pages or in commits: many small checkpoints make a log that
-//! is read in a millisecond, and large ones do not pay for more copies than SQLite's own rule.
+//! SQLite would do it inside a commit, while callers wait; here a [`Copier`] does it beside the
+//! commits, and the writer copies the rest between two of them. A long log costs at the next open
+//! after a crash, which reads all of it; a short one costs syncs. So it is copied when it is long in
+//! pages or in commits: many small checkpoints make a log that is read in milliseconds, and large
+//! ones do not pay for more copies than SQLite's own rule.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -11,6 +12,7 @@ use rusqlite::Connection;
 use rusqlite::hooks::Wal;
 use tracing::warn;
 
+use super::copier::{self, Copier};
 use super::open::Durability;
 use super::worker::Pages;
 use crate::error::{Error, ErrorKind, Result};
@@ -20,13 +22,18 @@ const BYTES: u32 = 1000 * 4096;
 
 /// After how many commits the log is copied although it is not long. Where no commit waits for the
 /// disk, the syncs of a copy are most of what commits cost, so that the log is only as short there
-/// as SQLite itself keeps it.
-fn most_commits(durability: Durability, longest: u32) -> u32 {
+/// as SQLite itself keeps it. A copy beside the commits costs more syncs, and nobody waits for them.
+fn most_commits(durability: Durability, longest: u32, beside: bool) -> u32 {
     match durability {
+        Durability::Power if beside => 1024,
         Durability::Power => 256,
         Durability::Process => longest,
     }
 }
+
+/// A log that has become so many times as long as it should be while it is copied waits for the
+/// copy: the disk does not keep up.
+const OVERLONG: u32 = 4;
 
 /// The log of one connection that writes.
 #[derive(Debug)]
@@ -48,11 +55,16 @@ pub(crate) struct Log {
     begins_anew: bool,
     /// Set when a commit begins to write.
     began: Arc<AtomicBool>,
+    /// Copies beside the commits.
+    copier: Option<Copier>,
+    /// Whether it was asked for a copy, and the rest is not copied yet.
+    copying: bool,
 }
 
 impl Log {
-    /// Takes over from SQLite's own rule.
-    pub(crate) fn watch(conn: &mut Connection, durability: Durability) -> Result<Self> {
+    /// Takes over from SQLite's own rule. With another connection to the same database, the log is
+    /// copied beside the commits.
+    pub(crate) fn watch(conn: &mut Connection, durability: Durability, beside: Option<Connection>) -> Result<Self> {
         let pages = Arc::new(AtomicU32::new(0));
         let told = Arc::clone(&pages);
         let hook = move |_: &mut Wal, pages| {
@@ -72,17 +84,9 @@ impl Log {
             .map_err(|e| Error::new(ErrorKind::Store, "failed to read the size of a page").with_source(e))?;
         let longest = BYTES / page_bytes.max(1);
         let syncs = durability == Durability::Power;
-        Ok(Log {
-            pages,
-            copied: 0,
-            longest,
-            most_commits: most_commits(durability, longest),
-            commits: 0,
-            seen: 0,
-            syncs,
-            begins_anew: true,
-            began,
-        })
+        let copier = beside.and_then(|conn| Copier::new(conn, &pages));
+        let most_commits = most_commits(durability, longest, copier.is_some());
+        Ok(Log { pages, copied: 0, longest, most_commits, commits: 0, seen: 0, syncs, begins_anew: true, began, copier, copying: false })
     }
 
     /// Becomes true when a commit begins to write, whatever becomes of it.
@@ -97,11 +101,19 @@ impl Log {
 
     /// Whether the next commit neither waits for the disk nor has the log copied behind it.
     pub(crate) fn commits_without_sync(&self) -> bool {
-        !self.syncs && !self.begins_anew && !self.is_long()
+        !self.syncs && !self.begins_anew && !self.is_due()
     }
 
     fn is_long(&self) -> bool {
         self.commits >= self.most_commits || self.seen.saturating_sub(self.copied) >= self.longest
+    }
+
+    /// Whether the writer has to copy now: all of it, or the rest.
+    fn is_due(&self) -> bool {
+        match &self.copier {
+            Some(copier) => self.copying && (copier.is_done() || self.seen.saturating_sub(self.copied) >= OVERLONG * self.longest),
+            None => self.is_long(),
+        }
     }
 
     /// Counts the last commit, if there was one since the last time.
@@ -116,21 +128,35 @@ impl Log {
         self.seen = pages;
         self.commits += 1;
         self.begins_anew = false;
+        if !self.copying && self.is_long() {
+            self.copying = self.copier.as_mut().is_some_and(Copier::ask);
+            if !self.copying {
+                self.copier = None;
+            }
+        }
     }
 
-    /// Copies the log if it has become long.
+    /// Waits until nobody copies the log: SQLite has it copied once at a time.
+    pub(crate) fn settle(&self) {
+        if let Some(copier) = &self.copier {
+            copier.wait();
+        }
+    }
+
+    /// Copies the log if it has become long, or what its copier has left of it.
     pub(crate) fn tidy(&mut self, conn: &Connection) {
         self.count();
-        if !self.is_long() {
+        if !self.is_due() {
             return;
         }
+        self.settle();
+        self.copying = false;
         // A reader may keep part of the log from being copied. It is tried again when as much has
         // been added.
         self.commits = 0;
         self.copied = self.seen;
         self.begins_anew = true;
-        let copied = conn.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)").and_then(|mut s| s.query_row((), |_| Ok(())));
-        if let Err(error) = copied {
+        if let Err(error) = copier::copy(conn) {
             warn!(%error, "the write-ahead log could not be copied into the database");
         }
     }
@@ -142,11 +168,12 @@ mod tests {
     use crate::sqlite::open;
 
     /// The length of the log in bytes after each of `commits` updates of a row to `bytes` bytes.
-    fn lengths(commits: usize, bytes: usize, durability: Durability) -> Vec<u64> {
+    fn lengths(commits: usize, bytes: usize, durability: Durability, beside: bool) -> Vec<u64> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
         let mut conn = open::writer(&path, Durability::Process, false).unwrap();
-        let mut log = Log::watch(&mut conn, durability).unwrap();
+        let beside = beside.then(|| open::copier(&path, durability).unwrap());
+        let mut log = Log::watch(&mut conn, durability, beside).unwrap();
         conn.execute_batch("CREATE TABLE t (id INTEGER PRIMARY KEY, data TEXT); INSERT INTO t VALUES (1, '')").unwrap();
         (0..commits)
             .map(|n| {
@@ -162,7 +189,7 @@ mod tests {
         for durability in [Durability::Power, Durability::Process] {
             let folder = tempfile::tempdir().unwrap();
             let mut conn = open::writer(&folder.path().join("a.db"), Durability::Process, false).unwrap();
-            let mut log = Log::watch(&mut conn, durability).unwrap();
+            let mut log = Log::watch(&mut conn, durability, None).unwrap();
             log.most_commits = 3;
             conn.execute_batch("CREATE TABLE t (id INTEGER PRIMARY KEY, data INTEGER); INSERT INTO t VALUES (1, 0)").unwrap();
             let mut known = Vec::new();
@@ -186,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_log_of_small_commits_stays_at_256_of_them() {
-        let lengths = lengths(2000, 100, Durability::Power);
+        let lengths = lengths(2000, 100, Durability::Power, false);
         // A new file begins with its tables.
         let (first, longest) = (lengths[0], *lengths.iter().max().unwrap());
         assert!(longest < first + 300 * 2072, "{first} {longest}");
@@ -194,7 +221,47 @@ mod tests {
 
     #[test]
     fn the_log_of_large_commits_stays_at_four_megabytes() {
-        let longest = *lengths(300, 60_000, Durability::Process).iter().max().unwrap();
+        let longest = *lengths(300, 60_000, Durability::Process, false).iter().max().unwrap();
         assert!((900 * 4120..1100 * 4120).contains(&longest), "{longest}");
+    }
+    /// However fast the commits are, and although none of them waits for the copy.
+    #[test]
+    fn the_log_that_is_copied_beside_the_commits_stays_short() {
+        for (commits, bytes, durability, limit) in
+            [(6000, 100, Durability::Power, 1024 * 2072), (40_000, 100, Durability::Process, 0), (600, 60_000, Durability::Process, 0)]
+        {
+            let longest = *lengths(commits, bytes, durability, true).iter().max().unwrap();
+            // Behind the limit is what is committed while the copy is made.
+            assert!(longest > limit && longest < u64::from(OVERLONG + 1) * 4_200_000, "{durability:?} {longest}");
+        }
+    }
+
+    #[test]
+    fn what_is_committed_while_the_log_is_copied_is_there_at_the_next_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let mut conn = open::writer(&path, Durability::Process, true).unwrap();
+        let beside = open::copier(&path, Durability::Process).unwrap();
+        let mut log = Log::watch(&mut conn, Durability::Process, Some(beside)).unwrap();
+        (log.longest, log.most_commits) = (20, 20);
+        conn.execute_batch("CREATE TABLE t (id INTEGER PRIMARY KEY, data INTEGER)").unwrap();
+        let (mut anew, mut copied) = (0, 0);
+        for n in 0..5000 {
+            let before = log.pages();
+            conn.execute("INSERT INTO t (data) VALUES (?1)", [n]).unwrap();
+            log.count();
+            copied += u32::from(log.copying && log.commits == 20);
+            if !log.commits_without_sync() {
+                log.tidy(&conn);
+            }
+            anew += u32::from(log.pages() < before);
+        }
+        assert!(copied > 10 && anew > 10, "{copied} {anew}");
+        drop((log, conn));
+        let conn = open::writer(&path, Durability::Process, false).unwrap();
+        let all: (i64, i64) = conn.query_row("SELECT count(*), sum(data) FROM t", (), |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        assert_eq!(all, (5000, 4999 * 2500));
+        let whole: String = conn.query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
+        assert_eq!(whole, "ok");
     }
 }

@@ -9,6 +9,7 @@ mod batch;
 mod chat;
 mod claims;
 pub mod copied;
+mod copier;
 mod file_guard;
 mod job;
 mod layouts;
@@ -146,10 +147,12 @@ impl Sqlite {
         let lock = Arc::new(take_lock(path, wait).await?);
         let (of_writer, of_reader) = (Arc::clone(&lock), Arc::clone(&lock));
         let (ownership, of_store) = (Ownership::of(&lock), Arc::downgrade(&lock));
-        let (witness, dies) = (seen_by.clone(), seen_by.is_some());
+        let (witness, seen) = (seen_by.clone(), seen_by.is_some());
         let writer = Worker::start("forever-writer", seen_by, move || {
-            let mut conn = open::writer(lock.path(), durability, dies)?;
-            let log = Some(log::Log::watch(&mut conn, durability)?);
+            let mut conn = open::writer(lock.path(), durability, seen)?;
+            // A witness counts on a log that is copied at the same commits each time.
+            let beside = if seen { None } else { Some(open::copier(lock.path(), durability)?) };
+            let log = Some(log::Log::watch(&mut conn, durability, beside)?);
             lock.watch()?;
             Ok(Held { log, conn, kept: of_writer })
         })?;
@@ -308,8 +311,8 @@ impl FiberStore for Sqlite {
         Box::pin(self.read("load a fiber", move |c| rows::load(c, seq)))
     }
 
-    fn epoch(&self, seq: Seq) -> BoxFuture<'_, Result<Option<Epoch>>> {
-        Box::pin(self.read("find the epoch of a fiber", move |c| claims::epoch(c, seq)))
+    fn claim_of(&self, seq: Seq) -> BoxFuture<'_, Result<Option<(Epoch, Option<WorkerId>)>>> {
+        Box::pin(self.read("find the claim of a fiber", move |c| claims::claim_of(c, seq)))
     }
 
     fn claim(&self, seen: Claim, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<ClaimResult>> {

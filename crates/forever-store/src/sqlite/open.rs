@@ -187,6 +187,9 @@ fn writer_once(path: &Path, durability: Durability, dies: bool) -> Result<Connec
     set(&conn, "checkpoint_fullfsync", strong).map_err(sqlite)?.map_err(|why| failed(&why))?;
     set(&conn, "journal_size_limit", LOG_LIMIT).map_err(sqlite)?.map_err(|why| failed(&why))?;
     prepare(&mut conn).map_err(sqlite)?;
+    // A file that cannot be opened for writing at this moment SQLite opens for reading, and says so
+    // at the first write, also when it could be written by then.
+    conn.execute_batch("BEGIN IMMEDIATE; ROLLBACK").map_err(sqlite)?;
     if new {
         sync_folder(path).map_err(|e| failed("its folder cannot be synced").with_source(e))?;
     }
@@ -201,6 +204,22 @@ pub(crate) fn reader(path: &Path) -> Result<Connection> {
     let conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
     conn.busy_timeout(BUSY_TIMEOUT).map_err(sqlite)?;
     keep_statements(&conn).map_err(sqlite)?;
+    Ok(conn)
+}
+
+/// Opens a connection that copies the write-ahead log of the database that the writer has opened,
+/// and has the same files open from now on, whatever takes their places.
+pub(crate) fn copier(path: &Path, durability: Durability) -> Result<Connection> {
+    let sqlite = |e: rusqlite::Error| Error::new(ErrorKind::Store, format!("failed to open database `{}`", path.display())).with_source(e);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
+    // The writer's connection is the last to be closed, and tidies up.
+    leave_log(&conn, true).map_err(sqlite)?;
+    let set = |pragma, value| conn.pragma_update(None, pragma, value).map_err(sqlite);
+    set("synchronous", durability.level())?;
+    set("checkpoint_fullfsync", i64::from(durability == Durability::Power))?;
+    // The first read opens the log.
+    conn.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(())).map_err(sqlite)?;
     Ok(conn)
 }
 

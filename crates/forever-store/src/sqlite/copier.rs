@@ -1,0 +1,131 @@
+//! Copies the write-ahead log into the database while the writer commits: on a thread and a
+//! connection of its own, of which there is one for a file.
+//!
+//! A copy syncs the log, writes pages and syncs the database, some milliseconds in which nobody
+//! should wait. SQLite lets it run beside commits, but only begins the log anew where all of it is
+//! copied, and what is committed meanwhile is not. So the writer copies the short rest itself.
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use rusqlite::Connection;
+use tracing::warn;
+
+/// The first SQLite in which a copy beside a commit that begins the log anew cannot damage the
+/// database: <https://sqlite.org/wal.html#walresetbug>.
+const FIRST_SAFE: i32 = 3_051_003;
+
+/// A rest of more pages than this is copied here as well, once, so that the writer's is short.
+const SHORT_REST: u32 = 64;
+
+/// Copies the log when it is asked to.
+#[derive(Debug)]
+pub(super) struct Copier {
+    shared: Arc<Shared>,
+    /// Before the thread is started, which is when it is asked for the first time.
+    conn: Option<Connection>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// State shared by the thread and the one who asks.
+#[derive(Debug)]
+struct Shared {
+    task: Mutex<Task>,
+    changed: Condvar,
+    /// Whether the last copy that was asked for is over, for better or worse.
+    done: AtomicBool,
+    /// How many pages are in the log, as the writer has it.
+    pages: Arc<AtomicU32>,
+}
+
+/// Task of the thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Task {
+    None,
+    Copy,
+    Stop,
+}
+
+impl Shared {
+    fn task(&self) -> MutexGuard<'_, Task> {
+        self.task.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self, conn: &Connection) {
+        loop {
+            let asked = self.changed.wait_while(self.task(), |task| *task == Task::None);
+            if *asked.unwrap_or_else(PoisonError::into_inner) == Task::Stop {
+                return;
+            }
+            if let Err(error) = self.copy(conn) {
+                warn!(%error, "the write-ahead log could not be copied into the database");
+            }
+            let mut task = self.task();
+            if *task == Task::Copy {
+                *task = Task::None;
+            }
+            self.done.store(true, Ordering::Release);
+            self.changed.notify_all();
+        }
+    }
+
+    fn copy(&self, conn: &Connection) -> rusqlite::Result<()> {
+        let copied = copy(conn)?;
+        if self.pages.load(Ordering::Relaxed).saturating_sub(copied) > SHORT_REST {
+            copy(conn)?;
+        }
+        Ok(())
+    }
+}
+
+/// Copies what no reader needs to find in the log; says how many of its pages are copied by now.
+pub(super) fn copy(conn: &Connection) -> rusqlite::Result<u32> {
+    let copied: i64 = conn.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?.query_row((), |row| row.get(2))?;
+    Ok(u32::try_from(copied).unwrap_or(0))
+}
+
+impl Copier {
+    /// One for the log that `conn` has open and another connection writes; `None` where SQLite is
+    /// too old for it.
+    pub(super) fn new(conn: Connection, pages: &Arc<AtomicU32>) -> Option<Self> {
+        let shared =
+            Shared { task: Mutex::new(Task::None), changed: Condvar::new(), done: AtomicBool::new(false), pages: Arc::clone(pages) };
+        (rusqlite::version_number() >= FIRST_SAFE).then(|| Copier { shared: Arc::new(shared), conn: Some(conn), thread: None })
+    }
+
+    /// Asks for a copy of what is in the log now. False if there is no thread to make it.
+    pub(super) fn ask(&mut self) -> bool {
+        if let Some(conn) = self.conn.take() {
+            let shared = Arc::clone(&self.shared);
+            let thread = std::thread::Builder::new().name("forever-log".to_owned()).spawn(move || shared.serve(&conn));
+            self.thread = thread.inspect_err(|error| warn!(%error, "failed to start the thread `forever-log`")).ok();
+        }
+        self.shared.done.store(false, Ordering::Release);
+        *self.shared.task() = Task::Copy;
+        self.shared.changed.notify_all();
+        self.thread.is_some()
+    }
+
+    /// Whether the copy that was asked for is over.
+    pub(super) fn is_done(&self) -> bool {
+        self.shared.done.load(Ordering::Acquire)
+    }
+
+    /// Waits until no copy is under way.
+    pub(super) fn wait(&self) {
+        let idle = self.shared.changed.wait_while(self.shared.task(), |task| *task == Task::Copy);
+        drop(idle);
+    }
+}
+
+/// Ends the thread behind the copy that it makes, and closes its connection.
+impl Drop for Copier {
+    fn drop(&mut self) {
+        *self.shared.task() = Task::Stop;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic has been printed by then and leaves nothing to do.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Adoption: a fiber whose spawn was told that the outcome is unknown is started if it is stored.
+//!
+//! Whose it is says its row: it is the spawn's for as long as it stands under the claim that it was
+//! made with.
+use std::sync::Arc;
+
+use tracing::warn;
+
+use crate::error::{Result, chain};
+use crate::exec::executor::Executor;
+use crate::exec::{activation, dispatch, recovery};
+use crate::runtime::race::race;
+use crate::store::{Claim, Epoch, FiberRef, FiberState};
+
+/// The epoch at which a fiber is claimed by the spawn that makes it.
+const MADE: Epoch = 1;
+
+/// Starts a fiber that may have been stored, claimed by this worker, although the store has said
+/// that the outcome is unknown.
+pub(crate) fn adopt(exec: &Arc<Executor>, id: String) {
+    let of_task = Arc::clone(exec);
+    // A runtime that closes leaves it for the next one.
+    let _ = exec.runtime.start(async move {
+        let exec = of_task;
+        let mut failed = 0;
+        loop {
+            match adopt_once(&exec, &id).await {
+                Ok(Adoption::Done) => return,
+                Ok(Adoption::Later) => failed = 1,
+                Err(error) if error.is_closed() => return,
+                Err(error) => {
+                    failed += 1;
+                    warn!(fiber.id = id, error = %chain(&error), "a fiber whose acceptance is unknown could not be looked for");
+                }
+            }
+            if race(exec.runtime.closing(), exec.runtime.clock.sleep(activation::pause(failed))).await.is_some() {
+                return;
+            }
+        }
+    });
+}
+
+/// What came of one look for a fiber whose acceptance is unknown.
+enum Adoption {
+    /// There is none, or it was started, or somebody else has.
+    Done,
+    /// Another spawn of its id is under way, which may have made it and starts it then.
+    Later,
+}
+
+async fn adopt_once(exec: &Arc<Executor>, id: &str) -> Result<Adoption> {
+    let Some(row) = exec.runtime.store.find(FiberRef::Id(id.to_owned())).await? else { return Ok(Adoption::Done) };
+    if row.state != FiberState::Running {
+        return Ok(Adoption::Done);
+    }
+    let there = exec.runtime.store.unfinished(row.seq - 1, 1).await?;
+    let Some(fiber) = there.iter().find(|fiber| fiber.seq == row.seq) else { return Ok(Adoption::Done) };
+    // One that was claimed since it was made, or by another worker, is theirs who claimed it: an
+    // activation, or the hook of its agent.
+    let made = Claim { fiber: row.seq, epoch: MADE };
+    if exec.runtime.store.claim_of(row.seq).await? != Some((made.epoch, Some(exec.runtime.worker))) {
+        return Ok(Adoption::Done);
+    }
+    // Behind the looks at the store. A spawn that made the fiber would begin it under the claim
+    // that it was made with, when the activation that is started here has run it.
+    if exec.runtime.active.is_being_spawned(id) {
+        return Ok(Adoption::Later);
+    }
+    if exec.runtime.active.is_active(id) {
+        return Ok(Adoption::Done);
+    }
+    if fiber.closure {
+        // Its code went with the spawn.
+        recovery::interrupt_closure(exec, fiber, made, "whether it was stored was unknown to the spawn that made it").await?;
+    } else {
+        dispatch::start(exec, fiber, None);
+    }
+    Ok(Adoption::Done)
+}
