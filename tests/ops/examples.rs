@@ -7,8 +7,14 @@ use std::time::Duration;
 /// How long an example may take before it is called hung; many times what it needs.
 const LONGEST: Duration = Duration::from_secs(100);
 
-/// Runs an example, built by cargo beside this test, to its end; kills it if it hangs. Gives what it printed and its errors.
+/// Runs an example, built by cargo beside this test, to its end; kills it if it hangs. Gives what it
+/// printed and its errors.
 pub(crate) fn run(name: &str, arguments: &[&str]) -> (Output, String, String) {
+    run_within(LONGEST, name, arguments)
+}
+
+/// The same for one that takes longer.
+pub(crate) fn run_within(longest: Duration, name: &str, arguments: &[&str]) -> (Output, String, String) {
     let this = std::env::current_exe().unwrap();
     let target = this.parent().and_then(Path::parent).expect("tests are built in `deps`, beside `examples`");
     let path = target.join("examples").join(name);
@@ -17,7 +23,7 @@ pub(crate) fn run(name: &str, arguments: &[&str]) -> (Output, String, String) {
     let child = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (process, (tell, told)) = (child.id(), mpsc::channel());
     std::thread::spawn(move || tell.send(child.wait_with_output()));
-    let output = told.recv_timeout(LONGEST).unwrap_or_else(|_| {
+    let output = told.recv_timeout(longest).unwrap_or_else(|_| {
         let _ = Command::new("kill").args(["-KILL", &process.to_string()]).status();
         panic!("it hangs: {name} {arguments:?}")
     });

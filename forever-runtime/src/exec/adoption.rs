@@ -1,4 +1,4 @@
-//! Adoption: a fiber whose spawn was told that the outcome is unknown is started if it is stored.
+//! Adoption: a fiber whose spawn failed with an unknown outcome is started if it is stored.
 //!
 //! Whose it is says its row: it is the spawn's for as long as it stands under the claim that it was
 //! made with.
@@ -40,9 +40,9 @@ pub(crate) fn adopt(exec: &Arc<Executor>, id: String) {
     });
 }
 
-/// What came of one look for a fiber whose acceptance is unknown.
+/// Result of one look for a fiber whose acceptance is unknown.
 enum Adoption {
-    /// There is none, or it was started, or somebody else has.
+    /// There is none, or it is started, or another one has it.
     Done,
     /// Another spawn of its id is under way, which may have made it and starts it then.
     Later,

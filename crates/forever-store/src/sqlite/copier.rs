@@ -1,8 +1,8 @@
 //! Copies the write-ahead log into the database while the writer commits: on a thread and a
 //! connection of its own, of which there is one for a file.
 //!
-//! A copy syncs the log, writes pages and syncs the database, some milliseconds in which nobody
-//! should wait. SQLite lets it run beside commits, but only begins the log anew where all of it is
+//! A copy syncs the log, writes pages and syncs the database, some milliseconds in which no commit
+//! should wait. SQLite lets it run beside commits, but begins the log anew only where all of it is
 //! copied, and what is committed meanwhile is not. So the writer copies the short rest itself.
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

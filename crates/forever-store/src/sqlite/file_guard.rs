@@ -116,7 +116,7 @@ impl Fence {
     }
 
     /// Fails if what was committed just now is not in the files that are found where the database
-    /// is. `settle_log` waits until nobody else copies the log.
+    /// is. `settle_log` waits until no other copy of the log is under way.
     pub(super) fn still_holds(&self, lock: &dyn Kept, conn: &Connection, settle_log: impl FnOnce()) -> Result<(), Failure> {
         let why = match lock.look() {
             Files::Same => return Ok(()),

@@ -2,9 +2,9 @@
 //!
 //! SQLite would do it inside a commit, while callers wait; here a [`Copier`] does it beside the
 //! commits, and the writer copies the rest between two of them. A long log costs at the next open
-//! after a crash, which reads all of it; a short one costs syncs. So it is copied when it is long in
-//! pages or in commits: many small checkpoints make a log that is read in milliseconds, and large
-//! ones do not pay for more copies than SQLite's own rule.
+//! after a crash, which reads all of it; a short one costs syncs. So it is copied when it is long
+//! in pages or in commits: many small checkpoints make a log that is read in milliseconds, and
+//! large ones do not pay for more copies than SQLite's own rule.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -22,7 +22,8 @@ const BYTES: u32 = 1000 * 4096;
 
 /// After how many commits the log is copied although it is not long. Where no commit waits for the
 /// disk, the syncs of a copy are most of what commits cost, so that the log is only as short there
-/// as SQLite itself keeps it. A copy beside the commits costs more syncs, and nobody waits for them.
+/// as SQLite itself keeps it. A copy beside the commits costs more syncs, for which no commit
+/// waits.
 fn most_commits(durability: Durability, longest: u32, beside: bool) -> u32 {
     match durability {
         Durability::Power if beside => 1024,
@@ -136,7 +137,7 @@ impl Log {
         }
     }
 
-    /// Waits until nobody copies the log: SQLite has it copied once at a time.
+    /// Waits until no copy of the log is under way: SQLite makes one at a time.
     pub(crate) fn settle(&self) {
         if let Some(copier) = &self.copier {
             copier.wait();
