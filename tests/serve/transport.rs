@@ -190,6 +190,29 @@ async fn two_equal_posts_at_once_make_one_turn() {
     up.down().await;
 }
 
+/// A page that asks again at once sends its first question with the second, and the second POST may overtake the first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_question_that_comes_with_the_next_one_is_replied_to_once() {
+    let place = Place::new();
+    let up = place.up().await;
+    let mut overtaken = 0;
+    for round in 0..40 {
+        let (first, second) = (user(&format!("a{round}"), "first"), user(&format!("b{round}"), "second"));
+        let (alone, both) = (asks(&[first.clone()], &says(&["to the first "])), asks(&[first, second], &says(&["to the second "])));
+        let (alone, both) = tokio::join!(post(&up, &both), post(&up, &alone));
+        for mut response in [alone, both] {
+            response.done().await;
+        }
+        let new = texts(&up).await;
+        let replied = ["user first", "assistant to the first ", "user second", "assistant to the second "];
+        let at_once = ["user first", "user second", "assistant to the second "];
+        assert!(new.ends_with(&replied.map(str::to_owned)) || new.ends_with(&at_once.map(str::to_owned)), "{new:?}");
+        overtaken += usize::from(new.ends_with(&at_once.map(str::to_owned)));
+    }
+    assert!(overtaken > 0, "no second POST was stored first");
+    up.down().await;
+}
+
 #[tokio::test]
 async fn a_page_resumes_the_turn_under_way_from_its_first_chunk() {
     let place = Place::new();

@@ -95,6 +95,11 @@ async fn accept_here(tx: &Tx, new: &NewTurnRow) -> Done<AcceptTurnResult> {
     if let Some(there) = there {
         return Ok(AcceptTurnResult::Existing(Box::new(there)));
     }
+    if let Some(message) = &new.unless_asked
+        && let Some(turn) = reply_to(tx, chat, message).await?
+    {
+        return Ok(AcceptTurnResult::Existing(Box::new(turn)));
+    }
     if new.queueing == QueuePolicy::Drop && is_under_way(tx, chat).await? {
         return Ok(AcceptTurnResult::Dropped);
     }
@@ -173,6 +178,20 @@ async fn accept_here(tx: &Tx, new: &NewTurnRow) -> Done<AcceptTurnResult> {
     tx.run("INSERT INTO @turn_requests (turn, body, tools, metadata) VALUES ($1, $2, $3, $4)", args![turn, &body, &tools, &new.metadata])
         .await?;
     Ok(AcceptTurnResult::Created(Box::new(self::there(tx, turn).await?), ready))
+}
+
+/// The latest turn that replies to a user message. A new message is not stored yet, and no turn is
+/// read for it.
+async fn reply_to(tx: &Tx, chat: i64, message: &str) -> Done<Option<TurnRow>> {
+    let stored = "SELECT EXISTS (SELECT 1 FROM @chat_messages WHERE chat = $1 AND id = $2) AS stored";
+    if !tx.one(stored, args![chat, message]).await?.flag("stored")? {
+        return Ok(None);
+    }
+    let sql = "SELECT seq FROM @turns WHERE chat = $1 AND kind = 'answer' AND origins::jsonb ? $2 ORDER BY seq DESC LIMIT 1";
+    match tx.row(sql, args![chat, message]).await? {
+        Some(row) => by_seq(tx, row.int("seq")?).await,
+        None => Ok(None),
+    }
 }
 
 /// The origins of the turn that waits, which one that comes now in its place takes over.

@@ -163,6 +163,9 @@ pub struct NewTurnRow {
     /// Maximum of queued turns of the chat, with this one. Applies to an
     /// [`Answer`](TurnKind::Reply): the number of continuations is bounded by that of tool calls.
     pub max_queued: u32,
+    /// Id of a user message. If a turn of the chat replies to it already, the latest such turn is
+    /// the [existing](AcceptTurnResult::Existing) one. For a client that may send a question twice.
+    pub unless_asked: Option<String>,
     /// Messages to store with it. One whose id is stored replaces that one, any other is appended.
     pub messages: Vec<MessageRow>,
     /// Id of a message. All messages behind it are deleted first.

@@ -91,6 +91,7 @@ async fn run_all<S: Store + 'static>(make: impl AsyncFn() -> S) {
     chat::cancels_a_turn_that_waits_and_asks_one_that_runs(&make().await).await;
     chat::lets_others_take_the_place_of_a_turn(&make().await).await;
     chat::queues_no_more_turns_than_it_may(&make().await).await;
+    chat::joins_the_turn_that_replies_to_a_message(&make().await).await;
     chat::continues_and_asks_again(&make().await).await;
     chat::replaces_and_clears_messages(&make().await).await;
     chat::holds_a_continuation_for_the_message_that_wants_it(&make().await).await;

@@ -93,6 +93,7 @@ impl<A: ChatAgent> AgentHandle<A> {
             key: None,
             queueing: Queueing::default(),
             cut_behind: None,
+            unless_asked: None,
             update: None,
             body: Ok(None),
             client_tools: Vec::new(),
@@ -296,6 +297,7 @@ pub struct NewTurn {
     key: Option<String>,
     queueing: Queueing,
     cut_behind: Option<String>,
+    unless_asked: Option<String>,
     update: Option<MessageUpdate>,
     body: Result<Option<String>, String>,
     client_tools: Vec<ToolSpec>,
@@ -324,6 +326,13 @@ impl NewTurn {
     /// Takes away everything behind this message first: to have the answer to it given again.
     pub fn after(mut self, message: impl Into<String>) -> Self {
         self.cut_behind = Some(message.into());
+        self
+    }
+
+    /// Joins the turn that replies to this user message, if there is one.
+    #[cfg(feature = "server")]
+    pub(crate) fn unless_asked(mut self, message: impl Into<String>) -> Self {
+        self.unless_asked = Some(message.into());
         self
     }
 
@@ -383,6 +392,7 @@ impl NewTurn {
             kind: self.kind,
             queueing: self.queueing.into(),
             max_queued,
+            unless_asked: self.unless_asked.clone(),
             messages: rows(&self.messages)?,
             cut_behind: self.cut_behind.clone(),
             update: self.update.clone(),

@@ -22,6 +22,7 @@ fn new(of: &str, id: &str) -> NewTurnRow {
         kind: TurnKind::Reply,
         queueing: QueuePolicy::Queue,
         max_queued: 100,
+        unless_asked: None,
         messages: vec![message(&format!("u-{id}"), "user")],
         cut_behind: None,
         update: None,
@@ -301,6 +302,37 @@ pub(super) async fn queues_no_more_turns_than_it_may(store: &impl Store) {
     accept(store, NewTurnRow { max_queued: 2, ..new("b", "1") }).await;
     store.cancel_turn(queued.seq, "not needed".into(), 12).await.unwrap();
     accept(store, at_most(3, "4")).await;
+}
+
+pub(super) async fn joins_the_turn_that_replies_to_a_message(store: &impl Store) {
+    let unless = |message: &str, id: &str| NewTurnRow { unless_asked: Some(message.into()), ..new("a", id) };
+    // A message that is new, and one that another chat has.
+    let first = accept(store, unless("u-1", "1")).await;
+    accept(store, NewTurnRow { messages: vec![message("u-1", "user")], unless_asked: Some("u-1".into()), ..new("b", "2") }).await;
+    // Two messages at once, of which the first comes again by itself, before the turn has ended and behind that.
+    let both = NewTurnRow { messages: vec![message("u-2", "user"), message("u-3", "user")], ..unless("u-3", "3") };
+    let both = accept(store, both).await;
+    for settled in [false, true] {
+        for (asked, turn) in [("u-1", &first), ("u-2", &both), ("u-3", &both)] {
+            let again = NewTurnRow { messages: vec![message(asked, "user")], ..unless(asked, &format!("again {asked}")) };
+            let AcceptTurnResult::Existing(there) = store.accept_turn(again).await.unwrap() else { panic!("{asked} is asked twice") };
+            assert_eq!(there.id, turn.id, "{asked} {settled}");
+        }
+        assert_eq!(ids(store, "a", i64::MAX).await.len(), if settled { 5 } else { 3 });
+        if !settled {
+            for turn in [&first, &both] {
+                begin(store, turn).await;
+                let ended = ends(TurnState::Completed, Some("\"answer\""));
+                store.settle_turn(TurnSettler::Activation(claim(store, turn).await), turn.seq, ended).await.unwrap();
+            }
+        }
+    }
+    // Without the condition it is asked again; a continuation is no reply.
+    let more = NewTurnRow { kind: TurnKind::Continue, messages: Vec::new(), ..new("a", "more") };
+    assert!(matches!(store.accept_turn(more).await.unwrap(), AcceptTurnResult::Created(..)));
+    let again = accept(store, NewTurnRow { messages: vec![message("u-3", "user")], ..new("a", "4") }).await;
+    let AcceptTurnResult::Existing(latest) = store.accept_turn(unless("u-3", "5")).await.unwrap() else { panic!("asked twice") };
+    assert_eq!(latest.id, again.id);
 }
 
 pub(super) async fn continues_and_asks_again(store: &impl Store) {

@@ -130,7 +130,8 @@ async fn ask(agent: &Agent, mut post: Post, stored: &[UiMessage]) -> Result<Turn
     let new = match there {
         Some(there) if there.role != Role::User => return Err(conflict(TAKEN)),
         _ if last.parts.is_empty() => return Err(bad("a user message has text, a file or data")),
-        None => new_turn(agent, post, questions).id(turn_id(&["question", &last.id])),
+        // Another POST may store it meanwhile, alone or with later questions.
+        None => question(agent, post, questions, &last.id),
         Some(_) if post.trigger == Trigger::Regenerate => {
             // Asked for again while it is under way, it is the same turn.
             if let Some(turn) = turn_of(agent, &last.id, &[TurnState::Queued, TurnState::Running]).await? {
@@ -143,7 +144,7 @@ async fn ask(agent: &Agent, mut post: Post, stored: &[UiMessage]) -> Result<Turn
         }
         Some(there) if user_message(there) == last => match turn_of(agent, &last.id, &[]).await? {
             Some(turn) => return Ok(turn),
-            None => new_turn(agent, post, questions).id(turn_id(&["question", &last.id])),
+            None => question(agent, post, questions, &last.id),
         },
         // An edit, which `useChat` names; the answers behind the message go.
         Some(there) if post.message_id.as_deref() == Some(&last.id) => {
@@ -161,6 +162,11 @@ async fn ask(agent: &Agent, mut post: Post, stored: &[UiMessage]) -> Result<Turn
         }
         _ => error.into(),
     })
+}
+
+/// The turn that replies to a user message, of which there is one however often it is sent.
+fn question(agent: &Agent, post: Post, questions: Vec<UiMessage>, last: &str) -> NewTurn {
+    new_turn(agent, post, questions).unless_asked(last).id(turn_id(&["question", last]))
 }
 
 fn new_turn(agent: &Agent, post: Post, questions: Vec<UiMessage>) -> NewTurn {

@@ -113,6 +113,11 @@ fn accept_here(conn: &Connection, new: &NewTurnRow) -> rusqlite::Result<AcceptTu
         return Ok(AcceptTurnResult::Existing(Box::new(there)));
     }
     let chat = chat_of(conn, &new.chat)?;
+    if let Some(message) = &new.unless_asked
+        && let Some(turn) = reply_to(conn, chat, message)?
+    {
+        return Ok(AcceptTurnResult::Existing(Box::new(turn)));
+    }
     if new.queueing == QueuePolicy::Drop && under_way(conn, chat)? {
         return Ok(AcceptTurnResult::Dropped);
     }
@@ -197,6 +202,28 @@ fn accept_here(conn: &Connection, new: &NewTurnRow) -> rusqlite::Result<AcceptTu
     ])?;
     let row = by_seq(conn, turn)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
     Ok(AcceptTurnResult::Created(Box::new(row), ready))
+}
+
+/// The latest turn that replies to a user message, which few of them do that come now: a new
+/// message is not stored yet.
+fn reply_to(conn: &Connection, chat: i64, message: &str) -> rusqlite::Result<Option<TurnRow>> {
+    let stored: bool = conn
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM chat_messages WHERE chat = ?1 AND id = ?2)")?
+        .query_row(params![chat, message], |row| row.get(0))?;
+    if !stored {
+        return Ok(None);
+    }
+    let mut turns = conn.prepare_cached("SELECT seq, origins FROM turns WHERE chat = ?1 AND kind = 'answer' ORDER BY seq DESC")?;
+    let mut rows = turns.query([chat])?;
+    while let Some(row) = rows.next()? {
+        // Of one that cannot be read, nothing is known.
+        let origins: Vec<String> =
+            row.get_ref("origins")?.as_str().ok().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        if origins.iter().any(|id| id == message) {
+            return by_seq(conn, row.get("seq")?);
+        }
+    }
+    Ok(None)
 }
 
 /// What the turn that waits was to answer, and will be answered by one that comes now in its place.
