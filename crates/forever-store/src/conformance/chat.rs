@@ -309,7 +309,8 @@ pub(super) async fn joins_the_turn_that_replies_to_a_message(store: &impl Store)
     // A message that is new, and one that another chat has.
     let first = accept(store, unless("u-1", "1")).await;
     accept(store, NewTurnRow { messages: vec![message("u-1", "user")], unless_asked: Some("u-1".into()), ..new("b", "2") }).await;
-    // Two messages at once, of which the first comes again by itself, before the turn has ended and behind that.
+    // Two messages at once, of which the first comes again by itself, before the turn has ended and
+    // after that.
     let both = NewTurnRow { messages: vec![message("u-2", "user"), message("u-3", "user")], ..unless("u-3", "3") };
     let both = accept(store, both).await;
     for settled in [false, true] {
