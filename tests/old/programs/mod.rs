@@ -41,7 +41,7 @@ fn upto<T: Copy>(version: u32, all: [&[T]; 7]) -> Vec<T> {
 /// A runtime that knows all fibers.
 pub(crate) fn registered(builder: Builder, desk: &Desk) -> Builder {
     let builder = one::registered(builder.resource(desk.clone()), desk.life());
-    let builder = seven::registered(six::registered(builder));
+    let builder = seven::registered(six::registered(builder, desk));
     five::registered(four::registered(three::registered(two::registered(builder, desk)), desk))
 }
 
