@@ -469,7 +469,8 @@ pub trait ChatStore {
 
     /// Cancels a turn; gives the row as it is then, `None` if there is no such turn.
     ///
-    /// A queued one is `aborted` at once. A running one is marked, and the first reason stays.
+    /// A queued one is `aborted` at once. A running one is marked, and the first reason stays. If its
+    /// fiber is parked, that is made ready.
     fn cancel_turn(&self, turn: TurnSeq, reason: String, now_ms: i64) -> BoxFuture<'_, Result<Option<TurnRow>>>;
 
     /// Finds a turn of a chat by id.
@@ -539,7 +540,8 @@ pub trait ChatStore {
     ///
     /// Gives the turns that had not ended.
     ///
-    /// Running turns are `aborted`, queued ones `skipped`.
+    /// Running turns are `aborted`, queued ones `skipped`. Fibers of theirs that are parked are made
+    /// ready.
     fn clear_chat(&self, chat: AgentId, now_ms: i64) -> BoxFuture<'_, Result<Vec<TurnRow>>>;
 
     /// Lists the turns that have not ended although their fibers have.

@@ -83,7 +83,12 @@ async fn send(exec: &Arc<Executor>, message: SendMessage) -> Result<()> {
     let message = NewMessage { to: id.to_owned(), id: message_id, topic: topic.to_owned(), data, now_ms: exec.runtime.now_ms() };
     // The store tells the dispatcher, if the fiber waits for it.
     match exec.runtime.store.send(message).await.map_err(|e| refused(e.kind(), chain(&e)))? {
-        CommandResult::Done(()) => Ok(()),
+        CommandResult::Done(()) => {
+            if let Some(control) = exec.runtime.active.get(id).and_then(|entry| entry.control()) {
+                control.ring();
+            }
+            Ok(())
+        }
         CommandResult::NotFound => Err(refused(ErrorKind::NotFound, "there is no such fiber".into())),
         CommandResult::InvalidState(state) => Err(refused(ErrorKind::InvalidState, format!("it has {state} already"))),
     }

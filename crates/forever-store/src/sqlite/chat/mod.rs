@@ -16,7 +16,7 @@ use crate::{
     InteractionRow, MessageRow, MessageUpdate, NewTurnRow, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler,
     TurnWrite, UpdateRefused,
 };
-use crate::{Claim, Seq};
+use crate::{Claim, Runnable, Seq};
 pub(super) use interactions::mark as mark_interactions;
 pub(super) use logs::open as open_logs;
 use logs::{append, chunks, fold};
@@ -43,6 +43,18 @@ fn has_fiber(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<bool> {
         "SELECT EXISTS (SELECT 1 FROM turns t JOIN fibers f ON f.seq = t.fiber WHERE t.seq = ?1 AND f.finished_ms IS NULL)",
     )?
     .query_row([turn], |r| r.get(0))
+}
+
+/// Makes the fiber of a turn ready if it is parked, so that it sees the turn end.
+fn wake_parked(conn: &Connection, turn: TurnSeq, now_ms: i64, ready: &mut Vec<Runnable>) -> rusqlite::Result<()> {
+    let parked: Option<Seq> = conn
+        .prepare_cached("SELECT f.seq FROM turns t JOIN fibers f ON f.seq = t.fiber WHERE t.seq = ?1 AND f.state = 'parked'")?
+        .query_row([turn], |row| row.get(0))
+        .optional()?;
+    if let Some(fiber) = parked {
+        ready.extend(rows::make_ready(conn, fiber, now_ms)?);
+    }
+    Ok(())
 }
 
 impl ChatStore for Sqlite {
@@ -105,13 +117,14 @@ impl ChatStore for Sqlite {
     }
 
     fn cancel_turn(&self, turn: TurnSeq, reason: String, now_ms: i64) -> BoxFuture<'_, Result<Option<TurnRow>>> {
-        Box::pin(self.write("cancel a turn", Scope::Many, move |c| {
+        Box::pin(self.write_ready("cancel a turn", move |c, ready| {
             c.prepare_cached("UPDATE turns SET cancel = coalesce(cancel, ?2) WHERE seq = ?1 AND settled_ms IS NULL")?
                 .execute(params![turn, reason])?;
             c.prepare_cached(
                 "UPDATE turns SET state = 'aborted', reason = ?2, settled_ms = ?3 WHERE seq = ?1 AND state = 'queued' AND settled_ms IS NULL",
             )?
             .execute(params![turn, reason, now_ms])?;
+            wake_parked(c, turn, now_ms, ready)?;
             by_seq(c, turn)
         }))
     }
@@ -238,7 +251,13 @@ impl ChatStore for Sqlite {
     }
 
     fn clear_chat(&self, chat: AgentId, now_ms: i64) -> BoxFuture<'_, Result<Vec<TurnRow>>> {
-        Box::pin(self.write("clear a chat", Scope::Many, move |c| clear(c, &chat, now_ms)))
+        Box::pin(self.write_ready("clear a chat", move |c, ready| {
+            let ended = clear(c, &chat, now_ms)?;
+            for turn in &ended {
+                wake_parked(c, turn.seq, now_ms, ready)?;
+            }
+            Ok(ended)
+        }))
     }
 
     fn orphaned_turns(&self) -> BoxFuture<'_, Result<Vec<TurnSeq>>> {
