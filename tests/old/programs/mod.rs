@@ -20,7 +20,10 @@ pub(crate) fn holds(version: u32) -> Vec<(u32, &'static str)> {
 
 /// What has to be so at the end of which life.
 pub(crate) fn settled(version: u32) -> Vec<(u32, String)> {
-    let all = upto(version, [one::SETTLED, two::SETTLED, three::SETTLED, four::SETTLED, five::SETTLED, six::SETTLED, seven::SETTLED]);
+    let mut all = upto(version, [one::SETTLED, two::SETTLED, three::SETTLED, four::SETTLED, five::SETTLED, six::SETTLED, seven::SETTLED]);
+    if version == 6 {
+        all.extend(six::SETTLED_BESIDE);
+    }
     // The table of branch results had another name.
     let table = if version < 6 { "arrived" } else { "branch_results" };
     // Since version 7 the newest effects stand elsewhere.

@@ -17,6 +17,10 @@ pub(crate) const HOLDS: &[(u32, &str)] =
 pub(crate) const SETTLED: &[(u32, &str)] = &[
     (2, "SELECT length(callees) = 32 FROM snapshots JOIN fibers ON fiber = seq WHERE id = 'caller'"),
     (2, "SELECT count(*) = 3 FROM branch_results JOIN fibers ON fiber = seq WHERE id = 'side' AND branch LIKE 'steps[%]'"),
+];
+
+/// Of this version only: since version 7 a loop is in the fiber of its turn.
+pub(crate) const SETTLED_BESIDE: &[(u32, &str)] = &[
     (2, "SELECT count(*) = 2 FROM fibers WHERE name = 'forever.agent_loop' AND state = 'running'"),
     (2, "SELECT count(*) = 1 FROM ops JOIN fibers ON fiber = seq WHERE fibers.id = 'miner/ann/turn/digs' AND ops.state = 'started'"),
 ];
