@@ -1,10 +1,13 @@
-//! What the hook of a turn runs: fiber functions that are called inside the turn's own fiber, one at a time.
+//! What the hook of a turn runs: fiber functions that are called inside the turn's own fiber, one
+//! at a time.
 //!
-//! The fiber of a turn has one cut point. What stands there is what came of the runs that have ended, in their order, and the frame of
-//! the one under way, as that of a `call!`. A hook that runs again after an interruption is given the results of those that have
-//! ended, and the one under way goes on in its middle.
+//! The fiber of a turn has one cut point. Its snapshot holds the results of the runs that have
+//! ended, in their order, and the frame of the one under way, as that of a `call!`. A hook that
+//! runs again after an interruption gets the results of those that have ended, and the one under
+//! way goes on in its middle.
 //!
-//! A run is driven by the attempt and not by the future that waits for it: one that is dropped leaves the run under way.
+//! The attempt drives a run, and not the future that waits for it: one that is dropped leaves the
+//! run under way.
 use std::fmt;
 use std::future::pending;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -65,7 +68,7 @@ impl Locals {
     }
 }
 
-/// Carries out a run on the frame of its turn: what came of it, or what ends the activation.
+/// Carries out a run on the frame of its turn; gives its result, or how the activation ends.
 pub(super) type Start =
     Box<dyn for<'a> FnOnce(&'a mut Frame, &'a FiberContext, &'a Locals) -> BoxFuture<'a, Result<EndedRun, Exit>> + Send>;
 
@@ -98,7 +101,8 @@ struct UnderWay {
 }
 
 impl Runs {
-    /// The runs of an attempt at its beginning: those that have ended, and the function that is under way in the snapshot.
+    /// The runs of an attempt at its beginning: those that have ended, and the function that is
+    /// under way in the snapshot.
     pub(super) fn new(ended: Vec<EndedRun>, saved: Option<String>) -> Self {
         let state = State { ended, saved, ..State::default() };
         Runs { state: Mutex::new(state), changed: watch::Sender::new(()) }
@@ -169,7 +173,7 @@ impl Runs {
         self.state().under_way.is_some()
     }
 
-    /// Whether a run is under way that is to be told to stop; one that was not begun is not any more.
+    /// Whether a run is under way that has to be stopped; one that was not begun is given up here.
     pub(super) fn is_to_stop(&self) -> bool {
         let mut state = self.state();
         if state.start.take().is_some() {
@@ -201,7 +205,7 @@ pub(super) struct AwaitedRun<'a> {
 }
 
 impl AwaitedRun<'_> {
-    /// What came of it.
+    /// How it ended.
     pub(super) async fn ended(self) -> Exit {
         let mut changed = self.runs.changed.subscribe();
         loop {

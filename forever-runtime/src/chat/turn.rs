@@ -56,7 +56,8 @@ pub(super) struct Inner {
     pub(super) runs: Runs,
     /// The id of the turn's fiber.
     pub(super) fiber: String,
-    /// Whether an earlier version of this library may have made a fiber that answers, beside that of the turn.
+    /// Whether an earlier version of this library may have made a fiber that answers, beside that
+    /// of the turn.
     pub(super) may_have_child: bool,
     pub(super) hooks: Arc<dyn ChatHooks>,
 }
@@ -237,12 +238,15 @@ impl Turn {
         &self.0.row.message
     }
 
-    /// Runs a fiber function that answers, and waits for it. It is called inside the fiber of the turn, as by `call!`: after an interruption the hook
-    /// runs again, and when it comes to the same run that goes on in its middle. A run that has ended gives its result again, so a hook may run
-    /// one after the other. It waits in memory, as the turn is under way meanwhile, and what parks it parks the turn.
+    /// Runs a fiber function that answers, and waits for it.
     ///
-    /// A turn runs one fiber at a time. The run stays under way when this future is dropped, for the next call with the same function and
-    /// arguments, and ends with the turn.
+    /// It is called inside the fiber of the turn, as by `call!`: after an interruption the hook runs
+    /// again, and when it comes to the same run that goes on in its middle. A run that has ended
+    /// gives its result again, so a hook may run one after the other. It waits in memory, as the
+    /// turn is under way meanwhile, and what parks it parks the turn.
+    ///
+    /// A turn runs one fiber at a time. The run stays under way when this future is dropped, for the
+    /// next call with the same function and arguments, and ends with the turn.
     ///
     /// # Errors
     /// When it cannot be started, or fails.
@@ -266,7 +270,8 @@ impl Turn {
         handle(&inner.fiber).exited(exit)
     }
 
-    /// The fiber beside its own that answers the turn, where an earlier version of this library has made one.
+    /// The fiber beside its own that answers the turn, where an earlier version of this library has
+    /// made one.
     async fn child(&self) -> Result<Option<String>> {
         let Inner { exec, row, may_have_child, .. } = &*self.0;
         if !may_have_child {
@@ -487,8 +492,10 @@ impl Inner {
 /// What stands between the name of an agent and the id of a turn in the id of a fiber.
 const JOINT: &str = "/turn/";
 
-/// The id of the fiber beside that of a turn that answers it, where an earlier version of this library has made one: `class/name/turn/id`, or, where that can be taken apart in more than one way,
-/// `class/turn/name/id` with each `/` and `%` of both as `%2F` and `%25`, unless the turn has a fiber under the first already.
+/// The id of the fiber that answers a turn beside its own, where an earlier version of this library
+/// has made one.
+///
+/// `class/name/turn/id`, or, where that can be taken apart in more than one way, `class/turn/name/id` with each `/` and `%` of both as `%2F` and `%25`, unless the turn has a fiber under the first already.
 pub(super) async fn fiber_id(exec: &Executor, row: &TurnRow) -> Result<String> {
     let AgentId { class, name } = &row.chat;
     let plain = format!("{class}/{name}{JOINT}{}", row.id);

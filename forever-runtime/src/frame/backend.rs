@@ -40,8 +40,8 @@ pub(crate) trait RunBackend: Send + Sync {
     /// From now on cut points that wait do so in memory.
     fn stay_in_memory(&self) {}
 
-    /// News for a cut point that waits in memory, from now on: a message to the fiber, or the end of one of these. `None` where the
-    /// fiber leaves memory while it waits.
+    /// News for a cut point that waits in memory, from now on: a message to the fiber, or the end of
+    /// one of these. `None` where the fiber leaves memory while it waits.
     fn listen(&self, fibers: &[String]) -> Option<BoxFuture<'static, ()>> {
         let _ = fibers;
         None

@@ -55,8 +55,9 @@ impl Frame {
         })
     }
 
-    /// Runs another fiber inline as [`call`](Self::call) does, for a layer above: its caller is polled meanwhile, and gets what stops
-    /// it. The caller stores what came of it, with [`store`](Self::store).
+    /// Runs another fiber inline as [`call`](Self::call) does, for a layer above: its caller is
+    /// polled meanwhile, and gets what stops it. The caller stores the result, with
+    /// [`store`](Self::store).
     pub(crate) async fn host<F: Fiber>(
         &mut self,
         cut: u32,
@@ -74,7 +75,8 @@ impl Frame {
         returned
     }
 
-    /// Replaces the snapshot as [`checkpoint`](Self::checkpoint) does; `Err` says how the run ends where it cannot be stored.
+    /// Replaces the snapshot as [`checkpoint`](Self::checkpoint) does; `Err` says how the run ends
+    /// where it cannot be stored.
     pub(crate) async fn store(&self, cut: u32, save: impl FnOnce(&mut Save<'_>)) -> Result<(), Exit> {
         let written = self.write(cut, save, "null}");
         try_commit(&self.run, written, self.machine.cuts[cut as usize].name, self.callees.clone()).await

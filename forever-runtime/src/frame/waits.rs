@@ -1,9 +1,10 @@
 //! Cut points that wait: for time, for a message, for other fibers.
 //!
-//! Each is two cut points to the macro: one that keeps what is waited for (a deadline, a handle), and one with what came of it.
-//! In between the fiber leaves memory: the second one's future is never ready while there is nothing for it, and the driver
-//! drops the run. It is entered again at the first one. A function that a turn of a chat runs waits in memory instead, as its
-//! turn is under way meanwhile.
+//! Each is two cut points to the macro: one that keeps what is waited for (a deadline, a handle),
+//! and one with the result. In between the fiber leaves memory: the second one's future is never
+//! ready while there is nothing for it, and the driver drops the run. It is entered again at the
+//! first one. A function that a turn of a chat runs waits in memory instead, as its turn is under
+//! way meanwhile.
 use std::any::TypeId;
 use std::borrow::Borrow;
 use std::future::Future;
@@ -197,7 +198,8 @@ impl Run {
         }
     }
 
-    /// Lets the fiber leave memory until something happens. One that stays in memory waits here, for news or until the wait is due.
+    /// Lets the fiber leave memory until something happens. One that stays in memory waits here, for
+    /// news or until the wait is due.
     pub(super) async fn leave(&self, wait: Wait, news: Option<BoxFuture<'static, ()>>) {
         let Some(news) = news else { return self.halt(Exit::Waiting(wait)).await };
         let due = async {

@@ -277,7 +277,8 @@ impl ActiveFibers {
         self.fibers().get(id).and_then(Weak::upgrade)
     }
 
-    /// Ready when something new is known of a fiber: its activation has ended, or the store knows more.
+    /// Ready when something new is known of a fiber: its activation has ended, or the store knows
+    /// more.
     pub(crate) fn changed(self: &Arc<Self>, id: &str) -> impl Future<Output = ()> + Send + use<> {
         let entry = self.entry(id);
         let mut phase = entry.watch();

@@ -368,8 +368,8 @@ pub(super) fn save_branch(conn: &Connection, claim: Claim, number: u64, result: 
 
 fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
     conn.prepare_cached(&format!(
-        "SELECT f.args, f.restarts, f.state IN ('interrupted', 'running') AS interrupted, f.state = 'completed' OR s.fiber IS NOT NULL AS there, s.at, s.data, s.number, s.deaths, s.epoch,
-                s.callees, {}
+        "SELECT f.args, f.restarts, f.state IN ('interrupted', 'running') AS interrupted,
+                f.state = 'completed' OR s.fiber IS NOT NULL AS there, s.at, s.data, s.number, s.deaths, s.epoch, s.callees, {}
          FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq LEFT JOIN layouts l ON l.hash = s.layout WHERE f.seq = ?1",
         layouts::COLUMNS
     ))?

@@ -1,7 +1,8 @@
-//! The loop of a turn as a fiber of its own, beside that of its turn: so earlier versions of this library have stored it.
+//! The loop of a turn as a fiber of its own, beside that of its turn: so earlier versions of this
+//! library have stored it.
 //!
-//! Such a fiber runs the same function, with the attempt of its turn that is under way. It keeps its id and its operations, and
-//! its turn waits for it.
+//! Such a fiber runs the same function, with the attempt of its turn that is under way. It keeps
+//! its id and its operations, and its turn waits for it.
 use std::future::Future;
 use std::sync::Arc;
 

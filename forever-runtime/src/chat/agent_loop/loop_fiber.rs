@@ -305,8 +305,8 @@ pub(super) fn turn_of(ctx: &FiberContext) -> Result<&Turn, BoxError> {
     ctx.host().ok_or_else(|| "the loop of an agent is run by a turn".into())
 }
 
-/// An error of the store, or of a runtime that closes, interrupts the fiber; any other is its own. When the attempt is over none counts: the loop
-/// goes on in the next one.
+/// An error of the store, or of a runtime that closes, interrupts the fiber; any other is its own.
+/// When the attempt is over none counts: the loop goes on in the next one.
 pub(super) async fn failed<T>(ctx: &FiberContext, error: BoxError) -> Result<T, BoxError> {
     if !turn_of(ctx)?.is_open() {
         return Ok(ctx.run().halt(Exit::Again(Arc::new(()))).await);

@@ -48,7 +48,7 @@ impl Attempt<'_> {
         let mut served = pin!(frame.serve(&self.turn));
         let attempted = self.answered(self.hear(ctx, served.as_mut()).await).await?;
         if matches!(attempted, Attempted::Over(_)) && runs.is_to_stop() {
-            // It is told to stop, and has so long for it.
+            // It is asked to stop, and has so long for it.
             ctx.run().backend.tell_to_stop();
             ctx.run().ops.ask_to_stop();
             let ended = race(served, runs.idle());

@@ -31,6 +31,15 @@ impl TurnFrame<'_> {
         self.frame.run().checkpoints.load(Ordering::Relaxed)
     }
 
+    /// How the activation ends: a snapshot that cannot be read is parked, unless its `migrate`
+    /// function is still to be asked.
+    pub(super) fn parked_by(&self, exit: Exit) -> Exit {
+        match exit {
+            Exit::Unreadable { why, depth, .. } if self.frame.run().left().is_unreadable(depth) => Exit::Parked(why),
+            exit => exit,
+        }
+    }
+
     /// Carries out what the hook runs, until something ends the activation.
     pub(super) async fn serve(&mut self, turn: &Turn) -> Exit {
         let runs = &turn.inner().runs;
@@ -39,7 +48,7 @@ impl TurnFrame<'_> {
             let start = runs.begun().await;
             match self.carry_out(start, &ctx).await {
                 Ok(ended) => runs.end(ended),
-                // It was told to stop, or the attempt is over: what ends the attempt decides.
+                // It was asked to stop, or the attempt is over: what ends the attempt decides.
                 Err(Exit::Again(_)) => return runs.stop().await,
                 Err(Exit::Interrupted(error)) if error.is_closed() => return runs.stop().await,
                 Err(exit) => return exit,

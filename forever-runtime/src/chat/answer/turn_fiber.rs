@@ -119,13 +119,16 @@ impl Fiber for Answer {
                 // What it has run and not awaited ends with it.
                 Ok(Next::Over(state)) => run.halt(Exit::Completed(format!("\"{state}\"").into())).await,
                 Ok(Next::Leave(exit)) => run.halt(exit).await,
-                Err(error) if matches!(error.kind(), ErrorKind::NotRegistered | ErrorKind::Value) => {
-                    run.halt(Exit::parked(chain(&error))).await
-                }
+                Err(error) if is_parked_by(&error) => run.halt(Exit::parked(chain(&error))).await,
                 Err(error) => run.halt(Exit::interrupted(error)).await,
             }
         }
     }
+}
+
+/// Whether a turn is parked by an error, which would be the same if it were tried again.
+fn is_parked_by(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotRegistered | ErrorKind::Value)
 }
 
 /// What becomes of the fiber.
@@ -193,6 +196,7 @@ impl Answering<'_> {
                     return Ok(Next::Over(row.state));
                 }
             };
+            let was_cancelled = begun.row.cancel.is_some();
             let attempt = match Preparing::load(exec, chats, fence, &policy, begun, &before, frame).await {
                 Ok(preparing) => preparing.attempt(&under_way, frame).await,
                 Err(not) => Err(not),
@@ -202,18 +206,27 @@ impl Answering<'_> {
                 Err(Not::Made(attempted)) => Ok(attempted),
                 Err(Not::Failed(error)) => Err(error),
             };
-            if let Err(error) = &attempted
-                && error.kind() == ErrorKind::Value
-            {
-                // It will be parked: the process may die while it is, but not with it.
-                fence.guard(exec.runtime.store.release_turn(fence.claim(), row.seq)).await?;
-            }
-            match attempted? {
+            let attempted = match attempted {
+                Err(error) if is_parked_by(&error) => Attempted::Stopped(Exit::parked(chain(&error))),
+                attempted => attempted?,
+            };
+            match attempted {
                 Attempted::Over(state) => return Ok(Next::Over(state)),
-                Attempted::Stopped(exit) => {
-                    fence.guard(exec.runtime.store.release_turn(fence.claim(), row.seq)).await?;
-                    return Ok(Next::Leave(exit));
-                }
+                Attempted::Stopped(exit) => match frame.parked_by(exit) {
+                    // What was cancelled before the attempt is parked all the same: to begin it again
+                    // would end here again. What is cancelled since is seen at the next beginning.
+                    Exit::Parked(why) if !was_cancelled => {
+                        let parked = exec.runtime.store.park_turn(fence.claim(), row.seq, why.to_string(), exec.runtime.now_ms());
+                        if fence.guard(parked).await? {
+                            return Ok(Next::Leave(Exit::Parked(why)));
+                        }
+                        before = Before::Parked;
+                    }
+                    exit => {
+                        fence.guard(exec.runtime.store.release_turn(fence.claim(), row.seq)).await?;
+                        return Ok(Next::Leave(exit));
+                    }
+                },
                 Attempted::Interrupted { interrupted, runs } => {
                     fence.guard(exec.runtime.store.release_turn(fence.claim(), row.seq)).await?;
                     if let Some(delay) = interrupted.delay {
@@ -225,7 +238,8 @@ impl Answering<'_> {
                         }
                     }
                     if runs {
-                        // What runs goes on from its last checkpoint, as after every other end of an activation.
+                        // What runs goes on from its last checkpoint, as after every other end of an
+                        // activation.
                         return Ok(Next::Leave(Exit::Again(Arc::new(interrupted))));
                     }
                     before = Before::Interrupted(interrupted);

@@ -16,7 +16,7 @@ use crate::{
     InteractionRow, MessageRow, MessageUpdate, NewTurnRow, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler,
     TurnWrite, UpdateRefused,
 };
-use crate::{Claim, Runnable, Seq};
+use crate::{Claim, Runnable, Seq, Suspension};
 pub(super) use interactions::mark as mark_interactions;
 pub(super) use logs::open as open_logs;
 use logs::{append, chunks, fold};
@@ -43,6 +43,16 @@ fn has_fiber(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<bool> {
         "SELECT EXISTS (SELECT 1 FROM turns t JOIN fibers f ON f.seq = t.fiber WHERE t.seq = ?1 AND f.finished_ms IS NULL)",
     )?
     .query_row([turn], |r| r.get(0))
+}
+
+/// Takes back the death that was counted when a turn was begun.
+fn release(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<()> {
+    conn.prepare_cached("UPDATE turns SET deaths = max(deaths - 1, 0) WHERE seq = ?1")?.execute([turn]).map(drop)
+}
+
+/// Whether a turn was cancelled.
+fn is_cancelled(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<bool> {
+    conn.prepare_cached("SELECT cancel IS NOT NULL FROM turns WHERE seq = ?1")?.query_row([turn], |row| row.get(0))
 }
 
 /// Makes the fiber of a turn ready if it is parked, so that it sees the turn end.
@@ -72,7 +82,22 @@ impl ChatStore for Sqlite {
     fn release_turn(&self, claim: Claim, turn: TurnSeq) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.write("store that a turn is left", Scope::Many, move |c| {
             fence(c, claim, turn)?;
-            c.prepare_cached("UPDATE turns SET deaths = max(deaths - 1, 0) WHERE seq = ?1")?.execute([turn]).map(drop)
+            release(c, turn)
+        }))
+    }
+
+    fn park_turn(&self, claim: Claim, turn: TurnSeq, why: String, now_ms: i64) -> BoxFuture<'_, Result<bool>> {
+        let how = Suspension::Parked(why);
+        Box::pin(self.write_ready("store that a turn is parked", move |c, ready| {
+            let is_running = fence(c, claim, turn)?;
+            release(c, turn)?;
+            if !is_running || is_cancelled(c, turn)? {
+                return Ok(false);
+            }
+            if !rows::is_cancelled(c, claim.fiber)? {
+                rows::suspend(c, claim, &how, now_ms, ready)?;
+            }
+            Ok(true)
         }))
     }
 
