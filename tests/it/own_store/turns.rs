@@ -1,14 +1,16 @@
 //! What reaches a turn at each moment between two calls of its store: none of it is lost.
+use std::future::IntoFuture;
 use std::path::Path;
 
 use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::{ChatAgent, RecoveryPolicy, Turn, TurnHandle, TurnState};
 use forever::prelude::*;
-use forever::{Agent, BoxError, EventKind, FiberState, Told};
+use forever::{Agent, BoxError, ErrorKind, EventKind, FiberState, Told};
 use tokio::sync::watch;
 
 use super::counting::{Calls, HeldBack};
 use super::{Steps, double, file};
+use crate::given_up::polled;
 use crate::support::soon;
 
 /// A charge that never comes back, and says when it has begun.
@@ -29,7 +31,8 @@ async fn charges(charges: Res<Charges>) -> Result<u64, BoxError> {
 async fn hears() -> Result<String, BoxError> {
     let child = spawn!(double(21));
     let word: String = recv!("word");
-    Ok(format!("{word} {}", wait!(child)?))
+    let doubled = wait!(child)?;
+    Ok(format!("{word} {doubled}"))
 }
 
 struct Charging;
@@ -73,9 +76,22 @@ async fn open(path: &Path, calls: &Calls, charges: &Charges) -> Forever {
     builder.chat_agent(|_| Charging).chat_agent(|_| Hearing).open().await.unwrap()
 }
 
+/// The fiber of the turn, as soon as it is accepted.
 async fn fiber(forever: &Forever) -> forever::FiberStatus {
-    let fibers = forever.fibers().await.unwrap().fibers;
-    fibers.into_iter().find(|fiber| fiber.name == "forever.turn").expect("a turn has a fiber")
+    loop {
+        let fibers = forever.fibers().await.unwrap().fibers;
+        if let Some(of_turn) = fibers.into_iter().find(|fiber| fiber.name == "forever.turn") {
+            return of_turn;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Ready when a turn has looked for its message and its child has ended: then it calls nothing more.
+async fn waits_for_a_word(forever: &Forever, calls: &Calls) {
+    while calls.of("message") == 0 || calls.of("end") == 0 || fiber(forever).await.at.as_deref() != Some("word pending") {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// A turn that is being parked, in a process behind the one that died in its charge, at a moment `before` calls behind its
@@ -115,8 +131,9 @@ async fn ends_at_each_moment(end: impl AsyncFn(&Forever, &TurnHandle)) {
     let mut moments = Vec::new();
     loop {
         let folder = tempfile::tempdir().unwrap();
-        let about = about_to_park(&folder.path().join("chat.db"), moments.len() as u64);
-        let Some((forever, turn, held, operation)) = soon("a call or the end", about).await else { break };
+        let path = folder.path().join("chat.db");
+        let about = soon(&format!("one of {moments:?} or the end"), about_to_park(&path, moments.len() as u64)).await;
+        let Some((forever, turn, held, operation)) = about else { break };
         let at = format!("before call {} of the store, `{operation}`", moments.len());
         moments.push(operation);
         soon(&at, end(&forever, &turn)).await;
@@ -152,21 +169,18 @@ async fn turn_that_waits_in_memory_hears_what_comes_at_each_moment() {
         let forever = open(&folder.path().join("chat.db"), &calls, &Charges(watch::Sender::new(0))).await;
         let mut held = calls.hold_back("begin_turn", moments.len() as u64);
         let agent = forever.agent::<Hearing>("a");
-        let turn = agent.save_messages([UiMessage::user("u", "hear")]).await.unwrap();
-        let waits = async {
-            // It has looked for a message, and its child has ended: nothing more is called.
-            while calls.of("message") == 0 || calls.of("end") == 0 || fiber(&forever).await.at.as_deref() != Some("word pending") {
-                tokio::task::yield_now().await;
-            }
-        };
+        let asked = agent.save_messages([UiMessage::user("u", "hear")]).into_future();
+        // It may be held back as well.
+        let asked = tokio::spawn(asked);
         let reached = tokio::select! {
             biased;
             operation = held.reached() => Some(operation),
-            () = waits => None,
+            () = soon("the wait", waits_for_a_word(&forever, &calls)) => None,
         };
         let at = format!("before call {} of the store, {reached:?}", moments.len());
         forever.send(&fiber(&forever).await.id, "word", "twice 21 is").await.unwrap();
         drop(held);
+        let turn = soon(&at, asked).await.unwrap().unwrap();
         assert!(soon(&at, turn.wait()).await.unwrap().is_completed(), "{at}");
         assert_eq!(agent.messages().await.unwrap().pop().unwrap().text(), "twice 21 is 42", "{at}");
         forever.close().await.unwrap();
@@ -174,4 +188,47 @@ async fn turn_that_waits_in_memory_hears_what_comes_at_each_moment() {
         moments.push(operation);
     }
     assert!(moments.contains(&"message") && moments.contains(&"end"), "{moments:?}");
+}
+
+#[tokio::test]
+async fn turn_that_waits_in_memory_hears_of_a_message_whose_sender_is_gone() {
+    let mut stored = Vec::new();
+    for polls in 1.. {
+        let folder = tempfile::tempdir().unwrap();
+        let calls = Calls::default();
+        let forever = open(&folder.path().join("chat.db"), &calls, &Charges(watch::Sender::new(0))).await;
+        let turn = forever.agent::<Hearing>("a").save_messages([UiMessage::user("u", "hear")]).await.unwrap();
+        soon("the wait", waits_for_a_word(&forever, &calls)).await;
+        let id = fiber(&forever).await.id;
+        let sent = polled(forever.send(&id, "word", "hello").message_id("once"), polls).await;
+        // What was begun is carried out.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        stored.push(calls.of("send") > 0);
+        if calls.of("send") == 0 {
+            forever.send(&id, "word", "hello").message_id("once").await.unwrap();
+        }
+        let at = format!("given up at poll {polls}, stored: {stored:?}");
+        assert!(soon(&at, turn.wait()).await.unwrap().is_completed(), "{at}");
+        forever.close().await.unwrap();
+        if sent.is_some() {
+            break;
+        }
+    }
+    assert!(stored.iter().filter(|stored| **stored).count() > 1, "{stored:?}");
+}
+
+#[tokio::test]
+async fn turn_that_waits_in_memory_hears_of_a_message_whose_answer_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let calls = Calls::default();
+    let forever = open(&folder.path().join("chat.db"), &calls, &Charges(watch::Sender::new(0))).await;
+    let turn = forever.agent::<Hearing>("a").save_messages([UiMessage::user("u", "hear")]).await.unwrap();
+    soon("the wait", waits_for_a_word(&forever, &calls)).await;
+    calls.lose_answer_of("send");
+    let unknown = forever.send(&fiber(&forever).await.id, "word", "hello").await.unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::OutcomeUnknown);
+    assert!(soon("the end", turn.wait()).await.unwrap().is_completed());
+    forever.close().await.unwrap();
 }

@@ -460,7 +460,7 @@ fn checkpoints(conn: &Connection, seq: Seq) -> rusqlite::Result<u64> {
     Ok(number.unwrap_or(0))
 }
 
-fn is_cancelled(conn: &Connection, seq: Seq) -> rusqlite::Result<bool> {
+pub(super) fn is_cancelled(conn: &Connection, seq: Seq) -> rusqlite::Result<bool> {
     conn.prepare_cached("SELECT cancel IS NOT NULL FROM fibers WHERE seq = ?1")?.query_row([seq], |r| r.get(0))
 }
 
