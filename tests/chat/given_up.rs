@@ -179,8 +179,8 @@ async fn a_chat_is_cleared_although_the_call_is_given_up() {
         let chat = place.chat(times);
         let (first, second) = (ask(&chat, "first", "runs").await, ask(&chat, "second", "hangs").await);
         begun(&first).await;
-        let mine = || place.forever.fibers().name("never").agent("obeys", chat.name());
-        while mine().state(FiberState::Waiting).await.unwrap().fibers.is_empty() {
+        let mine = || place.forever.fibers().name("forever.turn").agent("obeys", chat.name());
+        while mine().state(FiberState::Running).await.unwrap().fibers.iter().all(|fiber| fiber.checkpoints == 0) {
             tokio::task::yield_now().await;
         }
         let (first_ends, second_ends) = (waits_for(&first).await, waits_for(&second).await);
@@ -190,11 +190,11 @@ async fn a_chat_is_cleared_although_the_call_is_given_up() {
         assert_eq!(comes("the end of a turn that waited", second_ends).await.unwrap(), TurnState::Skipped);
         heard(&mut events, |event| matches!(event, ChatEvent::Cleared)).await;
         let fiber = async {
-            while mine().state(FiberState::Cancelled).await.unwrap().fibers.is_empty() {
+            while !mine().await.unwrap().fibers.iter().all(|fiber| fiber.state.is_final()) {
                 tokio::task::yield_now().await;
             }
         };
-        comes("the end of the turn's fiber", fiber).await;
+        comes("the end of what the turn has run", fiber).await;
         assert!(chat.messages().await.unwrap().is_empty());
         if cleared.is_some() {
             assert!(times > 1);

@@ -353,10 +353,10 @@ async fn a_cancelled_turn_ends_its_loop() {
     turn.cancel("enough").await.unwrap();
     turn.wait().await.unwrap();
     loop {
-        let looped = forever.fibers().name("forever.agent_loop").await.unwrap().fibers;
-        assert_eq!(looped.len(), 1);
-        if looped[0].state.is_final() {
-            break assert_eq!(looped[0].state, FiberState::Cancelled);
+        let fibers = forever.fibers().await.unwrap().fibers;
+        assert_eq!(fibers.len(), 1, "the loop is in the fiber of its turn");
+        if fibers[0].state.is_final() {
+            break assert_eq!(fibers[0].state, FiberState::Completed);
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

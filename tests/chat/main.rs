@@ -9,6 +9,7 @@ mod identity;
 mod killed;
 mod logs;
 mod looped;
+mod nested;
 mod panicking;
 mod pending;
 mod recovery;

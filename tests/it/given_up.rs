@@ -21,7 +21,7 @@ async fn soon<T>(what: &str, future: impl IntoFuture<Output = T>) -> T {
 }
 
 /// Polls a call up to `polls` times, each time when it was woken, and drops it; `Some` if it completed before.
-async fn polled<T>(call: impl IntoFuture<Output = T>, polls: u64) -> Option<T> {
+pub(crate) async fn polled<T>(call: impl IntoFuture<Output = T>, polls: u64) -> Option<T> {
     let mut call = Box::pin(call.into_future());
     let mut left = polls;
     poll_fn(move |cx: &mut Context<'_>| {

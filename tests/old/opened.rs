@@ -82,7 +82,7 @@ async fn finish(copy: &Copy) {
         after::five::finish(&forever).await;
     }
     if version >= 6 {
-        after::six::finish(&forever).await;
+        after::six::finish(&forever, version).await;
     }
     if version >= 7 {
         after::seven::finish(&forever).await;

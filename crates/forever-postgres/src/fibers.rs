@@ -217,8 +217,9 @@ pub(crate) async fn unfinished_of(tx: &Tx, group: &UnfinishedGroup, after: Seq, 
 
 pub(crate) async fn load(tx: &Tx, seq: Seq) -> Done<LoadedFiber> {
     let sql = format!(
-        "SELECT f.args, f.restarts, f.state = 'completed' OR s.fiber IS NOT NULL AS there, s.at, s.data, s.number, s.deaths, s.epoch,
-                s.callees, {}
+        "SELECT f.args, f.restarts,
+                f.state IN ('interrupted', 'running') OR f.state = 'pending' AND f.reason IS NOT NULL AS interrupted,
+                f.state = 'completed' OR s.fiber IS NOT NULL AS there, s.at, s.data, s.number, s.deaths, s.epoch, s.callees, {}
          FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq LEFT JOIN @layouts l ON l.hash = s.layout WHERE f.seq = $1",
         layouts::COLUMNS
     );
@@ -240,6 +241,7 @@ pub(crate) async fn load(tx: &Tx, seq: Seq) -> Done<LoadedFiber> {
         number,
         restarts: row.count("restarts")?,
         deaths: row.count("deaths")?,
+        interrupted: row.flag("interrupted")?,
         epoch: row.int_opt("epoch")?.unwrap_or(0),
         ops: ops::since(tx, seq, number).await?,
         branches: branches(tx, seq, number).await?,
@@ -413,7 +415,7 @@ pub(crate) async fn finish(tx: &Tx, seq: Seq, end: &End, settled: &[OpOutcome], 
     Ok(Some(end))
 }
 
-async fn is_cancelled(tx: &Tx, seq: Seq) -> Done<bool> {
+pub(crate) async fn is_cancelled(tx: &Tx, seq: Seq) -> Done<bool> {
     tx.one("SELECT cancel IS NOT NULL AS cancelled FROM @fibers WHERE seq = $1", args![seq]).await?.flag("cancelled")
 }
 

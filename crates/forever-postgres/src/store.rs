@@ -450,6 +450,12 @@ impl ChatStore for PostgresStore {
         self.write("store that a turn is left", (claim, turn), |tx, args| Box::pin(turns::release(tx, args.0, args.1)))
     }
 
+    fn park_turn(&self, claim: Claim, turn: TurnSeq, why: String, now_ms: i64) -> BoxFuture<'_, Result<bool>> {
+        self.write("store that a turn is parked", (claim, turn, Suspension::Parked(why), now_ms), |tx, args| {
+            Box::pin(turns::park(tx, args.0, args.1, &args.2, args.3))
+        })
+    }
+
     fn store_incident(&self, claim: Claim, turn: TurnSeq, incident: IncidentRow, now_ms: i64) -> BoxFuture<'_, Result<()>> {
         self.write("store an interruption of a turn", (claim, turn, incident, now_ms), |tx, args| {
             Box::pin(turns::store_incident(tx, args.0, args.1, &args.2, args.3))

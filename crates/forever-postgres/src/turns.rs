@@ -1,12 +1,13 @@
 //! Turns: accepted, begun, settled.
 use forever_store::{
     AcceptTurnResult, Admission, AgentId, Claim, FiberState, IncidentRow, IncidentState, MessageRole, MessageRow, NewTurnRow, QueuePolicy,
-    TurnFilter, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnStart, TurnState, TurnWrite, WorkerId,
+    Seq, Suspension, TurnFilter, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnStart, TurnState, TurnWrite,
+    WorkerId,
 };
 
 use crate::chat::{chat_of, chunks, fence, find_chat, insert_message, last_message, lock_of, next_place, replace, update};
-use crate::fibers;
 use crate::sql::{Done, Row, Tx, args, damaged, refused};
+use crate::{claims, fibers};
 
 const TURN: &str = "SELECT t.*, c.class, c.agent FROM @chats c JOIN @turns t ON t.chat = c.seq";
 
@@ -280,6 +281,44 @@ pub(crate) async fn release(tx: &Tx, claim: Claim, turn: TurnSeq) -> Done<()> {
     tx.run("UPDATE @turns SET deaths = greatest(deaths - 1, 0), worker = NULL WHERE seq = $1", args![turn]).await.map(drop)
 }
 
+/// Releases a turn and parks its fiber, unless the turn was cancelled or has ended.
+pub(crate) async fn park(tx: &Tx, claim: Claim, turn: TurnSeq, how: &Suspension, now_ms: i64) -> Done<bool> {
+    claims::hold(tx, claim).await?;
+    let is_running = fence(tx, claim, turn).await?;
+    let sql = "UPDATE @turns SET deaths = greatest(deaths - 1, 0), worker = NULL WHERE seq = $1 RETURNING cancel IS NOT NULL AS cancelled";
+    let is_cancelled = tx.row(sql, args![turn]).await?.map_or(Ok(false), |row| row.flag("cancelled"))?;
+    if !is_running || is_cancelled {
+        return Ok(false);
+    }
+    if !fibers::is_cancelled(tx, claim.fiber).await? {
+        fibers::suspend(tx, claim, how, now_ms).await?;
+    }
+    Ok(true)
+}
+
+/// Locks the fibers of turns, which comes before what is written to the turns; gives those that are
+/// parked.
+async fn lock_fibers(tx: &Tx, turns: &[TurnSeq]) -> Done<Vec<Seq>> {
+    // Whether one is parked is read behind the lock: a fiber that is about to park is waited for.
+    let sql = "SELECT f.seq, f.state FROM @turns t JOIN @fibers f ON f.seq = t.fiber JOIN @snapshots s ON s.fiber = f.seq
+               WHERE t.seq = ANY ($1) ORDER BY f.seq FOR NO KEY UPDATE OF f, s";
+    let mut parked = Vec::new();
+    for row in tx.rows(sql, args![turns]).await? {
+        if row.word::<FiberState>("state")? == FiberState::Parked {
+            parked.push(row.int("seq")?);
+        }
+    }
+    Ok(parked)
+}
+
+/// Makes parked fibers ready, so that they see their turns end.
+async fn wake_parked(tx: &Tx, parked: &[Seq], now_ms: i64) -> Done<()> {
+    for fiber in parked {
+        fibers::make_ready(tx, *fiber, now_ms).await?;
+    }
+    Ok(())
+}
+
 /// A clean close takes back the deaths that the worker has counted in advance, of turns that are
 /// under way.
 pub(crate) async fn close(tx: &Tx, worker: WorkerId) -> Done<()> {
@@ -388,12 +427,14 @@ pub(crate) async fn settle(tx: &Tx, by: TurnSettler, turn: TurnSeq, how: &TurnSe
 
 pub(crate) async fn cancel(tx: &Tx, turn: TurnSeq, reason: &str, now_ms: i64) -> Done<Option<TurnRow>> {
     lock_of(tx, turn).await?;
+    let parked = lock_fibers(tx, &[turn]).await?;
     tx.run("UPDATE @turns SET cancel = coalesce(cancel, $2) WHERE seq = $1 AND settled_ms IS NULL", args![turn, reason]).await?;
     tx.run(
         "UPDATE @turns SET state = 'aborted', reason = $2, settled_ms = $3 WHERE seq = $1 AND state = 'queued' AND settled_ms IS NULL",
         args![turn, reason, now_ms],
     )
     .await?;
+    wake_parked(tx, &parked, now_ms).await?;
     by_seq(tx, turn).await
 }
 
@@ -417,6 +458,9 @@ pub(crate) async fn request(tx: &Tx, turn: TurnSeq) -> Done<TurnRequest> {
 pub(crate) async fn clear(tx: &Tx, chat: &AgentId, now_ms: i64) -> Done<Vec<TurnRow>> {
     let Some(seq) = find_chat(tx, chat).await? else { return Ok(Vec::new()) };
     tx.run("DELETE FROM @chat_messages WHERE chat = $1", args![seq]).await?;
+    let open = tx.rows("SELECT seq FROM @turns WHERE chat = $1 AND settled_ms IS NULL", args![seq]).await?;
+    let open: Vec<TurnSeq> = open.iter().map(|row| row.int("seq")).collect::<Done<_>>()?;
+    let parked = lock_fibers(tx, &open).await?;
     // Locked, so that no chunk is appended behind the deletion of the log.
     tx.rows("SELECT seq FROM @turns WHERE chat = $1 AND settled_ms IS NULL ORDER BY seq FOR NO KEY UPDATE", args![seq]).await?;
     let open = tx.rows(&format!("{TURN} WHERE c.seq = $1 AND t.settled_ms IS NULL ORDER BY t.seq"), args![seq]).await?;
@@ -435,6 +479,7 @@ pub(crate) async fn clear(tx: &Tx, chat: &AgentId, now_ms: i64) -> Done<Vec<Turn
     let turns = tx.rows("UPDATE @turns SET compacted = TRUE WHERE chat = $1 AND NOT compacted RETURNING seq", args![seq]).await?;
     let turns: Vec<TurnSeq> = turns.iter().map(|row| row.int("seq")).collect::<Done<_>>()?;
     tx.run("DELETE FROM @turn_chunks WHERE turn = ANY ($1)", args![turns]).await?;
+    wake_parked(tx, &parked, now_ms).await?;
     Ok(ended)
 }
 

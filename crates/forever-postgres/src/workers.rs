@@ -37,7 +37,8 @@ const PAGE: i64 = 1000;
 pub(crate) enum Become {
     /// Interrupted: the caller looks for them.
     Interrupted,
-    /// Ready for any worker, as far as no hook has to decide about them.
+    /// Ready for any worker, as far as no hook has to decide about them. A ready one that has a
+    /// reason was interrupted: no other has one.
     Ready,
 }
 
@@ -90,7 +91,7 @@ async fn release(tx: &Tx, which: &str, worker: WorkerId, count_death: bool, reas
     );
     let state = becomes.state();
     let stop = format!(
-        "UPDATE @fibers SET changed_ms = $3, state = {state}, reason = CASE {state} WHEN 'pending' THEN NULL ELSE $2 END
+        "UPDATE @fibers SET changed_ms = $3, state = {state}, reason = $2
          WHERE seq = ANY ($1) AND state = 'running' RETURNING seq, state"
     );
     let mut released = 0;

@@ -453,6 +453,13 @@ pub trait ChatStore {
     /// Takes back the death that was counted when a turn was begun: its attempt is over.
     fn release_turn(&self, claim: Claim, turn: TurnSeq) -> BoxFuture<'_, Result<()>>;
 
+    /// Releases a turn as [`release_turn`](Self::release_turn) does, and parks its fiber.
+    ///
+    /// One transaction, so that a turn is never parked behind its cancellation: `false`, and the
+    /// fiber stays claimed, if the turn was cancelled or has ended. A fiber that was itself
+    /// cancelled is left to [`suspend`](super::FiberStore::suspend), which ends it.
+    fn park_turn(&self, claim: Claim, turn: TurnSeq, why: String, now_ms: i64) -> BoxFuture<'_, Result<bool>>;
+
     /// Stores the incident of a turn, in place of the last one.
     fn store_incident(&self, claim: Claim, turn: TurnSeq, incident: IncidentRow, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 
@@ -472,7 +479,8 @@ pub trait ChatStore {
 
     /// Cancels a turn; gives the row as it is then, `None` if there is no such turn.
     ///
-    /// A queued one is `aborted` at once. A running one is marked, and the first reason stays.
+    /// A queued one is `aborted` at once. A running one is marked, and the first reason stays. Its
+    /// fiber is made ready if it is parked.
     fn cancel_turn(&self, turn: TurnSeq, reason: String, now_ms: i64) -> BoxFuture<'_, Result<Option<TurnRow>>>;
 
     /// Finds a turn of a chat by id.
@@ -542,7 +550,8 @@ pub trait ChatStore {
     ///
     /// Gives the turns that had not ended.
     ///
-    /// Running turns are `aborted`, queued ones `skipped`.
+    /// Running turns are `aborted`, queued ones `skipped`. Their fibers that are parked are made
+    /// ready.
     fn clear_chat(&self, chat: AgentId, now_ms: i64) -> BoxFuture<'_, Result<Vec<TurnRow>>>;
 
     /// Lists the turns that have not ended although their fibers have.

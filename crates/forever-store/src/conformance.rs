@@ -89,6 +89,8 @@ async fn run_all<S: Store + 'static>(make: impl AsyncFn() -> S) {
     chat::ends_a_turn_once(&make().await).await;
     chat::refuses_writes_without_the_claim_of_the_turn(&make().await).await;
     chat::cancels_a_turn_that_waits_and_asks_one_that_runs(&make().await).await;
+    chat::lets_a_parked_turn_see_that_it_was_cancelled(&make().await).await;
+    chat::parks_no_turn_that_was_told_to_end(&make().await).await;
     chat::lets_others_take_the_place_of_a_turn(&make().await).await;
     chat::queues_no_more_turns_than_it_may(&make().await).await;
     chat::joins_the_turn_that_replies_to_a_message(&make().await).await;

@@ -240,6 +240,8 @@ pub struct LoadedFiber {
     pub restarts: u32,
     /// Deaths of its workers since its last progress.
     pub deaths: u32,
+    /// Whether its last activation was cut off: it neither ended, nor waits, nor is parked.
+    pub interrupted: bool,
     /// Epoch.
     pub epoch: Epoch,
     /// Operations that began since checkpoint `number`, whatever their state. Not those by hand.

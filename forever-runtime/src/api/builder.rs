@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::agent::{Agent, AgentHandle, Agents, Classes};
 use crate::api::forever::Forever;
-use crate::chat::{AgentLoop, Answer, ChatAgent, ChatClasses, Chats, ask_and_call};
+use crate::chat::{AgentLoop, Answer, ChatAgent, ChatClasses, Chats, ChildLoop};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::agent_hooks::AgentHooks;
@@ -184,7 +184,7 @@ impl Builder {
 
     /// Adds the model and tools of [`Turn::run_agent_loop`](crate::chat::Turn::run_agent_loop).
     pub fn agent_loop(mut self, looped: AgentLoop) -> Self {
-        self.registry = self.registry.and_then(|mut registry| registry.add_ours::<ask_and_call>().map(|()| registry));
+        self.registry = self.registry.and_then(|mut registry| registry.add_ours::<ChildLoop>().map(|()| registry));
         self.resource(looped)
     }
 

@@ -10,6 +10,7 @@ use crate::exec::executor::Executor;
 use crate::exec::spawn::LONGEST_ID;
 use crate::frame::machine::{COMPUTED_TOPIC, CutKind};
 use crate::frame::saved::text_to_keep;
+use crate::runtime::detached::detached;
 use crate::runtime::link::Link;
 use crate::store::{CommandResult, FiberRef, NewMessage};
 
@@ -81,8 +82,17 @@ async fn send(exec: &Arc<Executor>, message: SendMessage) -> Result<()> {
         return Err(refused(ErrorKind::Conflict, "it is a closure, and receives no messages".into()));
     }
     let message = NewMessage { to: id.to_owned(), id: message_id, topic: topic.to_owned(), data, now_ms: exec.runtime.now_ms() };
-    // The store tells the dispatcher, if the fiber waits for it.
-    match exec.runtime.store.send(message).await.map_err(|e| refused(e.kind(), chain(&e)))? {
+    let (runtime, to) = (Arc::clone(&exec.runtime), id.to_owned());
+    let work = async move {
+        // The store tells the dispatcher, if the fiber waits for it.
+        let sent = runtime.store.send(message).await;
+        // One that waits in memory looks itself, also where it is unknown whether there is one.
+        if let Some(control) = runtime.active.get(&to).and_then(|entry| entry.control()) {
+            control.ring();
+        }
+        sent
+    };
+    match detached(&exec.runtime, work).await.map_err(|e| refused(e.kind(), chain(&e)))? {
         CommandResult::Done(()) => Ok(()),
         CommandResult::NotFound => Err(refused(ErrorKind::NotFound, "there is no such fiber".into())),
         CommandResult::InvalidState(state) => Err(refused(ErrorKind::InvalidState, format!("it has {state} already"))),

@@ -14,10 +14,9 @@ use crate::chat::log::{Logs, TurnEnd};
 use crate::chat::retention;
 use crate::chat::status::TurnStatus;
 use crate::chat::turn::Turn;
-use crate::chat::writer::{Batching, over};
+use crate::chat::writer::Batching;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exec::executor::Executor;
-use crate::runtime::race::race;
 use crate::store::{AgentId, TurnRow, TurnSeq};
 
 /// What the builder lets its user choose.
@@ -148,23 +147,6 @@ impl Chats {
             log.end(end);
         }
         self.changed.send_replace(());
-    }
-
-    /// The turn of this id, as soon as it is being answered.
-    pub(super) async fn joined(&self, exec: &Executor, chat: &AgentId, turn: &str) -> Result<Turn> {
-        let mut changed = self.changed.subscribe();
-        loop {
-            if let Some(there) = self.turn_of(chat).filter(|there| there.id() == turn && there.is_open()) {
-                return Ok(there);
-            }
-            let row = exec.runtime.store.turn(chat.clone(), turn.to_owned()).await?;
-            if row.is_none_or(|row| row.state.is_settled()) {
-                return Err(over());
-            }
-            if race(changed.changed(), exec.runtime.closing()).await.is_none() {
-                return Err(Error::closed());
-            }
-        }
     }
 
     /// A turn has ended because its chat was cleared.

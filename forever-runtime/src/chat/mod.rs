@@ -18,13 +18,14 @@ pub mod message;
 pub mod model;
 mod recovery;
 pub(crate) mod retention;
+mod runs;
 mod status;
 mod tools;
 mod turn;
 mod user_code;
 mod writer;
 
-pub(crate) use agent_loop::ask_and_call;
+pub(crate) use agent_loop::ChildLoop;
 pub use agent_loop::{AgentLoop, Tool, UnknownCall};
 pub(crate) use answer::Answer;
 pub use chat_agent::{ChatAgent, ErrorClass};

@@ -14,18 +14,19 @@ use crate::chat::hooks::ChatHooks;
 use crate::chat::message::{Chunk, Continuation, MAX_CHUNK, MessageBuilder, Part, Repair, ToolState, UiMessage, repair};
 use crate::chat::model::ToolSpec;
 use crate::chat::recovery::ChatRecovery;
+use crate::chat::runs::Runs;
 use crate::chat::user_code::USUAL_TEXT;
 use crate::chat::writer;
 use crate::chat::writer::Writer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
 use crate::exec::executor::Executor;
-use crate::exec::spawn::Spawn;
+use crate::frame::arguments::save_arguments;
 use crate::frame::fiber::Fiber;
 use crate::frame::saved::{text_to_keep, unreadable};
 use crate::runtime::detached::detached;
 use crate::runtime::fence::Fence;
-use crate::runtime::handle::FiberError;
+use crate::runtime::handle::{FiberError, FiberHandle};
 use crate::runtime::link::Link;
 use crate::store::{AgentId, FiberRef, TurnKind, TurnRow, TurnWrite};
 
@@ -49,8 +50,15 @@ pub(super) struct Inner {
     pub(super) pulse: watch::Sender<Pulse>,
     /// Whether this attempt is the one that may write.
     pub(super) open: watch::Sender<bool>,
-    /// Whether a fiber answers, which settles its own tool calls.
+    /// Whether a fiber function answers, which settles its own tool calls.
     pub(super) runs_fiber: AtomicBool,
+    /// What the hook runs.
+    pub(super) runs: Runs,
+    /// The id of the turn's fiber.
+    pub(super) fiber: String,
+    /// Whether an earlier version of this library may have made a fiber that answers, beside that
+    /// of the turn.
+    pub(super) may_have_child: bool,
     pub(super) hooks: Arc<dyn ChatHooks>,
 }
 
@@ -230,20 +238,47 @@ impl Turn {
         &self.0.row.message
     }
 
-    /// Runs a fiber that answers, and waits for it. It is a fiber of the agent, one for each turn: an attempt after an interruption finds it where
-    /// it is. It is cancelled when the turn ends otherwise.
+    /// Runs a fiber function that answers, and waits for it.
+    ///
+    /// It is called inside the fiber of the turn, as by `call!`: after an interruption the hook runs
+    /// again, and when it comes to the same run that goes on in its middle. A run that has ended
+    /// gives its result again, so a hook may run one after the other. It waits in memory, as the
+    /// turn is under way meanwhile, and what parks it parks the turn.
+    ///
+    /// A turn runs one fiber at a time. The run stays under way when this future is dropped, for the
+    /// next call with the same function and arguments, and ends with the turn.
     ///
     /// # Errors
-    /// When it cannot be started, fails, is cancelled or parked.
+    /// When it cannot be started, or fails.
     pub async fn run<F: Fiber>(&self, call: F) -> Result<F::Output, FiberError> {
+        self.0.exec.registry.of::<F>().map_err(|error| FiberError::not_started(F::MACHINE.name, &error))?;
+        self.run_here(call).await
+    }
+
+    /// The same for a function that is not registered itself.
+    pub(super) async fn run_here<F: Fiber>(&self, call: F) -> Result<F::Output, FiberError> {
         let inner = &*self.0;
         inner.runs_fiber.store(true, Ordering::Release);
-        let AgentId { class, name } = &inner.row.chat;
-        let not_started = |error| FiberError::not_started(F::MACHINE.name, &error);
-        let id = fiber_id(&inner.exec, &inner.row).await.map_err(not_started)?;
-        let spawn = Spawn::new(Link::from(&inner.exec), call).id(id).agent(class, name);
-        let handle = spawn.await.map_err(not_started)?;
-        handle.wait().await
+        let name = F::MACHINE.name;
+        let not_started = |error| FiberError::not_started(name, &error);
+        let handle = |id: &str| FiberHandle::<F::Output>::new(Link::from(&inner.exec.runtime), id, name, false);
+        if let Some(child) = self.child().await.map_err(not_started)? {
+            return handle(&child).wait().await;
+        }
+        let args = save_arguments(&call).map_err(|why| not_started(Error::new(ErrorKind::Value, why)))?;
+        let exit = inner.runs.begin(call, args).map_err(not_started)?.ended().await;
+        handle(&inner.fiber).exited(exit)
+    }
+
+    /// The fiber beside its own that answers the turn, where an earlier version of this library has
+    /// made one.
+    async fn child(&self) -> Result<Option<String>> {
+        let Inner { exec, row, may_have_child, .. } = &*self.0;
+        if !may_have_child {
+            return Ok(None);
+        }
+        let child = exec.runtime.store.find(FiberRef::Id(fiber_id(exec, row).await?)).await?;
+        Ok(child.filter(|child| child.agent.as_ref() == Some(&row.chat)).map(|child| child.id))
     }
 
     /// Writes what a fiber of the turn says, which needs no fitting.
@@ -304,7 +339,7 @@ impl Turn {
         }
     }
 
-    /// Whether a fiber answers, such as that of an agent loop.
+    /// Whether a fiber function answers, such as an agent loop.
     pub(super) fn is_answered_by_a_fiber(&self) -> bool {
         self.0.runs_fiber.load(Ordering::Acquire)
     }
@@ -457,8 +492,10 @@ impl Inner {
 /// What stands between the name of an agent and the id of a turn in the id of a fiber.
 const JOINT: &str = "/turn/";
 
-/// The id of the fiber that answers a turn: `class/name/turn/id`, or, where that can be taken apart in more than one way,
-/// `class/turn/name/id` with each `/` and `%` of both as `%2F` and `%25`, unless the turn has a fiber under the first already.
+/// The id of the fiber that answers a turn beside its own, where an earlier version of this library
+/// has made one.
+///
+/// `class/name/turn/id`, or, where that can be taken apart in more than one way, `class/turn/name/id` with each `/` and `%` of both as `%2F` and `%25`, unless the turn has a fiber under the first already.
 pub(super) async fn fiber_id(exec: &Executor, row: &TurnRow) -> Result<String> {
     let AgentId { class, name } = &row.chat;
     let plain = format!("{class}/{name}{JOINT}{}", row.id);

@@ -60,6 +60,8 @@ pub(crate) struct FiberTask {
     unreadable: BTreeSet<u32>,
     /// Held until the fiber is in memory.
     entering: Option<OwnedSemaphorePermit>,
+    /// What the activation before has left for the next one.
+    handed_over: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// A fiber's place among those that are recovered: entered after the one before, and before the one
@@ -124,7 +126,8 @@ impl FiberTask {
     ) -> Self {
         let known = exec.registry.get(&fiber.name);
         let (name, agent) = (fiber.name.clone(), fiber.agent.clone());
-        FiberTask { exec: Arc::clone(exec), name, known, seq: fiber.seq, agent, alive, turn, unreadable: BTreeSet::new(), entering }
+        let (exec, unreadable) = (Arc::clone(exec), BTreeSet::new());
+        FiberTask { exec, name, known, seq: fiber.seq, agent, alive, turn, unreadable, entering, handed_over: None }
     }
 
     /// Runs a fiber that was just accepted, under the claim that it was accepted with.
@@ -137,8 +140,8 @@ impl FiberTask {
         call: Box<dyn Any + Send>,
     ) {
         let (name, turn) = (known.machine().name.to_owned(), Turn::default());
-        let task =
-            FiberTask { exec, name, known: Some(known), seq: claim.fiber, agent, alive, turn, unreadable: BTreeSet::new(), entering: None };
+        let (known, seq, unreadable) = (Some(known), claim.fiber, BTreeSet::new());
+        let task = FiberTask { exec, name, known, seq, agent, alive, turn, unreadable, entering: None, handed_over: None };
         task.run(Some((claim, call))).await;
     }
 
@@ -157,6 +160,10 @@ impl FiberTask {
                 // It is entered once more, and its `migrate` function is asked.
                 Exit::Unreadable { depth, .. } if self.unreadable.insert(depth) && self.alive.control.reason().is_none() => continue,
                 Exit::Unreadable { why, .. } => Exit::Parked(why),
+                Exit::Again(handed_over) => {
+                    self.handed_over = Some(Arc::clone(&handed_over));
+                    Exit::Again(handed_over)
+                }
                 exit => exit,
             };
             let why = match self.store_exit(exit, claim, settled).await {
@@ -260,11 +267,13 @@ impl FiberTask {
 
     /// A run that is not claimed yet, unless it begins with an invocation; `Err` says why what is
     /// stored does not fit.
-    fn prepare(&self, mut begin: Begin, claim: Claim) -> Result<Entered, String> {
+    fn prepare(&mut self, mut begin: Begin, claim: Claim) -> Result<Entered, String> {
+        let handed_over = self.handed_over.take();
         let Some(known) = &self.known else {
             warn!(fiber.id = %self.alive.id, fiber.name = %self.name, "fiber is not registered");
             return Err(format!("fiber `{}` is not registered", self.name));
         };
+        let interrupted = matches!(&begin, Begin::Stored(stored) if stored.interrupted);
         let (left, resuming, same_layout) = match &mut begin {
             Begin::Call(_) => (None, false, false),
             Begin::Stored(stored) => {
@@ -285,6 +294,9 @@ impl FiberTask {
             resources: self.exec.resources.clone(),
             clock: Arc::clone(&self.exec.runtime.clock),
             run: Arc::clone(&run),
+            interrupted,
+            handed_over,
+            host: None,
         };
         let driven = known.prepare(begin, ctx, Arc::clone(&run))?;
         Ok(Entered { driven, backend, run, resuming, claim })
@@ -342,6 +354,12 @@ impl FiberTask {
                 }
                 self.exec.runtime.tell(&self.alive.id, &self.name, || EventKind::Waiting);
                 Ok(Break(None))
+            }
+            // What was still to be written under the claim is refused from now on.
+            Exit::Again(_) => {
+                let aside = Suspension::Interrupted("it is tried again".to_owned());
+                let ended = self.exec.runtime.store.suspend(claim, aside, self.exec.runtime.now_ms()).await?;
+                Ok(ended.map_or(Continue(()), |end| Break(Some(self.report(end.into())))))
             }
             Exit::Interrupted(error) => Err(error),
             _ => Ok(Break(None)),

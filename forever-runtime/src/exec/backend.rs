@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::debug;
 
@@ -39,6 +41,10 @@ pub(super) struct StoreBackend {
     control: Weak<Control>,
     /// The layouts that the stored snapshot names, where they are known.
     layouts_stored: Mutex<Option<Vec<Arc<LayoutRow>>>>,
+    /// Whether what runs is to stop although its fiber is not.
+    told_to_stop: AtomicBool,
+    /// Whether cut points wait in memory.
+    stays_in_memory: AtomicBool,
     /// Whether this run has made a checkpoint.
     pub(super) progress: AtomicBool,
     ledger: StoredLedger,
@@ -64,6 +70,8 @@ impl StoreBackend {
             agent,
             control: Arc::downgrade(&alive.control),
             layouts_stored: Mutex::new(layouts_stored),
+            told_to_stop: AtomicBool::new(false),
+            stays_in_memory: AtomicBool::new(false),
             progress: AtomicBool::new(false),
             ledger: StoredLedger::new(&exec.runtime, claim, Some(&alive.control)),
             suspect: Mutex::new(None),
@@ -188,6 +196,26 @@ impl RunBackend for StoreBackend {
         self.exec.runtime.now_ms()
     }
 
+    fn stay_in_memory(&self) {
+        self.stays_in_memory.store(true, Ordering::Relaxed);
+    }
+
+    fn listen(&self, fibers: &[String]) -> Option<BoxFuture<'static, ()>> {
+        if !self.stays_in_memory.load(Ordering::Relaxed) {
+            return None;
+        }
+        let message = self.control.upgrade()?.message();
+        let mut ends: FuturesUnordered<_> = fibers.iter().map(|id| self.exec.runtime.active.changed(id)).collect();
+        Some(Box::pin(async move {
+            let end = async {
+                if ends.next().await.is_none() {
+                    std::future::pending::<()>().await;
+                }
+            };
+            race(message, end).await;
+        }))
+    }
+
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         self.exec.runtime.clock.sleep(duration)
     }
@@ -283,7 +311,13 @@ impl RunBackend for StoreBackend {
         self.suspect(None);
     }
 
+    fn tell_to_stop(&self) {
+        self.told_to_stop.store(true, Ordering::Relaxed);
+    }
+
     fn is_told_to_stop(&self) -> bool {
-        self.exec.runtime.is_closing() || self.control.upgrade().is_some_and(|control| control.reason().is_some())
+        self.told_to_stop.load(Ordering::Relaxed)
+            || self.exec.runtime.is_closing()
+            || self.control.upgrade().is_some_and(|control| control.reason().is_some())
     }
 }

@@ -210,6 +210,9 @@ impl ClosureTask {
             resources: self.exec.resources.clone(),
             clock: Arc::clone(&self.exec.runtime.clock),
             run: Arc::clone(&run),
+            interrupted: false,
+            handed_over: None,
+            host: None,
         };
         self.exec.runtime.tell(&self.alive.id, &self.name, || EventKind::Started { resuming: false });
         let span = info_span!("fiber", fiber.id = %self.alive.id, fiber.name = %self.name, forever.resuming = false);

@@ -37,6 +37,16 @@ pub(crate) trait RunBackend: Send + Sync {
         i64::MAX
     }
 
+    /// From now on cut points that wait do so in memory.
+    fn stay_in_memory(&self) {}
+
+    /// News for a cut point that waits in memory, from now on: a message to the fiber, or the end of
+    /// one of these. `None` where the fiber leaves memory while it waits.
+    fn listen(&self, fibers: &[String]) -> Option<BoxFuture<'static, ()>> {
+        let _ = fibers;
+        None
+    }
+
     /// Ready when `duration` has passed on the runtime's clock.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         Box::pin(tokio::time::sleep(duration))
@@ -104,6 +114,9 @@ pub(crate) trait RunBackend: Send + Sync {
     fn is_told_to_stop(&self) -> bool {
         false
     }
+
+    /// The fiber is to stop at the next occasion.
+    fn tell_to_stop(&self) {}
 
     /// Whether the code runs again, from its last checkpoint, when it is interrupted.
     fn resumes(&self) -> bool {

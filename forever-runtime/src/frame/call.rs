@@ -7,8 +7,9 @@ use crate::frame::activation::Frame;
 use crate::frame::context::FiberContext;
 use crate::frame::fiber::Fiber;
 use crate::frame::locals::Save;
+use crate::frame::poll::drive;
 use crate::frame::snapshot::{MAX_CALLS, Snapshot, too_many_calls};
-use crate::frame::writer::{Written, commit};
+use crate::frame::writer::{Written, commit, try_commit};
 use crate::future::BoxFuture;
 use crate::layout::rows::row_of;
 use crate::runtime::exit::Exit;
@@ -52,6 +53,38 @@ impl Frame {
             commit(Arc::clone(&self.run), closed, self.machine.cuts[cut as usize].name, self.callees.clone()).await;
             Ok(value)
         })
+    }
+
+    /// Runs another fiber inline as [`call`](Self::call) does, for a layer above: its caller is
+    /// polled meanwhile, and gets what stops it. The caller stores the result, with
+    /// [`store`](Self::store).
+    pub(crate) async fn host<F: Fiber>(
+        &mut self,
+        cut: u32,
+        start: F,
+        ctx: &FiberContext,
+        save: impl FnOnce(&mut Save<'_>),
+    ) -> Result<Result<F::Output, F::Error>, Exit> {
+        let nested = self.target.take().and_then(|t| t.call);
+        let start = nested.is_none().then_some(start);
+        let open = self.write(cut, save, "");
+        let (_, callee) = self.callee::<F>(open, nested)?;
+        let returned = drive::<F>(start, ctx, callee, &self.run).await;
+        self.run.step.end();
+        self.run.tx_position.returned();
+        returned
+    }
+
+    /// Replaces the snapshot as [`checkpoint`](Self::checkpoint) does; `Err` says how the run ends
+    /// where it cannot be stored.
+    pub(crate) async fn store(&self, cut: u32, save: impl FnOnce(&mut Save<'_>)) -> Result<(), Exit> {
+        let written = self.write(cut, save, "null}");
+        try_commit(&self.run, written, self.machine.cuts[cut as usize].name, self.callees.clone()).await
+    }
+
+    /// The function that the snapshot being resumed from has a call of.
+    pub(crate) fn called(&self) -> Option<&str> {
+        self.target.as_ref()?.call.as_ref()?.fiber.as_deref()
     }
 
     /// The frame of a callee, and the open text of this one around it.

@@ -1,4 +1,5 @@
 //! The context of a running fiber, given to its function as `ctx`.
+use std::any::Any;
 use std::sync::Arc;
 
 use crate::clock::{Clock, SystemClock};
@@ -14,20 +15,38 @@ pub struct FiberContext {
     pub(crate) resources: Resources,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) run: Arc<Run>,
+    /// Whether the activation before this one was cut off: it neither ended nor waited nor parked.
+    pub(crate) interrupted: bool,
+    /// What the activation before this one has left for it in this process, by [`Exit::Again`](crate::runtime::exit::Exit::Again).
+    pub(crate) handed_over: Option<Arc<dyn Any + Send + Sync>>,
+    /// What the layer above gives to the functions that it calls.
+    pub(crate) host: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl FiberContext {
     /// A context without a runtime behind it.
     #[cfg_attr(not(feature = "testing"), allow(dead_code, reason = "for the testing kit"))]
     pub(crate) fn new(id: String, resources: Resources, run: &Arc<Run>) -> Self {
-        FiberContext { id, name: "".into(), resuming: false, resources, clock: Arc::new(SystemClock::new()), run: Arc::clone(run) }
+        let (clock, run) = (Arc::new(SystemClock::new()), Arc::clone(run));
+        FiberContext { id, name: "".into(), resuming: false, resources, clock, run, interrupted: false, handed_over: None, host: None }
     }
 
     /// The same for a function that this one calls.
     pub(crate) fn of_callee(&self) -> Self {
-        let FiberContext { id, name, resuming, resources, clock, run } = self;
+        let FiberContext { id, name, resuming, resources, clock, run, interrupted, handed_over: _, host } = self;
         let (id, name, resources) = (id.clone(), Arc::clone(name), resources.clone());
-        FiberContext { id, name, resuming: *resuming, resources, clock: Arc::clone(clock), run: Arc::clone(run) }
+        let (clock, run, host) = (Arc::clone(clock), Arc::clone(run), host.clone());
+        FiberContext { id, name, resuming: *resuming, resources, clock, run, interrupted: *interrupted, handed_over: None, host }
+    }
+
+    /// The same for functions that the layer above calls, which find `host` by its type.
+    pub(crate) fn hosted<T: Send + Sync + 'static>(&self, host: T) -> Self {
+        FiberContext { host: Some(Arc::new(host)), ..self.of_callee() }
+    }
+
+    /// What the layer above gives to the functions that it calls.
+    pub(crate) fn host<T: 'static>(&self) -> Option<&T> {
+        self.host.as_deref()?.downcast_ref()
     }
 
     /// What all frames of the run share.

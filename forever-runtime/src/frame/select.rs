@@ -180,16 +180,19 @@ impl Frame {
     pub fn select<N: ArmNames, A: Arms>(&self, arms: A) -> impl Future<Output = Choice<N, A::Chosen>> + Send + use<N, A> {
         let (run, name) = (Arc::clone(&self.run), self.machine.name);
         async move {
-            if let Some(chosen) = arms.first(name, &run).await {
-                return Choice { chosen, names: PhantomData };
-            }
             let mut wait = Wait::default();
             arms.wait(&mut wait);
-            if wait == Wait::default() {
-                let why = format!("`{name}` was given no topic to receive on, and would wait for ever");
-                run.halt::<()>(Exit::failed(why)).await;
+            loop {
+                let news = run.backend.listen(&wait.fibers);
+                if let Some(chosen) = arms.first(name, &run).await {
+                    return Choice { chosen, names: PhantomData };
+                }
+                if wait == Wait::default() {
+                    let why = format!("`{name}` was given no topic to receive on, and would wait for ever");
+                    run.halt::<()>(Exit::failed(why)).await;
+                }
+                run.leave(wait.clone(), news).await;
             }
-            run.leave(wait).await
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Cut points that wait: for time, for a message, for other fibers.
 //!
-//! Each is two cut points to the macro: one that keeps what is waited for (a deadline, a handle), and one with what came of it.
-//! In between the fiber leaves memory: the second one's future is never ready while there is nothing for it, and the driver
-//! drops the run. It is entered again at the first one.
+//! Each is two cut points to the macro: one that keeps what is waited for (a deadline, a handle),
+//! and one with the result. In between the fiber leaves memory: the second one's future is never
+//! ready while there is nothing for it, and the driver drops the run. It is entered again at the
+//! first one. A function that a turn of a chat runs waits in memory instead, as its turn is under
+//! way meanwhile.
 use std::any::TypeId;
 use std::borrow::Borrow;
 use std::future::Future;
@@ -18,8 +20,10 @@ use crate::frame::arguments::save_arguments;
 use crate::frame::fiber::{Fiber, Value};
 use crate::frame::run::Run;
 use crate::frame::topics::{FixedTopic, Topics};
+use crate::future::BoxFuture;
 use crate::runtime::exit::Exit;
 use crate::runtime::handle::{FiberError, FiberErrorKind, FiberHandle};
+use crate::runtime::race::race;
 use crate::store::Wait;
 
 /// When a wait ends, kept in the snapshot so that it is fixed once.
@@ -58,8 +62,9 @@ impl Frame {
     pub fn until(&self, deadline: Deadline) -> impl Future<Output = ()> + Send + use<> {
         let run = Arc::clone(&self.run);
         async move {
-            if !run.has_passed(deadline) {
-                run.leave::<()>(Wait { due_ms: deadline.0, ..Wait::default() }).await;
+            while !run.has_passed(deadline) {
+                let news = run.backend.listen(&[]);
+                run.leave(Wait { due_ms: deadline.0, ..Wait::default() }, news).await;
             }
         }
     }
@@ -100,14 +105,17 @@ impl Frame {
         let (run, name) = (Arc::clone(&self.run), self.machine.name);
         async move {
             run.takes::<T>(topics.fixed());
-            if let Some(message) = run.take_message::<K, T>(name, &topics).await {
-                return Some(message);
+            loop {
+                let news = run.backend.listen(&[]);
+                if let Some(message) = run.take_message::<K, T>(name, &topics).await {
+                    return Some(message);
+                }
+                if run.has_passed(deadline) {
+                    return None;
+                }
+                let wait = run.wait_for_topics(name, &topics, deadline).await;
+                run.leave(wait, news).await;
             }
-            if run.has_passed(deadline) {
-                return None;
-            }
-            let wait = run.wait_for_topics(name, &topics, deadline).await;
-            run.leave(wait).await
         }
     }
 
@@ -148,15 +156,22 @@ impl Frame {
     pub fn join_all<T: Value>(&self, handles: &[FiberHandle<T>]) -> impl Future<Output = Vec<Result<T, FiberError>>> + Send + use<T> {
         let (run, handles) = (Arc::clone(&self.run), handles.to_vec());
         async move {
-            let mut ends = Vec::with_capacity(handles.len());
-            let mut open = Vec::new();
-            for handle in &handles {
-                match run.end_of(handle).await {
-                    Some(end) => ends.push(end),
-                    None => open.push(handle.id().to_owned()),
+            let ids: Vec<String> = handles.iter().map(|handle| handle.id().to_owned()).collect();
+            loop {
+                let news = run.backend.listen(&ids);
+                let mut ends = Vec::with_capacity(handles.len());
+                let mut open = Vec::new();
+                for handle in &handles {
+                    match run.end_of(handle).await {
+                        Some(end) => ends.push(end),
+                        None => open.push(handle.id().to_owned()),
+                    }
                 }
+                if open.is_empty() {
+                    return ends;
+                }
+                run.leave(Wait { fibers: open, ..Wait::default() }, news).await;
             }
-            if open.is_empty() { ends } else { run.leave(Wait { fibers: open, ..Wait::default() }).await }
         }
     }
 }
@@ -183,8 +198,23 @@ impl Run {
         }
     }
 
-    /// Lets the fiber leave memory until something happens.
-    pub(super) async fn leave<T>(&self, wait: Wait) -> T {
-        self.halt(Exit::Waiting(wait)).await
+    /// Lets the fiber leave memory until something happens. One that stays in memory waits here, for
+    /// news or until the wait is due.
+    pub(super) async fn leave(&self, wait: Wait, news: Option<BoxFuture<'static, ()>>) {
+        let Some(news) = news else { return self.halt(Exit::Waiting(wait)).await };
+        let due = async {
+            match wait.due_ms {
+                Some(due) => {
+                    let left = due.saturating_sub(self.backend.now_ms()).max(0);
+                    self.backend.sleep(Duration::from_millis(left.unsigned_abs())).await;
+                }
+                None => std::future::pending().await,
+            }
+        };
+        let asked_to_stop = async {
+            self.ops.asked_to_stop().await;
+            self.halt::<()>(Exit::interrupted(Error::closed())).await;
+        };
+        race(race(news, due), asked_to_stop).await;
     }
 }

@@ -74,24 +74,25 @@ impl Frame {
 }
 
 pub(super) async fn commit(run: Arc<Run>, written: Result<Written, String>, at: &'static str, callees: Vec<Arc<LayoutRow>>) {
+    if let Err(stopped) = try_commit(&run, written, at, callees).await {
+        run.halt::<()>(stopped).await;
+    }
+}
+
+/// Stores a checkpoint; `Err` says how the run ends where it cannot be stored.
+pub(super) async fn try_commit(
+    run: &Run,
+    written: Result<Written, String>,
+    at: &'static str,
+    callees: Vec<Arc<LayoutRow>>,
+) -> Result<(), Exit> {
     run.step.end();
     run.tx_position.passed();
     run.take_unreadable();
-    let stopped = match written {
-        Err(why) => Exit::failed(why),
-        Ok(Written { text: snapshot, named }) => match run.ops.pass() {
-            Err(why) => Exit::parked(why),
-            Ok(ops) => {
-                let delta = run.kept().commit(named);
-                let number = run.checkpoints.fetch_add(1, Ordering::Relaxed) + 1;
-                let outbox = std::mem::take(&mut *run.outbox());
-                match run.backend.commit(Checkpoint { snapshot, at, callees, number, ops, delta, outbox }).await {
-                    Ok(()) => return,
-                    Err(error) => Exit::interrupted(error),
-                }
-            }
-        },
-    };
-    run.stop(stopped);
-    std::future::pending::<()>().await;
+    let Written { text: snapshot, named } = written.map_err(Exit::failed)?;
+    let ops = run.ops.pass().map_err(Exit::parked)?;
+    let delta = run.kept().commit(named);
+    let number = run.checkpoints.fetch_add(1, Ordering::Relaxed) + 1;
+    let outbox = std::mem::take(&mut *run.outbox());
+    run.backend.commit(Checkpoint { snapshot, at, callees, number, ops, delta, outbox }).await.map_err(Exit::interrupted)
 }

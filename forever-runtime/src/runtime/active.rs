@@ -52,6 +52,8 @@ struct Signals {
     ready: Option<Box<Runnable>>,
     /// The store has refused a write of this activation.
     lost: bool,
+    /// How many messages were sent to the fiber while this activation was there.
+    messages: u64,
 }
 
 impl Control {
@@ -73,6 +75,18 @@ impl Control {
     /// The reason with which it was asked to end.
     pub(crate) fn reason(&self) -> Option<Arc<str>> {
         self.signals.borrow().cancelled.clone()
+    }
+
+    /// A message was sent to the fiber.
+    pub(crate) fn ring(&self) {
+        self.signals.send_modify(|signals| signals.messages += 1);
+    }
+
+    /// Ready when a message is sent to the fiber after this call, or its activation is gone.
+    pub(crate) fn message(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut signals = self.signals.subscribe();
+        let before = self.signals.borrow().messages;
+        async move { drop(signals.wait_for(|signals| signals.messages > before).await) }
     }
 
     /// The claim of this activation is lost: it stops at once.
@@ -261,6 +275,19 @@ impl ActiveFibers {
     /// The entry of a fiber that is live or watched.
     pub(crate) fn get(&self, id: &str) -> Option<Arc<Entry>> {
         self.fibers().get(id).and_then(Weak::upgrade)
+    }
+
+    /// Ready when something new is known of a fiber: its activation has ended, or the store knows
+    /// more.
+    pub(crate) fn changed(self: &Arc<Self>, id: &str) -> impl Future<Output = ()> + Send + use<> {
+        let entry = self.entry(id);
+        let mut phase = entry.watch();
+        phase.mark_unchanged();
+        async move {
+            // The sender is in `entry`, so the wait cannot fail.
+            let _ = phase.changed().await;
+            drop(entry);
+        }
     }
 
     /// Whether the code of a fiber runs, or is about to.

@@ -1,4 +1,5 @@
 //! How an activation ended.
+use std::any::Any;
 use std::sync::Arc;
 
 use crate::error::Error;
@@ -25,6 +26,8 @@ pub(crate) enum Exit {
     },
     /// The store failed, and the fiber goes back to its last checkpoint.
     Interrupted(Arc<Error>),
+    /// The fiber goes back to its last checkpoint at once. Its next activation is given this value.
+    Again(Arc<dyn Any + Send + Sync>),
     /// There is nothing to do until something happens.
     Waiting(Wait),
     /// Another activation or a command took the fiber.
@@ -66,7 +69,7 @@ impl Exit {
             Exit::Failed(_) => "failed",
             Exit::Cancelled(_) => "cancelled",
             Exit::Parked(_) | Exit::Unreadable { .. } => "parked",
-            Exit::Interrupted(_) => "interrupted",
+            Exit::Interrupted(_) | Exit::Again(_) => "interrupted",
             Exit::Waiting(_) => "waiting",
             Exit::ClaimLost => "claim lost",
             Exit::Closed => "closed",

@@ -160,7 +160,7 @@ impl<T: DeserializeOwned> FiberHandle<T> {
             Exit::Parked(why) | Exit::Unreadable { why, .. } => Err(self.error(FiberErrorKind::Parked, &*why)),
             Exit::Interrupted(error) => Err(self.error(FiberErrorKind::Interrupted, chain(&*error))),
             Exit::NotFound => Err(self.error(FiberErrorKind::NotFound, "")),
-            Exit::Closed | Exit::Waiting(_) | Exit::ClaimLost => {
+            Exit::Closed | Exit::Again(_) | Exit::Waiting(_) | Exit::ClaimLost => {
                 Err(self.error(FiberErrorKind::Closed, "the runtime was closed; the fiber goes on when it is opened again"))
             }
         }

@@ -357,7 +357,7 @@ impl Store for OpenStore {
                        FROM fibers LEFT JOIN snapshots ON fiber = seq WHERE seq = ?1";
             c.query_row(sql, [seq], |r| {
                 let (number, deaths, epoch) = (r.get::<_, u32>(0)?.into(), r.get(1)?, r.get(2)?);
-                Ok(LoadedFiber { snapshot: None, number, deaths, epoch, layout: None, callees: Vec::new() })
+                Ok(LoadedFiber { snapshot: None, number, deaths, interrupted: false, epoch, layout: None, callees: Vec::new() })
             })
         }))
     }

@@ -112,6 +112,9 @@ pub(crate) mod frame {
             pub(crate) resources: Resources,
             pub(crate) clock: Arc<dyn Clock>,
             pub(crate) run: Arc<Run>,
+            pub(crate) interrupted: bool,
+            pub(crate) handed_over: Option<Arc<dyn std::any::Any + Send + Sync>>,
+            pub(crate) host: Option<Arc<dyn std::any::Any + Send + Sync>>,
         }
     }
 

@@ -91,6 +91,7 @@ pub(crate) struct LoadedFiber {
     pub(crate) snapshot: Option<String>,
     pub(crate) number: u64,
     pub(crate) deaths: u32,
+    pub(crate) interrupted: bool,
     pub(crate) epoch: Epoch,
     pub(crate) layout: Option<LayoutRow>,
     pub(crate) callees: Vec<LayoutRow>,

@@ -12,7 +12,7 @@ use forever::store::{
     TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, WorkerId,
 };
 use forever::{Error, ErrorKind, FiberState, Result};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 /// Number of calls of each operation, and what happens to the next call of one.
 #[derive(Debug, Clone, Default)]
@@ -21,6 +21,7 @@ pub(super) struct Calls {
     next: Arc<Mutex<BTreeMap<&'static str, Fate>>>,
     /// Permits of the calls that are held, and of those that go on.
     held: Arc<Mutex<BTreeMap<&'static str, Arc<Gate>>>>,
+    held_call: Arc<Mutex<Option<HeldCall>>>,
 }
 
 /// What happens to a call.
@@ -41,6 +42,34 @@ pub(super) enum Fate {
 struct Gate {
     arrived: Notify,
     opened: Notify,
+}
+
+/// One call that is to be held back.
+#[derive(Debug)]
+struct HeldCall {
+    /// The operation with whose next call the count begins, and when that is let through.
+    since: &'static str,
+    begin: Option<oneshot::Receiver<()>>,
+    is_counting: bool,
+    /// How many calls there are before it.
+    before: u64,
+    reached: oneshot::Sender<&'static str>,
+    go_on: oneshot::Receiver<()>,
+}
+
+/// A call that is held back until this is dropped.
+pub(super) struct HeldBack {
+    begin: Option<oneshot::Sender<()>>,
+    reached: oneshot::Receiver<&'static str>,
+    _go_on: oneshot::Sender<()>,
+}
+
+impl HeldBack {
+    /// The operation that is called, as soon as it is held back. From now on calls are counted.
+    pub(super) async fn reached(&mut self) -> &'static str {
+        self.begin = None;
+        (&mut self.reached).await.unwrap()
+    }
 }
 
 impl Calls {
@@ -77,6 +106,40 @@ impl Calls {
         gate.opened.notified().await;
     }
 
+    /// Holds one call back, that behind `before` others from the next call of `since` on, which waits until somebody asks whether it
+    /// is reached. What no fiber calls does not count.
+    pub(super) fn hold_back(&self, since: &'static str, before: u64) -> HeldBack {
+        let ((reached, was_reached), (let_on, go_on), (let_in, begin)) = (oneshot::channel(), oneshot::channel(), oneshot::channel());
+        *self.held_call.lock().unwrap() = Some(HeldCall { since, begin: Some(begin), is_counting: false, before, reached, go_on });
+        HeldBack { begin: Some(let_in), reached: was_reached, _go_on: let_on }
+    }
+
+    async fn pass(&self, operation: &'static str) {
+        let begin = self.held_call.lock().unwrap().as_mut().filter(|hold| hold.since == operation).and_then(|hold| hold.begin.take());
+        if let Some(begin) = begin {
+            // Dropped is let in, or on.
+            let _ = begin.await;
+            if let Some(hold) = self.held_call.lock().unwrap().as_mut() {
+                hold.is_counting = true;
+            }
+        }
+        let held = {
+            let mut hold = self.held_call.lock().unwrap();
+            let counts = !matches!(operation, "find" | "list" | "ready" | "next_due" | "take_due");
+            let Some(there) = hold.as_mut().filter(|there| there.is_counting && counts) else { return };
+            match there.before.checked_sub(1) {
+                Some(before) => {
+                    there.before = before;
+                    return;
+                }
+                None => hold.take(),
+            }
+        };
+        let Some(HeldCall { reached, go_on, .. }) = held else { return };
+        let _ = reached.send(operation);
+        let _ = go_on.await;
+    }
+
     pub(super) fn of(&self, operation: &str) -> u64 {
         self.counts.lock().unwrap().get(operation).copied().unwrap_or(0)
     }
@@ -102,6 +165,8 @@ macro_rules! delegated {
                 self.calls.count(stringify!($name));
                 Box::pin(async move {
                     tokio::task::yield_now().await;
+                    self.calls.pass(stringify!($name)).await;
+                    self.calls.count(concat!(stringify!($name), " let through"));
                     let fate = self.calls.fate(stringify!($name));
                     match fate {
                         Some(Fate::Held) => self.calls.hold(stringify!($name)).await,
@@ -215,6 +280,7 @@ impl ChatStore for Counting {
         fn accept_turn(&self, new: NewTurnRow) -> AcceptTurnResult;
         fn begin_turn(&self, claim: Claim, turn: TurnSeq, now_ms: i64) -> Admission;
         fn release_turn(&self, claim: Claim, turn: TurnSeq) -> ();
+        fn park_turn(&self, claim: Claim, turn: TurnSeq, why: String, now_ms: i64) -> bool;
         fn store_incident(&self, claim: Claim, turn: TurnSeq, incident: IncidentRow, now_ms: i64) -> ();
         fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: ChunkBatch) -> TurnWrite;
         fn stash_turn(&self, claim: Claim, turn: TurnSeq, stash: String) -> TurnWrite;

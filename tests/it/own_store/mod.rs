@@ -1,5 +1,6 @@
 //! A runtime over a store that is written outside of the library.
 mod counting;
+mod turns;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -20,7 +20,10 @@ pub(crate) fn holds(version: u32) -> Vec<(u32, &'static str)> {
 
 /// What has to be so at the end of which life.
 pub(crate) fn settled(version: u32) -> Vec<(u32, String)> {
-    let all = upto(version, [one::SETTLED, two::SETTLED, three::SETTLED, four::SETTLED, five::SETTLED, six::SETTLED, seven::SETTLED]);
+    let mut all = upto(version, [one::SETTLED, two::SETTLED, three::SETTLED, four::SETTLED, five::SETTLED, six::SETTLED, seven::SETTLED]);
+    if version == 6 {
+        all.extend(six::SETTLED_BESIDE);
+    }
     // The table of branch results had another name.
     let table = if version < 6 { "arrived" } else { "branch_results" };
     // Since version 7 the newest effects stand elsewhere.
@@ -41,7 +44,7 @@ fn upto<T: Copy>(version: u32, all: [&[T]; 7]) -> Vec<T> {
 /// A runtime that knows all fibers.
 pub(crate) fn registered(builder: Builder, desk: &Desk) -> Builder {
     let builder = one::registered(builder.resource(desk.clone()), desk.life());
-    let builder = seven::registered(six::registered(builder));
+    let builder = seven::registered(six::registered(builder, desk));
     five::registered(four::registered(three::registered(two::registered(builder, desk)), desk))
 }
 

@@ -1,4 +1,5 @@
-//! What a database of version 7 can hold besides: effects in the snapshot row of their fiber, and settled ones several in a row.
+//! What a database of version 7 can hold besides: effects in the snapshot row of their fiber, and settled ones several in a row;
+//! and what a turn runs, in the fiber of the turn.
 use forever::Builder;
 use forever::prelude::*;
 
@@ -10,6 +11,13 @@ pub(crate) const SETTLED: &[(u32, &str)] = &[
     (2, "SELECT ops LIKE '%\"pay last\",\"started\"%' FROM snapshots JOIN fibers ON fiber = seq WHERE id = 'payer'"),
     (2, "SELECT count(*) > 0 FROM settled_ops"),
     (2, "SELECT count(*) = 9 FROM op_ledger WHERE step = 'pay fee' AND state = 'completed'"),
+    (2, "SELECT count(*) = 0 FROM fibers WHERE name = 'forever.agent_loop'"),
+    (
+        2,
+        "SELECT count(*) = 2 FROM snapshots JOIN fibers ON fiber = seq
+         WHERE name = 'forever.turn' AND state = 'running' AND data ->> '$.call.fiber' = 'forever.agent_loop'",
+    ),
+    (2, "SELECT count(*) = 1 FROM op_ledger AS ops JOIN turns USING (fiber) WHERE turns.id = 'digs' AND ops.state = 'started'"),
 ];
 
 pub(crate) const LEFT: &[&str] = &["pay last"];

@@ -51,6 +51,7 @@ async fn fibers_of_a_dead_worker_are_ready_elsewhere_before_its_lease_runs_out()
     let taken = tokio::time::timeout(SOON, ready.recv()).await.unwrap().unwrap();
     println!("took over after {:?}", begun.elapsed());
     assert_eq!((taken.id.as_str(), taken.state, taken.deaths), ("a", FiberState::Pending, 1));
+    assert!(b.load(held.fiber).await.unwrap().interrupted, "although it is ready");
     let held_by_b = claim(&b, held.fiber, two).await;
     assert_eq!(b.load(held.fiber).await.unwrap().number, 1);
     b.checkpoint(held_by_b, snapshot(2)).await.unwrap();
@@ -118,6 +119,7 @@ async fn clean_close_hands_over_at_once_and_counts_no_death() {
     assert_eq!(row(&b, "closure").await.unwrap().state, FiberState::Interrupted, "only its own process could run it");
     let there = b.ready(0, 9).await.unwrap();
     assert_eq!(there.iter().map(|fiber| (fiber.seq, fiber.deaths)).collect::<Vec<_>>(), [(held.fiber, 0)]);
+    assert!(b.load(held.fiber).await.unwrap().interrupted, "although it is ready");
     let held = claim(&b, held.fiber, two).await;
     end(&b, held).await;
 }

@@ -1,9 +1,10 @@
 //! What every store keeps to with chats: turns in order, logs without gaps, ends that stay.
+use super::Told;
 use super::claims::is_lost;
 use crate::{
     AcceptTurnResult, Admission, AgentId, ChunkBatch, Claim, End, FiberRef, FiberState, IncidentRow, IncidentState, InteractionQuery,
-    MessageRow, MessageUpdate, NewFiber, NewTurnRow, QueuePolicy, Store, TurnFilter, TurnKind, TurnRow, TurnSettlement, TurnSettler,
-    TurnStart, TurnState, TurnWrite, UpdateRefused,
+    MessageRow, MessageUpdate, NewFiber, NewTurnRow, QueuePolicy, Store, Suspension, TurnFilter, TurnKind, TurnRow, TurnSettlement,
+    TurnSettler, TurnStart, TurnState, TurnWrite, UpdateRefused,
 };
 
 fn chat(name: &str) -> AgentId {
@@ -254,6 +255,76 @@ pub(super) async fn cancels_a_turn_that_waits_and_asks_one_that_runs(store: &imp
         let listed = store.turns(chat("a"), filter, after, limit).await.unwrap();
         assert_eq!(listed.iter().map(|row| row.seq).collect::<Vec<_>>(), expected);
     }
+}
+
+/// The state of the fiber of a turn.
+async fn fiber_state(store: &impl Store, turn: &TurnRow) -> FiberState {
+    store.turn_fiber(turn.seq).await.unwrap().unwrap()
+}
+
+pub(super) async fn lets_a_parked_turn_see_that_it_was_cancelled(store: &impl Store) {
+    let mut told = Told::by(store);
+    for ends in ["cancelled", "cleared"] {
+        let (parked, runs) = (accept(store, new(ends, "1")).await, accept(store, new(&format!("{ends} beside"), "1")).await);
+        assert_eq!(begin(store, &runs).await.row.deaths, 1);
+        assert_eq!(begin(store, &parked).await.row.deaths, 1);
+        let claim = self::claim(store, &parked).await;
+        assert!(store.park_turn(claim, parked.seq, "in doubt".into(), 11).await.unwrap());
+        let there = super::row(store, &format!("fiber-{ends}-1")).await;
+        assert_eq!((there.state, there.reason.as_deref()), (FiberState::Parked, Some("in doubt")));
+        assert_eq!(store.turn_by_seq(parked.seq).await.unwrap().unwrap().deaths, 0, "no process dies with it");
+        // The activation says it once more, under the same claim.
+        assert_eq!(store.suspend(claim, Suspension::Parked("in doubt".into()), 12).await.unwrap(), None);
+        assert!(told.ids().is_empty());
+        if ends == "cleared" {
+            assert_eq!(store.clear_chat(chat(ends), 13).await.unwrap().len(), 1);
+            store.clear_chat(runs.chat.clone(), 13).await.unwrap();
+        } else {
+            store.cancel_turn(parked.seq, "enough".into(), 13).await.unwrap();
+            store.cancel_turn(runs.seq, "enough".into(), 13).await.unwrap();
+        }
+        assert_eq!(told.ids(), [there.id.as_str()], "one that runs hears of it in its process");
+        assert_eq!((fiber_state(store, &parked).await, fiber_state(store, &runs).await), (FiberState::Pending, FiberState::Running));
+        assert!(is_lost(store.suspend(claim, Suspension::Parked("late".into()), 14).await));
+        assert!(!store.load(claim.fiber).await.unwrap().interrupted, "a fiber that was parked was not interrupted");
+        // It is ready already.
+        store.cancel_turn(parked.seq, "again".into(), 15).await.unwrap();
+        assert!(told.ids().is_empty());
+    }
+}
+
+pub(super) async fn parks_no_turn_that_was_told_to_end(store: &impl Store) {
+    for ends in ["cancelled", "cleared", "settled"] {
+        let turn = accept(store, new(ends, "1")).await;
+        begin(store, &turn).await;
+        let held = claim(store, &turn).await;
+        match ends {
+            "cancelled" => drop(store.cancel_turn(turn.seq, "enough".into(), 11).await.unwrap()),
+            "cleared" => drop(store.clear_chat(turn.chat.clone(), 11).await.unwrap()),
+            _ => {
+                let completed = self::ends(TurnState::Completed, None);
+                store.settle_turn(TurnSettler::Activation(held), turn.seq, completed).await.unwrap();
+            }
+        }
+        assert!(!store.park_turn(held, turn.seq, "in doubt".into(), 12).await.unwrap(), "{ends}");
+        assert_eq!(fiber_state(store, &turn).await, FiberState::Running, "{ends}");
+        // The claim is still in force, and the turn may be begun again.
+        match store.begin_turn(held, turn.seq, 13).await.unwrap() {
+            Admission::Begun(begun) => {
+                assert_eq!((ends, begun.row.cancel.as_deref(), begun.row.deaths), ("cancelled", Some("enough"), 1));
+            }
+            Admission::Settled(_) => assert_ne!(ends, "cancelled"),
+            other => panic!("{ends}: {other:?}"),
+        }
+    }
+    // A fiber that was itself cancelled ends when it stops.
+    let turn = accept(store, new("told", "1")).await;
+    begin(store, &turn).await;
+    let held = claim(store, &turn).await;
+    store.cancel("fiber-told-1".into(), "enough".into(), 11).await.unwrap();
+    assert!(store.park_turn(held, turn.seq, "in doubt".into(), 12).await.unwrap());
+    let end = store.suspend(held, Suspension::Parked("in doubt".into()), 13).await.unwrap();
+    assert_eq!(end, Some(End::Cancelled("enough".into())));
 }
 
 pub(super) async fn lets_others_take_the_place_of_a_turn(store: &impl Store) {
@@ -608,6 +679,7 @@ pub(super) async fn refuses_writes_without_the_claim_of_the_turn(store: &impl St
         assert!(is_lost(store.stash_turn(wrong, turn.seq, "1".into()).await));
         assert!(is_lost(store.store_incident(wrong, turn.seq, incident.clone(), 4).await));
         assert!(is_lost(store.release_turn(wrong, turn.seq).await));
+        assert!(is_lost(store.park_turn(wrong, turn.seq, "why".into(), 4).await));
         let settled = store.settle_turn(TurnSettler::Activation(wrong), turn.seq, ends(TurnState::Completed, Some("\"late\""))).await;
         assert!(is_lost(settled));
     }

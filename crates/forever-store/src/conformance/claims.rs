@@ -14,6 +14,7 @@ pub(super) async fn run<S: Store + 'static>(make: &impl AsyncFn() -> S) {
     claims_what_was_looked_at_and_nothing_else(&make().await).await;
     refuses_every_write_of_a_lost_claim(&make().await).await;
     refuses_what_is_left_of_an_activation_that_has_stopped(&make().await).await;
+    says_whether_a_fiber_was_interrupted(&make().await).await;
     ends_a_claim_with_every_command(&make().await).await;
     takes_over_from_others_only(&make().await).await;
     restarts_a_claimed_fiber(&make().await).await;
@@ -126,6 +127,30 @@ async fn refuses_what_is_left_of_an_activation_that_has_stopped(store: &impl Sto
         assert!(is_lost(store.save_branch(claim, 0, branch_result("a", None)).await), "{stops}");
         assert!(store.ops(claim.fiber).await.unwrap().is_empty(), "{stops}");
     }
+}
+
+async fn says_whether_a_fiber_was_interrupted(store: &impl Store) {
+    let interrupted = async |claim: Claim| store.load(claim.fiber).await.unwrap().interrupted;
+    let ready = ready(store, "ready").await;
+    assert!(!interrupted(ready).await, "it was not begun");
+    // Its own worker may not have been able to store that it has stopped.
+    let left = accept(store, "left").await;
+    assert!(interrupted(left).await);
+    store.take_over(SECOND, 1).await.unwrap();
+    assert!(interrupted(left).await);
+    for (id, how, expected) in [("stopped", Suspension::Interrupted("x".into()), true), ("parked", Suspension::Parked("x".into()), false)] {
+        let claim = accept(store, id).await;
+        store.suspend(claim, how, 2).await.unwrap();
+        assert_eq!(interrupted(claim).await, expected, "{id}");
+        store.restart(id.into(), Restart::FromSnapshot, 3).await.unwrap();
+        assert!(!interrupted(claim).await, "{id}: it was resumed by hand");
+    }
+    let waits = accept(store, "waits").await;
+    store.wait(waits, Wait { due_ms: Some(9), ..Wait::default() }, 4).await.unwrap();
+    assert!(!interrupted(waits).await);
+    store.take_due(9, 10).await.unwrap();
+    assert_eq!(row(store, "waits").await.state, FiberState::Pending);
+    assert!(!interrupted(waits).await, "it was woken");
 }
 
 /// What an activation has read must be what it begins with.

@@ -368,8 +368,8 @@ pub(super) fn save_branch(conn: &Connection, claim: Claim, number: u64, result: 
 
 fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
     conn.prepare_cached(&format!(
-        "SELECT f.args, f.restarts, f.state = 'completed' OR s.fiber IS NOT NULL AS there, s.at, s.data, s.number, s.deaths, s.epoch,
-                s.callees, {}
+        "SELECT f.args, f.restarts, f.state IN ('interrupted', 'running') AS interrupted,
+                f.state = 'completed' OR s.fiber IS NOT NULL AS there, s.at, s.data, s.number, s.deaths, s.epoch, s.callees, {}
          FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq LEFT JOIN layouts l ON l.hash = s.layout WHERE f.seq = ?1",
         layouts::COLUMNS
     ))?
@@ -389,6 +389,7 @@ fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
             number: count(row)?,
             restarts: row.get("restarts")?,
             deaths: deaths(row),
+            interrupted: row.get("interrupted")?,
             epoch: row.get::<_, Option<i64>>("epoch")?.unwrap_or(0),
             ops: Vec::new(),
             branches: Vec::new(),
@@ -459,7 +460,7 @@ fn checkpoints(conn: &Connection, seq: Seq) -> rusqlite::Result<u64> {
     Ok(number.unwrap_or(0))
 }
 
-fn is_cancelled(conn: &Connection, seq: Seq) -> rusqlite::Result<bool> {
+pub(super) fn is_cancelled(conn: &Connection, seq: Seq) -> rusqlite::Result<bool> {
     conn.prepare_cached("SELECT cancel IS NOT NULL FROM fibers WHERE seq = ?1")?.query_row([seq], |r| r.get(0))
 }
 

@@ -7,8 +7,7 @@ use crate::agent::BoxError;
 use crate::chat::agent_loop::compaction::Summary;
 use crate::chat::agent_loop::fitting::{Fitting, Kept};
 use crate::chat::agent_loop::loop_fiber::AgentLoop;
-use crate::chat::agent_loop::loop_fiber::{Call, Said, failed, joined};
-use crate::chat::agent_loop::turn_ref::TurnRef;
+use crate::chat::agent_loop::loop_fiber::{Call, Said, failed, turn_of};
 use crate::chat::message::{Chunk, INTERRUPTED, Part, Repair, Role, ToolState, UiMessage, repair};
 use crate::chat::model::{Finished, Interrupted, ModelErrorKind, ModelEvent, ModelRequest};
 use crate::chat::turn::{Step, Turn};
@@ -18,26 +17,11 @@ use crate::ops::op::Op;
 use crate::runtime::race::race;
 
 impl AgentLoop {
-    /// Asks the model, in whichever attempt of the turn it is.
-    pub(super) async fn ask(
-        &self,
-        ctx: &FiberContext,
-        turn: &TurnRef,
-        number: u32,
-        summary: Option<&Summary>,
-        op: &Op,
-    ) -> Result<Said, BoxError> {
-        loop {
-            let joined = joined(ctx, turn).await?;
-            match self.ask_in(&joined, number, summary, op).await {
-                Ok(said) => return Ok(said),
-                // That attempt is over; the next one goes on.
-                Err(_) if !joined.is_open() => {}
-                Err(error) => match error.downcast::<crate::Error>() {
-                    Ok(error) => return failed(ctx, *error).await,
-                    Err(error) => return Err(error),
-                },
-            }
+    /// Asks the model.
+    pub(super) async fn ask(&self, ctx: &FiberContext, number: u32, summary: Option<&Summary>, op: &Op) -> Result<Said, BoxError> {
+        match self.ask_in(turn_of(ctx)?, number, summary, op).await {
+            Ok(said) => Ok(said),
+            Err(error) => failed(ctx, error).await,
         }
     }
 

@@ -5,8 +5,7 @@ use serde_json::Value;
 use crate::agent::BoxError;
 use crate::chat::agent_loop::asking::conversation;
 use crate::chat::agent_loop::loop_fiber::AgentLoop;
-use crate::chat::agent_loop::loop_fiber::joined;
-use crate::chat::agent_loop::turn_ref::TurnRef;
+use crate::chat::agent_loop::loop_fiber::turn_of;
 use crate::chat::message::{Part, UiMessage};
 use crate::chat::user_code::{awaited, called_or, text_of};
 use crate::frame::context::FiberContext;
@@ -41,30 +40,23 @@ impl AgentLoop {
     pub(super) async fn is_nearly_full(
         &self,
         ctx: &FiberContext,
-        turn: &TurnRef,
         number: u32,
         summary: Option<&Summary>,
         before: Option<&Length>,
     ) -> Result<bool, BoxError> {
         let Some(limit) = self.bound() else { return Ok(false) };
-        let turn = joined(ctx, turn).await?;
-        let now = self.counted(&conversation(&turn, &turn.step(number).await, summary));
+        let turn = turn_of(ctx)?;
+        let now = self.counted(&conversation(turn, &turn.step(number).await, summary));
         let tokens = before.map_or(now, |before| before.tokens.saturating_add(now.saturating_sub(before.counted)));
         Ok(tokens.saturating_mul(10) >= limit.saturating_mul(9))
     }
 
     /// A shorter conversation in place of what there is.
-    pub(super) async fn compacted(
-        &self,
-        ctx: &FiberContext,
-        turn: &TurnRef,
-        number: u32,
-        summary: Option<&Summary>,
-    ) -> Result<Summary, BoxError> {
+    pub(super) async fn compacted(&self, ctx: &FiberContext, number: u32, summary: Option<&Summary>) -> Result<Summary, BoxError> {
         let Some(compact) = &self.compaction else { return Err("there is nothing that makes a conversation shorter".into()) };
-        let turn = joined(ctx, turn).await?;
+        let turn = turn_of(ctx)?;
         let step = turn.step(number).await;
-        let messages = awaited(|| compact(conversation(&turn, &step, summary))).await.map_err(|why| text_of(&why))?;
+        let messages = awaited(|| compact(conversation(turn, &step, summary))).await.map_err(|why| text_of(&why))?;
         Ok(Summary { messages, parts: step.before.len() })
     }
 

@@ -1,4 +1,4 @@
-//! The loop of model and tools, a fiber of its own.
+//! The loop of model and tools.
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -11,7 +11,6 @@ use crate::agent::BoxError;
 use crate::chat::agent_loop::compaction::{Length, Summary};
 use crate::chat::agent_loop::tool::Tools;
 use crate::chat::agent_loop::tool::{Tool, UnknownCall};
-use crate::chat::agent_loop::turn_ref::TurnRef;
 use crate::chat::message::{Chunk, MAX_NESTING, Part, ToolState, UiMessage, nests_deeper};
 use crate::chat::model::{ChatModel, ModelError};
 use crate::chat::turn::Turn;
@@ -177,15 +176,15 @@ impl Call {
     }
 }
 
-/// Answers a turn with a model and its tools. Gives how often the model was asked.
+/// Answers the turn that runs it with a model and its tools. Gives how often the model was asked.
 #[fiber(name = "forever.agent_loop", crate = crate, max_recoveries = 1000)]
-pub(crate) async fn ask_and_call(ctx: &FiberContext, looped: Res<AgentLoop>, turn: TurnRef) -> Result<u32, BoxError> {
+pub(crate) async fn ask_and_call(ctx: &FiberContext, looped: Res<AgentLoop>) -> Result<u32, BoxError> {
     let mut summary: Option<Summary> = None;
     let mut length: Option<Length> = None;
     let mut compactions = 0;
     let mut refused = false;
     let mut steps = 0;
-    let mut calls = step!("answers of people", looped.approved(ctx, &turn).await?);
+    let mut calls = step!("answers of people", looped.approved(ctx).await?);
     loop {
         if !calls.is_empty() {
             steps!(
@@ -194,28 +193,28 @@ pub(crate) async fn ask_and_call(ctx: &FiberContext, looped: Res<AgentLoop>, tur
                 limit = looped.parallel_tools,
                 effect,
                 key = &call.id,
-                on_unknown = looped.unknown(ctx, &turn, call),
-                |op| looped.call(ctx, &turn, call, op).await?
+                on_unknown = looped.unknown(ctx, call),
+                |op| looped.call(ctx, call, op).await?
             );
         }
-        if looped.waits_for_a_person(ctx, &turn, steps).await? {
+        if looped.waits_for_a_person(ctx, steps).await? {
             return Ok(steps);
         }
         if steps == looped.max_steps {
             return Err(format!("the model was asked {steps} times and still wants to go on").into());
         }
         let may_compact = !refused && compactions < looped.max_compactions;
-        if may_compact && looped.is_nearly_full(ctx, &turn, steps, summary.as_ref(), length.as_ref()).await? {
-            let shorter = step!("compact beforehand", looped.compacted(ctx, &turn, steps, summary.as_ref()).await?);
+        if may_compact && looped.is_nearly_full(ctx, steps, summary.as_ref(), length.as_ref()).await? {
+            let shorter = step!("compact beforehand", looped.compacted(ctx, steps, summary.as_ref()).await?);
             summary = Some(shorter);
             compactions += 1;
         }
-        let said = step!("model", retry = looped.retry(), |op| looped.ask(ctx, &turn, steps, summary.as_ref(), op).await?);
+        let said = step!("model", retry = looped.retry(), |op| looped.ask(ctx, steps, summary.as_ref(), op).await?);
         if said.too_long {
             if refused {
                 return Err("the conversation is too long for the model, also after it was made shorter".into());
             }
-            let shorter = step!("compact", looped.compacted(ctx, &turn, steps, summary.as_ref()).await?);
+            let shorter = step!("compact", looped.compacted(ctx, steps, summary.as_ref()).await?);
             summary = Some(shorter);
             refused = true;
             calls = Vec::new();
@@ -233,8 +232,8 @@ pub(crate) async fn ask_and_call(ctx: &FiberContext, looped: Res<AgentLoop>, tur
 
 impl AgentLoop {
     /// The calls that people were asked about, with their answers.
-    async fn approved(&self, ctx: &FiberContext, turn: &TurnRef) -> Result<Vec<Call>, BoxError> {
-        let turn = joined(ctx, turn).await?;
+    async fn approved(&self, ctx: &FiberContext) -> Result<Vec<Call>, BoxError> {
+        let turn = turn_of(ctx)?;
         let said = |part: &Part| {
             let answered = part.tool_state() == Some(ToolState::ApprovalResponded);
             let approved = part.get("approval").and_then(|approval| approval.get("approved")).and_then(Value::as_bool);
@@ -244,13 +243,13 @@ impl AgentLoop {
     }
 
     /// Whether something is asked before this step that only a person or their client can answer.
-    async fn waits_for_a_person(&self, ctx: &FiberContext, turn: &TurnRef, step: u32) -> Result<bool, BoxError> {
-        let parts = joined(ctx, turn).await?.step(step).await.before;
+    async fn waits_for_a_person(&self, ctx: &FiberContext, step: u32) -> Result<bool, BoxError> {
+        let parts = turn_of(ctx)?.step(step).await.before;
         Ok(parts.iter().any(|part| part.interaction().is_some()))
     }
 
     /// Makes one call, and writes what came of it.
-    async fn call(&self, ctx: &FiberContext, turn: &TurnRef, call: &Call, op: &Op) -> Result<(), BoxError> {
+    async fn call(&self, ctx: &FiberContext, call: &Call, op: &Op) -> Result<(), BoxError> {
         let chunk = match self.tools.get(&call.tool) {
             _ if call.approved == Some(false) => Chunk::tool_output_denied(&call.id),
             Some(tool) if call.approved.is_none() && tool.asks(&call.input) => Chunk::tool_approval_request(&call.id, op.id()),
@@ -263,13 +262,13 @@ impl AgentLoop {
             },
             None => Chunk::tool_output_error(&call.id, format!("there is no tool `{}`", call.tool)),
         };
-        self.write(ctx, turn, chunk).await
+        self.write(ctx, chunk).await
     }
 
     /// What becomes of a call that was begun and of which nobody knows how it ended.
-    fn unknown<'a>(&'a self, ctx: &'a FiberContext, turn: &'a TurnRef, call: &'a Call) -> OnUnknown<'a, (), BoxError> {
+    fn unknown<'a>(&'a self, ctx: &'a FiberContext, call: &'a Call) -> OnUnknown<'a, (), BoxError> {
         OnUnknown::check(move |_| async move {
-            let message = joined(ctx, turn).await?.message().await;
+            let message = turn_of(ctx)?.message().await;
             let part = message.parts.iter().find(|part| part.tool_call_id() == Some(call.id.as_str()));
             let waits = |state| matches!(state, ToolState::InputAvailable | ToolState::ApprovalResponded);
             if part.and_then(Part::tool_state).is_some_and(|state| !waits(state)) {
@@ -279,7 +278,7 @@ impl AgentLoop {
             match self.tools.get(&call.tool).map(|tool| tool.on_unknown) {
                 Some(UnknownCall::Report) => {
                     let why = "The process ended while the tool ran: it may have been carried out. Check before it is called again.";
-                    self.write(ctx, turn, Chunk::tool_output_error(&call.id, why)).await?;
+                    self.write(ctx, Chunk::tool_output_error(&call.id, why)).await?;
                     Ok(Some(()))
                 }
                 Some(UnknownCall::Retry) | None => Ok(None),
@@ -287,33 +286,34 @@ impl AgentLoop {
         })
     }
 
-    /// Writes to the turn, in whichever attempt it is; stored when this returns.
-    async fn write(&self, ctx: &FiberContext, turn: &TurnRef, chunk: Chunk) -> Result<(), BoxError> {
-        loop {
-            let joined = joined(ctx, turn).await?;
-            let written = match joined.put(chunk.clone()).await {
-                Ok(()) => joined.flush().await,
-                failed => failed,
-            };
-            match written {
-                Ok(()) => return Ok(()),
-                // That attempt is over; the next one is written to.
-                Err(_) if !joined.is_open() => {}
-                Err(error) => return failed(ctx, error).await,
-            }
+    /// Writes to the turn; stored when this returns.
+    async fn write(&self, ctx: &FiberContext, chunk: Chunk) -> Result<(), BoxError> {
+        let turn = turn_of(ctx)?;
+        let written = match turn.put(chunk).await {
+            Ok(()) => turn.flush().await,
+            failed => failed,
+        };
+        match written {
+            Ok(()) => Ok(()),
+            Err(error) => failed(ctx, error.into()).await,
         }
     }
 }
 
-/// The turn, as soon as it is being answered in this process.
-pub(super) async fn joined(ctx: &FiberContext, turn: &TurnRef) -> Result<Turn, BoxError> {
-    match turn.joined(ctx).await {
-        Ok(turn) => Ok(turn),
-        Err(error) => failed(ctx, error).await,
-    }
+/// The turn that is answered, in the attempt that runs the loop.
+pub(super) fn turn_of(ctx: &FiberContext) -> Result<&Turn, BoxError> {
+    ctx.host().ok_or_else(|| "the loop of an agent is run by a turn".into())
 }
 
 /// An error of the store, or of a runtime that closes, interrupts the fiber; any other is its own.
-pub(super) async fn failed<T>(ctx: &FiberContext, error: Error) -> Result<T, BoxError> {
-    if error.is_of_store() { Ok(ctx.run().halt(Exit::interrupted(error)).await) } else { Err(error.into()) }
+/// When the attempt is over none counts: the loop goes on in the next one.
+pub(super) async fn failed<T>(ctx: &FiberContext, error: BoxError) -> Result<T, BoxError> {
+    if !turn_of(ctx)?.is_open() {
+        return Ok(ctx.run().halt(Exit::Again(Arc::new(()))).await);
+    }
+    match error.downcast::<Error>() {
+        Ok(error) if error.is_of_store() => Ok(ctx.run().halt(Exit::interrupted(*error)).await),
+        Ok(error) => Err(error),
+        Err(error) => Err(error),
+    }
 }

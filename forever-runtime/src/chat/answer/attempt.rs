@@ -8,6 +8,7 @@ use std::time::Duration;
 use tracing::warn;
 
 use crate::agent::{BoxError, Woken};
+use crate::chat::answer::frame::TurnFrame;
 use crate::chat::answer::prepare::delay;
 use crate::chat::answer::settled::Settled;
 use crate::chat::answer::turn_fiber::{Attempted, Interrupted};
@@ -20,6 +21,8 @@ use crate::chat::turn::Turn;
 use crate::chat::user_code::text_of;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::executor::Executor;
+use crate::frame::context::FiberContext;
+use crate::runtime::exit::Exit;
 use crate::runtime::race::race;
 use crate::store::TurnState;
 
@@ -39,8 +42,27 @@ pub(super) struct Attempt<'a> {
 
 impl Attempt<'_> {
     /// Gives the turn to its agent, and settles it unless it is interrupted.
-    pub(super) async fn run(self, fiber_cancelled: impl Future<Output = ()>) -> Result<Attempted> {
-        let ended = self.hear(fiber_cancelled).await;
+    pub(super) async fn run(self, frame: &mut TurnFrame<'_>) -> Result<Attempted> {
+        let (ctx, grace) = (frame.ctx, self.exec.runtime.settings.cancel_grace);
+        let runs = &self.turn.inner().runs;
+        let mut served = pin!(frame.serve(&self.turn));
+        let attempted = self.answered(self.hear(ctx, served.as_mut()).await).await?;
+        if matches!(attempted, Attempted::Over(_)) && runs.is_to_stop() {
+            // It is asked to stop, and has so long for it.
+            ctx.run().backend.tell_to_stop();
+            ctx.run().ops.ask_to_stop();
+            let ended = race(served, runs.idle());
+            let grace = race(self.exec.runtime.clock.sleep(grace), self.exec.runtime.closing());
+            race(ended, async {
+                grace.await;
+            })
+            .await;
+        }
+        Ok(attempted)
+    }
+
+    /// Settles the turn as its hook has ended, unless it is interrupted.
+    async fn answered(&self, ended: Heard) -> Result<Attempted> {
         let inner = self.turn.inner();
         let settled_calls = {
             // Whoever writes just now is waited for, so that what they are told is so: it is in the message, or it is refused.
@@ -80,6 +102,16 @@ impl Attempt<'_> {
             Heard::Cancelled(reason) => (TurnState::Aborted, Some(reason.to_string())),
             Heard::Silent(gap) => return self.interrupted(format!("its stream was silent for {gap:?}"), None).await,
             Heard::Closing => return Err(Error::closed()),
+            Heard::Stopped(exit) => {
+                if let Err(error) = self.turn.flush().await {
+                    return self.over_or(error).await;
+                }
+                return match (self.over().await?, exit) {
+                    (Some(over), _) => Ok(Attempted::Over(over)),
+                    (None, Exit::Interrupted(error)) => Err(Error::new(ErrorKind::Store, "a turn was interrupted").with_source(error)),
+                    (None, exit) => Ok(Attempted::Stopped(exit)),
+                };
+            }
         };
         if let Err(error) = inner.writer.flush().await {
             return self.over_or(error).await;
@@ -103,7 +135,7 @@ impl Attempt<'_> {
     }
 
     /// Runs the hook until it ends, or something ends it.
-    async fn hear(&self, fiber_cancelled: impl Future<Output = ()>) -> Heard {
+    async fn hear(&self, ctx: &FiberContext, served: impl Future<Output = Exit>) -> Heard {
         let silent = async {
             let Some(gap) = self.policy.stall_timeout else { return std::future::pending().await };
             let mut pulse = self.turn.inner().pulse.subscribe();
@@ -121,7 +153,11 @@ impl Attempt<'_> {
         };
         let stop = async {
             let fiber_cancelled = async {
-                fiber_cancelled.await;
+                ctx.cancelled().await;
+                if self.exec.runtime.is_closing() {
+                    // Then the turn is interrupted.
+                    std::future::pending::<()>().await;
+                }
                 Heard::Cancelled("its fiber was cancelled".into())
             };
             let told = async { Heard::Cancelled(self.under_way.cancelled().await) };
@@ -133,7 +169,13 @@ impl Attempt<'_> {
             first(pin!(first(pin!(told), pin!(fiber_cancelled))), pin!(first(pin!(silent), pin!(closing)))).await
         };
         let answered = async { Heard::Answered(self.hooks.message(&self.turn).await) };
-        first(pin!(answered), pin!(stop)).await
+        let stopped = async {
+            match served.await {
+                Exit::Failed(why) => Heard::Answered(Err(String::from(&*why).into())),
+                exit => Heard::Stopped(exit),
+            }
+        };
+        first(pin!(first(pin!(answered), pin!(stopped))), pin!(stop)).await
     }
 
     /// What was written so far is stored; the next attempt goes on after it.
@@ -142,7 +184,8 @@ impl Attempt<'_> {
             return self.over_or(error).await;
         }
         warn!(turn.id = self.turn.id(), why, "a turn was interrupted");
-        Ok(Attempted::Interrupted(Interrupted::here(why, delay)))
+        let runs = self.turn.inner().runs.is_under_way();
+        Ok(Attempted::Interrupted { interrupted: Interrupted::here(why, delay), runs })
     }
 
     /// The end of the turn if it has ended meanwhile, which is why something failed; else that.
@@ -168,6 +211,8 @@ enum Heard {
     Cancelled(Arc<str>),
     Silent(Duration),
     Closing,
+    /// What the hook runs ends the activation.
+    Stopped(Exit),
 }
 
 async fn first<T>(one: impl Future<Output = T> + Unpin, other: impl Future<Output = T> + Unpin) -> T {

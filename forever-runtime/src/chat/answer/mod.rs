@@ -1,9 +1,10 @@
 //! The fiber of a turn: begins it when its time has come, gives it to its agent, goes on after interruptions, and settles it.
 //!
-//! The fiber keeps nothing by itself: where a turn stands is in its row and its log. So it runs from its start each time it is entered, and asks
-//! the store what there is.
+//! Where a turn stands is in its row and its log, and its fiber keeps what its hook runs. So an attempt begins at its start each time the fiber
+//! is entered, asks the store what there is, and what the hook runs goes on where it was.
 mod answered;
 mod attempt;
+mod frame;
 mod prepare;
 mod settled;
 mod turn_fiber;

@@ -10,13 +10,14 @@ use crate::agent::Woken;
 use crate::chat::agent_loop::AgentLoop;
 use crate::chat::answer::answered::{Answered, Asked};
 use crate::chat::answer::attempt::Attempt;
+use crate::chat::answer::frame::TurnFrame;
 use crate::chat::answer::settled::Settled;
-use crate::chat::answer::turn_fiber::{Attempted, Interrupted};
+use crate::chat::answer::turn_fiber::{Attempted, Before, Interrupted};
 use crate::chat::chats::{Chats, UnderWay};
 use crate::chat::feed::ChatEvent;
 use crate::chat::hooks::ChatHooks;
 use crate::chat::message::Continuation;
-use crate::chat::recovery::incident::{Facts, Interruption, judge};
+use crate::chat::recovery::incident::{Facts, judge};
 use crate::chat::recovery::{ChatRecovery, Exhausted, ExhaustedReason, RecoveryPolicy};
 use crate::chat::turn;
 use crate::chat::turn::{Stream, Turn};
@@ -38,6 +39,12 @@ pub(super) enum Not {
     Failed(Error),
 }
 
+impl Not {
+    fn again(interrupted: Interrupted) -> Self {
+        Not::Made(Attempted::Interrupted { interrupted, runs: false })
+    }
+}
+
 impl From<Error> for Not {
     fn from(error: Error) -> Self {
         Not::Failed(error)
@@ -50,13 +57,15 @@ pub(super) struct Preparing<'a> {
     chats: &'a Arc<Chats>,
     fence: &'a Arc<Fence>,
     policy: &'a RecoveryPolicy,
-    before: &'a Interrupted,
+    before: &'a Before,
     row: TurnRow,
     asked: Asked,
     incident: Option<IncidentRow>,
     answered: Answered,
     /// Whether it was begun before.
-    interrupted: bool,
+    again: bool,
+    /// What there is of it, for its progress: chunks, and checkpoints of what its hook runs.
+    work: u64,
     /// Attempts without progress, with this one.
     attempts: u32,
 }
@@ -69,7 +78,8 @@ impl<'a> Preparing<'a> {
         fence: &'a Arc<Fence>,
         policy: &'a RecoveryPolicy,
         begun: TurnStart,
-        before: &'a Interrupted,
+        before: &'a Before,
+        frame: &TurnFrame<'_>,
     ) -> Result<Self, Not> {
         let TurnStart { row, request, chunks, incident, again } = begun;
         let answered = Answered::load(exec, &row, &chunks).await?;
@@ -78,12 +88,13 @@ impl<'a> Preparing<'a> {
             // A client cannot take the place of a tool that runs here.
             asked.client_tools.retain(|tool| !looped.has_tool(&tool.name));
         }
-        let interrupted = again || before.how == Interruption::Here;
-        let mut this = Preparing { exec, chats, fence, policy, before, row, asked, incident, answered, interrupted, attempts: 0 };
+        let work = answered.stored.saturating_add(frame.checkpoints());
+        let mut this = Preparing { exec, chats, fence, policy, before, row, asked, incident, answered, again, work, attempts: 0 };
         if let Some(reason) = this.row.cancel.clone() {
             return Err(this.ends(TurnState::Aborted, Some(&reason)).await);
         }
-        if again && (this.answered.finished || this.answered.waits_for_a_person(&this.asked.client_tools)) {
+        let waits = !frame.has_call() && this.answered.waits_for_a_person(&this.asked.client_tools);
+        if again && (this.answered.finished || waits) {
             // The model need not be asked anything more: it has said everything, or the rest comes with a person's answer.
             return Err(this.ends(TurnState::Completed, None).await);
         }
@@ -91,11 +102,15 @@ impl<'a> Preparing<'a> {
     }
 
     /// Everything that an attempt needs.
-    pub(super) async fn attempt(mut self, under_way: &'a UnderWay) -> Result<Attempt<'a>, Not> {
-        let mut recovery = None;
-        if self.interrupted {
-            let (this, context) = self.judged().await?;
-            (self, recovery) = (this, Some(context));
+    pub(super) async fn attempt(mut self, under_way: &'a UnderWay, frame: &TurnFrame<'_>) -> Result<Attempt<'a>, Not> {
+        let (mut recovery, mut asks) = (None, false);
+        match self.before {
+            Before::Interrupted(before) if self.again => {
+                let (this, context) = self.judged(before).await?;
+                (self, recovery, asks) = (this, Some(context), true);
+            }
+            Before::Parked if self.again => recovery = Some(self.context("its fiber was parked")),
+            _ => {}
         }
         let (woken, hooks) = match wake(self.exec, self.chats, self.policy, &self.row.chat).await {
             Ok(awake) => awake,
@@ -104,26 +119,32 @@ impl<'a> Preparing<'a> {
                 let why = chain(&error);
                 warn!(turn.id = %self.row.id, error = why, "the agent of a turn could not be woken");
                 let interrupted = Interrupted::here(why, Some(delay(self.policy, self.attempts + 1, None)));
-                return Err(Not::Made(Attempted::Interrupted(Interrupted { asleep: true, ..interrupted })));
+                return Err(Not::again(Interrupted { asleep: true, ..interrupted }));
             }
         };
-        if let Some(context) = &mut recovery {
+        if let Some(context) = recovery.as_mut().filter(|_| asks) {
             self = self.asks(&*hooks, context).await?;
         }
-        Ok(self.turn(recovery, woken, hooks, under_way))
+        Ok(self.turn(recovery, woken, hooks, under_way, frame))
+    }
+
+    /// What is known of the turn as it was left.
+    fn context(&mut self, why: &str) -> ChatRecovery {
+        let deaths = self.row.deaths.saturating_sub(1);
+        self.answered.recovery(&self.row, &self.asked, self.policy, self.attempts, deaths, why)
     }
 
     /// Counts the interruption; a turn that has used up what it was given ends here.
-    async fn judged(mut self) -> Result<(Self, ChatRecovery), Not> {
-        let Preparing { exec, fence, policy, before, .. } = self;
+    async fn judged(mut self, before: &Interrupted) -> Result<(Self, ChatRecovery), Not> {
+        let Preparing { exec, fence, policy, .. } = self;
         let deaths = self.row.deaths.saturating_sub(1);
-        let facts = Facts { how: before.how, chunks: self.answered.stored, deaths, now_ms: exec.runtime.now_ms() };
+        let facts = Facts { how: before.how, chunks: self.answered.stored, work: self.work, deaths, now_ms: exec.runtime.now_ms() };
         let (mut incident, mut exhausted) = judge(policy, self.incident.as_ref(), facts);
         if before.asleep && exhausted.is_some() {
             exhausted = Some(ExhaustedReason::StableTimeout);
         }
         self.attempts = incident.attempts;
-        let context = self.answered.recovery(&self.row, &self.asked, policy, incident.attempts, deaths, &before.why);
+        let context = self.context(&before.why);
         if exhausted.is_none() && incident.attempts > 1 {
             match policy.keeps(&context).await {
                 Ok(true) => {}
@@ -150,7 +171,7 @@ impl<'a> Preparing<'a> {
         let limit = self.exec.runtime.settings.hook_timeout;
         let failed = |why: String| {
             let delay = Some(delay(self.policy, self.attempts, None));
-            Err(Not::Made(Attempted::Interrupted(Interrupted::here(why, delay))))
+            Err(Not::again(Interrupted::here(why, delay)))
         };
         let options = match race(hooks.recovery(context), self.exec.runtime.clock.sleep(limit)).await {
             Some(Ok(options)) => options,
@@ -162,14 +183,20 @@ impl<'a> Preparing<'a> {
             context.partial = self.answered.partial().to_vec();
         }
         if !options.continue_turn {
-            let why = self.before.why.clone();
-            return Err(self.ends(TurnState::Interrupted, Some(&why)).await);
+            return Err(self.ends(TurnState::Interrupted, Some(&context.reason)).await);
         }
         Ok(self)
     }
 
-    fn turn(self, recovery: Option<ChatRecovery>, woken: Woken, hooks: Arc<dyn ChatHooks>, under_way: &'a UnderWay) -> Attempt<'a> {
-        let Preparing { exec, chats, fence, policy, row, asked, answered, attempts, .. } = self;
+    fn turn(
+        self,
+        recovery: Option<ChatRecovery>,
+        woken: Woken,
+        hooks: Arc<dyn ChatHooks>,
+        under_way: &'a UnderWay,
+        frame: &TurnFrame<'_>,
+    ) -> Attempt<'a> {
+        let Preparing { exec, chats, fence, policy, row, asked, answered, attempts, again, .. } = self;
         let log = chats.logs.of(row.seq);
         log.learn(answered.stored);
         let writer = Writer::new(Arc::clone(exec), Arc::clone(fence), row.seq, log, answered.stored, chats.settings.batching);
@@ -199,6 +226,9 @@ impl<'a> Preparing<'a> {
             pulse: watch::Sender::default(),
             open: watch::Sender::new(true),
             runs_fiber: AtomicBool::new(false),
+            runs: frame.runs(),
+            fiber: frame.ctx.id().to_owned(),
+            may_have_child: again && frame.checkpoints() == 0,
             hooks: Arc::clone(&hooks),
         });
         under_way.answers(&turn.inner().row.chat, &turn);

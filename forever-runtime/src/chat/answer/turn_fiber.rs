@@ -6,11 +6,13 @@ use std::time::Duration;
 use tracing::{debug, warn};
 
 use crate::agent::BoxError;
+use crate::chat::answer::frame::TurnFrame;
 use crate::chat::answer::prepare::{Not, Preparing};
 use crate::chat::answer::settled::settle_left;
 use crate::chat::answer::settled::settle_panicked;
 use crate::chat::chats::Chats;
 use crate::chat::recovery::incident::Interruption;
+use crate::chat::runs;
 use crate::chat::user_code::caught;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exec::executor::Executor;
@@ -18,7 +20,7 @@ use crate::frame::activation::Frame;
 use crate::frame::context::FiberContext;
 use crate::frame::fiber::Fiber;
 use crate::frame::locals::{Locals, Save, Unreadable};
-use crate::frame::machine::{END, Machine};
+use crate::frame::machine::{Cut, CutKind, END, Local, LocalRole, Machine};
 use crate::frame::resources::Needs;
 use crate::runtime::exit::Exit;
 use crate::runtime::fence::Fence;
@@ -34,11 +36,28 @@ static MACHINE: Machine = Machine {
     // How often a turn may be interrupted is its agent's policy.
     max_recoveries: Some(u32::MAX),
     arguments: &["class", "agent", "turn"],
-    cuts: &[],
-    first: &[END],
+    cuts: &[Cut {
+        name: "run",
+        explicit: true,
+        of: 1,
+        body: "",
+        was: None,
+        kind: CutKind::Call,
+        effect: false,
+        locals: &[kept("class"), kept("agent"), kept("turn"), kept("ended")],
+        branches: &[],
+        topics: &[],
+        next: &[0, END],
+        line: line!(),
+    }],
+    first: &[0, END],
     topics: &[],
     migrate: None,
 };
+
+const fn kept(name: &'static str) -> Local {
+    Local { name, of: 1, was: None, result: false, role: LocalRole::Value, why: "" }
+}
 
 /// A turn to be answered.
 pub(crate) struct Answer {
@@ -73,36 +92,55 @@ impl Fiber for Answer {
     ) -> impl Future<Output = Result<String, Error>> + Send + 'run {
         let run = frame.run();
         async move {
+            // The turn is under way for as long as its hook runs something.
+            run.backend.stay_in_memory();
+            let locals = if let Some(Answer { chat, turn }) = start {
+                runs::Locals { chat, turn, ended: Vec::new() }
+            } else {
+                let restored = frame.restore(|locals| {
+                    let chat = AgentId { class: locals.get("class")?, name: locals.get("agent")? };
+                    Ok(runs::Locals { chat, turn: locals.get("turn")?, ended: locals.get("ended")? })
+                });
+                restored.await
+            };
+            let mut frame = TurnFrame { frame, ctx, locals };
             let chats = Arc::clone(&ctx.resource::<Arc<Chats>>());
             let answered = async {
-                let answer = start.ok_or_else(|| Error::new(ErrorKind::Value, "a turn has no snapshot to go on from"))?;
                 let exec = chats.agents.exec()?;
                 let fence = run.backend.fence().ok_or_else(|| Error::new(ErrorKind::Setup, "a turn needs a runtime"))?;
-                match Box::pin(caught(answer.answer(&exec, &chats, &fence, ctx))).await {
+                let answering = Answering { exec: &exec, chats: &chats, fence: &fence };
+                let answered = Box::pin(caught(answering.answer(&mut frame))).await;
+                match answered {
                     Ok(answered) => answered,
-                    Err(why) => answer.panicked(&exec, &chats, &fence, &why).await,
+                    Err(why) => answering.panicked(&frame.locals, &why).await,
                 }
             };
             match answered.await {
-                Ok(Next::Over(state)) => Ok(state.as_str().to_owned()),
-                Ok(Next::Wait(wait)) => run.halt(Exit::Waiting(wait)).await,
-                Err(error) if matches!(error.kind(), ErrorKind::NotRegistered | ErrorKind::Value) => {
-                    run.halt(Exit::parked(chain(&error))).await
-                }
+                // What it has run and not awaited ends with it.
+                Ok(Next::Over(state)) => run.halt(Exit::Completed(format!("\"{state}\"").into())).await,
+                Ok(Next::Leave(exit)) => run.halt(exit).await,
+                Err(error) if is_parked_by(&error) => run.halt(Exit::parked(chain(&error))).await,
                 Err(error) => run.halt(Exit::interrupted(error)).await,
             }
         }
     }
 }
 
+/// Whether a turn is parked by an error, which would be the same if it were tried again.
+fn is_parked_by(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotRegistered | ErrorKind::Value)
+}
+
 /// What becomes of the fiber.
 enum Next {
     /// The turn has ended so.
     Over(TurnState),
-    Wait(Wait),
+    /// The activation ends so.
+    Leave(Exit),
 }
 
 /// Why an attempt came to nothing, for the next one.
+#[derive(Debug, Clone)]
 pub(super) struct Interrupted {
     pub(super) how: Interruption,
     pub(super) why: String,
@@ -122,20 +160,33 @@ impl Interrupted {
     }
 }
 
-impl Answer {
-    async fn answer(&self, exec: &Arc<Executor>, chats: &Arc<Chats>, fence: &Arc<Fence>, ctx: &FiberContext) -> Result<Next> {
-        let policy = chats.class(&self.chat.class)?.policy();
-        let Some(row) = exec.runtime.store.turn(self.chat.clone(), self.turn.clone()).await? else {
+/// The fiber of a turn, under its claim.
+#[derive(Clone, Copy)]
+struct Answering<'a> {
+    exec: &'a Arc<Executor>,
+    chats: &'a Arc<Chats>,
+    fence: &'a Arc<Fence>,
+}
+
+impl Answering<'_> {
+    async fn answer(self, frame: &mut TurnFrame<'_>) -> Result<Next> {
+        let Answering { exec, chats, fence } = self;
+        let policy = chats.class(&frame.locals.chat.class)?.policy();
+        let Some(row) = exec.runtime.store.turn(frame.locals.chat.clone(), frame.locals.turn.clone()).await? else {
             // Deleted with its chat.
             return Ok(Next::Over(TurnState::Aborted));
         };
         let under_way = chats.enter(row.seq);
-        let mut before = Interrupted::by_the_process();
+        let mut before = Before::of(frame.ctx);
         loop {
             let begun = match fence.guard(exec.runtime.store.begin_turn(fence.claim(), row.seq, exec.runtime.now_ms())).await? {
                 Admission::Begun(begun) => *begun,
-                Admission::Behind(fiber) => return Ok(Next::Wait(Wait { fibers: vec![fiber], ..Wait::default() })),
-                Admission::NotBefore(due_ms) => return Ok(Next::Wait(Wait { due_ms: Some(due_ms), ..Wait::default() })),
+                Admission::Behind(fiber) => {
+                    return Ok(Next::Leave(Exit::Waiting(Wait { fibers: vec![fiber], ..Wait::default() })));
+                }
+                Admission::NotBefore(due_ms) => {
+                    return Ok(Next::Leave(Exit::Waiting(Wait { due_ms: Some(due_ms), ..Wait::default() })));
+                }
                 Admission::Orphaned(left) => {
                     settle_left(exec, chats, &left).await?;
                     continue;
@@ -145,62 +196,97 @@ impl Answer {
                     return Ok(Next::Over(row.state));
                 }
             };
-            let attempt = match Preparing::load(exec, chats, fence, &policy, begun, &before).await {
-                Ok(preparing) => preparing.attempt(&under_way).await,
+            let was_cancelled = begun.row.cancel.is_some();
+            let attempt = match Preparing::load(exec, chats, fence, &policy, begun, &before, frame).await {
+                Ok(preparing) => preparing.attempt(&under_way, frame).await,
                 Err(not) => Err(not),
             };
             let attempted = match attempt {
-                Ok(attempt) => attempt.run(cancelled(exec, ctx)).await,
+                Ok(attempt) => attempt.run(frame).await,
                 Err(Not::Made(attempted)) => Ok(attempted),
                 Err(Not::Failed(error)) => Err(error),
             };
-            if let Err(error) = &attempted
-                && error.kind() == ErrorKind::Value
-            {
-                // It will be parked: the process may die while it is, but not with it.
-                fence.guard(exec.runtime.store.release_turn(fence.claim(), row.seq)).await?;
-            }
-            let attempted = attempted?;
+            let attempted = match attempted {
+                Err(error) if is_parked_by(&error) => Attempted::Stopped(Exit::parked(chain(&error))),
+                attempted => attempted?,
+            };
             match attempted {
                 Attempted::Over(state) => return Ok(Next::Over(state)),
-                Attempted::Interrupted(interrupted) => {
+                Attempted::Stopped(exit) => match frame.parked_by(exit) {
+                    // What was cancelled before the attempt is parked all the same: to begin it again
+                    // would end here again. What is cancelled since is seen at the next beginning.
+                    Exit::Parked(why) if !was_cancelled => {
+                        let parked = exec.runtime.store.park_turn(fence.claim(), row.seq, why.to_string(), exec.runtime.now_ms());
+                        if fence.guard(parked).await? {
+                            return Ok(Next::Leave(Exit::Parked(why)));
+                        }
+                        before = Before::Parked;
+                    }
+                    exit => {
+                        fence.guard(exec.runtime.store.release_turn(fence.claim(), row.seq)).await?;
+                        return Ok(Next::Leave(exit));
+                    }
+                },
+                Attempted::Interrupted { interrupted, runs } => {
                     fence.guard(exec.runtime.store.release_turn(fence.claim(), row.seq)).await?;
                     if let Some(delay) = interrupted.delay {
-                        debug!(turn.id = %self.turn, why = interrupted.why, ?delay, "a turn is tried again");
+                        debug!(turn.id = %row.id, why = interrupted.why, ?delay, "a turn is tried again");
                         let told = async { drop(race(under_way.cancelled(), exec.runtime.closing()).await) };
                         race(exec.runtime.clock.sleep(delay), told).await;
                         if exec.runtime.is_closing() {
                             return Err(Error::closed());
                         }
                     }
-                    before = interrupted;
+                    if runs {
+                        // What runs goes on from its last checkpoint, as after every other end of an
+                        // activation.
+                        return Ok(Next::Leave(Exit::Again(Arc::new(interrupted))));
+                    }
+                    before = Before::Interrupted(interrupted);
                 }
             }
         }
     }
-}
 
-impl Answer {
     /// Ends a turn in which something has panicked that nothing else has caught: nobody waits for an answer that does not come.
-    async fn panicked(&self, exec: &Arc<Executor>, chats: &Arc<Chats>, fence: &Arc<Fence>, why: &BoxError) -> Result<Next> {
-        warn!(turn.id = %self.turn, error = %why, "the fiber of a turn panicked, which ends the turn");
-        match exec.runtime.store.turn(self.chat.clone(), self.turn.clone()).await? {
+    async fn panicked(self, turn: &runs::Locals, why: &BoxError) -> Result<Next> {
+        let Answering { exec, chats, fence } = self;
+        warn!(turn.id = turn.turn, error = %why, "the fiber of a turn panicked, which ends the turn");
+        match exec.runtime.store.turn(turn.chat.clone(), turn.turn.clone()).await? {
             Some(row) => settle_panicked(exec, chats, fence, &row).await.map(Next::Over),
             None => Ok(Next::Over(TurnState::Aborted)),
         }
     }
 }
 
-/// Ready when the fiber is told to end, and not because its runtime closes: then the turn is interrupted.
-async fn cancelled(exec: &Executor, ctx: &FiberContext) {
-    ctx.cancelled().await;
-    if exec.runtime.is_closing() {
-        std::future::pending::<()>().await;
+/// How the attempt before this one came to its end, if there was one.
+#[derive(Debug)]
+pub(super) enum Before {
+    Interrupted(Interrupted),
+    /// The fiber was parked, and goes on: nothing was interrupted.
+    Parked,
+}
+
+impl Before {
+    /// What the fiber says of the activation before this one.
+    fn of(ctx: &FiberContext) -> Self {
+        let handed_over = ctx.handed_over.as_ref().and_then(|there| there.downcast_ref::<Interrupted>());
+        match handed_over {
+            Some(interrupted) => Before::Interrupted(interrupted.clone()),
+            None if ctx.interrupted => Before::Interrupted(Interrupted::by_the_process()),
+            None => Before::Parked,
+        }
     }
 }
 
 /// What came of an attempt.
 pub(super) enum Attempted {
     Over(TurnState),
-    Interrupted(Interrupted),
+    /// What the hook runs ends the activation so.
+    Stopped(Exit),
+    Interrupted {
+        interrupted: Interrupted,
+        /// Whether something that the hook runs is under way.
+        runs: bool,
+    },
 }

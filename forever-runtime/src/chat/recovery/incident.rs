@@ -17,6 +17,8 @@ pub(crate) struct Facts {
     pub(crate) how: Interruption,
     /// How many chunks its log has.
     pub(crate) chunks: u64,
+    /// What there is of it: these, and the checkpoints of what its hook runs.
+    pub(crate) work: u64,
     /// How many processes have died with it.
     pub(crate) deaths: u32,
     pub(crate) now_ms: i64,
@@ -29,7 +31,7 @@ pub(crate) fn judge(policy: &RecoveryPolicy, before: Option<&IncidentRow>, facts
         Some(ExhaustedReason::DeathsExceeded)
     } else if incident.attempts > policy.max_attempts {
         Some(ExhaustedReason::MaxAttemptsExceeded)
-    } else if facts.chunks.saturating_sub(incident.began_at) > policy.max_recovery_work {
+    } else if facts.work.saturating_sub(incident.began_at) > policy.max_recovery_work {
         Some(ExhaustedReason::WorkBudgetExceeded)
     } else if incident.attempts > 1 && facts.now_ms.saturating_sub(incident.progress_ms) > ms(policy.no_progress_timeout) {
         Some(ExhaustedReason::NoProgressTimeout)
@@ -40,23 +42,23 @@ pub(crate) fn judge(policy: &RecoveryPolicy, before: Option<&IncidentRow>, facts
 }
 
 fn next(policy: &RecoveryPolicy, before: Option<&IncidentRow>, facts: Facts) -> IncidentRow {
-    let Facts { chunks, now_ms, .. } = facts;
+    let Facts { chunks, work, now_ms, .. } = facts;
     let Some(before) = before else {
         return IncidentRow {
             continues: chunks > 0,
             state: IncidentState::Attempting,
             attempts: 1,
             attempt_ms: now_ms,
-            chunks,
-            began_at: chunks,
+            chunks: work,
+            began_at: work,
             progress_ms: now_ms,
             reason: None,
             created_ms: now_ms,
         };
     };
     let progress_ms = before.progress_ms.min(now_ms);
-    let again = IncidentRow { continues: chunks > 0, state: IncidentState::Attempting, chunks, progress_ms, ..before.clone() };
-    if chunks > before.chunks {
+    let again = IncidentRow { continues: chunks > 0, state: IncidentState::Attempting, chunks: work, progress_ms, ..before.clone() };
+    if work > before.chunks {
         return IncidentRow { attempts: 1, attempt_ms: now_ms, progress_ms: now_ms, ..again };
     }
     // Not so if the clock was set back meanwhile: it would be soon for as long as it takes to be there again.
@@ -83,8 +85,8 @@ mod tests {
         RecoveryPolicy::default()
     }
 
-    fn at(now_ms: i64, chunks: u64) -> Facts {
-        Facts { how: Interruption::Process, chunks, deaths: 1, now_ms }
+    fn at(now_ms: i64, work: u64) -> Facts {
+        Facts { how: Interruption::Process, chunks: work, work, deaths: 1, now_ms }
     }
 
     #[test]

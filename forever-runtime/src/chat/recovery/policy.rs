@@ -77,7 +77,8 @@ impl RecoveryPolicy {
         self
     }
 
-    /// How many chunks may be stored after the first interruption; 10 000 unless this is called. A runaway turn ends there.
+    /// Sets how many chunks and checkpoints of what the hook runs may be stored after the first
+    /// interruption. Defaults to 10 000. A runaway turn ends there.
     pub fn max_recovery_work(mut self, max_recovery_work: u64) -> Self {
         self.max_recovery_work = max_recovery_work;
         self

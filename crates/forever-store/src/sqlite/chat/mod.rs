@@ -16,7 +16,7 @@ use crate::{
     InteractionRow, MessageRow, MessageUpdate, NewTurnRow, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler,
     TurnWrite, UpdateRefused,
 };
-use crate::{Claim, Seq};
+use crate::{Claim, Runnable, Seq, Suspension};
 pub(super) use interactions::mark as mark_interactions;
 pub(super) use logs::open as open_logs;
 use logs::{append, chunks, fold};
@@ -45,6 +45,28 @@ fn has_fiber(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<bool> {
     .query_row([turn], |r| r.get(0))
 }
 
+/// Takes back the death that was counted when a turn was begun.
+fn release(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<()> {
+    conn.prepare_cached("UPDATE turns SET deaths = max(deaths - 1, 0) WHERE seq = ?1")?.execute([turn]).map(drop)
+}
+
+/// Whether a turn was cancelled.
+fn is_cancelled(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<bool> {
+    conn.prepare_cached("SELECT cancel IS NOT NULL FROM turns WHERE seq = ?1")?.query_row([turn], |row| row.get(0))
+}
+
+/// Makes the fiber of a turn ready if it is parked, so that it sees the turn end.
+fn wake_parked(conn: &Connection, turn: TurnSeq, now_ms: i64, ready: &mut Vec<Runnable>) -> rusqlite::Result<()> {
+    let parked: Option<Seq> = conn
+        .prepare_cached("SELECT f.seq FROM turns t JOIN fibers f ON f.seq = t.fiber WHERE t.seq = ?1 AND f.state = 'parked'")?
+        .query_row([turn], |row| row.get(0))
+        .optional()?;
+    if let Some(fiber) = parked {
+        ready.extend(rows::make_ready(conn, fiber, now_ms)?);
+    }
+    Ok(())
+}
+
 impl ChatStore for Sqlite {
     fn accept_turn(&self, new: NewTurnRow) -> BoxFuture<'_, Result<AcceptTurnResult>> {
         Box::pin(self.write("store a turn", Scope::Many, move |c| accept(c, &new)))
@@ -60,7 +82,22 @@ impl ChatStore for Sqlite {
     fn release_turn(&self, claim: Claim, turn: TurnSeq) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.write("store that a turn is left", Scope::Many, move |c| {
             fence(c, claim, turn)?;
-            c.prepare_cached("UPDATE turns SET deaths = max(deaths - 1, 0) WHERE seq = ?1")?.execute([turn]).map(drop)
+            release(c, turn)
+        }))
+    }
+
+    fn park_turn(&self, claim: Claim, turn: TurnSeq, why: String, now_ms: i64) -> BoxFuture<'_, Result<bool>> {
+        let how = Suspension::Parked(why);
+        Box::pin(self.write_ready("store that a turn is parked", move |c, ready| {
+            let is_running = fence(c, claim, turn)?;
+            release(c, turn)?;
+            if !is_running || is_cancelled(c, turn)? {
+                return Ok(false);
+            }
+            if !rows::is_cancelled(c, claim.fiber)? {
+                rows::suspend(c, claim, &how, now_ms, ready)?;
+            }
+            Ok(true)
         }))
     }
 
@@ -105,13 +142,14 @@ impl ChatStore for Sqlite {
     }
 
     fn cancel_turn(&self, turn: TurnSeq, reason: String, now_ms: i64) -> BoxFuture<'_, Result<Option<TurnRow>>> {
-        Box::pin(self.write("cancel a turn", Scope::Many, move |c| {
+        Box::pin(self.write_ready("cancel a turn", move |c, ready| {
             c.prepare_cached("UPDATE turns SET cancel = coalesce(cancel, ?2) WHERE seq = ?1 AND settled_ms IS NULL")?
                 .execute(params![turn, reason])?;
             c.prepare_cached(
                 "UPDATE turns SET state = 'aborted', reason = ?2, settled_ms = ?3 WHERE seq = ?1 AND state = 'queued' AND settled_ms IS NULL",
             )?
             .execute(params![turn, reason, now_ms])?;
+            wake_parked(c, turn, now_ms, ready)?;
             by_seq(c, turn)
         }))
     }
@@ -238,7 +276,13 @@ impl ChatStore for Sqlite {
     }
 
     fn clear_chat(&self, chat: AgentId, now_ms: i64) -> BoxFuture<'_, Result<Vec<TurnRow>>> {
-        Box::pin(self.write("clear a chat", Scope::Many, move |c| clear(c, &chat, now_ms)))
+        Box::pin(self.write_ready("clear a chat", move |c, ready| {
+            let ended = clear(c, &chat, now_ms)?;
+            for turn in &ended {
+                wake_parked(c, turn.seq, now_ms, ready)?;
+            }
+            Ok(ended)
+        }))
     }
 
     fn orphaned_turns(&self) -> BoxFuture<'_, Result<Vec<TurnSeq>>> {

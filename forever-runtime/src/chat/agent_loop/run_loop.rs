@@ -1,0 +1,43 @@
+//! A turn that is answered by the loop.
+use std::fmt;
+
+use crate::agent::BoxError;
+use crate::chat::agent_loop::AgentLoop;
+use crate::chat::agent_loop::loop_fiber::ask_and_call;
+use crate::chat::message::Chunk;
+use crate::chat::turn::Turn;
+use crate::runtime::handle::FiberError;
+
+impl Turn {
+    /// Answers with the [`AgentLoop`] of the runtime, which goes on exactly where it was.
+    ///
+    /// # Errors
+    /// As [`run`](Turn::run).
+    pub async fn run_agent_loop(&self) -> Result<(), BoxError> {
+        if self.0.exec.resources.get::<AgentLoop>().is_none() {
+            return Err("there is no loop that answers: add one with `.agent_loop(..)` before `.open()`".into());
+        }
+        let looping = self.loops();
+        let answered = self.run_here(ask_and_call()).await;
+        drop(looping);
+        answered.map_err(LoopFailed)?;
+        self.put(Chunk::finish()).await?;
+        Ok(())
+    }
+}
+
+/// Why an agent loop has failed, without the names of its fiber, which are not for people.
+#[derive(Debug)]
+struct LoopFailed(FiberError);
+
+impl fmt::Display for LoopFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.reason())
+    }
+}
+
+impl std::error::Error for LoopFailed {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}

@@ -1,0 +1,65 @@
+//! The frame of a turn, in which its attempts carry out what the hook runs.
+use std::sync::atomic::Ordering;
+
+use crate::chat::runs::{EndedRun, Locals, RUN, Runs, Start};
+use crate::chat::turn::Turn;
+use crate::frame::activation::Frame;
+use crate::frame::context::FiberContext;
+use crate::runtime::exit::Exit;
+
+/// The fiber of a turn, as its attempts run functions in it.
+#[derive(Debug)]
+pub(super) struct TurnFrame<'run> {
+    pub(super) frame: &'run mut Frame,
+    pub(super) ctx: &'run FiberContext,
+    pub(super) locals: Locals,
+}
+
+impl TurnFrame<'_> {
+    /// The runs of an attempt, at its beginning.
+    pub(super) fn runs(&self) -> Runs {
+        Runs::new(self.locals.ended.clone(), self.frame.called().map(str::to_owned))
+    }
+
+    /// Whether a run is under way in the stored snapshot.
+    pub(super) fn has_call(&self) -> bool {
+        self.frame.called().is_some()
+    }
+
+    /// How much the functions have done, in checkpoints.
+    pub(super) fn checkpoints(&self) -> u64 {
+        self.frame.run().checkpoints.load(Ordering::Relaxed)
+    }
+
+    /// How the activation ends: a snapshot that cannot be read is parked, unless its `migrate`
+    /// function is still to be asked.
+    pub(super) fn parked_by(&self, exit: Exit) -> Exit {
+        match exit {
+            Exit::Unreadable { why, depth, .. } if self.frame.run().left().is_unreadable(depth) => Exit::Parked(why),
+            exit => exit,
+        }
+    }
+
+    /// Carries out what the hook runs, until something ends the activation.
+    pub(super) async fn serve(&mut self, turn: &Turn) -> Exit {
+        let runs = &turn.inner().runs;
+        let ctx = self.ctx.hosted(turn.clone());
+        loop {
+            let start = runs.begun().await;
+            match self.carry_out(start, &ctx).await {
+                Ok(ended) => runs.end(ended),
+                // It was asked to stop, or the attempt is over: what ends the attempt decides.
+                Err(Exit::Again(_)) => return runs.stop().await,
+                Err(Exit::Interrupted(error)) if error.is_closed() => return runs.stop().await,
+                Err(exit) => return exit,
+            }
+        }
+    }
+
+    async fn carry_out(&mut self, start: Start, ctx: &FiberContext) -> Result<EndedRun, Exit> {
+        let ended = start(self.frame, ctx, &self.locals).await?;
+        self.locals.ended.push(ended.clone());
+        self.frame.store(RUN, |save| self.locals.save(save)).await?;
+        Ok(ended)
+    }
+}
