@@ -31,7 +31,8 @@ pub(crate) enum Engine {
 /// How duroxide is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Duroxide {
-    /// As its guide says for long loops: `continue_as_new` after 100 steps; polling and locks set for this work.
+    /// As its guide says for long loops: `continue_as_new` after 100 steps; polling and locks set
+    /// for this work.
     Renewed,
     /// With the same settings, and one history of any length.
     Whole,
@@ -56,7 +57,8 @@ pub(crate) const BEFORE: u64 = 1_000_000;
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) engine: Engine,
-    /// Durable against power loss (`synchronous=FULL`), or against the death of the process (`NORMAL`).
+    /// Durable against power loss (`synchronous=FULL`), or against the death of the process
+    /// (`NORMAL`).
     pub(crate) power: bool,
     pub(crate) task: Task,
 }

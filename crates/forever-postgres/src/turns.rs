@@ -143,7 +143,8 @@ async fn accept_here(tx: &Tx, new: &NewTurnRow) -> Done<AcceptTurnResult> {
             (message, place)
         }
     };
-    // The new turn continues the message that was to be continued, or replaces that wish.
+    // This turn continues the message that was to be continued, or the message is not to be
+    // continued any more.
     tx.run("UPDATE @chats SET held = NULL WHERE seq = $1 AND held IS NOT NULL", args![chat]).await?;
     let (policy, due_ms) = match new.queueing {
         QueuePolicy::Queue | QueuePolicy::Drop => ("queue", None),

@@ -12,8 +12,8 @@ use syn::{Expr, Macro, Pat, Token};
 use super::{Names, VarId};
 use crate::flow::Flow;
 
-/// Macros that never return. Only the compiler knows which others diverge; after those, more
-/// variables count as needed.
+/// Macros that never return. Only the compiler knows which others do not, so those count as
+/// returning.
 const DIVERGING: &[&str] = &["panic", "bail", "unreachable", "todo", "unimplemented"];
 
 /// A variable, where it is named, and the fields named after it.

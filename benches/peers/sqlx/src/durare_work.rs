@@ -1,4 +1,5 @@
-//! durare, as in its README: `#[durare::workflow]`, `#[durare::step]`, an engine over SQLite, `recover()` at the start.
+//! durare, as in its README: `#[durare::workflow]`, `#[durare::step]`, an engine over SQLite,
+//! `recover()` at the start.
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

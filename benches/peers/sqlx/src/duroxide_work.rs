@@ -1,4 +1,5 @@
-//! duroxide, as in its guide: an orchestration that schedules an activity for each step, over its SQLite provider.
+//! duroxide, as in its guide: an orchestration that schedules an activity for each step, over its
+//! SQLite provider.
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
