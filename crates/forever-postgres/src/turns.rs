@@ -296,7 +296,7 @@ pub(crate) async fn park(tx: &Tx, claim: Claim, turn: TurnSeq, how: &Suspension,
     Ok(true)
 }
 
-/// Locks the fibers of turns, before anything is written to the turns, and returns the parked ones.
+/// Locks the fibers of turns, before anything is written to the turns; returns the parked ones.
 async fn lock_fibers(tx: &Tx, turns: &[TurnSeq]) -> Done<Vec<Seq>> {
     // The state is read after the lock, so that this waits for a fiber that is about to park.
     let sql = "SELECT f.seq, f.state FROM @turns t JOIN @fibers f ON f.seq = t.fiber JOIN @snapshots s ON s.fiber = f.seq
