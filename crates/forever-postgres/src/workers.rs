@@ -37,8 +37,8 @@ const PAGE: i64 = 1000;
 pub(crate) enum Become {
     /// Interrupted: the caller resumes them.
     Interrupted,
-    /// Ready for any worker, unless a hook has to decide about the fiber. Of ready fibers only those
-    /// that were interrupted have a reason.
+    /// Ready for any worker, unless a hook has to decide about the fiber. Of ready fibers only
+    /// those that were interrupted have a reason.
     Ready,
 }
 
