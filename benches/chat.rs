@@ -1,5 +1,4 @@
-//! What the chunks of chats cost: how many are stored and delivered in a second, against the floor of the same disk in the same run, and how
-//! long one takes from who writes it to who follows.
+//! Benchmark of chat chunks: throughput, and latency from the writer of a chunk to its follower.
 //!
 //! ```text
 //! cargo bench --bench chat                # one or two minutes
@@ -7,8 +6,10 @@
 //! cargo bench --bench chat -- --only latency
 //! ```
 //!
-//! The parts are `throughput` and `latency`. Prints one `key=value` a line, as `checkpoint` does; docs/guide/src/internals/performance.md explains each. A run in which
-//! a chunk is lost, doubled, out of its place, or stored otherwise than it was delivered, fails.
+//! The parts are `throughput` and `latency`. Throughput, chunks stored and delivered in a second,
+//! is compared with the floor of the same disk in the same run. Prints one `key=value` a line, as
+//! `checkpoint` does; docs/guide/src/internals/performance.md explains each. A run fails when a
+//! chunk is lost, duplicated, out of order, or stored otherwise than it was delivered.
 #![forbid(unsafe_code)]
 
 #[expect(dead_code, reason = "other benchmarks measure more")]
@@ -54,7 +55,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The chunks that a turn of the second part writes in a second.
+/// Chunks that a turn of the part `latency` writes in a second.
 const EACH_SECOND: u32 = 50;
 
 struct Bench<'a> {
@@ -63,7 +64,8 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// 1, 100 and 1 000 turns that write as fast as they can; each round right before its floor, which has as many commits.
+    /// 1, 100 and 1 000 turns that write as fast as they can. The floor runs right after each
+    /// round, with as many commits.
     fn throughput(&self, rounds: usize) -> anyhow::Result<()> {
         println!("rounds={rounds}");
         for (name, power) in [("power", true), ("process", false)] {

@@ -1,4 +1,4 @@
-//! What a step costs, against the floor of the same disk in the same run, and how long it takes to go on after a SIGKILL.
+//! Benchmark of checkpoints: the cost of a step, and the time to resume after a SIGKILL.
 //!
 //! ```text
 //! cargo bench --bench checkpoint              # a minute or two
@@ -6,9 +6,11 @@
 //! cargo bench --bench checkpoint -- --only steps
 //! ```
 //!
-//! Prints one `key=value` a line; the figures are medians of `rounds`. It reports and judges nothing. docs/guide/src/internals/performance.md
-//! explains each line. The databases are in cargo's target folder, so that is the disk that is measured; `--dir PATH` names
-//! another. Every state that is written differs from the one before: SQLite does not write, or sync, a page that stays the same.
+//! The cost is compared with the floor of the same disk in the same run. Prints one `key=value` a
+//! line; the figures are medians of `rounds`. It reports figures and judges none.
+//! docs/guide/src/internals/performance.md explains each line. The databases are in cargo's target
+//! folder, so that disk is measured; `--dir PATH` names another. Every state that is written
+//! differs from the one before, because SQLite neither writes nor syncs a page that stays the same.
 #![forbid(unsafe_code)]
 
 #[path = "support/child.rs"]
@@ -59,7 +61,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// One fiber, at both durabilities, each round right after its floor.
+    /// One fiber, at both durabilities; each round runs right after its floor.
     fn steps(&self, steps: u64) -> anyhow::Result<()> {
         let bytes = child::snapshot_bytes();
         println!("rounds={}\nsteps={steps}\nsnapshot_bytes={bytes}", self.rounds);
@@ -77,7 +79,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Many fibers at once, which share syncs.
+    /// Many concurrent fibers, which share syncs.
     fn fibers(&self, fibers: u64, steps: u64) -> anyhow::Result<()> {
         println!("fibers={fibers}\nsteps_of_each={steps}");
         for (name, power) in [("power", true), ("process", false)] {
@@ -88,7 +90,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// From the start of a process to the body of its first new step, after a SIGKILL in a step.
+    /// Time from the start of a process to the body of its first new step, after a SIGKILL in a
+    /// step.
     fn resume(&self, rounds: usize, quick: bool) -> anyhow::Result<()> {
         let first = |work, dir| Ok::<_, anyhow::Error>(self.children.killed_at(work, dir, ["step"])?[0]);
         let starts = (0..rounds).map(|_| first(Work::Start, self.children.dir)).collect::<Result<Vec<_>, _>>()?;
@@ -96,7 +99,7 @@ impl Bench<'_> {
         for steps in [10, 1_000, if quick { 10_000 } else { 100_000 }] {
             let dir = tempfile::tempdir_in(self.children.dir)?;
             let killed = |work| Ok::<_, anyhow::Error>(self.children.killed_at(work, dir.path(), ["step", "stopped"])?[0]);
-            // These only have to be made; at the durability that is faster.
+            // These steps are not measured, and are faster at this durability.
             killed(Work::Endless { steps, power: false })?;
             let times = (0..rounds).map(|_| killed(Work::Endless { steps: 1, power: true })).collect::<Result<Vec<_>, _>>()?;
             println!("resume_after_{steps}_steps_ms={:.1}", median(times));

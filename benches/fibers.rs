@@ -1,5 +1,4 @@
-//! What many fibers cost: steps per second against the floor of the same disk in the same run, the latency of checkpoints under
-//! that load, memory, sleeping and finished fibers, recovery of many, bytes written, and effects.
+//! Benchmark of many fibers: throughput, latency, memory, recovery, bytes written, and effects.
 //!
 //! ```text
 //! cargo bench --bench fibers              # two or three minutes
@@ -7,8 +6,11 @@
 //! cargo bench --bench fibers -- --only steps
 //! ```
 //!
-//! The parts are `steps`, `trivial`, `memory`, `sleeping`, `finished`, `recovery`, `bytes` and `effects`. Prints one `key=value` a line, as
-//! `checkpoint` does; docs/guide/src/internals/performance.md explains each.
+//! Measures steps per second against the floor of the same disk in the same run, the latency of
+//! checkpoints under that load, memory, sleeping and finished fibers, recovery of many fibers,
+//! bytes written, and effects. The parts are `steps`, `trivial`, `memory`, `sleeping`, `finished`,
+//! `recovery`, `bytes` and `effects`. Prints one `key=value` a line, as `checkpoint` does;
+//! docs/guide/src/internals/performance.md explains each.
 #![forbid(unsafe_code)]
 
 #[path = "support/child.rs"]
@@ -71,12 +73,12 @@ impl<'a> Bench<'a> {
         ]
     }
 
-    /// `all`, or a few of them for a quick look.
+    /// `all`, or a fraction of it with `--quick`.
     fn some(&self, all: u64) -> u64 {
         if self.quick { all / 10 } else { all }
     }
 
-    /// 1, 10, 100 and 1 000 fibers at once, each round right after its floor.
+    /// 1, 10, 100 and 1 000 concurrent fibers; each round runs right after its floor.
     fn steps(&self) -> anyhow::Result<()> {
         let (bytes, commits) = (child::snapshot_bytes(), self.some(5_000));
         println!("rounds={}\nsnapshot_bytes={bytes}", self.rounds);
@@ -114,7 +116,7 @@ impl<'a> Bench<'a> {
         self.figures("standing_fiber", Scale::Standing { fibers: self.some(20_000) })
     }
 
-    /// A hundred thousand fibers that sleep, of which ten thousand wake up in ten seconds.
+    /// A hundred thousand sleeping fibers, of which ten thousand wake up within ten seconds.
     fn sleeping(&self) -> anyhow::Result<()> {
         let dir = tempfile::tempdir_in(self.children.dir)?;
         let (fibers, due) = (self.some(100_000), self.some(10_000));
@@ -123,7 +125,7 @@ impl<'a> Bench<'a> {
         self.figures_in("sleeping", Scale::Awake { due }, dir.path())
     }
 
-    /// A million finished fibers, and none.
+    /// A database with a million finished fibers, and one with none.
     fn finished(&self) -> anyhow::Result<()> {
         let dir = tempfile::tempdir_in(self.children.dir)?;
         let steps = self.some(4_000);
@@ -134,10 +136,12 @@ impl<'a> Bench<'a> {
         self.figures_in("beside_finished", Scale::Beside { steps }, dir.path())
     }
 
-    /// From the start of a process to the first, and to every, step of what a killed one has left.
+    /// Time from the start of a process to the first step, and to every step, of the fibers that a
+    /// killed process left.
     fn recovery(&self) -> anyhow::Result<()> {
         for fibers in [1, 1_000] {
-            // A database for each round: fibers that have died thrice without a step in between are let in one at a time.
+            // A database for each round: fibers that died three times without a step in between are
+            // started one at a time.
             let killed_once = || {
                 let dir = tempfile::tempdir_in(self.children.dir)?;
                 let work = Work::Scale(Scale::Crowd { fibers });
@@ -153,7 +157,8 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// What a step writes beside a value that stays the same, and at the tenth and the thousandth message of a transcript.
+    /// Bytes that a step writes beside a value that stays the same, and at the tenth and the
+    /// thousandth message of a transcript.
     fn bytes(&self) -> anyhow::Result<()> {
         let steps = self.some(1_000);
         for bytes in [0, 20_000] {
@@ -168,7 +173,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// What a step costs as an effect, beside the same step as it is.
+    /// Cost of a step as an effect, compared with the same step as a plain one.
     fn effects(&self) -> anyhow::Result<()> {
         for (fibers, steps) in [(1, 2_000), (100, 200)] {
             let steps = self.some(steps);

@@ -1,6 +1,5 @@
-//! What serving chats costs: many WebSocket clients of many agents that all answer at the pace of a model. How long a chunk takes from who writes
-//! it to who is shown it, whether one is lost, doubled or out of its place, and what the server takes of memory and time; against a floor in the
-//! same run: a server that sends the same frames at the same pace, and does nothing else.
+//! Benchmark of served chats: many WebSocket clients of many agents that answer at the pace of a
+//! model.
 //!
 //! ```text
 //! cargo bench --bench serve                # under a minute
@@ -8,8 +7,11 @@
 //! cargo bench --bench serve -- --agents 200 --clients 5 --each-second 50 --seconds 20
 //! ```
 //!
-//! Server and clients are two processes on the same machine, over loopback. Prints one `key=value` a line; docs/guide/src/internals/performance.md explains each. A run
-//! in which a chunk is lost, doubled, out of its place or another than was written, fails.
+//! Measures the latency from the writer of a chunk to each client, and the memory and processor
+//! time of the server. The floor in the same run is a server that sends the same frames at the same
+//! pace and does nothing else. Server and clients are two processes on the same machine, over
+//! loopback. Prints one `key=value` a line; docs/guide/src/internals/performance.md explains each.
+//! A run fails when a chunk is lost, duplicated, out of order, or differs from what was written.
 #![forbid(unsafe_code)]
 
 #[path = "support/clients.rs"]
@@ -68,7 +70,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Gives the seconds of a processor that the server took.
+/// Prints a run, and returns the processor seconds that the server used.
 fn print(name: &str, shown: &Shown, taken: &served::Taken) -> f64 {
     println!("{name}_frames={}\n{name}_lost={}\n{name}_doubled_or_reordered={}", shown.frames, shown.lost, shown.out_of_place);
     println!("{name}_frames_per_second={:.0}", float(shown.frames) / shown.seconds);

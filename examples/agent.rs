@@ -1,4 +1,4 @@
-//! An agent: state under a name, fibers that belong to it, and a say in their recovery.
+//! An agent: a named owner of state and fibers, with a hook that decides about their recovery.
 //!
 //! ```text
 //! cargo run --example agent
@@ -14,7 +14,7 @@ struct Librarian {
 
 impl Agent for Librarian {
     const CLASS: &'static str = "librarian";
-    /// The titles on the shelf.
+    /// Titles on the shelf.
     type State = Vec<String>;
 
     /// A fiber that killed its process three times is not resumed a fourth time.
@@ -30,7 +30,7 @@ impl Agent for Librarian {
     }
 }
 
-/// Reads a book, and gives its title.
+/// Reads a book, and returns its title.
 #[fiber]
 async fn catalogue(isbn: u32) -> anyhow::Result<String> {
     let title = step!("look up", format!("Book {isbn}"));
@@ -40,7 +40,7 @@ async fn catalogue(isbn: u32) -> anyhow::Result<String> {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let forever = Forever::builder().in_memory().agent(|me| Librarian { me }).fiber::<catalogue>().open().await?;
-    // Nothing creates an agent: it comes into memory when it is needed.
+    // Agents are not created: one is loaded when it is needed.
     let ada = forever.agent::<Librarian>("ada");
     let mut connection = ada.connect().await?;
     ada.spawn(catalogue(42)).await?.wait().await?;

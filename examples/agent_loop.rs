@@ -1,5 +1,4 @@
-//! An agent that talks: a model with two tools answers a person, in a process that is killed in the
-//! middle of it again and again.
+//! A chat agent whose process is killed again and again while it answers: a model with two tools.
 //!
 //! ```text
 //! cargo run --example agent_loop
@@ -7,10 +6,10 @@
 //! ```
 //!
 //! The program starts itself as a worker, a second process with the agent, and kills it with
-//! SIGKILL while the answer comes. The worker tells it every chunk that a person would have been
-//! shown. The model follows a script: it thinks, asks for the weather, books a table, and sums up;
-//! cut off in the middle of a sentence it is asked to go on from there. You see the answer grow,
-//! with a mark for each kill, and last
+//! SIGKILL while the answer is written. The worker reports every chunk that a person would have
+//! seen. The model follows a script: it thinks, asks for the weather, books a table, and sums up.
+//! When it is cut off in the middle of a sentence, it is asked to continue from there. You see the
+//! answer grow, with a mark for each kill, and last
 //!
 //! ```text
 //! kills=8 shown=47 lost=0 doubled=0 bookings=1 asked=11 result=ok
@@ -18,14 +17,14 @@
 //!
 //! What is checked; anything else ends with an error and exit code 1:
 //!
-//! - `lost`, `doubled`: chunks that were shown and that are not, or not at their place, in the log
-//!   at the end. Both are 0.
-//! - `bookings`: tables that were booked, in a file that takes no notice of who has written to it.
-//!   One, or none if the process died just then: then the model reads that the outcome is unknown,
-//!   and says so to the person.
-//! - `asked`: how often the model was asked: at most three times, and once more for each kill.
+//! - `lost`, `doubled`: chunks that were shown and are missing, or at another place, in the log at
+//!   the end. Both are 0.
+//! - `bookings`: tables that were booked, in a file that does not recognize repeated bookings. One,
+//!   or none if the process died just then: then the model reads that the outcome is unknown, and
+//!   tells the person.
+//! - `asked`: calls of the model: at most three, and one more for each kill.
 //!
-//! Unix only: it takes SIGKILL.
+//! Unix only: it needs SIGKILL.
 #![forbid(unsafe_code)]
 
 #[path = "support/args.rs"]
@@ -61,7 +60,7 @@ usage: agent_loop [--kills N] [--seed N]
   --kills N  how often to kill it at most, 0 to 50 (8); the answer may be whole before
   --seed N   what the moments of the kills are drawn from (1)";
 
-/// What answers: each question is a turn, and each turn runs the loop of model and tools.
+/// Chat agent: each question is a turn, and each turn runs the loop of model and tools.
 struct Concierge;
 
 impl Agent for Concierge {
@@ -75,12 +74,12 @@ impl ChatAgent for Concierge {
     }
 
     fn recovery() -> RecoveryPolicy {
-        // Kills are what this program is about.
+        // The default would give up: this program dies on purpose.
         RecoveryPolicy::default().max_deaths(1000)
     }
 }
 
-/// The tools: one that can be run any number of times, and one that must not.
+/// The tools: one that may run any number of times, and one that must not run twice.
 fn tools(looped: AgentLoop, dir: &Path) -> AgentLoop {
     let weather = Tool::new("weather", |input: Value, _| async move { Ok(json!({ "city": input["city"], "tonight": "clear" })) })
         .description("What the weather is like in a city tonight.")
@@ -105,7 +104,7 @@ const BOOKINGS: &str = "bookings.txt";
 const ASKED: &str = "asked.txt";
 const QUESTION: &str = "Can we sit outside tonight? If so, book us a table.";
 
-/// A worker: answers, and tells what is shown, unless it is killed.
+/// A worker: answers, and reports what is shown, unless it is killed.
 #[tokio::main(flavor = "current_thread")]
 async fn work(dir: &Path) -> anyhow::Result<()> {
     victim::end_with_the_first();
@@ -124,7 +123,7 @@ async fn work(dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The first process: what is shown, and the kills.
+/// The first process: shows the answer, and kills the workers.
 fn watch(kills: u32, seed: u64) -> anyhow::Result<()> {
     let dir = tempfile::Builder::new().prefix("forever-").tempdir()?;
     let mut dice = Dice::new(seed, "kills");
@@ -133,7 +132,7 @@ fn watch(kills: u32, seed: u64) -> anyhow::Result<()> {
     let mut left = kills;
     loop {
         let (mut worker, output) = Victim::start_talking(["--worker".as_ref(), dir.path().as_os_str()])?;
-        // It dies a few chunks further on than the last one, or at once.
+        // Each worker dies a few chunks further on than the last one, or at once.
         let until = (left > 0).then(|| shown.len() + dice.below(10) as usize);
         let mut ended = false;
         for line in BufReader::new(output).lines() {
@@ -182,7 +181,7 @@ fn show(chunk: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Compares what was shown with what is stored.
+/// Compares the shown chunks with the stored ones.
 #[tokio::main(flavor = "current_thread")]
 async fn audit(dir: &Path, kills: u32, shown: &[String]) -> anyhow::Result<()> {
     let forever = builder(dir).sqlite(dir.join(DATABASE)).open().await?;
@@ -228,7 +227,7 @@ fn main() -> ExitCode {
     }
 }
 
-// It is ended there at every write that it makes.
+// A test kills it at every write.
 #[cfg(test)]
 #[path = "../tests/crash/examples/agent_loop.rs"]
 mod crash;

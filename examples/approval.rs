@@ -5,17 +5,17 @@
 //! ```
 //!
 //! The fiber [`refund`] drafts a letter and waits for an approval. While it waits it is a row in
-//! the database: it is in no process's memory, and nothing is lost when the process is killed. The
-//! program starts itself as a worker, once for each day, and kills each with SIGKILL but the last:
+//! the database: it is in no process's memory, and a kill loses nothing. The program starts itself
+//! as a worker, once for each day, and kills each worker but the last with SIGKILL:
 //!
 //! - day 0: two refunds are started. Both are drafted, and wait.
 //! - day 1: there is no answer. Both still wait, and the drafts are not written again.
-//! - day 2: a person approves Ada's refund. The fiber goes on behind its `recv!` and pays.
-//! - day 4: Grace's has had no answer for three days. Her fiber goes on without an answer as soon
-//!   as the database is opened: the end of its wait was fixed on day 0, and fell due while no
-//!   process was there.
+//! - day 2: a person approves Ada's refund. The fiber continues after its `recv!` and pays.
+//! - day 4: Grace's refund has had no answer for three days. Her fiber continues without one as
+//!   soon as the database is opened: its timeout was fixed on day 0, and expired while no process
+//!   was running.
 //!
-//! You do not have to wait for that: each worker's clock is the system's, so many days later. You
+//! You do not have to wait for that: each worker's clock is the system's, shifted by some days. You
 //! see what each fiber does, and last
 //!
 //! ```text
@@ -23,9 +23,9 @@
 //! ```
 //!
 //! What is checked; anything else ends with an error and exit code 1: `kills` workers died of
-//! SIGKILL, each refund was drafted once over all of them, and each came to the end that it had to.
+//! SIGKILL, each refund was drafted once over all of them, and each fiber had the expected result.
 //!
-//! Unix only: it takes SIGKILL.
+//! Unix only: it needs SIGKILL.
 #![forbid(unsafe_code)]
 
 #[path = "support/args.rs"]
@@ -55,14 +55,14 @@ usage: approval";
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a person says to a refund.
+/// A person's decision about a refund.
 #[derive(Serialize, Deserialize)]
 struct Approval {
     by: String,
     granted: bool,
 }
 
-/// How a refund ended.
+/// Result of a refund.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 enum Refund {
     Paid,
@@ -96,7 +96,7 @@ fn draft(customer: &str, cents: u32) -> String {
     format!("\"Dear {customer}, here are {}.{:02}\"", cents / 100, cents % 100)
 }
 
-/// The system's clock, some days later.
+/// The system's clock, shifted by some days.
 #[derive(Debug)]
 struct Calendar {
     system: SystemClock,
@@ -117,10 +117,10 @@ impl Clock for Calendar {
     }
 }
 
-/// What a worker says when it may be killed.
+/// Line of a worker that may be killed.
 const READY: &str = "ready to die";
 
-/// A worker: what happens on one day.
+/// A worker: the work of one day.
 #[tokio::main(flavor = "current_thread")]
 async fn work(dir: &Path, day: u32) -> anyhow::Result<()> {
     victim::end_with_the_first();
@@ -147,7 +147,7 @@ async fn work(dir: &Path, day: u32) -> anyhow::Result<()> {
     std::future::pending().await
 }
 
-/// Shows the refunds that wait, as soon as there are so many.
+/// Shows the waiting refunds, as soon as there are `wanted` of them.
 async fn show_waiting(forever: &Forever, wanted: usize) -> anyhow::Result<()> {
     loop {
         let waiting = forever.fibers().state(FiberState::Waiting).await?.fibers;
@@ -195,7 +195,7 @@ fn main() -> ExitCode {
     worker::exit_code(done)
 }
 
-// It is ended there at every write that it makes.
+// A test kills it at every write.
 #[cfg(test)]
 #[path = "../tests/crash/examples/approval.rs"]
 mod crash;

@@ -9,44 +9,44 @@
 //! ```
 //!
 //! The program starts itself as a worker, a second process that runs some dozens of fibers from a
-//! database file, and ends it again after some milliseconds, with SIGKILL, by `abort` or `exit` in
+//! database file. After some milliseconds it ends the worker, by SIGKILL or by `abort` or `exit` in
 //! a step, at random moments: while the database is opened, around checkpoints, in the middle of
-//! steps. Then it starts the next one. Now and then the disk is full for a while, a step panics,
+//! steps. Then it starts the next worker. Now and then the disk is full for a while, a step panics,
 //! the worker closes by itself, or it is stopped with SIGSTOP while another process waits for the
-//! database: that one must not do anything until the stopped one is dead.
+//! database. That process must do nothing until the stopped one is dead.
 //!
 //! What fibers do outside of the database (a step begins, a bank makes a charge, a message is sent)
-//! they write to a log, a file of its own in which every line is there from the moment in which it
-//! happens. When everything has ended, an audit reads that log and the database, without the
-//! library, and compares them with what was promised. All that is a round; then comes the next one,
-//! from a fresh database, with a seed that is greater by one.
+//! they write to a log, a file of its own in which a line is durable from the moment of the event.
+//! When everything has ended, an audit reads that log and the database, without the library, and
+//! compares them with what was promised. That is a round. The next round has a fresh database, and
+//! a seed that is greater by one.
 //!
-//! You see a line for each round, what was done and looked at in all, and last
+//! You see a line for each round, what was done and checked in all, and last
 //!
 //! ```text
 //! deaths=N fibers=N finished_steps=N repeated_finished_steps=0 lost_fibers=0 duplicate_effects=0 audit=ok
 //! ```
 //!
-//! - `deaths`: processes that died midway, by whatever means.
-//! - `fibers`: those that were accepted; all have ended.
-//! - `finished_steps`: steps of them that have finished.
-//! - `repeated_finished_steps`: steps whose body began again although it was known outside that
-//!   they had finished.
-//! - `lost_fibers`: accepted fibers that are not there, have not ended, or have another result than
-//!   they must have; the same for messages and schedules.
-//! - `duplicate_effects`: charges, rows, children and messages that are there more often than once.
+//! - `deaths`: processes that died midway, by any cause.
+//! - `fibers`: the accepted fibers; all have ended.
+//! - `finished_steps`: finished steps of these fibers.
+//! - `repeated_finished_steps`: steps whose body began again although the log shows that they had
+//!   finished.
+//! - `lost_fibers`: accepted fibers that are missing, have not ended, or have a wrong result; the
+//!   same for messages and schedules.
+//! - `duplicate_effects`: charges, rows, children and messages that exist more than once.
 //!
-//! If anything is not as promised the program says what, with the lines of the log about it, ends
-//! with `audit=failed` and exit code 1, and keeps the folder of the round. `--break` shows that: it
-//! breaks a promise from outside (`bank`: the bank takes no notice of ids; `fiber`: a row
-//! disappears; `snapshot`: a snapshot is empty again).
+//! If anything is not as promised, the program prints what, with the lines of the log about it,
+//! ends with `audit=failed` and exit code 1, and keeps the folder of the round. `--break` shows
+//! that: it breaks a promise from outside (`bank`: the bank ignores ids; `fiber`: a row is deleted;
+//! `snapshot`: a snapshot is emptied).
 //!
-//! `--faults` lets the I/O of the workers' databases fail as well: errors of reads, writes, syncs,
+//! `--faults` also makes the I/O of the workers' databases fail: errors of reads, writes, syncs,
 //! opens and locks, a full disk, short and torn writes, for one call or for a while
 //! (`support/chaos/faults.c`, preloaded into the workers; Linux only). The last line counts them
-//! (`faults_eio_read=N ..`), and a run in which there were none fails. The audit stays the same.
+//! (`faults_eio_read=N ..`), and a run without any of them fails. The audit stays the same.
 //!
-//! `docs/guide/src/internals/reliability.md` has the figures of long runs. Unix only: it takes
+//! `docs/guide/src/internals/reliability.md` has the figures of long runs. Unix only: it needs
 //! signals.
 #![forbid(unsafe_code)]
 
@@ -88,14 +88,14 @@ usage: chaos [--minutes F] [--deaths N] [--seed N] [--dir PATH] [--break WHAT] [
   --faults-only KIND
                 only this kind: eio-read, eio-write, enospc, short, torn, fsync, open or lock";
 
-/// When there are to be no more deaths.
+/// When the deaths stop.
 #[derive(Clone, Copy)]
 enum Until {
     Deaths(u32),
     Time(SystemTime),
 }
 
-/// All rounds together.
+/// Sums over all rounds.
 #[derive(Default)]
 struct Sum {
     rounds: u32,
@@ -104,7 +104,7 @@ struct Sum {
     repeated: usize,
     lost: usize,
     duplicates: usize,
-    /// Faults that were injected, if any were to be.
+    /// Injected faults, if any were asked for.
     faults: Option<FaultCounts>,
 }
 
@@ -160,7 +160,8 @@ impl Sum {
     }
 }
 
-/// Runs rounds until it is enough, or one is not as promised; says whether all were.
+/// Runs rounds until the limit, or until one is not as promised; returns whether all were as
+/// promised.
 fn run(until: Until, seed: u64, place: &Path, sabotage: Option<Sabotage>, injector: Option<&Injector>) -> anyhow::Result<bool> {
     let clock = SystemClock::new();
     let mut sum = Sum { faults: injector.map(|_| FaultCounts::default()), ..Sum::default() };
@@ -193,7 +194,7 @@ fn run(until: Until, seed: u64, place: &Path, sabotage: Option<Sabotage>, inject
             println!("\nthe database and the log are kept in {}", dir.keep().display());
         }
         if !good || enough {
-            // A run that was to have faults, and had none, has shown nothing.
+            // A run that was to have faults, and had none, proves nothing.
             let injected = sum.faults.is_none_or(|faults| faults.all() > 0);
             if !injected {
                 println!("\n✗ no faults were injected");
@@ -204,14 +205,14 @@ fn run(until: Until, seed: u64, place: &Path, sabotage: Option<Sabotage>, inject
     }
 }
 
-/// The same with faults in the workers' I/O, of one kind or of all.
+/// As [`run`], with faults in the workers' I/O, of one kind or of all.
 fn run_with_faults(until: Until, seed: u64, place: &Path, sabotage: Option<Sabotage>, only: Option<FaultKind>) -> anyhow::Result<bool> {
     let dir = tempfile::tempdir_in(place)?;
     let injector = Injector::compile(dir.path(), only)?;
     run(until, seed, place, sabotage, Some(&injector))
 }
 
-/// On a terminal: how far it is, in the place of the line of the round.
+/// On a terminal: shows the progress, in the place of the round's line.
 fn live_line(round: &Round, deaths: u32) {
     let mut out = std::io::stdout();
     if out.is_terminal() {
@@ -237,7 +238,7 @@ fn show_round(round: &Round, deaths: &Deaths, findings: &Findings, took: Duratio
     );
 }
 
-/// How many faults are explained, and with how many lines of the log.
+/// Most faults that are explained, and most lines of the log for each.
 const SHOWN: (usize, usize) = (10, 40);
 
 fn explain(dir: &Path, findings: &Findings) -> anyhow::Result<()> {
@@ -258,7 +259,7 @@ fn explain(dir: &Path, findings: &Findings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Arguments of a worker, if this is one.
+/// Arguments of a worker, if this process is one.
 fn orders(args: &mut Args, seed: u64) -> Option<Orders> {
     let any = |_: &u64| true;
     let nth = |args: &mut Args, name| args.value(name, "a number", |_: &u32| true);
@@ -303,7 +304,7 @@ fn main() -> ExitCode {
     }
 }
 
-// It is ended there at every write that it makes.
+// A test kills it at every write.
 #[cfg(test)]
 #[path = "../tests/crash/examples/chaos.rs"]
 mod crash;

@@ -1,5 +1,5 @@
-//! A chat that is served: to the React page in `examples/chat/web`, and to a page without packages
-//! at `/plain`.
+//! A chat server: for the React page in `examples/chat/web`, and for a page without packages at
+//! `/plain`.
 //!
 //! ```text
 //! cargo run --example chat
@@ -7,18 +7,18 @@
 //! ```
 //!
 //! Open the address that it prints and ask something. Kill the program in the middle of the answer
-//! with the command that it prints, and start it again: the same message grows on. The page is
+//! with the command that it prints, and start it again: the same message continues. The page is
 //! built into the program from `examples/chat/web/dist`; after a change of its source,
 //! `npm ci && npm run build` there.
 //!
-//! What answers follows a script (`showcase`). A model takes its place with
+//! The answers follow a script (`showcase`). A model replaces it with
 //!
 //! ```text
 //! ANTHROPIC_MODEL=.. ANTHROPIC_API_KEY=.. cargo run --example chat
 //! OPENAI_MODEL=.. OPENAI_API_KEY=.. OPENAI_BASE_URL=https://api.openai.com/v1 cargo run --example chat
 //! ```
 //!
-//! and has a tool for the time, and one that pays, for which the person is asked.
+//! and has a tool that reads the time, and one that pays, which needs the person's approval.
 #![forbid(unsafe_code)]
 
 #[path = "support/args.rs"]
@@ -57,11 +57,11 @@ usage: chat [--port N] [--database PATH] [--script NAME]
   --database PATH  what is kept (chat.db)
   --script NAME    what answers without a model: showcase (the default), or words, which tests/web uses";
 
-/// What `npm run build` has made.
+/// Files that `npm run build` makes.
 const PAGE: [&str; 3] =
     [include_str!("chat/web/dist/index.html"), include_str!("chat/web/dist/page.js"), include_str!("chat/web/dist/page.css")];
 
-/// A file of the page; a browser asks again whether it has changed.
+/// A file of the page; a browser checks each time whether it has changed.
 fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
     let headers: [(HeaderName, HeaderValue); 2] =
         [(header::CONTENT_TYPE, HeaderValue::from_static(kind)), (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))];
@@ -121,7 +121,7 @@ async fn main() -> anyhow::Result<()> {
         }
     });
     server.merge(pages()).listen(listener).await?;
-    // It has been begun, and is waited for.
+    // The close was started above; this waits for its end.
     forever.close().await?;
     Ok(())
 }

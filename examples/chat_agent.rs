@@ -23,7 +23,7 @@ impl Agent for Counter {
 
 impl ChatAgent for Counter {
     async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
-        // 0, or where an interrupted attempt of this turn was.
+        // 0, or the position of an interrupted attempt of this turn.
         let first: u32 = turn.stashed()?.unwrap_or(0);
         turn.write(Chunk::text_start("text")).await?;
         for n in first..5 {

@@ -4,7 +4,7 @@
 //! cargo run --example cron
 //! ```
 //!
-//! Stop it with Ctrl-C and start it again: what fell due meanwhile runs once.
+//! Stop it with Ctrl-C and start it again: what was due meanwhile runs once.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -18,11 +18,12 @@ struct Gardener {
 
 impl Agent for Gardener {
     const CLASS: &'static str = "gardener";
-    /// How often the garden was watered.
+    /// Number of times that the garden was watered.
     type State = u32;
 
     async fn on_start(&self) -> Result<(), BoxError> {
-        // Idempotent: asked for at every start, each is there once. Six fields begin with seconds.
+        // Idempotent: created at the first start, and found at every other. Six fields begin with
+        // seconds.
         self.me.schedule("*/5 * * * * *", "water", ()).await?;
         self.me.schedule_every(Duration::from_secs(7), "weed", ()).await?;
         Ok(())

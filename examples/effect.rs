@@ -34,7 +34,7 @@ impl Bank {
 async fn checkout(bank: Res<Bank>, order: String, cents: u32) -> anyhow::Result<u32> {
     let check = OnUnknown::check(async |op| Ok::<_, anyhow::Error>(bank.find(op.id())));
     let charged = step!("charge", effect, key = (&order, cents), on_unknown = check, |op| {
-        // `op.unknown`: this error does not say that nothing was charged.
+        // `op.unknown`: after this error the charge may have been made.
         bank.charge(op.idempotency_key(), cents).map_err(|error| op.unknown(error))?
     });
     Ok(charged)

@@ -1,10 +1,10 @@
-//! A step whose error is a value: `catch` stores it, and the fiber takes another way.
+//! A step whose error is a value: `catch` stores it, and the fiber takes another branch.
 //!
 //! ```text
 //! cargo run --example fallback
 //! ```
 //!
-//! A resumed fiber finds the same error, and takes the same branch.
+//! A resumed fiber reads the same error, and takes the same branch.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;

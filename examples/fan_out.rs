@@ -1,12 +1,11 @@
-//! A fiber that starts others, each of which does several things at a time, killed again and again
-//! midway.
+//! A fiber that spawns children, each with concurrent steps, killed again and again midway.
 //!
 //! ```text
 //! cargo run --example fan_out
 //! cargo run --example fan_out -- --kills 3 --seed 7
 //! ```
 //!
-//! The fiber [`book`] starts a fiber [`chapter`] for each topic with `spawn!` and waits for all of
+//! The fiber [`book`] spawns a fiber [`chapter`] for each topic with `spawn!` and waits for all of
 //! them with `wait_all!`. Each chapter reads its pages with `steps!`, two at a time, and then is
 //! written. The program starts itself as a worker, a second process that runs all of this from a
 //! database file, kills it with SIGKILL midway, and starts the next one. You see what each worker
@@ -19,15 +18,15 @@
 //! What is checked; anything else ends with an error and exit code 1:
 //!
 //! - `kills`: workers that died of SIGKILL.
-//! - `children`: how many fibers there are beside the first: one for each topic, however often the
-//!   first was killed around a `spawn!`.
-//! - `pages`: those that were read. A page whose reading was interrupted is read again.
-//! - `repeated_pages`: those that were read again although their result was stored when an earlier
+//! - `children`: fibers beside the first: one for each topic, however often the parent was killed
+//!   around a `spawn!`.
+//! - `pages`: pages that were read. A page whose reading was interrupted is read again.
+//! - `repeated_pages`: pages that were read again although their result was stored when an earlier
 //!   process died.
-//! - `order`: the chapters are in the order of the topics, and the pages in theirs, whichever was
-//!   done first.
+//! - `order`: the chapters are in the order of the topics, and the pages in theirs, in whatever
+//!   order they were finished.
 //!
-//! Unix only: it takes SIGKILL.
+//! Unix only: it needs SIGKILL.
 #![forbid(unsafe_code)]
 
 #[path = "support/args.rs"]
@@ -62,7 +61,7 @@ usage: fan_out [--kills N] [--seed N]
 const TOPICS: [&str; 8] = ["tides", "bells", "moss", "radio", "glass", "yeast", "maps", "snow"];
 const PAGES: u32 = 12;
 
-/// Starts a chapter for each topic, and puts them together.
+/// Spawns a chapter for each topic, and joins the results.
 #[fiber]
 async fn book(topics: Vec<String>) -> anyhow::Result<Vec<String>> {
     let mut chapters = Vec::new();
@@ -83,14 +82,14 @@ async fn chapter(topic: String) -> anyhow::Result<String> {
     Ok(step!("write", written(&topic, &pages)))
 }
 
-/// How many pages a worker is to read before it says that it may be killed.
+/// Pages that a worker has still to read before it may be killed.
 static LEFT: AtomicI64 = AtomicI64::new(0);
 const ENOUGH: &str = "it is enough";
-/// How many more it reads while it waits for that, so that the book is not done before the last
-/// kill.
+/// Pages that it reads beyond that while it waits for the kill, so that the book is not done before
+/// the last kill.
 const SLACK: i64 = 4;
 
-/// What takes time, and should not be done twice.
+/// Slow work that should not be repeated.
 async fn read(topic: &str, page: u32) -> anyhow::Result<String> {
     say(&format!("reads {topic} {page}"));
     let longest = Dice::new(u64::from(page), topic).below(25);
@@ -109,7 +108,7 @@ fn written(topic: &str, pages: &[String]) -> String {
     format!("{topic}: {}", pages.join(", "))
 }
 
-/// What the result must be.
+/// The expected result.
 fn expected() -> Vec<String> {
     let pages = |topic| (1..=PAGES).map(|page| format!("{topic} {page}")).collect::<Vec<_>>();
     TOPICS.map(|topic| written(topic, &pages(topic))).into()
@@ -129,8 +128,8 @@ async fn work(dir: &Path, enough: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The pages whose results the dead worker has left, alone or in chapters that are done. A copy is
-/// asked, so that the next worker finds the database as it was left.
+/// The pages whose results the dead worker stored, by themselves or in finished chapters. This
+/// reads a copy, so that the next worker finds the database unchanged.
 fn stored_pages(dir: &Path) -> anyhow::Result<BTreeSet<String>> {
     let copy = tempfile::tempdir()?;
     for name in ["book.db", "book.db-wal"] {
@@ -155,18 +154,18 @@ fn stored_pages(dir: &Path) -> anyhow::Result<BTreeSet<String>> {
     Ok(pages)
 }
 
-/// Pages that were read, and their results.
+/// Pages that were read, with their results.
 #[derive(Default)]
 struct Pages {
     read: BTreeSet<String>,
-    /// Those whose results are stored.
+    /// The pages whose results are stored.
     stored: BTreeSet<String>,
-    /// How many of those were read again.
+    /// Number of stored pages that were read again.
     repeated: u32,
 }
 
 impl Pages {
-    /// Takes what a worker has said.
+    /// Counts the lines of a worker.
     fn said(&mut self, lines: &[String]) {
         for page in lines.iter().filter_map(|line| line.strip_prefix("reads ")) {
             self.repeated += u32::from(self.stored.contains(page));
@@ -214,7 +213,7 @@ fn main() -> ExitCode {
     worker::exit_code(done)
 }
 
-// It is ended there at every write that it makes.
+// A test kills it at every write.
 #[cfg(test)]
 #[path = "../tests/crash/examples/fan_out.rs"]
 mod crash;

@@ -1,14 +1,13 @@
-//! An agent that keeps itself alive while it works, and is woken to continue its work when its
-//! process was killed.
+//! An agent that keeps itself alive while it works, and is woken after its process was killed.
 //!
 //! ```text
 //! cargo run --example keep_alive
 //! ```
 //!
-//! The program starts itself as a worker, a second process, and asks its agent `copy` to copy ten
-//! pages; it kills the worker with SIGKILL after the fourth. Then it starts another worker, which
-//! asks for nothing: the heartbeat that the first left in the database is reason enough to wake the
-//! agent, whose `on_start` goes on from its state. You see
+//! The program starts itself as a worker, a second process, and requests ten page copies of its
+//! agent `copy`. It kills the worker with SIGKILL after the fourth. Then it starts another worker,
+//! which requests nothing: the heartbeat that the first one left in the database makes the runtime
+//! wake the agent, whose `on_start` continues from its state. You see
 //!
 //! ```text
 //! worker 1: asks for ten pages
@@ -22,8 +21,8 @@
 //! pages=10 kills=1 woken_without_a_request=true heartbeats_left=0
 //! ```
 //!
-//! A guard costs one row. For work that is to go on in the middle of a function use a fiber: it
-//! needs no guard.
+//! A guard costs one row. Work that has to resume in the middle of a function belongs in a fiber,
+//! which needs no guard.
 #![forbid(unsafe_code)]
 
 #[path = "support/args.rs"]
@@ -52,13 +51,13 @@ usage: keep_alive";
 
 const PAGES: u32 = 10;
 
-/// Copies pages.
+/// Agent that copies pages.
 struct Copyist {
     me: AgentHandle<Copyist>,
     done: std::sync::Arc<Notify>,
 }
 
-/// What it keeps.
+/// State of the agent.
 #[derive(Default, Serialize, Deserialize)]
 struct Desk {
     wanted: u32,
@@ -69,7 +68,7 @@ impl Agent for Copyist {
     const CLASS: &'static str = "copyist";
     type State = Desk;
 
-    /// Runs whenever the agent comes into memory, whatever has woken it.
+    /// Runs whenever the agent is loaded, for any reason.
     async fn on_start(&self) -> Result<(), BoxError> {
         let desk = self.me.state().await?;
         if desk.copied < desk.wanted {
@@ -81,11 +80,11 @@ impl Agent for Copyist {
 }
 
 impl Copyist {
-    /// Asks for pages.
+    /// Requests pages.
     async fn copy(&self, wanted: u32) -> Result<(), BoxError> {
-        // First the guard: it is stored when this returns, and the agent is woken again if the
-        // process dies from now on. The other way round a process could die in between, and nothing
-        // would look at what is wanted.
+        // The guard comes first. It is stored when this returns, and the agent is woken again if
+        // the process dies from now on. In the other order a process could die in between, and no
+        // later one would look at what is wanted.
         let guard = self.me.keep_alive().await?;
         self.me.set_state(&Desk { wanted, copied: 0 }).await?;
         self.work(guard);
@@ -145,7 +144,7 @@ fn program() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A look into the database from outside.
+/// Number of heartbeats, read from the database without the library.
 fn heartbeats(dir: &Path) -> anyhow::Result<i64> {
     let database = rusqlite::Connection::open(dir.join("agents.db"))?;
     Ok(database.query_row("SELECT count(*) FROM agents WHERE heartbeat_ms IS NOT NULL", (), |row| row.get(0))?)
@@ -162,7 +161,7 @@ fn main() -> ExitCode {
     worker::exit_code(done)
 }
 
-// It is ended there at every write that it makes.
+// A test kills it at every write.
 #[cfg(test)]
 #[path = "../tests/crash/examples/keep_alive.rs"]
 mod crash;

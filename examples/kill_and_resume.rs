@@ -1,4 +1,4 @@
-//! A fiber whose process is killed again and again, and which still does each finished step once.
+//! A fiber whose process is killed again and again, and whose finished steps never run again.
 //!
 //! ```text
 //! cargo run --example kill_and_resume
@@ -7,9 +7,9 @@
 //!
 //! The program starts itself as a worker, a second process that runs the fiber [`warehouse`] from a
 //! database file. It kills the worker with SIGKILL at random moments: while the database is opened,
-//! inside a step, right after one. Each time it starts the next worker, which goes on where the
-//! last checkpoint is, until the fiber is done. You see a line for each step and for each kill,
-//! then a table of how often each step ran, and last
+//! inside a step, right after one. Each time it starts the next worker, which resumes at the last
+//! checkpoint, until the fiber is done. You see a line for each step and for each kill, then a
+//! table of how often each step ran, and last
 //!
 //! ```text
 //! kills=20 steps=60 repeated_finished_steps=0 result=ok
@@ -18,18 +18,18 @@
 //! What is checked; anything else ends with an error and exit code 1:
 //!
 //! - `kills`: workers that were alive and died of SIGKILL. So that the fiber is not done before the
-//!   last of them, a worker that gets a few steps past the moment at which it was to die waits
-//!   there, inside a step.
+//!   last kill, a worker that gets a few steps past the moment at which it was to die waits there,
+//!   inside a step.
 //! - `steps`: the steps of the fiber, each with a name of its own.
 //! - `repeated_finished_steps`: a step is *finished* when its checkpoint is stored. After each kill
-//!   the program makes a copy of the database, as the dead worker left it, and asks the copy how
-//!   many checkpoints there are. A step with one must never run again; its body would write another
-//!   line to `journal.txt`, a file that is not the database. A step whose body was interrupted, or
-//!   ended so late that its checkpoint was not stored, runs again: at least once. The table shows
-//!   those, too.
-//! - `result`: equal to what the plain function [`work::in_one_go`] computes without steps.
+//!   the program copies the database as the dead worker left it, and reads the number of
+//!   checkpoints from the copy. A finished step must never run again: its body would write another
+//!   line to `journal.txt`, a file outside of the database. A step whose body was interrupted, or
+//!   ended so late that its checkpoint was not stored, runs again (at least once). The table shows
+//!   these, too.
+//! - `result`: equal to the result of the plain function [`work::in_one_go`], which has no steps.
 //!
-//! Unix only: it takes SIGKILL.
+//! Unix only: it needs SIGKILL.
 #![forbid(unsafe_code)]
 
 #[path = "support/args.rs"]
@@ -68,9 +68,9 @@ usage: kill_and_resume [--kills N] [--steps N] [--seed N]
 
 /// Sends out the orders of a day.
 ///
-/// An ordinary function, but for `step!` and `call!`. A kill costs the step that it hits, no more.
-/// A fiber with which the process dies ten times, without a step finished in between, is given up;
-/// here that is no sign of a fault.
+/// An ordinary function, except for `step!` and `call!`. A kill costs at most the step that it
+/// hits. By default a fiber whose process dies ten times without a finished step in between is
+/// given up; here such deaths are no sign of a defect.
 #[fiber(max_recoveries = 1000)]
 async fn warehouse(desk: Res<Desk>, steps: u32, seed: u64) -> anyhow::Result<Report> {
     let orders = step!("read orders", desk.read_orders(steps, seed).await?);
@@ -102,7 +102,7 @@ async fn warehouse(desk: Res<Desk>, steps: u32, seed: u64) -> anyhow::Result<Rep
     Ok(report)
 }
 
-/// Takes an order through customs: a fiber of its own, which `warehouse` calls inline.
+/// Takes an order through customs: a fiber function, which `warehouse` calls inline.
 #[fiber]
 async fn customs(desk: Res<Desk>, order: Order, queue: u32) -> anyhow::Result<u64> {
     let mut ahead = queue;
@@ -117,11 +117,11 @@ async fn customs(desk: Res<Desk>, order: Order, queue: u32) -> anyhow::Result<u6
     Ok(duty + u64::from(queue))
 }
 
-/// The files of a run, in a folder of its own.
+/// File names of a run, in a folder of its own.
 const DATABASE: &str = "fibers.db";
 const JOURNAL: &str = "journal.txt";
 
-/// Every worker asks for the fiber with this key: the first starts it, the others find it.
+/// Key of the fiber: the first worker spawns it, and later ones find it.
 const KEY: &str = "monday";
 
 /// A worker: continues the fiber until it is done, unless it is killed.
@@ -136,7 +136,7 @@ async fn worker(dir: &Path, steps: u32, seed: u64, hold_after: usize) -> anyhow:
     Ok(())
 }
 
-/// How many checkpoints of the fiber are stored in the database file.
+/// Number of checkpoints of the fiber in the database file.
 #[tokio::main(flavor = "current_thread")]
 async fn stored_checkpoints(database: &Path) -> anyhow::Result<u64> {
     // No fiber is registered here, so nothing runs.
@@ -150,7 +150,7 @@ async fn stored_checkpoints(database: &Path) -> anyhow::Result<u64> {
     Ok(checkpoints)
 }
 
-/// The result of the fiber, which is kept after its process is gone.
+/// The result of the fiber, which is stored beyond the life of its process.
 #[tokio::main(flavor = "current_thread")]
 async fn stored_result(database: &Path) -> anyhow::Result<Report> {
     let forever = Forever::builder().sqlite(database).open().await?;
@@ -181,7 +181,7 @@ fn main() -> ExitCode {
     }
 }
 
-// It is ended there at every write that it makes.
+// A test kills it at every write.
 #[cfg(test)]
 #[path = "../tests/crash/examples/kill_and_resume.rs"]
 mod crash;

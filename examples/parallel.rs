@@ -1,17 +1,17 @@
-//! Work side by side: branches of one fiber with `steps!`, and child fibers with `spawn!`.
+//! Concurrent work: branches of one fiber with `steps!`, and child fibers with `spawn!`.
 //!
 //! ```text
 //! cargo run --example parallel
 //! ```
 //!
-//! Each result is stored when it arrives. After a crash only the others run again.
+//! Each result is stored when it is ready. After a crash only the others run again.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
 
 use forever::prelude::*;
 
-/// Starts a fiber for each topic, and waits for all of them.
+/// Spawns a fiber for each topic, and waits for all of them.
 #[fiber]
 async fn report(topics: Vec<String>) -> anyhow::Result<Vec<String>> {
     let mut chapters = Vec::new();
@@ -29,7 +29,7 @@ async fn report(topics: Vec<String>) -> anyhow::Result<Vec<String>> {
 #[fiber]
 async fn chapter(topic: String) -> anyhow::Result<String> {
     let pages = steps!(for page in 1..=12_u32, limit = 4, retry = Retry::times(3), read(&topic, page).await?);
-    // A tuple: both run at the same time.
+    // A tuple: both branches run concurrently.
     let (title, words) = steps!(topic.to_uppercase(), pages.iter().map(|text| text.split(' ').count()).sum::<usize>());
     Ok(format!("{title}: {words} words"))
 }

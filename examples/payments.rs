@@ -1,5 +1,5 @@
-//! A hundred charges at a bank, by a process that is killed before, between and after each of the
-//! two: the charge and its answer.
+//! A hundred charges at a bank, by a process that is killed before, between and after charge and
+//! answer.
 //!
 //! ```text
 //! cargo run --example payments
@@ -10,15 +10,15 @@
 //! The program is a bank, a payment server on loopback that honours `Idempotency-Key`. It starts
 //! itself as a worker, a second process that runs a fiber for each order from a database file, and
 //! kills it with SIGKILL: when the operation has begun and no charge is made, when the charge is
-//! made and the answer is on its way, when the answer is there, while the worker starts. The next
-//! worker finds operations that were begun and of which it cannot know whether they were carried
-//! out. What then, says `on_unknown`, and there is a fiber for each way:
+//! made and the answer is on its way, when the answer has arrived, and while the worker starts. The
+//! next worker finds operations in doubt. Then `on_unknown` decides, and there is a fiber for each
+//! policy:
 //!
 //! - [`by_retry`]: the bank is called again under the same key. Requests may exceed charges.
-//! - [`by_check`]: the bank is asked first.
-//! - [`by_park`]: nothing is called. The fiber is parked until an [operator](look_into) has asked
-//!   the bank and said what happened.
-//! - [`by_fail`]: the fiber gets an error and goes its own way.
+//! - [`by_check`]: the bank is queried first.
+//! - [`by_park`]: nothing is called. The fiber is parked until an [operator](look_into) has queried
+//!   the bank and resolved the operation.
+//! - [`by_fail`]: the fiber gets an error and handles it.
 //!
 //! You see a line for each kill, then a table, and last
 //!
@@ -29,14 +29,14 @@
 //! What is checked; anything else ends with an error and exit code 1:
 //!
 //! - `charges`: one for each order, and each fiber has the receipt of its own.
-//! - `started_left`: no operation is left of which the ledger does not know how it ended.
-//! - Under `check` and `park` no charge is asked for again before its outcome was asked for, under
-//!   `fail` none under the same key.
+//! - `started_left`: operations in the ledger whose outcome is unknown. There are none.
+//! - Under `check` and `park` no charge is requested again before the bank was queried about it,
+//!   under `fail` none under the same key.
 //!
-//! With `--forgetful` the bank takes no notice of the keys. Then `by_retry`, which relies on them,
-//! charges twice, the others do not, and the program says so and ends with exit code 1.
+//! With `--forgetful` the bank ignores the keys. Then `by_retry`, which relies on them, charges
+//! twice, the others do not, and the program reports it and ends with exit code 1.
 //!
-//! Unix only: it takes SIGKILL.
+//! Unix only: it needs SIGKILL.
 #![forbid(unsafe_code)]
 
 #[path = "support/args.rs"]
@@ -78,7 +78,7 @@ async fn by_retry(bank: Res<Bank>, order: Order) -> anyhow::Result<Receipt> {
     Ok(step!("charge", effect, key = &key, on_unknown = OnUnknown::Retry, |op| bank.charge(op.idempotency_key(), &order).await?))
 }
 
-/// For a bank that can be asked: it is, and called only if it has made no charge.
+/// For a bank that can be queried: it is called only if it has made no charge.
 #[fiber(max_recoveries = 1000)]
 async fn by_check(bank: Res<Bank>, order: Order) -> anyhow::Result<Receipt> {
     let key = (order.id(), order.cents);
@@ -86,15 +86,14 @@ async fn by_check(bank: Res<Bank>, order: Order) -> anyhow::Result<Receipt> {
     Ok(step!("charge", effect, key = &key, on_unknown = check, |op| bank.charge(op.idempotency_key(), &order).await?))
 }
 
-/// For all others: a person looks. This is what an effect does that says nothing else.
+/// For any other bank: a person decides. This is the default of an effect.
 #[fiber(max_recoveries = 1000)]
 async fn by_park(bank: Res<Bank>, order: Order) -> anyhow::Result<Receipt> {
     let key = (order.id(), order.cents);
     Ok(step!("charge", effect, key = &key, |op| bank.charge(op.idempotency_key(), &order).await?))
 }
 
-/// For a program that has another way: here, what the bank says about the order, whatever the key
-/// was.
+/// For a program that has another way: here, it asks the bank about the order instead of the key.
 #[fiber(max_recoveries = 1000)]
 async fn by_fail(bank: Res<Bank>, order: Order) -> anyhow::Result<Receipt> {
     loop {
@@ -110,7 +109,7 @@ async fn by_fail(bank: Res<Bank>, order: Order) -> anyhow::Result<Receipt> {
     }
 }
 
-/// The part of [`by_fail`] that ends in an error when it is not known whether there is a charge.
+/// The part of [`by_fail`] that ends in an error when the outcome of the charge is unknown.
 #[fiber]
 async fn one_charge(bank: Res<Bank>, order: Order) -> anyhow::Result<Receipt> {
     let key = (order.id(), order.cents);
@@ -121,8 +120,8 @@ fn is_unknown(error: &anyhow::Error) -> bool {
     error.downcast_ref::<forever::Error>().is_some_and(forever::Error::is_op_unknown)
 }
 
-/// The operator: asks the bank about what a fiber has begun, and says how it ended. A fiber that is
-/// parked for it goes on.
+/// The operator: queries the bank about the operations that a fiber began, and resolves them. A
+/// fiber that is parked for one continues.
 async fn look_into(forever: &Forever, bank: &Bank, order: &Order) -> anyhow::Result<usize> {
     let mut resolved = 0;
     for op in forever.ops(&order.id()).await? {
@@ -144,7 +143,7 @@ fn orders(policy: Policy, of: u32) -> impl Iterator<Item = Order> {
     (1..=of).skip(first).step_by(Policy::ALL.len()).map(move |number| Order { policy, number, cents: 100 + number })
 }
 
-/// Takes the orders of one policy, one after the other.
+/// Runs the orders of one policy, one after the other.
 async fn till(forever: &Forever, bank: &Bank, policy: Policy, of: u32) -> anyhow::Result<()> {
     for order in orders(policy, of) {
         let (id, call) = (order.id(), order.clone());
@@ -165,16 +164,16 @@ async fn till(forever: &Forever, bank: &Bank, policy: Policy, of: u32) -> anyhow
                 Err(ended) => bail!(ended),
             }
         }
-        // A fiber that went its own way has left its operation as it was.
+        // A fiber that handled the error has left its operation in doubt.
         look_into(forever, bank, &order).await?;
     }
     Ok(())
 }
 
-/// The file of a day, in a folder of its own.
+/// File name of a day's database, in a folder of its own.
 const DATABASE: &str = "orders.db";
 
-/// A worker: takes all orders, unless it is killed.
+/// A worker: runs all orders, unless it is killed.
 #[tokio::main(flavor = "current_thread")]
 async fn work(dir: &Path, url: &str, of: u32) -> anyhow::Result<()> {
     victim::end_with_the_first();
@@ -211,7 +210,7 @@ fn main() -> ExitCode {
     }
 }
 
-// It is ended there at every write that it makes.
+// A test kills it at every write.
 #[cfg(test)]
 #[path = "../tests/crash/examples/payments.rs"]
 mod crash;

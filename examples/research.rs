@@ -1,4 +1,4 @@
-//! A research agent: turns of a model and calls of tools in a loop, as one function that carries on
+//! A research agent: turns of a model and calls of tools in a loop, as one function that resumes
 //! after a crash.
 //!
 //! ```text
@@ -24,19 +24,20 @@
 //! answer: The Eiffel Tower is 191.5 m higher than the Great Pyramid of Giza: 330 m and 138.5 m.
 //! ```
 //!
-//! and a third one only the answer, which is kept. The model is a script behind a real HTTP server
-//! on loopback, so all of this works offline. A real model takes its place with
+//! and a third one only the answer, which is stored. The model is a script behind a real HTTP
+//! server on loopback, so all of this works offline. A real model replaces it with
 //!
 //! ```text
 //! OPENAI_BASE_URL=https://api.openai.com/v1 OPENAI_API_KEY=.. OPENAI_MODEL=gpt-4.1-mini \
 //!     cargo run --example research -- --question "Which is longer, the Great Wall or the Panama Canal, and how many times?"
 //! ```
 //!
-//! The database is `forever-research.db` in the temporary folder, or where `--db` says. `--serve`
-//! runs the scripted model alone, for others to use; it prints its URL and a line for each request.
+//! The database is `forever-research.db` in the temporary folder, or at the path of `--db`.
+//! `--serve` runs the scripted model alone, for use by other programs; it prints its URL and a line
+//! for each request.
 //!
-//! The client is async-openai: it is kept up to date, has the streaming types, and its messages can
-//! be saved as they are.
+//! The client is async-openai: it is maintained, has the streaming types, and its messages can be
+//! saved as they are.
 #![forbid(unsafe_code)]
 
 #[path = "support/args.rs"]
@@ -78,7 +79,7 @@ const QUESTION: &str = "How much higher is the Eiffel Tower than the Great Pyram
 const INSTRUCTIONS: &str = "Answer in one sentence. Look facts up with `search`, and work numbers out with `calculate`.";
 const MOST_TURNS: u32 = 20;
 
-/// The agent. The transcript is a local variable; what a crash costs is the step that it hits.
+/// The agent. The transcript is a local variable; a crash costs at most the step that it hits.
 #[fiber]
 async fn research(ctx: &FiberContext, model: Res<Model>, progress: Res<Progress>, question: String) -> anyhow::Result<String> {
     let mut messages: Vec<Message> =
@@ -112,7 +113,7 @@ fn text(reply: &Reply) -> String {
     }
 }
 
-/// Shows the steps that were passed, and dies at the given step.
+/// Shows the finished steps, and dies at the given one.
 struct Progress {
     begun: AtomicBool,
     passed: AtomicU32,
@@ -124,7 +125,7 @@ impl Progress {
         Progress { begun: AtomicBool::new(false), passed: AtomicU32::new(0), crash_after }
     }
 
-    /// The fiber has come past a step, the one that added the last message.
+    /// Counts a finished step, the one that added the last message.
     fn passed(&self, ctx: &FiberContext, messages: &[Message]) {
         let steps = steps(messages);
         if !self.begun.swap(true, Ordering::Relaxed) && ctx.is_resuming() {
@@ -211,7 +212,7 @@ async fn main() -> ExitCode {
     }
 }
 
-// It is ended there at every write that it makes.
+// A test kills it at every write.
 #[cfg(test)]
 #[path = "../tests/crash/examples/research.rs"]
 mod crash;

@@ -1,4 +1,4 @@
-//! A step that is retried with exponential backoff, and limited in time.
+//! A step that is retried with exponential backoff, and has a timeout.
 //!
 //! ```text
 //! cargo run --example retry
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use forever::prelude::*;
 
-/// Downloads a page from a server that is not always there.
+/// Downloads a page from an unreliable server.
 #[fiber]
 async fn download(url: String) -> anyhow::Result<usize> {
     let retry = Retry::times(5)
@@ -39,7 +39,7 @@ async fn get(url: &str, attempt: u32) -> Result<String, Error> {
 async fn main() -> anyhow::Result<()> {
     let forever = Forever::builder().in_memory().fiber::<download>().open().await?;
     println!("{} bytes", forever.run(download("https://example.com/".into())).await?);
-    // A condition that does not hold ends the retries: this fails at its first attempt.
+    // A false condition ends the retries: this fails at its first attempt.
     let missing = forever.run(download("https://example.com/missing".into())).await;
     println!("{}", missing.expect_err("there is no such page"));
     Ok(forever.close().await?)

@@ -1,13 +1,13 @@
-//! An agent with schedules: once after a delay, at the times of a cron pattern, at an interval; one
-//! that fails, and one that falls due while no process is there.
+//! An agent with schedules: a delay, a cron pattern, an interval; one that fails, and one that is
+//! due while no process runs.
 //!
 //! ```text
 //! cargo run --example schedule
 //! ```
 //!
-//! The program starts itself as a worker, a second process, lets its agent `kitchen` make schedules
-//! and hear of them for a second, and kills it with SIGKILL. Two and a half seconds later, in which
-//! a delay and several intervals fall due, it starts another worker. You see
+//! The program starts itself as a worker, a second process, in which its agent `kitchen` creates
+//! schedules and runs them for a second, and kills it with SIGKILL. Two and a half seconds later,
+//! in which a delay and several intervals fall due, it starts another worker. You see
 //!
 //! ```text
 //! worker 1: every second (cron, 6 fields): clock
@@ -25,7 +25,7 @@
 //! ```
 //!
 //! Each runs at least once for each time that is due: again if it fails (three attempts) or its
-//! process dies. What was missed is not made up for: however many intervals have passed, one run
+//! process dies. Missed runs are not repeated: after any number of missed intervals, one run
 //! follows.
 #![forbid(unsafe_code)]
 
@@ -64,7 +64,7 @@ impl Agent for Kitchen {
     type State = ();
 
     async fn on_start(&self) -> Result<(), BoxError> {
-        // Cron and intervals are idempotent: asked for at every start, they are there once.
+        // Cron and intervals are idempotent: created at the first start, and found at every other.
         self.me.schedule("* * * * * *", "clock", ()).await?;
         self.me.schedule_every(Duration::from_millis(250), "stir", ()).await?;
         Ok(())
@@ -109,7 +109,7 @@ async fn work(dir: &Path, number: u32) -> anyhow::Result<()> {
         say(&format!("{} schedules are there: {}", there.len(), names.join(", ")));
     }
     cake.notified().await;
-    // The first worker does not get so far.
+    // The first worker is killed before this line.
     tokio::time::sleep(Duration::from_millis(300)).await;
     forever.close().await?;
     Ok(())
@@ -119,7 +119,7 @@ fn program() -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let mut first = Worker::start(dir.path(), 1)?;
     let mut lines = Vec::new();
-    // By the second interval after it, it is stored that the toast is done.
+    // At the second interval after the toast, its run is stored as done.
     for last in ["toast, attempt 2", "stir", "stir"] {
         lines.extend(first.lines_until(last)?);
     }
@@ -148,7 +148,7 @@ fn main() -> ExitCode {
     worker::exit_code(done)
 }
 
-// It is ended there at every write that it makes.
+// A test kills it at every write.
 #[cfg(test)]
 #[path = "../tests/crash/examples/schedule.rs"]
 mod crash;

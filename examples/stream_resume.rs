@@ -9,9 +9,9 @@
 //! The program is the model: a server on loopback that follows a script and streams its answer,
 //! word by word, to every client. It starts itself as a worker, a second process with the fiber
 //! [`ask`], whose one step appends each chunk to its log, `op.log::<String>()`. It kills the worker
-//! with SIGKILL in the middle of the stream. The next worker runs the step again, which finds the
-//! chunks that are stored and asks the model to go on behind them. You see where each worker begins
-//! and dies, the answer, and last
+//! with SIGKILL in the middle of the stream. The next worker runs the step again, which reads the
+//! stored chunks and asks the model to continue after them. You see where each worker begins and
+//! dies, the answer, and last
 //!
 //! ```text
 //! kills=6 chunks=83 repeated_chunks=1 result=ok
@@ -19,14 +19,14 @@
 //!
 //! What is checked; anything else ends with an error and exit code 1:
 //!
-//! - What the model is asked to continue is what is in the database when the worker dies: no chunk
-//!   that is stored is asked for again.
-//! - `repeated_chunks`: those that had left the model but were not stored when the worker died, so
+//! - The chunks that the model is asked to continue are those in the database when the worker died:
+//!   no stored chunk is requested again.
+//! - `repeated_chunks`: chunks that had left the model but were not stored when the worker died, so
 //!   that the model makes them again. It is the chunk on its way, if any; more only where the model
 //!   is faster than the disk.
-//! - `result`: the fiber gives the whole text, each chunk once.
+//! - `result`: the fiber returns the whole text, each chunk once.
 //!
-//! Unix only: it takes SIGKILL.
+//! Unix only: it needs SIGKILL.
 #![forbid(unsafe_code)]
 
 #[path = "support/args.rs"]
@@ -66,7 +66,7 @@ async fn ask(model: Res<Client>, question: String) -> anyhow::Result<String> {
     Ok(step!("answer", |op| answer(&model, &question, op).await?))
 }
 
-/// The body of the step: asks for what is not stored yet.
+/// The body of the step: requests what is not stored yet.
 async fn answer(model: &Client, question: &str, op: &Op) -> anyhow::Result<String> {
     let log = op.log::<String>();
     let mut chunks = log.items().await?;
@@ -91,10 +91,10 @@ async fn work(dir: &Path, url: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How long a worker may take to the chunk at which it dies, or to its end.
+/// Time after which a worker that has not reached the chunk at which it dies, or its end, hangs.
 const HANGS: Duration = Duration::from_secs(30);
 
-/// The first process: the model and the kills.
+/// The first process: runs the model and kills the workers.
 #[tokio::main(flavor = "current_thread")]
 async fn stream(kills: u32, seed: u64) -> anyhow::Result<()> {
     let dir = tempfile::Builder::new().prefix("forever-").tempdir()?;
@@ -112,7 +112,7 @@ async fn stream(kills: u32, seed: u64) -> anyhow::Result<()> {
             silent = timeout(HANGS, model.silent()) => silent?,
             status = worker.ended() => bail!("worker {} was to be killed, but had ended with {}", worker.id(), status?),
         };
-        // While the last chunk is on its way, is stored, or is.
+        // While the last chunk is on its way, is being stored, or is stored.
         if dice.below(2) == 1 {
             sleep(Duration::from_millis(1)).await;
         }
@@ -139,7 +139,7 @@ async fn stream(kills: u32, seed: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How many chunks a dead worker has left in the database.
+/// Number of chunks that a dead worker left in the database.
 fn stored(database: &Path) -> anyhow::Result<usize> {
     let database = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let count: u32 = database.query_row("SELECT count(*) FROM op_items", (), |row| row.get(0))?;
@@ -166,7 +166,7 @@ fn main() -> ExitCode {
     }
 }
 
-// It is ended there at every write that it makes.
+// A test kills it at every write.
 #[cfg(test)]
 #[path = "../tests/crash/examples/stream_resume.rs"]
 mod crash;

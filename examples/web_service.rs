@@ -24,7 +24,7 @@ async fn order(number: String) -> anyhow::Result<String> {
     Ok(step!("ship", format!("{number} is shipped for {price}")))
 }
 
-/// Starts the order. A repeated request joins the fiber that is there.
+/// Starts the order. A repeated request finds the same fiber.
 async fn create(State(forever): State<Forever>, Path(number): Path<String>) -> Result<(StatusCode, String), StatusCode> {
     let handle = forever.spawn(order(number.clone())).id(number).await.map_err(|e| status(&e))?;
     Ok((if handle.accepted() { StatusCode::ACCEPTED } else { StatusCode::OK }, handle.id().to_owned()))

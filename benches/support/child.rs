@@ -1,4 +1,4 @@
-//! What is measured, each in a process of its own.
+//! The measured work; each run is a process of its own.
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -13,28 +13,29 @@ use crate::state::hex;
 use crate::turns::{self, Turns};
 use crate::usage::{Spent, Usage, say, tell};
 
-/// The database of a run, in its folder.
+/// File name of a run's database, in its folder.
 pub(crate) const DATABASE: &str = "bench.db";
 
-/// What a child process does.
+/// Work of a child process.
 #[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Work {
-    /// Nothing: a process that starts.
+    /// Nothing: only starts.
     Start,
-    /// So many commits of one row of so many bytes, with nothing around SQLite.
+    /// Commits of one row of `bytes` bytes each, with SQLite alone.
     Floor {
         commits: u64,
         bytes: usize,
         power: bool,
     },
-    /// So many fibers at once, of so many steps each; how long each checkpoint takes is measured if `timed`.
+    /// Concurrent fibers with `steps` steps each; with `timed`, the latency of each checkpoint is
+    /// measured.
     Fibers {
         fibers: u64,
         steps: u64,
         power: bool,
         timed: bool,
     },
-    /// One fiber without end; it stops, and waits to be killed, after so many steps of this process.
+    /// One fiber without end. After `steps` steps of this process it stops, and waits to be killed.
     Endless {
         steps: u64,
         power: bool,
@@ -43,12 +44,12 @@ pub(crate) enum Work {
     Turns(Turns),
 }
 
-/// The state of the fibers: 160 bytes that are different after each step.
+/// The state of the fibers: 160 bytes that differ after each step.
 pub(crate) fn payload(step: u64) -> String {
     hex(step, 10)
 }
 
-/// A fiber that is nothing but steps.
+/// A fiber that consists of steps alone.
 #[fiber]
 pub(crate) async fn work(probe: Res<Probe>, number: u64, steps: u64) -> anyhow::Result<String> {
     let mut state = payload(number);
@@ -58,7 +59,7 @@ pub(crate) async fn work(probe: Res<Probe>, number: u64, steps: u64) -> anyhow::
     Ok(state)
 }
 
-/// What the steps do.
+/// What the steps do, and what they measure.
 pub(crate) struct Probe {
     passed: AtomicU64,
     stop_after: u64,
@@ -92,13 +93,13 @@ impl Probe {
     }
 }
 
-/// How long checkpoints take: from the end of a step's body to the beginning of the next one's.
+/// Latency of checkpoints: from the end of a step's body to the beginning of the next one's.
 struct Latency {
     begun: Instant,
     steps: u64,
-    /// When the last body of each fiber ended, in nanoseconds.
+    /// Time at which the last body of each fiber ended, in nanoseconds.
     ended: Vec<AtomicU64>,
-    /// Nanoseconds of each checkpoint but the last of each fiber.
+    /// Nanoseconds of each checkpoint, except the last of each fiber.
     taken: Vec<AtomicU32>,
 }
 
@@ -123,7 +124,7 @@ impl Latency {
         self.ended[place(number)].store(self.now(), Ordering::Relaxed);
     }
 
-    /// The 50th and 99th of a hundred, and the longest, in microseconds.
+    /// The 50th and 99th percentile, and the maximum, in microseconds.
     fn percentiles_us(&self) -> [f64; 3] {
         percentiles(self.taken.iter().map(|taken| f64::from(taken.load(Ordering::Relaxed)) / 1e3).collect())
     }
@@ -133,7 +134,7 @@ fn place(number: u64) -> usize {
     usize::try_from(number).expect("it counts what is in memory")
 }
 
-/// The length of the snapshots that [`work`] leaves.
+/// Length in bytes of the snapshots of [`work`].
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn snapshot_bytes() -> usize {
     let stage = testing::Stage::new().resource(Probe::new(u64::MAX));
@@ -141,7 +142,7 @@ pub(crate) async fn snapshot_bytes() -> usize {
     played.snapshots.last().map_or(0, String::len)
 }
 
-/// Does the work in the folder `dir`.
+/// Runs the work in the folder `dir`.
 pub(crate) fn run(work: Work, dir: &Path) -> anyhow::Result<()> {
     match work {
         Work::Start => {
@@ -157,7 +158,8 @@ pub(crate) fn run(work: Work, dir: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// As much as the disk and SQLite allow: a prepared statement that replaces one row, a commit each time.
+/// The floor of disk and SQLite: a prepared statement that replaces one row, with a commit each
+/// time.
 fn floor(dir: &Path, commits: u64, bytes: usize, power: bool) -> anyhow::Result<()> {
     let conn = rusqlite::Connection::open(dir.join(DATABASE))?;
     conn.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;

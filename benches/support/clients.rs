@@ -1,4 +1,4 @@
-//! The clients: each is shown the answer of its agent, and looks at every frame.
+//! The clients: each receives the answer of its agent, and checks every frame.
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -15,22 +15,22 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::numbers::float;
 use crate::served::{CLASS, Child, Pace, delta, now_us};
 
-/// Whoever waits longer than this for a frame waits for one that was lost.
+/// Time after which a missing frame counts as lost.
 const LOST: Duration = Duration::from_secs(60);
 
-/// What all clients were shown.
+/// What all clients received.
 #[derive(Default)]
 pub(crate) struct Shown {
     pub(crate) frames: u64,
     pub(crate) lost: u64,
     pub(crate) out_of_place: u64,
-    /// From the first question to the last frame.
+    /// Seconds from the first question to the last frame.
     pub(crate) seconds: f64,
-    /// How long each chunk took from who wrote it.
+    /// Latency of each chunk from its writer, in microseconds.
     pub(crate) taken_us: Vec<f64>,
 }
 
-/// So many clients of so many agents; the first of each agent asks.
+/// Runs `clients` clients of each of `agents` agents; the first client of each agent asks.
 #[tokio::main]
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 pub(crate) async fn run(server: &mut Child, agents: u64, clients: u64, pace: Pace) -> anyhow::Result<Shown> {
@@ -67,7 +67,7 @@ async fn connect(server: SocketAddr, agent: u64) -> anyhow::Result<Socket> {
     let stream = TcpStream::connect(server).await?;
     stream.set_nodelay(true)?;
     let (mut socket, _) = tokio_tungstenite::client_async(format!("ws://{server}/agents/{CLASS}/{agent}"), stream).await?;
-    // It listens when it has said who it is.
+    // After its first frame the server sends all others to this client.
     socket.next().await.context("the connection was closed")??;
     Ok(socket)
 }
@@ -120,7 +120,7 @@ async fn show(mut socket: Socket, agent: u64, asks: bool, pace: Pace, mut go: wa
         let now = now_us();
         let seq = frame.seq.context("a chunk has a number")?;
         shown.frames += 1;
-        // Before the texts there are `start` and `text-start`, behind them `text-end` and `finish`.
+        // `start` and `text-start` come before the texts, `text-end` and `finish` after them.
         if seq < expected {
             shown.out_of_place += 1;
         }

@@ -1,4 +1,4 @@
-//! Small things about figures.
+//! Helpers for figures.
 use std::time::Duration;
 
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
@@ -10,7 +10,7 @@ pub(crate) fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// The load of the machine over the last minute, where it says.
+/// Prints the load of the machine over the last minute, where the system reports it.
 pub(crate) fn print_load(when: &str) {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!("load_{when}={}", load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown"));
@@ -21,7 +21,7 @@ pub(crate) fn float(count: u64) -> f64 {
     count as f64
 }
 
-/// The 50th and 99th of a hundred, and the greatest.
+/// The 50th and 99th percentile, and the maximum.
 pub(crate) fn percentiles(mut values: Vec<f64>) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
     [50, 99, 100].map(|percent| values.get((values.len() * percent / 100).min(values.len().saturating_sub(1))).copied().unwrap_or(f64::NAN))

@@ -1,4 +1,4 @@
-//! Children that measure, and what is printed of what they have used up.
+//! Child processes that measure, and the report of what they used.
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -10,19 +10,19 @@ use crate::running::Running;
 use crate::syncs::SyncCounter;
 use crate::usage::Spent;
 
-/// Tells a child process what to do.
+/// Argument that gives a child process its work.
 const WORK: &str = "--work";
 
-/// What a benchmark was started with.
+/// Arguments of a benchmark.
 pub(crate) struct Args {
     pub(crate) quick: bool,
-    /// The part to run, if not all of them.
+    /// The part to run; `None` for all of them.
     only: Option<String>,
     dir: PathBuf,
 }
 
 impl Args {
-    /// `None` in a child, whose work is then done.
+    /// Reads the arguments. Returns `None` in a child process, after its work.
     pub(crate) fn read() -> anyhow::Result<Option<Self>> {
         let args: Vec<String> = std::env::args().skip(1).collect();
         let value = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1));
@@ -37,7 +37,7 @@ impl Args {
         Ok(Some(Args { quick, only: value("--only").cloned(), dir }))
     }
 
-    /// A folder for the databases, which goes when it is dropped.
+    /// A folder for the databases, deleted when it is dropped.
     pub(crate) fn folder(&self, prefix: &str) -> anyhow::Result<tempfile::TempDir> {
         Ok(tempfile::Builder::new().prefix(prefix).tempdir_in(&self.dir)?)
     }
@@ -48,7 +48,7 @@ impl Args {
     }
 }
 
-/// Starts children.
+/// Starts child processes.
 pub(crate) struct Children<'a> {
     pub(crate) syncs: SyncCounter,
     pub(crate) dir: &'a Path,
@@ -66,20 +66,20 @@ impl<'a> Children<'a> {
         Ok(command)
     }
 
-    /// Lets a child do its work in a folder of its own.
+    /// Runs a child's work in a folder of its own.
     pub(crate) fn measure<T: serde::de::DeserializeOwned>(&self, work: Work) -> anyhow::Result<T> {
         let dir = tempfile::tempdir_in(self.dir)?;
         self.measure_in(work, dir.path())
     }
 
-    /// The same in a folder where another child may have left something.
+    /// As [`measure`](Self::measure), in a folder where another child may have left a database.
     pub(crate) fn measure_in<T: serde::de::DeserializeOwned>(&self, work: Work, dir: &Path) -> anyhow::Result<T> {
         let output = self.command(work, dir)?.output()?;
         ensure!(output.status.success(), "{work:?} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// How many milliseconds it takes until a child has said each of the words; kills it then.
+    /// Milliseconds until a child has printed each of the words; then kills it.
     pub(crate) fn killed_at<const N: usize>(&self, work: Work, dir: &Path, words: [&str; N]) -> anyhow::Result<[f64; N]> {
         let mut running = Running::start(&mut self.command(work, dir)?)?;
         let mut times = [0.0; N];
@@ -91,7 +91,7 @@ impl<'a> Children<'a> {
     }
 }
 
-/// What several runs used up for each step.
+/// What several runs used for each step.
 pub(crate) struct Sum {
     pub(crate) each_second: f64,
     pub(crate) syncs: Option<f64>,
@@ -126,12 +126,12 @@ impl Sum {
     }
 }
 
-/// A figure, where it could be counted.
+/// A figure, or a placeholder where it could not be measured.
 pub(crate) fn known(value: Option<f64>, digits: usize) -> String {
     value.map_or("unknown".to_owned(), |value| format!("{value:.digits$}"))
 }
 
-/// How long something took, if that was measured.
+/// Prints a latency, if it was measured.
 pub(crate) fn print_us(name: &str, taken: Option<[f64; 3]>) {
     for (percentile, us) in ["p50", "p99", "max"].into_iter().zip(taken.into_iter().flatten()) {
         println!("{name}_{percentile}_us={us:.0}");

@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 
 use crate::numbers::ms;
 
-/// A child that runs until it is killed.
+/// Child process that runs until it is killed.
 pub(crate) struct Running {
     child: Child,
     begun: Instant,
@@ -23,7 +23,7 @@ impl Running {
         Ok(Running { child, begun, words })
     }
 
-    /// Waits for a word; gives the milliseconds since the start.
+    /// Waits until the child prints a word; returns the milliseconds since its start.
     pub(crate) fn wait_for(&mut self, word: &str) -> anyhow::Result<f64> {
         let mut line = String::new();
         self.words.read_line(&mut line)?;
@@ -32,7 +32,7 @@ impl Running {
         Ok(ms(taken))
     }
 
-    /// SIGKILL, where there is one.
+    /// Kills the child, by SIGKILL on Unix.
     pub(crate) fn kill(mut self) -> anyhow::Result<()> {
         self.child.kill()?;
         self.child.wait()?;
@@ -40,7 +40,7 @@ impl Running {
     }
 }
 
-/// A child that has said something unexpected is not left behind.
+/// Kills a child that printed something unexpected.
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();

@@ -15,25 +15,27 @@ use crate::usage::{Usage, say, tell};
 
 #[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Scale {
-    /// Starts so many fibers without a step, so many at a time, and waits for each.
+    /// Starts `fibers` fibers without a step, `at_once` at a time, and waits for each.
     Trivial { fibers: u64, at_once: usize, power: bool },
-    /// How much memory fibers need that stand in a step.
+    /// Measures the memory of fibers that are in a step.
     Standing { fibers: u64 },
-    /// Leaves so many sleeping fibers, of which the first `due` wake up a millisecond after the other; how much memory they need.
+    /// Leaves sleeping fibers, of which the first `due` wake up at intervals of a millisecond;
+    /// measures their memory.
     FallAsleep { fibers: u64, due: u64 },
-    /// Opens what [`Scale::FallAsleep`] left, shortly before the first fiber is due.
+    /// Opens the database of [`Scale::FallAsleep`], shortly before the first fiber is due.
     Awake { due: u64 },
-    /// Leaves so many finished fibers.
+    /// Leaves finished fibers.
     Finished { fibers: u64 },
-    /// How long it takes to open what is there, and to store a checkpoint in it.
+    /// Measures the time to open the database as it is, and to store checkpoints in it.
     Beside { steps: u64 },
-    /// So many fibers in a step that does not end; says so when all are.
+    /// Fibers in a step that does not end; prints a word when all of them are there.
     Crowd { fibers: u64 },
-    /// So many steps of a fiber with a local of so many bytes that stays the same.
+    /// Steps of a fiber with a local of `bytes` bytes that stays the same.
     Ballast { bytes: usize, steps: u64 },
-    /// So many fibers at once, of so many steps each, which are effects or not.
+    /// Concurrent fibers of `steps` steps each, which are effects or plain steps.
     Effects { fibers: u64, steps: u64, effect: bool },
-    /// A transcript in a `Log` that grows by a message of 170 bytes at each step; what its last tenth has used up.
+    /// A transcript in a `Log` that grows by a message of 170 bytes at each step; measures the last
+    /// tenth of it.
     Transcript { messages: u64 },
 }
 
@@ -87,7 +89,7 @@ async fn trivial_fibers(dir: &Path, fibers: u64, at_once: usize, power: bool) ->
     Ok(forever.close().await?)
 }
 
-/// Counts those who have come to it.
+/// Counts the fibers that have reached it.
 #[derive(Clone, Default)]
 pub(crate) struct Gate(Arc<watch::Sender<u64>>);
 
@@ -96,7 +98,7 @@ impl Gate {
         self.0.send_modify(|inside| *inside += 1);
     }
 
-    /// Comes to it and stays there.
+    /// Counts this fiber, and never returns.
     async fn stand(&self) -> u64 {
         self.enter();
         std::future::pending().await
@@ -108,7 +110,7 @@ impl Gate {
     }
 }
 
-/// A fiber that passes one step and stays in the next.
+/// A fiber that completes one step and stays in the next.
 #[fiber]
 async fn stand(gate: Res<Gate>, number: u64) -> anyhow::Result<u64> {
     let state = step!("first", async { payload(number) }.await);
@@ -116,7 +118,7 @@ async fn stand(gate: Res<Gate>, number: u64) -> anyhow::Result<u64> {
     Ok(inside + state.len() as u64)
 }
 
-/// Starts a fiber for each number, some hundred at a time, and keeps no handle.
+/// Starts a fiber for each number, some hundreds at a time, and keeps no handle.
 async fn start_all<F: forever::Fiber>(forever: &Forever, fibers: u64, fiber: impl Fn(u64) -> F) -> anyhow::Result<()> {
     let places = Arc::new(Semaphore::new(500));
     for number in 0..fibers {
@@ -131,7 +133,7 @@ async fn start_all<F: forever::Fiber>(forever: &Forever, fibers: u64, fiber: imp
     Ok(())
 }
 
-/// By how much the memory of this process has grown.
+/// Growth of this process's memory.
 fn grown(since: Option<u64>) -> f64 {
     let grown = since.and_then(|since| Some(resident()?.saturating_sub(since)));
     grown.map_or(f64::NAN, float)
@@ -147,13 +149,14 @@ async fn standing(dir: &Path, fibers: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// When the first sleeping fiber is due, in milliseconds since 1970: in the year 2100, to which the clock is set for it.
+/// Time at which the first sleeping fiber is due, in milliseconds since 1970: in the year 2100, to
+/// which the clock is shifted.
 const DUE_MS: u64 = 4_102_444_800_000;
 
-/// How long before that the runtime is opened.
+/// How long before that time the runtime is opened.
 const EARLY: Duration = Duration::from_secs(4);
 
-/// The system's clock, set to another time.
+/// The system's clock, shifted to another time.
 #[derive(Debug)]
 struct Shifted {
     system: SystemClock,
@@ -174,7 +177,7 @@ impl Clock for Shifted {
     }
 }
 
-/// Hears how late fibers wake up.
+/// Receives how late fibers wake up.
 #[derive(Clone)]
 struct Bell {
     clock: Arc<Shifted>,
@@ -243,7 +246,7 @@ fn figures<const N: usize>(figures: [(&str, f64); N]) -> Figures {
     figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// What comes out, and how many milliseconds it took.
+/// Result of a future, and the milliseconds that it took.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 async fn timed<T>(what: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<(T, f64)> {
     let begun = Instant::now();
@@ -299,7 +302,7 @@ async fn crowd(dir: &Path, fibers: u64) -> anyhow::Result<()> {
     std::future::pending().await
 }
 
-/// A fiber that carries something along.
+/// A fiber with a long local.
 #[fiber]
 async fn carry(bytes: usize, steps: u64) -> anyhow::Result<usize> {
     let ballast = "x".repeat(bytes);
@@ -318,7 +321,7 @@ async fn ballast_fiber(dir: &Path, bytes: usize, steps: u64) -> anyhow::Result<(
     Ok(forever.close().await?)
 }
 
-/// The same steps, once as they are and once as effects.
+/// The same steps, as plain steps and as effects.
 #[fiber]
 async fn plain_steps(number: u64, steps: u64) -> anyhow::Result<String> {
     let mut state = payload(number);
@@ -357,7 +360,7 @@ async fn effects(dir: &Path, fibers: u64, steps: u64, effect: bool) -> anyhow::R
     Ok(forever.close().await?)
 }
 
-/// Looks at what has been used up when the last tenth of the messages begins.
+/// Reads what was used when the last tenth of the messages begins.
 #[derive(Clone)]
 struct Meter {
     from: u64,
@@ -392,7 +395,7 @@ async fn transcript_fiber(dir: &Path, messages: u64) -> anyhow::Result<()> {
     Ok(forever.close().await?)
 }
 
-/// How many bytes of this process are in memory.
+/// Resident memory of this process, in bytes.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let kib: u64 = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok())?;

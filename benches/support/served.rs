@@ -1,4 +1,4 @@
-//! The server that is measured: a process of its own, told on its standard input when to begin.
+//! The measured server: a process of its own, controlled by lines on its standard input.
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -24,24 +24,24 @@ use crate::numbers::float;
 use crate::syncs::SyncCounter;
 use crate::usage::{Usage, say, tell};
 
-/// Tells a process to be the server.
+/// Argument that makes a process the server.
 pub(crate) const WORK: &str = "--work";
 
-/// The class of the agents, as it stands in their URL.
+/// Class of the agents, as in their URL.
 pub(crate) const CLASS: &str = "talks";
 
-/// What is served.
+/// What the server serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Kind {
-    /// Frames, with nothing behind them.
+    /// Frames alone: no agents and no store.
     Floor,
     /// Agents whose chunks survive the loss of power.
     Power,
-    /// Agents whose chunks survive the end of the process.
+    /// Agents whose chunks survive the death of the process.
     Process,
 }
 
-/// How an agent answers.
+/// Pace at which an agent answers.
 #[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Pace {
     pub(crate) each_second: u64,
@@ -53,14 +53,14 @@ impl Pace {
         self.each_second * self.seconds
     }
 
-    /// When the chunk of a number is due; agents do not all speak at the same time.
+    /// Time at which a chunk is due; the agents' chunks are spread over time.
     fn due(self, begin: Instant, agent: u64, number: u64) -> Instant {
         let phase = float(agent % self.each_second) / float(self.each_second);
         begin + Duration::from_secs_f64((float(number) + phase) / float(self.each_second))
     }
 }
 
-/// What the server is told at its start.
+/// What the server receives at its start.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Work {
     kind: Kind,
@@ -69,7 +69,7 @@ pub(crate) struct Work {
     dir: PathBuf,
 }
 
-/// What a chunk says: whose it is, which, and when it was written, in microseconds since 1970.
+/// Text of a chunk: its agent, its number, and when it was written, in microseconds since 1970.
 pub(crate) fn delta(agent: u64, number: u64, at_us: u64) -> String {
     format!("{agent:03} {number:06} {at_us:016}")
 }
@@ -80,7 +80,7 @@ pub(crate) fn now_us() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Is the server, until its standard input ends.
+/// Runs the server until its standard input ends.
 pub(crate) fn run(work: &Work) -> anyhow::Result<()> {
     match work.kind {
         Kind::Floor => floor(work),
@@ -89,7 +89,7 @@ pub(crate) fn run(work: &Work) -> anyhow::Result<()> {
     }
 }
 
-/// Waits for a line of the parent, beside what is served.
+/// Waits for a line of the parent, while the server serves.
 async fn told() -> anyhow::Result<String> {
     let line = tokio::task::spawn_blocking(|| {
         let mut line = String::new();
@@ -98,7 +98,7 @@ async fn told() -> anyhow::Result<String> {
     Ok(line.await??.trim_end().to_owned())
 }
 
-/// Says where it is, and what it has used up from the word `begin` to the word `end`.
+/// Prints its address, and what it used between the words `begin` and `end`.
 async fn measured(address: SocketAddr) -> anyhow::Result<()> {
     say(&address.to_string());
     told().await?;
@@ -108,7 +108,7 @@ async fn measured(address: SocketAddr) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes at its pace.
+/// Agent that writes at its pace.
 struct Talks(Pace);
 
 impl Agent for Talks {
@@ -145,7 +145,8 @@ async fn agents(work: &Work, durability: Durability) -> anyhow::Result<()> {
     Ok(served.await??)
 }
 
-/// The same frames at the same pace, to whoever is connected; each agent begins with the first that is sent to it.
+/// Sends the same frames at the same pace to all connections; each agent begins with the first
+/// frame that it receives.
 #[tokio::main]
 async fn floor(work: &Work) -> anyhow::Result<()> {
     let feeds: Arc<Vec<broadcast::Sender<Utf8Bytes>>> = Arc::new((0..work.agents).map(|_| broadcast::Sender::new(4096)).collect());
@@ -202,7 +203,7 @@ async fn talk(feed: broadcast::Sender<Utf8Bytes>, agent: u64, pace: Pace) {
     };
     let begin = Instant::now();
     let last = pace.chunks() + 2;
-    // Whoever has gone is not waited for.
+    // A client that has disconnected is not waited for.
     let _ = feed.send(frame(0, &Chunk::start(), false));
     let _ = feed.send(frame(1, &Chunk::text_start("t"), false));
     for number in 0..pace.chunks() {
@@ -215,16 +216,16 @@ async fn talk(feed: broadcast::Sender<Utf8Bytes>, agent: u64, pace: Pace) {
     let _ = feed.send(frame(last + 2, &Chunk::finish(), true));
 }
 
-/// What a server took, from the first question to the last frame.
+/// What a server used, from the first question to the last frame.
 pub(crate) struct Taken {
     pub(crate) cpu_seconds: f64,
-    /// Before anybody was connected, and at most.
+    /// Memory before any client connected, and the maximum.
     pub(crate) idle_mib: f64,
     pub(crate) peak_mib: f64,
     pub(crate) syncs: Option<u64>,
 }
 
-/// The server, as its parent sees it.
+/// The server process, as its parent controls it.
 pub(crate) struct Child {
     process: std::process::Child,
     words: BufReader<ChildStdout>,
@@ -251,7 +252,7 @@ impl Child {
         Ok(child)
     }
 
-    /// From now on it is measured.
+    /// Begins the measurement.
     pub(crate) fn begin(&mut self) -> anyhow::Result<()> {
         self.cpu_before = self.cpu_seconds();
         Ok(writeln!(self.stdin, "begin")?)
@@ -277,7 +278,8 @@ impl Child {
         kib.map_or(f64::NAN, |kib: u64| float(kib) / 1024.0)
     }
 
-    /// Of the 14th and 15th field of `stat`, in hundredths of a second (proc(5), and `USER_HZ` as it is everywhere).
+    /// Processor time, from the fields 14 and 15 of `stat`, in hundredths of a second (proc(5),
+    /// with the usual `USER_HZ`).
     fn cpu_seconds(&self) -> f64 {
         let stat = self.of_system("stat");
         let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
@@ -286,7 +288,7 @@ impl Child {
     }
 }
 
-/// A child whose clients have failed is not left behind.
+/// Kills a server whose clients have failed.
 impl Drop for Child {
     fn drop(&mut self) {
         let _ = self.process.kill();

@@ -1,6 +1,6 @@
 //! Values that no two steps share: SQLite neither writes nor syncs a page that stays the same.
 
-/// So many times 16 hexadecimal digits, which the seed determines.
+/// `words` times 16 hexadecimal digits, determined by the seed.
 pub(crate) fn hex(seed: u64, words: usize) -> String {
     let mut state = seed;
     let mut word = || {

@@ -1,11 +1,12 @@
-//! Counts the syncs of other processes, where that can be done.
+//! Counts the syncs of other processes, where the system allows it.
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::usage::SYNCS;
 
-/// Counts the syncs of child processes: `syncs.c`, built where there is a C compiler and the loader takes it (Linux).
+/// Counts the syncs of child processes with `syncs.c`, built where there is a C compiler and the
+/// loader accepts it (Linux).
 pub(crate) struct SyncCounter(Option<(PathBuf, PathBuf)>);
 
 impl SyncCounter {
@@ -19,7 +20,7 @@ impl SyncCounter {
         SyncCounter(built.then_some((library, count)))
     }
 
-    /// Makes a child count.
+    /// Makes a child process count its syncs.
     pub(crate) fn count(&self, command: &mut Command) {
         if let SyncCounter(Some((library, count))) = self {
             command.env("LD_PRELOAD", library).env(SYNCS, count);

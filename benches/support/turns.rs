@@ -1,4 +1,5 @@
-//! Turns of chats that write side by side: how soon their chunks are stored and with their followers. None may be lost, doubled or another.
+//! Concurrent chat turns: how soon their chunks are stored and delivered to followers. No chunk may
+//! be lost, duplicated or changed.
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
@@ -18,23 +19,24 @@ use crate::numbers::{float, percentiles};
 use crate::scale::Gate;
 use crate::usage::{Spent, Usage, tell};
 
-/// Whoever waits longer than this for a chunk waits for one that was lost.
+/// Time after which a missing chunk counts as lost.
 const LOST: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Turns {
-    /// So many turns at once, each of its own agent and with one follower; each writes so many chunks, so many a second or as fast as it can.
+    /// Concurrent turns, each of its own agent and with one follower. Each writes `chunks` chunks,
+    /// at `each_second` or as fast as it can.
     Stream { turns: u64, chunks: u64, each_second: Option<u32>, power: bool },
-    /// So many chunks in so many commits, with nothing around SQLite.
+    /// `chunks` chunks in `commits` commits, with SQLite alone.
     Floor { chunks: u64, commits: u64, power: bool },
 }
 
-/// What came of [`Turns::Stream`].
+/// Result of [`Turns::Stream`].
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Streamed {
-    /// What was used up until all chunks were stored; how long each took to its follower.
+    /// What was used until all chunks were stored, with the latency of each chunk to its follower.
     pub(crate) stored: Spent,
-    /// How long it took until all followers had all chunks.
+    /// Seconds until all followers had all chunks.
     pub(crate) delivered_seconds: f64,
     pub(crate) commits: u64,
 }
@@ -46,30 +48,30 @@ pub(crate) fn run(turns: Turns, dir: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// The chunk of this number of a turn, written at a time.
+/// A chunk of a turn, written at the given time.
 pub(crate) fn chunk(turn: u64, number: u64, at_us: u64) -> Chunk {
     Chunk::text_delta("t", delta(turn, number, at_us))
 }
 
-/// 20 bytes.
+/// Text of a chunk: 20 bytes.
 fn delta(turn: u64, number: u64, at_us: u64) -> String {
     format!("{turn:03} {number:06} {at_us:09}")
 }
 
-/// What the turns, their followers and whoever measures agree on.
+/// State shared by the turns, their followers and the measurement.
 struct Stage {
     turns: u64,
     chunks: u64,
     each_second: Option<u32>,
     clock: Instant,
-    /// Turns and followers that can begin.
+    /// Turns and followers that are ready to begin.
     ready: Gate,
     go: Gate,
-    /// Turns of which everything is stored.
+    /// Turns whose chunks are all stored.
     stored: Gate,
-    /// Followers that have all chunks.
+    /// Followers that have received all chunks.
     heard: Gate,
-    /// Opened when all have: until then no turn ends.
+    /// Opened when all followers have all chunks; no turn ends before.
     end: Gate,
 }
 
@@ -84,14 +86,14 @@ impl Stage {
         u64::try_from(self.clock.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// The same for whoever asks, and long enough for every chunk that is to come.
+    /// Waits, with a limit that is long enough for all chunks that are still to come.
     async fn in_time<T>(&self, what: &str, wait: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
         let paced = self.each_second.map_or(0, |each_second| self.chunks / u64::from(each_second));
         timeout(LOST + Duration::from_secs(paced), wait).await.with_context(|| format!("not all {what}: a chunk was lost"))?
     }
 }
 
-/// Writes what the stage says.
+/// Agent that writes as the stage demands.
 struct Talks(Arc<Stage>);
 
 impl Agent for Talks {
@@ -109,7 +111,7 @@ impl ChatAgent for Talks {
         stage.ready.enter();
         stage.go.has(1).await?;
         let pause = stage.each_second.map(|each_second| Duration::from_secs(1) / each_second);
-        // They do not all speak at the same time.
+        // The turns' chunks are spread over time.
         let begin = Instant::now() + pause.unwrap_or_default().mul_f64(float(number) / float(stage.turns));
         for (n, count) in (0..stage.chunks).zip(0..) {
             if let Some(pause) = pause {
@@ -126,20 +128,20 @@ impl ChatAgent for Talks {
     }
 }
 
-/// The log of a turn as its follower has seen it, and how many microseconds each of its texts took.
+/// Log of a turn as its follower received it, and the latency of each text in microseconds.
 struct Heard {
     turn: u64,
     chunks: Vec<StoredChunk>,
     taken_us: Vec<f64>,
 }
 
-/// Asks for a turn and follows it to its end.
+/// Requests a turn and follows it to its end.
 async fn follow(forever: Forever, stage: Arc<Stage>, turn: u64) -> anyhow::Result<Heard> {
     let asked = forever.agent::<Talks>(&turn.to_string()).save_messages([UiMessage::user("u", "go on")]).id(turn.to_string()).body(&turn);
     let mut follow = asked.await?.follow(0).await?;
     stage.ready.enter();
     let (mut chunks, mut at_us) = (Vec::new(), Vec::new());
-    // Before the texts there are `start` and `text-start`, behind them `text-end` and `finish`.
+    // `start` and `text-start` come before the texts, `text-end` and `finish` after them.
     let last = 1 + stage.chunks;
     let end = loop {
         match follow.next().await?.context("a log has an end")? {
@@ -160,7 +162,7 @@ async fn follow(forever: Forever, stage: Arc<Stage>, turn: u64) -> anyhow::Resul
     Ok(Heard { turn, chunks, taken_us })
 }
 
-/// Every chunk is there, once and in its place; gives how long the texts took.
+/// Checks that every chunk was received once and in order; returns the latencies of the texts.
 fn check(stage: &Stage, turn: u64, chunks: &[StoredChunk], at_us: &[u64]) -> anyhow::Result<Vec<f64>> {
     let kinds = [(0, "start"), (1, "text-start"), (stage.chunks + 2, "text-end"), (stage.chunks + 3, "finish")];
     ensure!(chunks.len() as u64 == stage.chunks + 4, "turn {turn} has {} chunks", chunks.len());
@@ -201,7 +203,7 @@ async fn stream(dir: &Path, stage: &Arc<Stage>, power: bool) -> anyhow::Result<(
     };
     let mut measured = tokio::select! {
         measured = measured => measured?,
-        // Until all have been heard, followers end with errors only.
+        // Before all chunks are received, a follower ends only with an error.
         Some(ended) = followers.join_next() => bail!("a follower has ended too soon: {:?}", ended?.map(drop)),
     };
     let (mut logs, mut taken_us) = (HashMap::new(), Vec::new());
@@ -217,7 +219,7 @@ async fn stream(dir: &Path, stage: &Arc<Stage>, power: bool) -> anyhow::Result<(
     Ok(())
 }
 
-/// What is stored is what was heard.
+/// Checks that the stored chunks are those that were received.
 fn compare(dir: &Path, stage: &Stage, heard: &HashMap<u64, Vec<StoredChunk>>) -> anyhow::Result<()> {
     let conn = rusqlite::Connection::open(dir.join(DATABASE))?;
     let mut select = conn.prepare(
@@ -234,7 +236,8 @@ fn compare(dir: &Path, stage: &Stage, heard: &HashMap<u64, Vec<StoredChunk>>) ->
     Ok(())
 }
 
-/// How many transactions were committed since the log's index was made: `iChange` of its header, <https://sqlite.org/walformat.html>.
+/// Number of transactions committed since the index of the write-ahead log was made: `iChange` of
+/// its header, <https://sqlite.org/walformat.html>.
 fn commits(dir: &Path) -> anyhow::Result<u32> {
     let mut header = [0; 12];
     File::open(dir.join(format!("{DATABASE}-shm")))?.read_exact(&mut header)?;
@@ -242,7 +245,8 @@ fn commits(dir: &Path) -> anyhow::Result<u32> {
     Ok(u32::from_ne_bytes([a, b, c, d]))
 }
 
-/// As much as the disk and SQLite allow: a prepared statement that adds one row with all chunks of a commit.
+/// The floor of disk and SQLite: a prepared statement that adds one row with all chunks of a
+/// commit.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 fn floor(dir: &Path, chunks: u64, commits: u64, power: bool) -> anyhow::Result<()> {
     let conn = rusqlite::Connection::open(dir.join(DATABASE))?;

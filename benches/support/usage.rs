@@ -1,18 +1,18 @@
-//! What a process has used up: time, syncs, bytes written. Counted where the system counts them, `None` where it does not.
+//! What a process used: time, syncs, bytes written. `None` where the system does not count it.
 use std::fs;
 use std::io::Write;
 use std::time::Instant;
 
-/// Names the file in which `syncs.c` counts.
+/// Environment variable with the path of the file in which `syncs.c` counts.
 pub(crate) const SYNCS: &str = "FOREVER_SYNCS";
 
-/// What this process has used up so far.
+/// What this process has used so far.
 pub(crate) struct Usage {
     at: Instant,
     syncs: Option<u64>,
-    /// Bytes given to `write` and its kin.
+    /// Bytes passed to `write` and similar calls.
     written: Option<u64>,
-    /// Bytes that the system sent to the disk, or will.
+    /// Bytes that the system has sent to the disk, or will send.
     stored: Option<u64>,
 }
 
@@ -25,7 +25,7 @@ impl Usage {
         Usage { at: Instant::now(), syncs, written: field("wchar:"), stored: field("write_bytes:") }
     }
 
-    /// What was used up since; how long checkpoints took is measured elsewhere.
+    /// What was used since; the latency of checkpoints is measured elsewhere.
     pub(crate) fn spent(&self) -> Spent {
         let now = Usage::now();
         let since = |now: Option<u64>, then: Option<u64>| Some(now? - then?);
@@ -39,24 +39,24 @@ impl Usage {
     }
 }
 
-/// Tells the parent something, in one line.
+/// Sends a value to the parent, in one line.
 pub(crate) fn tell(what: &impl serde::Serialize) {
     say(&serde_json::to_string(what).expect("numbers are JSON"));
 }
 
-/// Says something to the parent.
+/// Sends a word to the parent.
 pub(crate) fn say(word: &str) {
     println!("{word}");
     let _ = std::io::stdout().flush();
 }
 
-/// What one run has used up.
+/// What one run used.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Spent {
     pub(crate) seconds: f64,
     pub(crate) syncs: Option<u64>,
     pub(crate) written: Option<u64>,
     pub(crate) stored: Option<u64>,
-    /// How many microseconds a checkpoint took: the 50th and 99th of a hundred, and the longest.
+    /// Latency of checkpoints in microseconds: 50th and 99th percentile, and maximum.
     pub(crate) latency_us: Option<[f64; 3]>,
 }

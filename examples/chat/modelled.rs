@@ -1,4 +1,4 @@
-//! What answers with a model: Anthropic's, OpenAI's, or whatever speaks chat completions, by
+//! Answers of a model: Anthropic's, OpenAI's, or any that speaks chat completions, chosen by the
 //! environment.
 use std::env;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::survival;
 
-/// Answers with the loop of model and tools.
+/// Chat agent that answers with the loop of model and tools.
 pub(crate) struct Modelled;
 
 impl Agent for Modelled {
@@ -25,17 +25,17 @@ impl ChatAgent for Modelled {
     }
 
     fn recovery() -> RecoveryPolicy {
-        // It is there to be killed.
+        // The default would give up: this program is made to be killed.
         RecoveryPolicy::default().max_deaths(1000)
     }
 
     fn client_error_text(&self, error: &BoxError) -> String {
-        // The person who runs the example is the one who looks at it.
+        // The person in the chat is the one who runs the example.
         error.to_string()
     }
 }
 
-/// The model that the environment names, with its name and two tools; none if it names none.
+/// The model that the environment names, with its name and two tools; `None` if it names none.
 pub(crate) fn from_env() -> anyhow::Result<Option<(String, AgentLoop)>> {
     let name = env::var("ANTHROPIC_MODEL").or_else(|_| env::var("OPENAI_MODEL")).unwrap_or_default();
     let answers = if let Ok(model) = env::var("ANTHROPIC_MODEL") {
@@ -47,7 +47,7 @@ pub(crate) fn from_env() -> anyhow::Result<Option<(String, AgentLoop)>> {
         })
     } else if let Ok(model) = env::var("OPENAI_MODEL") {
         let mut model = OpenAiCompatible::new(model);
-        // A server on the same machine wants none.
+        // A server on the same machine needs no key.
         if let Ok(key) = env::var("OPENAI_API_KEY") {
             model = model.api_key(&key);
         }
@@ -62,7 +62,7 @@ pub(crate) fn from_env() -> anyhow::Result<Option<(String, AgentLoop)>> {
     Ok(Some((name, answers)))
 }
 
-/// Reads, so it may be called again.
+/// Only reads, so it may be called again.
 #[expect(clippy::disallowed_methods, reason = "people ask for the time that it is, and not for the one that fibers have")]
 fn time() -> Tool {
     Tool::new("time", |_: Value, _| async {
@@ -74,7 +74,7 @@ fn time() -> Tool {
     .on_unknown(UnknownCall::Retry)
 }
 
-/// Must not be called twice, and not without the person.
+/// Must not be called twice, and needs the person's approval.
 fn pay() -> Tool {
     Tool::new("pay", |input: Value, op: Op| async move { Ok(json!({ "paid": input["cents"], "receipt": op.id() })) })
         .description("Pays a person.")

@@ -1,7 +1,8 @@
-//! What answers in `tests/web` (`--script words`): numbered words, as the sessions in
-//! `tests/web/recorded` were recorded with. The body of a question says how many (`n`), how fast
-//! (`delay`, ms), and in which `mode`: `ok`, `error` (in the stream), `throw` (of the program),
-//! `tool` (of the page), `approval`.
+//! Answers for `tests/web` (`--script words`): numbered words, with which the sessions in
+//! `tests/web/recorded` were recorded.
+//!
+//! The body of a request says how many (`n`), how fast (`delay`, ms), and in which `mode`: `ok`,
+//! `error` (in the stream), `throw` (of the program), `tool` (of the page), `approval`.
 use std::time::Duration;
 
 use forever::chat::message::{Chunk, Part, ToolState};
@@ -10,7 +11,7 @@ use forever::{Agent, AgentHandle, BoxError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Answers by a script.
+/// Chat agent that answers by a script.
 pub(crate) struct Scripted {
     pub(crate) me: AgentHandle<Scripted>,
 }
@@ -37,7 +38,7 @@ impl ChatAgent for Scripted {
         let body = turn.body().cloned().unwrap_or_default();
         let (words, delay) = (body["n"].as_u64().unwrap_or(1), body["delay"].as_u64().unwrap_or(10));
         let mode = body["mode"].as_str().unwrap_or("ok");
-        // What an interrupted attempt has said is not said again.
+        // The words of an interrupted attempt are not repeated.
         let said = turn.text().split_inclusive(' ').count() as u64;
         turn.write(Chunk::start()).await?;
         turn.write(Chunk::text_start("t1")).await?;
@@ -73,7 +74,7 @@ impl ChatAgent for Scripted {
     }
 
     fn recovery() -> RecoveryPolicy {
-        // It is there to be killed.
+        // The default would give up: this program is made to be killed.
         RecoveryPolicy::default().max_deaths(1000)
     }
 
@@ -82,7 +83,7 @@ impl ChatAgent for Scripted {
     }
 }
 
-/// The calls of the answer to which a person has said yes, and that have no result yet.
+/// The calls of the answer that a person has approved, and that have no result yet.
 async fn approved(turn: &Turn) -> Vec<String> {
     let message = turn.message().await;
     let yes = |part: &&Part| {

@@ -1,4 +1,4 @@
-//! What answers unless a model is named: a script of real sentences, said word by word.
+//! Answers if no model is named: a script of real sentences, word by word.
 use std::time::Duration;
 
 use forever::chat::message::{Chunk, Part, ToolState};
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::survival;
 
-/// Answers by a script, as a model would: text, code, and a call for which a person is asked.
+/// Chat agent that answers by a script, as a model would: text, code, and a call that needs
+/// approval.
 pub(crate) struct Showcase;
 
 /// The time between two words, unless the page says otherwise (`?delay=` in ms).
@@ -87,7 +88,7 @@ impl ChatAgent for Showcase {
     }
 
     fn recovery() -> RecoveryPolicy {
-        // It is there to be killed.
+        // The default would give up: this program is made to be killed.
         RecoveryPolicy::default().max_deaths(1000)
     }
 }
@@ -122,7 +123,7 @@ async fn answer(turn: &Turn) -> Result<(), BoxError> {
     Ok(turn.write(Chunk::finish()).await?)
 }
 
-/// What the person has said of a call, if they have.
+/// The person's decision about a call, if there is one.
 fn approval(call: &Part) -> Option<bool> {
     match call.tool_state()? {
         ToolState::OutputAvailable => Some(true),
@@ -131,7 +132,7 @@ fn approval(call: &Part) -> Option<bool> {
     }
 }
 
-/// Says a text word by word, from where an interrupted attempt has come to.
+/// Writes a text word by word, from the position of an interrupted attempt.
 async fn say(turn: &Turn, text: &str) -> Result<(), BoxError> {
     let delay = turn.body().and_then(|body| body["delay"].as_u64()).unwrap_or(DELAY_MS);
     let said = turn.text();

@@ -1,5 +1,5 @@
-//! Makes the survival of an answer visible: a part `data-resumed` in the message says where the
-//! server stopped, and for how long it was gone.
+//! Makes the survival of an answer visible: a part `data-resumed` in the message has the place
+//! where the server stopped, and how long it was gone.
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use forever::BoxError;
@@ -7,10 +7,10 @@ use forever::chat::Turn;
 use forever::chat::message::Chunk;
 use serde_json::json;
 
-/// How often a turn under way notes the time, so that the next process knows when this one stopped.
+/// Interval at which a turn stores the time, so that the next process knows when this one stopped.
 const BEAT: Duration = Duration::from_millis(500);
 
-/// Runs what answers a turn, and first tells the page of an interruption.
+/// Runs the answer of a turn, and first reports an interruption to the page.
 pub(crate) async fn visible<F>(turn: &Turn, answer: F) -> Result<(), BoxError>
 where
     F: Future<Output = Result<(), BoxError>>,
@@ -21,7 +21,7 @@ where
         let message = turn.message().await;
         let marks = || message.parts.iter().filter(|part| part.kind() == "data-resumed");
         let kills = marks().filter(|part| part.get("data").is_some_and(|data| data["killed"] == true)).count();
-        // A process that was closed has not died.
+        // A close is no death.
         let killed = u64::from(recovery.deaths()) > kills as u64;
         // The page counts as JavaScript does, in units of UTF-16.
         let at = message.text().encode_utf16().count();
@@ -36,7 +36,7 @@ where
     };
     tokio::select! {
         answered = answer => answered,
-        // It ends only with an error.
+        // The heartbeats end only with an error.
         failed = beats => failed,
     }
 }

@@ -1,16 +1,16 @@
-//! The few command line flags of the examples: `--name value` and `--name`, each wrong one with a
-//! message of its own.
+//! The command line flags of the examples: `--name value` and `--name`, with an error for each
+//! wrong one.
 use std::process::exit;
 use std::str::FromStr;
 
-/// What is left of a command line.
+/// Arguments that are not read yet.
 pub(crate) struct Args {
     usage: &'static str,
     left: Vec<String>,
 }
 
 impl Args {
-    /// Takes the command line; shows `usage` and ends the program if it asks for help.
+    /// Reads the command line; prints `usage` and ends the program if it asks for help.
     pub(crate) fn of_program(usage: &'static str) -> Self {
         let mut args = Args { usage, left: std::env::args().skip(1).collect() };
         if args.flag("--help") || args.flag("-h") {
@@ -20,13 +20,13 @@ impl Args {
         args
     }
 
-    /// Whether the flag `name` is there.
+    /// Whether the flag `name` is given.
     pub(crate) fn flag(&mut self, name: &str) -> bool {
         let found = self.left.iter().position(|arg| arg == name);
         found.map(|at| self.left.remove(at)).is_some()
     }
 
-    /// The value after `name`, if it is there; a value that `check` turns down ends the program.
+    /// The value after `name`, if it is given; a value that `check` refuses ends the program.
     pub(crate) fn value<T: FromStr>(&mut self, name: &str, wanted: &str, check: impl Fn(&T) -> bool) -> Option<T> {
         let at = self.left.iter().position(|arg| arg == name)?;
         self.left.remove(at);
@@ -40,7 +40,7 @@ impl Args {
         }
     }
 
-    /// Ends the program if anything is left.
+    /// Ends the program with an error if an argument is left.
     pub(crate) fn finish(self) {
         if let Some(arg) = self.left.first() {
             self.wrong(&format!("unknown argument `{arg}`"));

@@ -1,4 +1,4 @@
-//! A client of the payment server: what a program that takes money has.
+//! A client of the payment server, as a program that takes money has one.
 use anyhow::Context;
 use reqwest::StatusCode;
 use serde::de::DeserializeOwned;
@@ -58,12 +58,12 @@ pub(crate) struct Bank {
 
 impl Bank {
     pub(crate) fn at(url: &str) -> anyhow::Result<Self> {
-        // Fails when there is a provider already, which is as good.
+        // Fails if a provider is installed already, which will do.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Ok(Bank { http: reqwest::Client::builder().no_proxy().build()?, url: url.to_owned() })
     }
 
-    /// Makes a charge; the same one again for a key that the bank knows.
+    /// Makes a charge, or returns the one that was made under the key.
     pub(crate) async fn charge(&self, key: &str, order: &Order) -> anyhow::Result<Receipt> {
         let request = self.http.post(self.charges(order.policy)).header("Idempotency-Key", key);
         let request = request.header("Content-Type", "application/json").body(serde_json::to_vec(order)?);

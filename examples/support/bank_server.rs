@@ -1,5 +1,5 @@
-//! A payment server on loopback that counts. It also says when the process that asks it is to be
-//! killed, and so is on both sides of every charge.
+//! A payment server on loopback that counts. It also decides when the worker that calls it is
+//! killed, and so on which side of a charge.
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,16 +17,16 @@ use tokio::time::sleep;
 use super::bank::{Order, Policy, Receipt};
 use super::dice::Dice;
 
-/// Where a worker dies.
+/// Point at which a worker dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Point {
     /// The operation has begun, and no charge is made.
     Before,
-    /// The charge is made, and the worker does not hear of it.
+    /// The charge is made, and its answer does not reach the worker.
     Between,
-    /// The answer is there; perhaps it is stored, perhaps not.
+    /// The answer has arrived; it may or may not be stored.
     After,
-    /// While it starts, or soon after.
+    /// During the start, or soon after.
     Start,
 }
 
@@ -34,31 +34,31 @@ impl Point {
     pub(crate) const ALL: [Point; 4] = [Point::Before, Point::Between, Point::After, Point::Start];
 }
 
-/// When a worker dies.
+/// Plan of a worker's death.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) point: Point,
-    /// The account at which it asks then.
+    /// The account whose request it is to hit.
     pub(crate) policy: Policy,
-    /// How many orders are charged before.
+    /// Number of orders that are charged before.
     pub(crate) charged: usize,
 }
 
-/// What happened at one account.
+/// Counts of one account.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Account {
-    /// Times that a charge was asked for.
+    /// Requests for a charge.
     pub(crate) requests: usize,
     pub(crate) charges: usize,
-    /// Requests under a key that had been heard before.
+    /// Requests under a key that had been used before.
     pub(crate) again: usize,
-    /// Of these, those that came without a question about that key in between.
+    /// Of these, the ones without a query about that key in between.
     pub(crate) unasked: usize,
     /// Requests under a key for which there was a charge.
     pub(crate) replayed: usize,
-    /// Questions about a key: how many were answered by a charge, and how many by none.
+    /// Queries about a key: how many found a charge, and how many found none.
     pub(crate) asked: [usize; 2],
-    /// Questions about an order, likewise.
+    /// Queries about an order, likewise.
     pub(crate) asked_by_order: [usize; 2],
 }
 
@@ -68,9 +68,10 @@ struct Books {
     forgetful: bool,
     charges: Vec<(String, Receipt)>,
     accounts: BTreeMap<Policy, Account>,
-    /// Keys under which a charge was asked for, and whether a client has asked about them since.
+    /// Keys under which a charge was requested, and whether a client has queried them since.
     keys: BTreeMap<String, bool>,
-    /// Which worker is alive. What an earlier one has sent has arrived by now, or is lost.
+    /// Number of the worker that is alive. Requests of earlier ones have arrived by now, or are
+    /// lost.
     life: u32,
     plan: Option<Plan>,
 }
@@ -79,7 +80,7 @@ struct Books {
 pub(crate) struct Server {
     books: Arc<Mutex<Books>>,
     dice: Arc<Mutex<Dice>>,
-    /// Where a worker was when its plan came true, and the order.
+    /// The point that the worker has reached, and the order.
     hit: Arc<watch::Sender<Option<(Point, String)>>>,
 }
 
@@ -89,7 +90,7 @@ enum Answer {
 }
 
 impl Server {
-    /// Starts it; gives its URL. It runs as long as the tokio runtime.
+    /// Starts the server, and returns its URL. It runs as long as the tokio runtime.
     pub(crate) async fn start(orders: usize, forgetful: bool, seed: u64) -> std::io::Result<(Self, String)> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
@@ -105,7 +106,7 @@ impl Server {
         Ok((server, url))
     }
 
-    /// The next worker begins, and dies as planned, if at all.
+    /// Begins with the next worker, which dies as planned, if there is a plan.
     pub(crate) fn next_life(&self, plan: Option<Plan>) {
         let mut books = locked(&self.books);
         books.life += 1;
@@ -113,7 +114,7 @@ impl Server {
         self.hit.send_replace(None);
     }
 
-    /// Where the worker is to die, as soon as it is there.
+    /// Waits until the worker is at the point at which it is to die.
     pub(crate) async fn hit(&self) -> (Point, String) {
         let mut hit = self.hit.subscribe();
         let there = hit.wait_for(Option::is_some).await.map(|there| there.clone());
@@ -133,12 +134,12 @@ impl Server {
         locked(&self.books).charges.clone()
     }
 
-    /// How many orders are charged.
+    /// Number of orders that are charged.
     pub(crate) fn charged(&self) -> usize {
         locked(&self.books).charged()
     }
 
-    /// Networks and banks take a while.
+    /// Waits, as networks and banks do.
     async fn takes_a_while(&self) {
         let millis = 1 + locked(&self.dice).below(4);
         sleep(Duration::from_millis(u64::from(millis))).await;
@@ -156,7 +157,7 @@ impl Server {
         let point = books.planned(order.policy, last);
         let hit = |point| drop(self.hit.send_replace(Some((point, order.id()))));
         match point {
-            // The work is not over before the last kill.
+            // The work must not be over before the last kill.
             _ if last && books.plan.is_some() => {
                 if point.is_some() {
                     hit(Point::Before);
@@ -187,8 +188,8 @@ impl Books {
         self.charges.iter().find(|(there, _)| there == key).map(|(_, receipt)| receipt.clone())
     }
 
-    /// What the plan says about a request at this account that would make a charge. Each plan is
-    /// met by one request.
+    /// The plan for a request at this account that would make a charge. One request meets each
+    /// plan.
     fn planned(&mut self, policy: Policy, last: bool) -> Option<Point> {
         let charged = self.charged();
         let plan = self.plan.as_mut().filter(|plan| plan.point != Point::Start && plan.charged <= charged)?;
@@ -206,7 +207,7 @@ impl Books {
         receipt
     }
 
-    /// A request for a charge has come.
+    /// Counts a request for a charge.
     fn heard(&mut self, key: &str, order: &Order) -> u32 {
         let charged = self.of_key(key).is_some();
         let account = self.accounts.entry(order.policy).or_default();
@@ -262,7 +263,7 @@ fn found_or_not(receipt: Option<Receipt>) -> Response {
     receipt.map_or_else(|| StatusCode::NOT_FOUND.into_response(), |receipt| Json(receipt).into_response())
 }
 
-/// Nothing under these locks can panic half way, so a poisoned one is as good as any.
+/// Locks a mutex. No panic under these locks leaves them inconsistent, so poison is ignored.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,10 +12,10 @@ use super::bank_server::{Plan, Point, Server};
 use super::dice::Dice;
 use super::victim::Victim;
 
-/// A worker that neither ends nor comes to where it is to die for so long hangs.
+/// Time after which a worker that neither ends nor reaches its death counts as stuck.
 const HANGS: Duration = Duration::from_secs(30);
 
-/// When the workers die: at random in the day, at each point of each account in turn.
+/// Plans of the workers' deaths: at random times of the day, at each point of each account in turn.
 fn plans(orders: u32, kills: u32, seed: u64) -> Vec<Plan> {
     let mut dice = Dice::new(seed, "kills");
     let mut charged: Vec<_> = (0..kills).map(|_| dice.below(orders) as usize).collect();
@@ -29,7 +29,7 @@ fn plans(orders: u32, kills: u32, seed: u64) -> Vec<Plan> {
         .collect()
 }
 
-/// Runs the day over so many kills. Says whether everything is as it must be.
+/// Runs the day with `kills` kills. Returns whether everything is as expected.
 pub(crate) fn run(orders: u32, kills: u32, seed: u64, forgetful: bool) -> anyhow::Result<bool> {
     let dir = tempfile::Builder::new().prefix("forever-").tempdir()?;
     let good = run_in(dir.path(), orders, kills, seed, forgetful);
@@ -101,10 +101,10 @@ async fn run_in(dir: &Path, orders: u32, kills: u32, seed: u64, forgetful: bool)
     Ok(good)
 }
 
-/// What the fibers have left.
+/// Operations that the fibers have left.
 struct Ledger {
     receipts: Vec<Receipt>,
-    /// Operations of which it is not known how they ended.
+    /// Operations whose outcome is unknown.
     started: usize,
 }
 

@@ -5,7 +5,7 @@
 pub(crate) struct Dice(u64);
 
 impl Dice {
-    /// The sequence that belongs to a seed and a purpose.
+    /// The sequence of a seed and a purpose.
     pub(crate) fn new(seed: u64, purpose: &str) -> Self {
         Dice(purpose.bytes().fold(seed, |hash, byte| mix(hash ^ u64::from(byte))))
     }

@@ -1,10 +1,10 @@
-//! The journal: a text file, not the database, to which the body of each step adds a line when it
-//! starts and one when it ends.
+//! The journal: a text file, not the database, with a line for each start and each end of a step's
+//! body.
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// One line of it.
+/// A line of the journal.
 #[derive(Debug)]
 pub(crate) enum Line {
     Started(String),
@@ -20,7 +20,7 @@ impl Line {
         }
     }
 
-    /// The step, if this is its end.
+    /// The step, if this line is its end.
     pub(crate) fn finished(self) -> Option<String> {
         match self {
             Line::Finished(name) => Some(name),
@@ -29,11 +29,11 @@ impl Line {
     }
 }
 
-/// The end at which a worker writes.
+/// Writer of the journal, in a worker.
 pub(crate) struct Journal(File);
 
 impl Journal {
-    /// Opens the journal; gives the lines that are there.
+    /// Opens the journal, and returns the lines that it has.
     pub(crate) fn open(path: &Path) -> io::Result<(Self, Vec<Line>)> {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         let mut text = String::new();
@@ -41,8 +41,8 @@ impl Journal {
         Ok((Journal(file), text.lines().filter_map(Line::parse).collect()))
     }
 
-    /// Adds a line. A death of the process does not undo it: it is the operating system's when this
-    /// returns.
+    /// Adds a line. The operating system has it when this returns, so no death of the process
+    /// undoes it.
     pub(crate) fn write(&self, line: &Line) -> io::Result<()> {
         let text = match line {
             Line::Started(name) => format!("started {name}\n"),
@@ -52,7 +52,7 @@ impl Journal {
     }
 }
 
-/// The end at which the lines are read while they are written.
+/// Reader of the journal while it is written.
 pub(crate) struct Reader {
     file: File,
     rest: String,

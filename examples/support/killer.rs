@@ -15,14 +15,14 @@ use super::victim::Victim;
 use super::work::{self, Cut};
 use super::{DATABASE, JOURNAL};
 
-/// How often the journal is looked at.
+/// Interval at which the journal is read.
 const LOOK: Duration = Duration::from_micros(200);
-/// After so many looks at which nothing is new (20 s and more), the worker hangs.
+/// Reads without a new line (20 s and more) after which the worker counts as stuck.
 const HANGS: u32 = 100_000;
-/// How many steps after the one at which it is to die a worker waits for that.
+/// Steps after the one at which it is to die, at which a worker waits for its death.
 const SLACK: usize = 3;
 
-/// When a worker dies: a while after its fiber has come so far.
+/// Moment of a worker's death: a while after its fiber has come to a step.
 struct Moment {
     ended: usize,
     delay: Duration,
@@ -34,7 +34,7 @@ fn moments(kills: u32, steps: u32, seed: u64) -> Vec<Moment> {
     let mut ended: Vec<_> = (0..kills).map(|_| dice.below(steps - 1) as usize).collect();
     ended.sort_unstable();
     let moment = |ended| match dice.below(4) {
-        // While the database is opened and the fiber is picked up, or soon after.
+        // While the database is opened and the fiber is claimed, or soon after.
         0 => Moment { ended: 0, delay: Duration::from_micros(u64::from(dice.below(20_000))) },
         // Around a checkpoint.
         1 => Moment { ended, delay: Duration::from_micros(u64::from(dice.below(400))) },
@@ -44,7 +44,7 @@ fn moments(kills: u32, steps: u32, seed: u64) -> Vec<Moment> {
     ended.into_iter().map(moment).collect()
 }
 
-/// Runs the fiber to its end over so many kills. Says whether everything is as it must be.
+/// Runs the fiber to its end through `kills` kills. Returns whether everything is as expected.
 pub(crate) fn run(kills: u32, steps: u32, seed: u64) -> anyhow::Result<bool> {
     let dir = tempfile::Builder::new().prefix("forever-").tempdir()?;
     let good = run_in(dir.path(), kills, steps, seed);
@@ -90,11 +90,11 @@ fn run_in(dir: &Path, kills: u32, steps: u32, seed: u64) -> anyhow::Result<bool>
     Ok(killed == kills && finished == steps as usize && repeated == 0 && same)
 }
 
-/// What is seen of the fiber from outside.
+/// State of the fiber as it is seen from outside.
 struct Run {
     journal: Reader,
     tally: Tally,
-    /// How many checkpoints the whole fiber makes.
+    /// Number of checkpoints of the whole fiber.
     checkpoints: u64,
     show: Show,
 }
@@ -110,7 +110,8 @@ impl Run {
         self.show.started(worker.id(), &self.tally);
     }
 
-    /// Counts and shows what the worker does until `enough`, or until it ends; gives how it ended.
+    /// Counts and shows what the worker does until `enough`, or until it ends; returns its exit
+    /// status.
     fn follow(&mut self, worker: &mut Victim, enough: impl Fn(&Tally) -> bool) -> anyhow::Result<Option<ExitStatus>> {
         let mut idle = 0;
         while !enough(&self.tally) {
@@ -124,7 +125,7 @@ impl Run {
         Ok(None)
     }
 
-    /// Goes on for a while.
+    /// Continues to read for a while.
     fn wait(&mut self, delay: Duration) -> anyhow::Result<()> {
         let mut left = delay;
         while !left.is_zero() {
@@ -136,7 +137,7 @@ impl Run {
         Ok(())
     }
 
-    /// Counts and shows the new lines of the journal; says whether there were any.
+    /// Counts and shows the new lines of the journal; returns whether there were any.
     fn read_journal(&mut self) -> anyhow::Result<bool> {
         let lines = self.journal.new_lines()?;
         for line in &lines {
@@ -156,12 +157,12 @@ fn start(dir: &Path, steps: u32, seed: u64, hold_after: Option<usize>) -> anyhow
     Victim::start(args)
 }
 
-/// How many checkpoints the dead worker has left. A copy is asked, so that the next worker finds
-/// the database as it was left.
+/// Number of checkpoints that the dead worker has left. This reads a copy, so that the next worker
+/// finds the database unchanged.
 fn stored_checkpoints(dir: &Path) -> anyhow::Result<u64> {
     let copy = dir.join("copy");
     fs::create_dir(&copy)?;
-    // With what SQLite has beside the file, but not with the lock.
+    // With SQLite's files beside it, but without the lock.
     for suffix in ["", "-wal", "-journal"] {
         let name = format!("{DATABASE}{suffix}");
         if dir.join(&name).exists() {

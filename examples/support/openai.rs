@@ -12,23 +12,23 @@ use futures_util::StreamExt;
 
 /// A message of the transcript: the client's own type, which can be saved as it is.
 pub(crate) type Message = ChatCompletionRequestMessage;
-/// What the model answers in one turn: text, tool calls or both.
+/// The model's answer in one turn: text, tool calls or both.
 pub(crate) type Reply = ChatCompletionRequestAssistantMessage;
 /// One tool call in a reply.
 pub(crate) type ToolCall = ChatCompletionMessageToolCall;
 
-/// Where the model is.
+/// Address of the model.
 pub(crate) struct Endpoint {
     pub(crate) base_url: String,
     pub(crate) api_key: String,
     pub(crate) model: String,
-    /// On this machine, so that no proxy is asked.
+    /// Whether it is on this machine, so that no proxy is used.
     pub(crate) local: bool,
 }
 
 impl Endpoint {
-    /// The endpoint that the environment names with `OPENAI_BASE_URL`, `OPENAI_API_KEY` and
-    /// `OPENAI_MODEL`, if it does.
+    /// The endpoint from `OPENAI_BASE_URL`, `OPENAI_API_KEY` and `OPENAI_MODEL`, if the environment
+    /// has one.
     pub(crate) fn from_env() -> anyhow::Result<Option<Self>> {
         let var = |name: &'static str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let names = ["OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"];
@@ -56,7 +56,7 @@ pub(crate) struct Model {
 impl Model {
     /// A client that offers `tools` in each turn.
     pub(crate) fn new(endpoint: &Endpoint, tools: Vec<ChatCompletionTools>) -> anyhow::Result<Self> {
-        // Fails when there is a provider already, which is as good.
+        // Fails if a provider is installed already, which will do.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder();
         let http = if endpoint.local { http.no_proxy() } else { http };
@@ -65,7 +65,7 @@ impl Model {
         Ok(Model { client, name: endpoint.model.clone(), tools })
     }
 
-    /// Asks for the next turn after `messages`, and prints its text as it arrives.
+    /// Requests the next turn after `messages`, and prints its text as it arrives.
     pub(crate) async fn turn(&self, messages: &[Message]) -> anyhow::Result<Reply> {
         let mut request = CreateChatCompletionRequestArgs::default();
         let request = request.model(&self.name).messages(messages).tools(self.tools.clone()).build()?;
@@ -93,8 +93,8 @@ impl Model {
     }
 }
 
-/// Adds a piece of a streamed tool call to the calls so far: the first brings id and name, all
-/// bring text of the arguments.
+/// Adds a piece of a streamed tool call to the calls so far. The first piece has id and name, and
+/// all have text of the arguments.
 fn add(calls: &mut Vec<ToolCall>, piece: ChatCompletionMessageToolCallChunk) -> anyhow::Result<()> {
     let index = piece.index as usize;
     anyhow::ensure!(index <= calls.len(), "tool call {index} follows {} others", calls.len());

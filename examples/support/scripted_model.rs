@@ -12,7 +12,7 @@ use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-/// Starts the server; gives its base URL. It runs as long as the tokio runtime.
+/// Starts the server, and returns its base URL. It runs as long as the tokio runtime.
 pub(crate) async fn start(show_requests: bool) -> std::io::Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/v1", listener.local_addr()?);
@@ -48,7 +48,7 @@ fn refusal(status: StatusCode, why: &str) -> Response {
     (status, Json(error)).into_response()
 }
 
-/// What the model says in its `turn`th turn, in pieces; `last` is the message before it.
+/// The model's `turn`th turn, in pieces; `last` is the message before it.
 fn script(turn: usize, last: &str) -> Vec<Value> {
     match turn {
         1 => [
@@ -74,7 +74,7 @@ fn call(index: usize, tool: &str, arguments: &str) -> Vec<Value> {
     vec![first, piece(one), piece(two)]
 }
 
-/// The events of an answer: a role, the pieces, the reason why it ends, and the end.
+/// The events of an answer: a role, the pieces, the reason of the end, and the end.
 fn chunks(deltas: Vec<Value>) -> Vec<String> {
     let calls = deltas.iter().any(|delta| !delta["tool_calls"].is_null());
     let reason = if calls { "tool_calls" } else { "stop" };

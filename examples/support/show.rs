@@ -1,5 +1,5 @@
-//! What `kill_and_resume` prints while it runs, and its table. In colour if the output is a
-//! terminal and `NO_COLOR` is not set.
+//! Output of `kill_and_resume`: its progress and its table. In colour if the output is a terminal
+//! and `NO_COLOR` is not set.
 use std::io::IsTerminal;
 
 use super::journal::Line;
@@ -24,7 +24,7 @@ impl Show {
         if self.colour { format!("\x1b[{colour}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// A worker has been started.
+    /// Prints that a worker was started.
     pub(crate) fn started(&self, process: u32, tally: &Tally) {
         let from = match tally.finished() {
             0 => "begins".to_owned(),
@@ -33,7 +33,7 @@ impl Show {
         println!("{}", self.paint(GREY, &format!("process {process} {from}")));
     }
 
-    /// A body has written a line.
+    /// Prints a line of the journal.
     pub(crate) fn line(&self, line: &Line, number: usize, tally: &Tally) {
         let (step, of) = (&tally.steps[number], tally.steps.len());
         match line {
@@ -44,7 +44,7 @@ impl Show {
         }
     }
 
-    /// A worker has been killed.
+    /// Prints that a worker was killed.
     pub(crate) fn killed(&self, kill: u32, kills: u32, process: u32, tally: &Tally) {
         let name = |number: usize| &tally.steps[number].name;
         let place = match tally.place {
@@ -57,7 +57,7 @@ impl Show {
         println!("{kill} of process {process}, {place}; stored: {} of {}", tally.finished(), tally.steps.len());
     }
 
-    /// The end: what ran how often.
+    /// Prints the table of how often each step ran.
     pub(crate) fn table(&self, tally: &Tally) {
         let width = tally.steps.iter().map(|step| step.name.len()).max().unwrap_or(0);
         println!("\n{:<width$}  body ran  finished", "step");

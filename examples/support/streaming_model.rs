@@ -1,5 +1,5 @@
-//! A model that streams, with its client. It takes what it has said so far and goes on behind it, a
-//! line of JSON for each chunk.
+//! A streaming model, with its client. It receives its answer so far and continues it, with a line
+//! of JSON for each chunk.
 use std::convert::Infallible;
 use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use tokio::time::sleep;
 /// The time between two chunks.
 const PACE: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 6 });
 
-/// What the model answers, a word a chunk.
+/// The model's answer, with one word in each chunk.
 pub(crate) fn chunks() -> Vec<String> {
     let answer = "Because a model is paid by the word, and is slow. Anyone waiting for its answer has half of it when the process dies; and \
         if nothing was kept, all of it is asked for again, is paid for again, and comes out different. A log keeps each piece when it \
@@ -39,25 +39,25 @@ struct Request {
 #[derive(Clone)]
 pub(crate) struct Model {
     script: Arc<Mutex<Script>>,
-    /// How many chunks have left it, when it is silent.
+    /// Number of chunks that have left it, when it is silent.
     silent: Arc<watch::Sender<Option<usize>>>,
 }
 
 #[derive(Default)]
 struct Script {
-    /// It stops behind so many chunks, once.
+    /// Number of chunks after which it stops, once.
     silent_at: usize,
-    /// How many chunks have left it so far.
+    /// Number of chunks that have left it.
     sent: usize,
     repeated: usize,
-    /// How many it has to be asked to go on behind.
+    /// Number of chunks after which it must be asked to continue.
     expected: usize,
-    /// What was expected, and what came instead.
+    /// The expected number, and the requested one.
     unexpected: Option<(usize, usize)>,
 }
 
 impl Model {
-    /// Starts it; gives its URL. It runs as long as the tokio runtime.
+    /// Starts the server, and returns its URL. It runs as long as the tokio runtime.
     pub(crate) async fn start() -> std::io::Result<(Self, String)> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}/answer", listener.local_addr()?);
@@ -67,13 +67,14 @@ impl Model {
         Ok((model, url))
     }
 
-    /// The next answer stops behind so many chunks, but never before one and never at the end.
+    /// Makes the next answer stop after `chunks` chunks, but never before the first one and never
+    /// at the end.
     pub(crate) fn falls_silent_at(&self, chunks: usize) {
         self.script().silent_at = chunks;
         self.silent.send_replace(None);
     }
 
-    /// Ready when it has stopped; gives how many chunks have left it.
+    /// Waits until it has stopped; returns how many chunks have left it.
     pub(crate) async fn silent(&self) -> usize {
         let silent = self.silent.subscribe().wait_for(Option::is_some).await.map(|chunks| *chunks);
         match silent {
@@ -83,22 +84,22 @@ impl Model {
         }
     }
 
-    /// The next request brings so many chunks.
+    /// Sets the number of chunks that the next request has to bring.
     pub(crate) fn expects(&self, stored: usize) {
         self.script().expected = stored;
     }
 
-    /// What was expected and what came instead, if that ever happened.
+    /// The expected and the requested number of the first wrong request, if there was one.
     pub(crate) fn unexpected(&self) -> Option<(usize, usize)> {
         self.script().unexpected
     }
 
-    /// How many chunks it has made again.
+    /// Number of chunks that it has made again.
     pub(crate) fn repeated(&self) -> usize {
         self.script().repeated
     }
 
-    /// Takes a request; gives behind which chunk it falls silent.
+    /// Counts a request; returns the chunk after which it falls silent.
     fn asked(&self, so_far: usize, of: usize) -> Option<usize> {
         let mut script = self.script();
         if so_far != script.expected {
@@ -109,7 +110,7 @@ impl Model {
         (script.silent_at < usize::MAX).then(|| script.silent_at.max(so_far + 1).min(of - 1).max(so_far))
     }
 
-    /// Nothing under this lock can panic half way, so a poisoned one is as good as any.
+    /// Locks the script. No panic under this lock leaves it inconsistent, so poison is ignored.
     fn script(&self) -> MutexGuard<'_, Script> {
         self.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -144,7 +145,7 @@ pub(crate) struct Client {
     url: String,
 }
 
-/// An answer on its way.
+/// Answer that is streamed.
 pub(crate) struct Chunks {
     answer: reqwest::Response,
     rest: Vec<u8>,
@@ -152,12 +153,12 @@ pub(crate) struct Chunks {
 
 impl Client {
     pub(crate) fn at(url: &str) -> anyhow::Result<Self> {
-        // Fails when there is a provider already, which is as good.
+        // Fails if a provider is installed already, which will do.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Ok(Client { http: reqwest::Client::builder().no_proxy().build()?, url: url.to_owned() })
     }
 
-    /// Asks for the answer behind the chunks that are there.
+    /// Requests the answer after the given chunks.
     pub(crate) async fn go_on(&self, question: &str, so_far: &[String]) -> anyhow::Result<Chunks> {
         let request = Request { question: question.to_owned(), so_far: so_far.to_vec() };
         let request = self.http.post(&self.url).header("Content-Type", "application/json").body(serde_json::to_vec(&request)?);

@@ -1,4 +1,4 @@
-//! A model that follows a script: it streams word by word, calls tools, and goes on where it was
+//! A model that follows a script: it streams word by word, calls tools, and continues where it was
 //! cut off.
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -10,11 +10,11 @@ use forever::chat::model::{ChatModel, FinishReason, Finished, ModelError, ModelE
 use futures_util::{StreamExt, stream};
 use serde_json::json;
 
-/// What it says last when the table is booked, and when that is unknown.
+/// Its last sentence when the table is booked, and when that is unknown.
 pub(crate) const BOOKED: &str = "Your table on the terrace is booked.";
 pub(crate) const UNKNOWN: &str = "I could not find out whether your table is booked: please ask at the door.";
 
-/// The model; it writes down each time that it is asked.
+/// The model. It records each call in a file.
 pub(crate) struct Talkative {
     asked: PathBuf,
 }
@@ -27,7 +27,7 @@ impl Talkative {
 
 impl ChatModel for Talkative {
     fn answer(&self, request: ModelRequest) -> ModelStream {
-        // How often it is asked is for the audit alone.
+        // Only the audit needs the number of calls.
         let _ = OpenOptions::new().append(true).create(true).open(&self.asked).and_then(|mut file| file.write_all(b"asked\n"));
         let parts = || request.messages.iter().flat_map(|message| &message.parts);
         let call = |tool: &str| parts().find(|part| part.tool_name() == Some(tool)).and_then(Part::tool_state);

@@ -1,17 +1,17 @@
-//! Counts, for each step, how often its body ran, and whether it ran when it was finished already.
+//! Counts, for each step, how often its body ran, and whether it ran after it was finished.
 use anyhow::{Context, ensure};
 
 use super::journal::Line;
 use super::work::Cut;
 
-/// What is known of one step.
+/// Counts of one step.
 pub(crate) struct Step {
     pub(crate) name: String,
-    /// How often its body started.
+    /// Number of starts of its body.
     pub(crate) ran: u32,
-    /// How often its body came to its end.
+    /// Number of ends of its body.
     pub(crate) ended: u32,
-    /// How many of those runs began when its checkpoint was stored.
+    /// Number of runs that began after its checkpoint was stored.
     pub(crate) repeated: u32,
     /// Whether its checkpoint is stored.
     pub(crate) stored: bool,
@@ -20,13 +20,13 @@ pub(crate) struct Step {
 /// All steps of the fiber, in order.
 pub(crate) struct Tally {
     pub(crate) steps: Vec<Step>,
-    /// For each checkpoint, how many steps are finished with it.
+    /// By checkpoint, the number of steps that are finished with it.
     finished: Vec<usize>,
-    /// What the last lines of the journal say of the worker that wrote them.
+    /// State of the worker, by the last lines of the journal.
     pub(crate) place: Place,
 }
 
-/// Where a worker is.
+/// State of a worker.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
     BeforeSteps,
@@ -35,7 +35,7 @@ pub(crate) enum Place {
 }
 
 impl Tally {
-    /// Nothing has run.
+    /// Counts of a fiber that has not run.
     pub(crate) fn new(cuts: Vec<Cut>) -> Self {
         let (mut steps, mut finished) = (Vec::new(), Vec::new());
         for cut in cuts {
@@ -47,7 +47,7 @@ impl Tally {
         Tally { steps, finished, place: Place::BeforeSteps }
     }
 
-    /// Takes a line of the journal; gives the step's number.
+    /// Counts a line of the journal; returns the step's number.
     pub(crate) fn count(&mut self, line: &Line) -> anyhow::Result<usize> {
         let (Line::Started(name) | Line::Finished(name)) = line;
         let number = self.steps.iter().position(|step| step.name == *name);
@@ -64,7 +64,7 @@ impl Tally {
         Ok(number)
     }
 
-    /// Takes note that so many checkpoints are stored. A step that was finished once stays so.
+    /// Records that this many checkpoints are stored. A step that was finished once stays finished.
     pub(crate) fn stored(&mut self, checkpoints: u64) -> anyhow::Result<()> {
         let finished = match usize::try_from(checkpoints)? {
             0 => 0,
@@ -77,17 +77,17 @@ impl Tally {
         Ok(())
     }
 
-    /// How many steps are finished.
+    /// Number of finished steps.
     pub(crate) fn finished(&self) -> usize {
         self.steps.iter().filter(|step| step.stored).count()
     }
 
-    /// How many bodies came to their end, finished or not.
+    /// Number of bodies that ended, finished or not.
     pub(crate) fn ended(&self) -> usize {
         self.steps.iter().filter(|step| step.ended > 0).count()
     }
 
-    /// How often a finished step ran again.
+    /// Number of times that a finished step ran again.
     pub(crate) fn repeated(&self) -> u32 {
         self.steps.iter().map(|step| step.repeated).sum()
     }

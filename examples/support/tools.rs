@@ -28,10 +28,10 @@ pub(crate) fn offered() -> anyhow::Result<Vec<ChatCompletionTools>> {
     ])
 }
 
-/// Does what a call asks for. The model reads what is wrong with it, and may do better.
+/// Runs a tool call. The model receives an error as text, and may do better.
 pub(crate) async fn run(call: &ToolCall) -> String {
     println!("  tool: {} {}", call.function.name, call.function.arguments);
-    // A tool that takes a moment, as most do.
+    // Most tools take a moment.
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     let arguments: Value = serde_json::from_str(&call.function.arguments).unwrap_or_default();
     let text = |name: &str| arguments[name].as_str();
@@ -59,7 +59,7 @@ fn calculate(expression: &str) -> Option<String> {
     (rest.is_empty() && value.is_finite()).then(|| value.to_string())
 }
 
-/// How deep parentheses may be.
+/// Deepest nesting of parentheses.
 const DEEPEST: u32 = 50;
 
 fn sum(rest: &mut &str, depth: u32) -> Option<f64> {

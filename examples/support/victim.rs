@@ -1,4 +1,4 @@
-//! This program started again as a second process that is killed in the middle of its work.
+//! This program as a second process, which is killed in the middle of its work.
 #![allow(dead_code, reason = "each program uses its part of this")]
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
-/// How often it is looked at whether it still lives.
+/// Interval at which the process is checked.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A process that does not outlive this value, nor this process: it ends with the pipe that is its
-/// input.
+/// Process that ends with this value and with this process, because it ends when its standard input
+/// does.
 pub(crate) struct Victim(Child);
 
 impl Victim {
@@ -20,8 +20,8 @@ impl Victim {
         Self::spawn(Command::new(std::env::current_exe()?).args(args))
     }
 
-    /// The same in a folder, with a file there for its errors, and with more variables in its
-    /// environment.
+    /// As [`start`](Self::start), in a folder, with a file there for its errors, and with more
+    /// environment variables.
     pub(crate) fn start_in(
         dir: &Path,
         errors: &Path,
@@ -32,7 +32,7 @@ impl Victim {
         Self::spawn(Command::new(std::env::current_exe()?).args(args).envs(environment).current_dir(dir).stderr(errors))
     }
 
-    /// The same with what it prints.
+    /// As [`start`](Self::start), with its output.
     pub(crate) fn start_talking(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> anyhow::Result<(Self, ChildStdout)> {
         let mut victim = Self::spawn_with(Command::new(std::env::current_exe()?).args(args), Stdio::piped())?;
         let output = victim.0.stdout.take().context("the worker has no output")?;
@@ -52,12 +52,12 @@ impl Victim {
         self.0.id()
     }
 
-    /// How it ended by itself, if it has.
+    /// Exit status, if it has ended.
     pub(crate) fn look(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         Ok(self.0.try_wait()?)
     }
 
-    /// Waits until it has ended by itself; says how.
+    /// Waits until it ends by itself; returns its exit status.
     pub(crate) async fn ended(&mut self) -> anyhow::Result<ExitStatus> {
         loop {
             if let Some(status) = self.look()? {
@@ -67,7 +67,7 @@ impl Victim {
         }
     }
 
-    /// The same for a thread.
+    /// As [`ended`](Self::ended), for a thread.
     pub(crate) fn wait(&mut self) -> anyhow::Result<ExitStatus> {
         Ok(self.0.wait()?)
     }
@@ -79,13 +79,14 @@ impl Victim {
         Ok(())
     }
 
-    /// The same for one that may have ended by itself; says how it did.
+    /// As [`kill`](Self::kill), for a process that may have ended by itself; returns its exit
+    /// status.
     pub(crate) fn end(&mut self) -> anyhow::Result<ExitStatus> {
         self.0.kill()?;
         Ok(self.0.wait()?)
     }
 
-    /// Stops it in the middle of whatever it does, and waits until it stands still.
+    /// Stops it with SIGSTOP, and waits until it is stopped.
     pub(crate) fn stop(&self) -> anyhow::Result<()> {
         self.signal("STOP")?;
         loop {
@@ -98,7 +99,7 @@ impl Victim {
         }
     }
 
-    /// Lets one go on that was stopped.
+    /// Lets a stopped process continue.
     pub(crate) fn go_on(&self) -> anyhow::Result<()> {
         self.signal("CONT")
     }
@@ -123,7 +124,7 @@ fn was_killed(status: ExitStatus) -> bool {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // Fails when it is gone, as it should be.
+        // Fails if it is gone, as it should be.
         let _ = self.0.kill().and_then(|()| self.0.wait());
     }
 }
@@ -131,7 +132,7 @@ impl Drop for Victim {
 /// In the second process: ends it when the first one is gone.
 pub(crate) fn end_with_the_first() {
     std::thread::spawn(|| {
-        // Nothing comes on this pipe. It ends when the process that started this one does.
+        // Nothing is written to this pipe. It ends with the process that started this one.
         let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
         std::process::exit(1);
     });

@@ -1,5 +1,4 @@
-//! The work of `kill_and_resume`: what there is to do, how a step does it, and the same work
-//! without steps.
+//! The work of `kill_and_resume`: the orders, what a step does, and the same work without steps.
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use super::dice::Dice;
 use super::journal::{Journal, Line};
 
-/// Something to be sent.
+/// Order to send out.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) number: u32,
     pub(crate) way: Way,
 }
 
-/// How it is sent.
+/// Way in which an order is sent.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum Way {
     Letter,
@@ -41,12 +40,12 @@ impl Report {
 }
 
 impl Order {
-    /// The name of a step of this order, unlike that of any other.
+    /// Name of a step of this order, unique in the fiber.
     pub(crate) fn name(&self, what: &str) -> String {
         format!("order {}: {what}", self.number)
     }
 
-    /// How many steps it takes.
+    /// Number of its steps.
     fn steps(&self) -> u32 {
         match &self.way {
             Way::Letter => 1,
@@ -56,7 +55,7 @@ impl Order {
     }
 }
 
-/// Orders that take exactly so many steps together.
+/// Orders that take exactly `steps` steps together.
 fn orders(steps: u32, seed: u64) -> Vec<Order> {
     const THINGS: [&str; 4] = ["a lamp", "two books", "the blue chair", "a map of the moon"];
     let mut dice = Dice::new(seed, "orders");
@@ -78,7 +77,7 @@ fn orders(steps: u32, seed: u64) -> Vec<Order> {
     orders
 }
 
-/// What the step of that name gives.
+/// The result of the step with this name.
 fn cost(name: &str) -> u64 {
     Dice::new(0, name).number() % 1000
 }
@@ -91,7 +90,7 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// Continues a journal. After `hold_after` steps, those of earlier processes included, steps
+    /// Continues a journal. After `hold_after` steps, including those of earlier processes, steps
     /// wait for ever.
     pub(crate) fn open(journal: &Path, hold_after: usize) -> anyhow::Result<Self> {
         let (journal, lines) = Journal::open(journal)?;
@@ -135,7 +134,7 @@ pub(crate) enum Cut {
     Call,
 }
 
-/// The same work in one go: its result, and the checkpoints that the fiber makes on the way.
+/// The same work without steps: its result, and the checkpoints that the fiber makes.
 pub(crate) fn in_one_go(steps: u32, seed: u64) -> (Report, Vec<Cut>) {
     let mut cuts = Vec::new();
     let step = |cuts: &mut Vec<Cut>, name: String| {

@@ -1,4 +1,4 @@
-//! The program started again as a second process, to be killed.
+//! The program as a second process, which is killed.
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, ExitCode};
@@ -6,7 +6,7 @@ use std::process::{ChildStdout, ExitCode};
 use super::args::Args;
 use super::victim::Victim;
 
-/// A worker in a process of its own. What it says is printed behind its number.
+/// Worker process. Its output is printed after its number.
 pub(crate) struct Worker {
     number: u32,
     process: Victim,
@@ -29,7 +29,7 @@ impl Worker {
         dir.zip(number)
     }
 
-    /// Prints and gives what the worker says until a line ends with `last`.
+    /// Prints and returns the worker's lines up to one that ends with `last`.
     pub(crate) fn lines_until(&mut self, last: &str) -> anyhow::Result<Vec<String>> {
         let mut lines = Vec::new();
         while let Some(line) = self.line()? {
@@ -41,7 +41,7 @@ impl Worker {
         anyhow::bail!("worker {} has ended without saying `{last}`", self.number)
     }
 
-    /// Prints and gives what the worker says until it ends.
+    /// Prints and returns the worker's lines until it ends.
     pub(crate) fn lines_to_its_end(&mut self) -> anyhow::Result<Vec<String>> {
         let mut lines = Vec::new();
         while let Some(line) = self.line()? {
@@ -60,14 +60,14 @@ impl Worker {
         Ok(line)
     }
 
-    /// Kills it, on Unix with SIGKILL; prints and gives what it had said until then.
+    /// Kills it, on Unix with SIGKILL; prints and returns its last lines.
     pub(crate) fn kill(&mut self) -> anyhow::Result<Vec<String>> {
         self.process.kill()?;
         std::iter::from_fn(|| self.line().transpose()).collect()
     }
 }
 
-/// In a worker: says something.
+/// In a worker: prints a line.
 pub(crate) fn say(line: &str) {
     println!("{line}");
 }

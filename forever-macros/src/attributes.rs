@@ -1,7 +1,8 @@
-//! Other attributes on a fiber: an attribute macro rewrites a function that is no longer there, or one that is not there yet.
+//! Other attributes on a fiber function, and errors for those that cannot work.
 //!
-//! Above `#[fiber]`, it has run already, and what it did to the body is all that is left of it. Below, it would get the
-//! function that makes the invocation. Attributes of the compiler and of tools are kept.
+//! An attribute macro above `#[fiber]` has already run, and only its effect on the body remains.
+//! One below would get the function that makes the invocation instead of the body. Attributes of
+//! the compiler and of tools are kept.
 use proc_macro2::Span;
 use syn::visit::{self, Visit};
 use syn::{Attribute, ItemFn};
@@ -11,7 +12,7 @@ use crate::report::Report;
 use crate::scan::block_has_cut;
 use crate::signature::Signature;
 
-/// Attributes of the language that may stand on a function.
+/// Built-in attributes that may be on a function.
 const BUILT_IN: &[&str] = &[
     "allow",
     "automatically_derived",
@@ -39,7 +40,7 @@ const BUILT_IN: &[&str] = &[
 ];
 const TOOLS: &[&str] = &["clippy", "diagnostic", "miri", "rust_analyzer", "rustdoc", "rustfmt"];
 
-/// Reports the attribute macros below `#[fiber]`, and takes them off.
+/// Reports the attribute macros below `#[fiber]`, and removes them.
 pub(crate) fn below(signature: &mut Signature, report: &mut Report) {
     for attr in signature.attrs.iter().filter(|a| !is_kept(a)) {
         report.over(attr.path(), say::attribute_below(&crate::text::compact(attr.path()), &signature.name.to_string()));
@@ -50,11 +51,12 @@ pub(crate) fn below(signature: &mut Signature, report: &mut Report) {
 fn is_kept(attr: &Attribute) -> bool {
     let Some(first) = attr.path().segments.first() else { return true };
     let known = if attr.path().segments.len() == 1 { BUILT_IN } else { TOOLS };
-    // What stands in `unsafe(..)` is an attribute of the compiler.
+    // `unsafe(..)` wraps an attribute of the compiler.
     known.iter().any(|name| first.ident == name) || attr.path().is_ident("unsafe")
 }
 
-/// Whether an attribute macro above has moved the steps into an `async` block of its own; reported if so.
+/// Whether an attribute macro above has moved the steps into an `async` block of its own; reports
+/// it.
 pub(crate) fn above(function: &ItemFn, report: &mut Report) -> bool {
     let mut moved = Moved(false);
     moved.visit_block(&function.block);
@@ -68,7 +70,7 @@ struct Moved(bool);
 
 impl<'ast> Visit<'ast> for Moved {
     fn visit_expr_async(&mut self, block: &'ast syn::ExprAsync) {
-        // The keyword that a macro writes stands for other text, if for any.
+        // A keyword that a macro wrote has other source text, or none.
         let is_written = block.async_token.span.source_text().is_none_or(|text| text == "async");
         self.0 |= !is_written && block_has_cut(&block.block);
         visit::visit_expr_async(self, block);

@@ -1,4 +1,5 @@
-//! Rulings that need the plan: what cannot be kept though its type might be saved, and names that must differ.
+//! Checks that need the plan: values that cannot be kept although their types may be saved, and
+//! names that must differ.
 use std::collections::{BTreeMap, BTreeSet};
 
 use syn::Item;
@@ -22,7 +23,8 @@ fn explicit_names(body: &Body, report: &mut Report) {
     let mut seen = BTreeMap::new();
     for cut in &body.cuts {
         let Some(place) = cut.named_at else { continue };
-        // Two waits of one name share also the name of what comes before them, which is said once.
+        // Two waits of one name also share the name of their pending cut points; the error is
+        // reported once.
         let pending = matches!(cut.body, CutBody::Pending(_));
         if let Some(before) = seen.insert(&cut.base, pending)
             && !(pending && before)
@@ -32,7 +34,8 @@ fn explicit_names(body: &Body, report: &mut Report) {
     }
 }
 
-/// A pattern that borrows exclusively cannot be matched again: what it matched may have been changed through it.
+/// Reports patterns that borrow exclusively and would be matched again: what they matched may have
+/// been changed through them.
 fn exclusive_borrows(body: &Body, table: &Table, plan: &Plan, report: &mut Report) {
     for again in table.agains.iter().filter(|a| a.mutable && a.pattern) {
         for &var in &again.makes {
@@ -44,7 +47,7 @@ fn exclusive_borrows(body: &Body, table: &Table, plan: &Plan, report: &mut Repor
     }
 }
 
-/// Locals whose written type is a reference.
+/// Reports kept locals whose written type is a reference.
 fn references(body: &Body, table: &Table, plan: &Plan, report: &mut Report) {
     let mut reported = BTreeSet::new();
     for (cut, kept) in plan.kept.iter().enumerate() {
@@ -61,7 +64,8 @@ fn references(body: &Body, table: &Table, plan: &Plan, report: &mut Report) {
     }
 }
 
-/// A closure that names a variable in a macro is made again where the name means that variable.
+/// Reports closures that name a variable in a macro and are made again where the name means another
+/// variable.
 fn closures(table: &Table, plan: &Plan, report: &mut Report) {
     for again in table.agains.iter().filter(|a| !a.in_macros.is_empty()) {
         let is_made_at = |live: &crate::flow::Live| again.makes.iter().any(|var| live.contains(var));
@@ -101,8 +105,8 @@ impl Blocks<'_> {
         }
     }
 
-    /// A pattern without a value that lowering could not take apart: each of its variables may be set in another stretch, where
-    /// nothing ties its type to those of the others.
+    /// Reports a pattern without a value that lowering could not split. Its variables may be set in
+    /// different stretches, where nothing ties their types together.
     fn set_later(&mut self, stmt: &Stmt, local: &syn::Local) {
         let is_kept = stmt.declares.iter().any(|v| self.plan.storage.get(v).is_some_and(|s| *s != Storage::Local));
         if local.init.is_none() && crate::scan::simple_name(&local.pat).is_none() && is_kept {
@@ -133,7 +137,7 @@ impl Blocks<'_> {
     }
 }
 
-/// The words in a text, without what is between them.
+/// The words of a text, without separators.
 pub(crate) fn words(text: &str) -> Vec<String> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty()).map(str::to_owned).collect()
 }

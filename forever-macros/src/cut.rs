@@ -1,7 +1,7 @@
-//! The cut-point macros: what they are called, and what each of them becomes.
+//! The cut-point macros: their names, their arguments, and what each becomes.
 //!
-//! Comes in: the tokens between a macro's parentheses. Goes out: [`Written`], the user's expressions by what they mean. Lowering
-//! makes of it one or two cut points, whose bodies are [`CutBody`].
+//! Input: the tokens between a macro's parentheses. Output: [`Written`], the user's expressions by
+//! their meaning. Lowering turns it into one or two cut points, with bodies of type [`CutBody`].
 use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::{Expr, Ident, LitStr, Macro, Pat};
 
@@ -16,7 +16,7 @@ pub(crate) use side::{Branch, Written as SideBySide};
 pub(crate) use step::{Effect, Step};
 pub(crate) use waits::{Recv, Topic};
 
-/// The cut-point macros there are.
+/// The cut-point macros.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CutKind {
     Step,
@@ -45,7 +45,8 @@ impl CutKind {
         CutKind::Select,
     ];
 
-    /// Which cut-point macro a path names, if any: `step!`, `forever::step!`, `::forever::step!`.
+    /// The cut-point macro that a path names, if any: `step!`, `forever::step!`,
+    /// `::forever::step!`.
     pub(crate) fn of(mac: &Macro) -> Option<CutKind> {
         let segments = &mac.path.segments;
         let last = segments.last()?;
@@ -80,7 +81,8 @@ impl CutKind {
         }
     }
 
-    /// Whether `?` behind the macro is part of it: then what is kept is the value, and an error leaves nothing behind.
+    /// Whether `?` after the macro is part of it. Then the value is kept without its `Result`, and
+    /// an error leaves the cut point without a checkpoint.
     pub(crate) fn takes_question(self) -> bool {
         matches!(self, CutKind::Call | CutKind::Wait)
     }
@@ -112,7 +114,7 @@ pub(crate) enum Written {
     Select(select::Select),
 }
 
-/// The name that a cut point is given, and the one that it had.
+/// Names of a cut point: the one that it is given, and its earlier one.
 #[derive(Clone, Default)]
 pub(crate) struct Names {
     pub(crate) name: Option<LitStr>,
@@ -120,7 +122,7 @@ pub(crate) struct Names {
     pub(crate) was: Option<LitStr>,
 }
 
-/// Parses the macro's arguments; what is wrong goes to `report`.
+/// Parses the macro's arguments; errors go to `report`.
 pub(crate) fn parse(kind: CutKind, mac: &Macro, report: &mut Report) -> Option<(Written, Names)> {
     let one = |as_written: fn(Expr) -> Written, (value, names)| (as_written(value), names);
     match kind {
@@ -144,23 +146,23 @@ pub(crate) fn parse(kind: CutKind, mac: &Macro, report: &mut Report) -> Option<(
 #[derive(Clone)]
 pub(crate) enum CutBody {
     Step(Box<Step>),
-    /// `call!(child(args))`, with the `?` that follows it, if one does.
+    /// `call!(child(args))`, with the `?` after it, if there is one.
     Call {
         invocation: Expr,
-        /// The place of the `?` of `call!(..)?`: the value that is kept is then the callee's `Ok`.
+        /// Place of the `?` of `call!(..)?`: the kept value is then the callee's `Ok`.
         question: Option<Span>,
     },
     Spawn(Expr),
-    /// `sleep!`: its value is when it ends. The waiting is plain code behind it.
+    /// `sleep!`: its value is its deadline. The sleep itself is plain code after it.
     Sleep(End),
-    /// What is kept before a wait begins.
+    /// The checkpoint before a wait begins.
     Pending(Pending),
-    /// `recv!`, with the variable that holds its end if it has a timeout.
+    /// `recv!`, with the variable that holds its deadline if it has a timeout.
     Recv {
         topics: Topics,
         until: Option<Expr>,
     },
-    /// `wait!`, with the variable that holds the handle, and the `?` that follows it, if one does.
+    /// `wait!`, with the variable that holds the handle, and the `?` after it, if there is one.
     Wait {
         awaited: Expr,
         question: Option<Span>,
@@ -170,7 +172,7 @@ pub(crate) enum CutBody {
         awaited: Expr,
     },
     Steps(Box<Steps>),
-    /// `select!`: which arm it is, and its value. What the arms do follows as a `match`.
+    /// `select!`: the index and the value of the chosen arm. The arms' bodies follow as a `match`.
     Select(Vec<Awaited>),
 }
 
@@ -179,17 +181,18 @@ pub(crate) enum CutBody {
 pub(crate) enum Topics {
     One(LitStr),
     Several(Vec<LitStr>),
-    /// The variable that holds what was computed.
+    /// The variable that holds computed topics.
     Kept(Expr),
 }
 
-/// What an arm of a `select!` waits for, with the variables that hold what was fixed when it began.
+/// What an arm of a `select!` waits for, with the variables that hold what was computed when the
+/// wait began.
 #[derive(Clone)]
 pub(crate) struct Awaited {
-    /// What the arm is called in a snapshot.
+    /// Name of the arm in a snapshot.
     pub(crate) name: String,
     pub(crate) what: AwaitedEvent,
-    /// Where the macro of the wait stands.
+    /// Place of the wait's macro.
     pub(crate) span: Span,
 }
 
@@ -201,26 +204,26 @@ pub(crate) enum AwaitedEvent {
     End(Expr),
 }
 
-/// When a `sleep!` ends.
+/// The deadline of a `sleep!`.
 #[derive(Clone)]
 pub(crate) enum End {
     In(Expr),
     At(Expr),
 }
 
-/// What is kept before a wait begins, besides the locals.
+/// What is stored before a wait begins, besides the locals.
 #[derive(Clone)]
 pub(crate) enum Pending {
     Nothing,
-    /// When a `recv!` gives up: its timeout.
+    /// The timeout of a `recv!`, which becomes its deadline.
     Until(Expr),
     Handle(Expr),
     Handles(Expr),
-    /// What a `steps!(for ..)` goes over.
+    /// The items of a `steps!(for ..)`.
     Items(Expr),
 }
 
-/// What runs side by side.
+/// The concurrent branches of a `steps!`.
 #[derive(Clone)]
 pub(crate) enum Steps {
     /// `steps!(a, b, ..)`
@@ -229,7 +232,7 @@ pub(crate) enum Steps {
     Each(Box<Each>),
 }
 
-/// One body for many items.
+/// One body, run for each item.
 #[derive(Clone)]
 pub(crate) struct Each {
     pub(crate) pat: Pat,
@@ -238,16 +241,16 @@ pub(crate) struct Each {
     pub(crate) step: Step,
 }
 
-/// Where the items come from.
+/// Source of the items.
 #[derive(Clone)]
 pub(crate) enum Items {
-    /// The variable that holds them since the wait began.
+    /// The variable that holds them from the start of the wait.
     Kept(Expr),
     /// A borrow that is taken again.
     Borrowed(Expr),
 }
 
-/// The function or method that an expression calls: what a step is named after when nothing else names it.
+/// The function or method that an expression calls: the default name of a step.
 pub(crate) fn callee(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Await(e) => callee(&e.base),
@@ -260,7 +263,7 @@ pub(crate) fn callee(expr: &Expr) -> Option<String> {
             _ => None,
         },
         Expr::MethodCall(e) => match e.method.to_string().as_str() {
-            // Adaptors of the value, not what the step does.
+            // Adaptors of the value say nothing about the step.
             "unwrap" | "expect" | "map_err" | "unwrap_or_default" | "clone" | "to_owned" | "to_string" | "into" | "context"
             | "with_context" => callee(&e.receiver).or_else(|| Some(e.method.to_string())),
             name => Some(name.to_owned()),
@@ -279,7 +282,7 @@ pub(crate) fn callee(expr: &Expr) -> Option<String> {
     }
 }
 
-/// Whether tokens mention a cut-point macro anywhere: the place of the first one.
+/// Finds the first cut-point macro in tokens, and its place.
 pub(crate) fn find_in_tokens(tokens: &TokenStream) -> Option<(CutKind, Span)> {
     let tokens: Vec<TokenTree> = tokens.clone().into_iter().collect();
     tokens.iter().enumerate().find_map(|(i, token)| match token {

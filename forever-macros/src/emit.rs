@@ -1,9 +1,11 @@
-//! From the plan to code: the user's own control flow, each stretch of it run or skipped.
+//! Generates code from the plan: the user's control flow, with each stretch either run or skipped.
 //!
-//! A block becomes a sequence of stretches. A stretch ends at a cut point or where a control construct with cut points
-//! begins, and reads `let (kept..) = if fiber.running() { the user's code } else { restored };`. For a branch the decision is
-//! part of the stretch, and so is the beginning of each arm up to its first cut point: what was decided leaves the stretch as
-//! a value of a local enum whose types the compiler infers, and the rest of each arm follows in a `match` on it.
+//! A block becomes a sequence of stretches. A stretch ends at a cut point, or where a control
+//! construct with cut points begins, and reads
+//! `let (kept..) = if fiber.running() { the user's code } else { restored };`. For a branch, the
+//! decision and the start of each arm up to its first cut point are part of the stretch. The
+//! decision leaves the stretch as a value of a local enum whose types the compiler infers, and the
+//! rest of each arm follows in a `match` on it.
 use std::collections::BTreeSet;
 
 use proc_macro2::{Ident, Span, TokenStream};
@@ -16,7 +18,8 @@ use crate::plan::{Plan, Storage};
 use crate::report::Report;
 use crate::tree::{Bind, Block, Body, Branch, Control, Head, Stmt, StmtKind};
 
-/// `quote!` whose own names are invisible to the user's code, and the user's to it.
+/// `quote!` with mixed-site hygiene: its names are invisible to the user's code, and the user's to
+/// it.
 macro_rules! emit {
     ($($tokens:tt)*) => { ::quote::quote_spanned!(::proc_macro2::Span::mixed_site()=> $($tokens)*) };
 }
@@ -34,14 +37,14 @@ mod step;
 mod stretch;
 mod waits;
 
-/// What the emitter needs to know of the function.
+/// What the emitter knows of the function.
 pub(crate) struct Context<'a> {
     pub(crate) body: &'a Body,
     pub(crate) table: &'a Table,
     pub(crate) plan: &'a Plan,
     /// `::forever::__private`.
     pub(crate) private: &'a syn::Path,
-    /// The name under which the function's context is known.
+    /// Name of the function's context.
     pub(crate) ctx: &'a Ident,
     /// The function's error type.
     pub(crate) error: &'a TokenStream,
@@ -76,21 +79,22 @@ struct Emit<'a> {
     cx: &'a Context<'a>,
     report: &'a mut Report,
     fiber: Ident,
-    /// Variables that stand under their own names here.
+    /// Variables that are in scope under their own names here.
     open: BTreeSet<VarId>,
-    /// Carried variables taken out of their places, innermost last.
+    /// Carried variables that are taken out of their places, innermost last.
     taken: Vec<VarId>,
-    /// While a stretch is written: what stands under its own name outside of it, where a resume finds it too.
+    /// During a stretch: the variables that are in scope under their own names outside of it, and
+    /// so on a resume too.
     outside: Option<BTreeSet<VarId>>,
-    /// How many of them were taken before the stretch that is being written.
+    /// Length of `taken` at the start of the current stretch.
     stretch: usize,
-    /// Variables that leave the stretch without a value: their places get their types from them.
+    /// Variables that leave the stretch without a value; they give the types of their places.
     witnessed: BTreeSet<VarId>,
     /// Variables that the stretch mentions.
     mentioned: BTreeSet<VarId>,
     /// Variables that the function uses anywhere.
     used: BTreeSet<VarId>,
-    /// Whether those places stand already.
+    /// Whether the places exist already, so that they are assigned.
     witness_assigns: bool,
     jumps: Vec<Target>,
     items: TokenStream,
@@ -101,15 +105,15 @@ struct Target {
     label: Option<String>,
     id: JumpId,
     is_loop: bool,
-    /// How many variables were taken outside of it.
+    /// Length of `taken` outside of it.
     taken: usize,
 }
 
-/// The beginning of a statement with cut points: what runs up to the first of them.
+/// Start of a statement with cut points: the code that runs up to the first of them.
 struct Start {
-    /// Statements and a value, in the running case.
+    /// Statements and a value, for a fiber that is running.
     run: TokenStream,
-    /// Expression of the same type, in the resuming case.
+    /// Expression of the same type, for a fiber that is resuming.
     resume: TokenStream,
     /// Pattern of that value.
     pat: TokenStream,
@@ -125,7 +129,7 @@ impl Emit<'_> {
         emit!(#items #tokens)
     }
 
-    /// Statements of a block from some stretch's beginning on.
+    /// Emits the statements of a block from the beginning of a stretch on.
     fn stmts(&mut self, stmts: &[Stmt], end: PointId) -> TokenStream {
         let first = stmts.iter().position(|s| !matches!(s.kind, StmtKind::Plain(_)));
         let Some(first) = first else { return self.last_stretch(stmts, end) };
@@ -138,7 +142,7 @@ impl Emit<'_> {
         tokens
     }
 
-    /// The stretch that leads into a statement with cut points, as a statement.
+    /// Emits the stretch that leads to a statement with cut points, as a statement.
     fn lead(&mut self, plain: &[Stmt], stmt: &Stmt, later_cuts: bool) -> TokenStream {
         let fiber = self.fiber.clone();
         let mentioned = self.head_mentions(plain, stmt);
@@ -170,7 +174,7 @@ impl Emit<'_> {
         emit!(let #pat = if #fiber.running() { #opening #run } else { #resume }; #aliases)
     }
 
-    /// What was declared in a stretch and stays under its own name after it.
+    /// Marks as open what a stretch declared and what keeps its own name after it.
     fn open_declared(&mut self, plain: &[Stmt], stmt: &Stmt) {
         let own: &[VarId] = if matches!(stmt.kind, StmtKind::Cut { .. }) { &stmt.declares } else { &[] };
         let declared: Vec<VarId> = plain.iter().flat_map(|s| &s.declares).chain(own).copied().collect();
@@ -186,7 +190,8 @@ impl Emit<'_> {
         matches!(self.cx.body.cuts[cut].body, CutBody::Call { .. })
     }
 
-    /// Where the variables are bound that the start of a statement leaves behind: behind a cut point's own value.
+    /// The point at which the variables are bound that the start of a statement exports: after a
+    /// cut point's own value.
     fn binding_point(&self, stmt: &Stmt) -> PointId {
         match &stmt.kind {
             StmtKind::Cut { cut, .. } if !self.is_call(*cut) => stmt.after,
@@ -194,7 +199,7 @@ impl Emit<'_> {
         }
     }
 
-    /// The variables that the start of a statement leaves behind.
+    /// The variables that the start of a statement exports.
     fn start_exports(&self, plain: &[Stmt], stmt: &Stmt) -> Vec<VarId> {
         match &stmt.kind {
             StmtKind::Cut { cut, .. } if !self.is_call(*cut) => self.exports(plain, Some(stmt)),
@@ -202,7 +207,7 @@ impl Emit<'_> {
         }
     }
 
-    /// Code up to the first cut points, and how to get behind it when resuming.
+    /// Emits the code up to the first cut points, and its counterpart on a resume.
     fn start(&mut self, plain: &[Stmt], stmt: &Stmt, later_cuts: bool) -> Start {
         match &stmt.kind {
             StmtKind::Plain(_) => unreachable!("plain statements start nothing"),
@@ -215,7 +220,7 @@ impl Emit<'_> {
         }
     }
 
-    /// The code after the start of a statement: the rest of its arms, the loop, the call.
+    /// Emits the code after the start of a statement: the rest of its arms, the loop, the call.
     fn rest(&mut self, stmt: &Stmt, later: &[Stmt]) -> TokenStream {
         let later_cuts = later.iter().any(|s| s.cuts.is_some());
         match &stmt.kind {
@@ -238,7 +243,8 @@ impl Emit<'_> {
         }
     }
 
-    /// Puts the value of a control construct where it goes, and skips it when the resume leads further down.
+    /// Binds the value of a control construct, and skips the construct when the resume leads past
+    /// it.
     fn bound(
         &mut self,
         stmt: &Stmt,
@@ -298,7 +304,8 @@ impl Emit<'_> {
         }
     }
 
-    /// Mentions borrows that only later code uses, so that the compiler does not call them unused where they are made first.
+    /// Mentions borrows that only later code uses, so that the compiler does not warn that they are
+    /// unused where they are first made.
     fn touch(&self, vars: &[VarId]) -> TokenStream {
         let touched = vars.iter().filter(|v| self.made_again(**v) && self.used.contains(v)).map(|v| self.ident(*v));
         emit!(#(let _ = &#touched;)*)
@@ -320,11 +327,11 @@ impl Emit<'_> {
         &self.cx.table.var(var).ident
     }
 
-    /// Where a carried variable is between stretches.
+    /// Name of a carried variable's place between stretches.
     fn place(&self, var: VarId) -> Ident {
         let ident = self.ident(var);
         let name = ident.to_string();
-        // Nothing is taken off the name: two variables must not share a place.
+        // The name is not shortened: two variables must not share a place.
         let shared = self.cx.table.vars.iter().take(var.0).filter(|v| v.ident == *ident).count();
         let span = Span::mixed_site().located_at(ident.span());
         match shared {
@@ -339,7 +346,7 @@ fn number(cut: usize) -> TokenStream {
     proc_macro2::Literal::usize_unsuffixed(cut).to_token_stream()
 }
 
-/// Everything that the start of a statement declares, in any arm.
+/// All variables that the start of a statement declares, in any arm.
 fn declared_in_head(plain: &[Stmt], stmt: &Stmt) -> BTreeSet<VarId> {
     let mut declared: BTreeSet<VarId> = plain.iter().flat_map(|s| &s.declares).copied().collect();
     match &stmt.kind {
@@ -363,7 +370,8 @@ fn declared_in_head(plain: &[Stmt], stmt: &Stmt) -> BTreeSet<VarId> {
     declared
 }
 
-/// The items among statements: they are visible in the whole of a block, so they stand before its stretches.
+/// The items among statements. They are visible in the whole block, so they are emitted before its
+/// stretches.
 fn items(stmts: &[Stmt]) -> TokenStream {
     stmts.iter().filter(|s| matches!(s.kind, StmtKind::Plain(syn::Stmt::Item(_)))).map(plain_tokens).collect()
 }
@@ -375,7 +383,7 @@ fn plain_tokens(stmt: &Stmt) -> TokenStream {
     }
 }
 
-/// The items of arms whose code is in part before the arm and in part in it.
+/// The items of arms whose code is emitted partly before the arm and partly in it.
 fn items_of_arms(stmt: &Stmt) -> TokenStream {
     let StmtKind::Control { control: Control::Branch(branch), .. } = &stmt.kind else { return TokenStream::new() };
     let mut tokens = TokenStream::new();

@@ -12,7 +12,8 @@ use crate::signature::{self, Signature};
 use crate::tree::Body;
 use crate::{attributes, check, emit, fallback, lower, names, remainder, scan};
 
-/// Expands `#[fiber(attr)] item`. Never panics; what is wrong with the item comes out as `compile_error!` beside it.
+/// Expands `#[fiber(attr)] item`. Never panics; errors come out as `compile_error!` beside the
+/// item.
 pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
     let mut report = Report::default();
     let options = Options::parse(attr, &mut report);
@@ -34,7 +35,7 @@ pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
     if let Some(of_impl) = signature::self_type(&function).filter(|_| !has_receiver) {
         report.at(of_impl, crate::messages::IN_AN_IMPL);
     }
-    // What only an `impl` can hold is left as it is.
+    // An item that is only valid in an `impl` is left unchanged.
     if !report.is_empty() && (has_receiver || signature::self_type(&function).is_some()) {
         let (errors, kept) = (report.to_compile_errors(), fallback::function(&function, &private));
         return quote!(#errors #kept);
@@ -104,11 +105,12 @@ fn arguments(signature: &Signature, private: &syn::Path) -> Option<Stmt> {
         let (name, pat) = (&a.name, &a.pat);
         quote!(#name: #pat)
     });
-    // Written out, so that what the compiler suggests for an unused argument fits an argument.
+    // Written out, so that the compiler's suggestion for an unused argument fits an argument.
     Some(syn::parse_quote!(#[allow(non_shorthand_field_patterns)] let #name { #(#fields,)* .. } = #private::start(#start);))
 }
 
-/// Whether a statement is the one of [`arguments`], whose variables are parts of what was saved when the fiber was spawned.
+/// Whether a statement is that of [`arguments`]. Its variables are parts of what was saved when the
+/// fiber was spawned.
 pub(crate) fn is_arguments(stmt: &Stmt) -> bool {
     let Stmt::Local(syn::Local { attrs, init: Some(init), .. }) = stmt else { return false };
     let syn::Expr::Call(call) = &*init.expr else { return false };

@@ -1,11 +1,12 @@
-//! What is emitted when a function cannot be lowered: an item of the same name, so that callers and editors keep working.
+//! Output for a function that cannot be lowered: an item of the same name, so that callers and
+//! editors keep working.
 use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::ItemFn;
 
 use crate::signature::Signature;
 
-/// A function whose head was refused stays as it is, its cut points standing for their bodies.
+/// A function whose head was refused, unchanged; its cut points are replaced by their bodies.
 pub(crate) fn function(item: &ItemFn, private: &syn::Path) -> TokenStream {
     let (attrs, vis, sig, stmts) = (&item.attrs, &item.vis, &item.sig, &item.block.stmts);
     let macros = crate::cut::names();
@@ -19,7 +20,8 @@ pub(crate) fn function(item: &ItemFn, private: &syn::Path) -> TokenStream {
     }
 }
 
-/// A function whose head was refused: callers find the fiber, and the compiler finds nothing more to say of the head.
+/// A fiber whose head was refused: callers find it, and the compiler reports nothing more about the
+/// head.
 pub(crate) fn refused(signature: &Signature, private: &syn::Path) -> TokenStream {
     let (vis, name) = (&signature.vis, &signature.name);
     let (impl_generics, _, where_clause) = signature.generics.split_for_impl();
@@ -56,7 +58,8 @@ pub(crate) fn refused(signature: &Signature, private: &syn::Path) -> TokenStream
     }
 }
 
-/// Tokens that are no function: an item of the name that follows `fn`, if one does.
+/// An item of the name after `fn`, for tokens that are no function; nothing if there is no such
+/// name.
 pub(crate) fn tokens(item: &TokenStream) -> TokenStream {
     let mut tokens = item.clone().into_iter();
     while let Some(token) = tokens.next() {

@@ -1,8 +1,9 @@
-//! What code does to variables, and from it which variables are needed at which point.
+//! Data flow: what code does to variables, and which variables are needed at which point.
 //!
-//! [`Flow`] is a tree in evaluation order. [`solve`] walks it backwards: a variable is needed at a point if some path from
-//! there uses it before it is assigned anew. [`assigned`] walks it forwards: a variable may have a value at a point if some
-//! path assigns it before. Loops are walked until nothing changes. Whether code is left at its end is asked of the flow, too
+//! [`Flow`] is a tree in evaluation order. [`solve`] walks it backwards: a variable is needed at a
+//! point if some path from there uses it before it is assigned again. [`assigned`] walks it
+//! forwards: a variable may have a value at a point if some path assigns it before. Loops are
+//! walked to a fixpoint. Whether control reaches the end of code is also decided here
 //! ([`Flow::completes`]), and nowhere else.
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,7 @@ use crate::tree::CutId;
 pub(crate) struct JumpId(pub(crate) u32);
 
 impl JumpId {
-    /// The first number of the loops inside plain statements, which the lowered tree does not number.
+    /// First number of the loops inside plain statements, which the lowered tree does not number.
     pub(crate) const FIRST_PLAIN: u32 = 1_000_000;
 
     /// Whether it is a loop or block of the lowered tree.
@@ -23,7 +24,7 @@ impl JumpId {
     }
 }
 
-/// A place between two statements whose needed variables are asked for.
+/// A point between two statements, at which the needed variables are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PointId(pub(crate) u32);
 
@@ -42,7 +43,7 @@ pub(crate) enum Flow {
     /// The variable is declared without a value.
     Unset(VarId),
     Seq(Vec<Flow>),
-    /// One of them happens.
+    /// One of them is executed.
     Either(Vec<Flow>),
     Loop(JumpId, Box<Flow>),
     /// A block that can be left by `break`.
@@ -50,9 +51,9 @@ pub(crate) enum Flow {
     Break(JumpId),
     Continue(JumpId),
     Return,
-    /// The snapshot is taken here; the variables are kept whether or not anything later uses them.
+    /// A snapshot is taken here. The variables are kept whether or not later code uses them.
     Cut(CutId, Vec<VarId>),
-    /// A field of a variable is moved out or given a new value: a number in `Table::parts`.
+    /// A field of a variable is moved out or assigned: an index into `Table::parts`.
     Part(usize),
     Point(PointId),
 }
@@ -67,7 +68,8 @@ impl Flow {
         }
     }
 
-    /// Whether control can come to its end, as far as the source tells: a call of a function that returns `!` looks like any other.
+    /// Whether control can reach its end, as far as the source shows: a call of a function that
+    /// returns `!` looks like any other.
     pub(crate) fn completes(&self) -> bool {
         match self {
             Flow::Break(_) | Flow::Continue(_) | Flow::Return => false,
@@ -79,7 +81,7 @@ impl Flow {
         }
     }
 
-    /// Whether it holds a `break` of the loop or block.
+    /// Whether it contains a `break` of the loop or block.
     fn breaks(&self, id: JumpId) -> bool {
         match self {
             Flow::Break(target) => *target == id,
@@ -128,7 +130,7 @@ impl Flow {
 
 pub(crate) type Live = BTreeSet<VarId>;
 
-/// Which variables are needed where.
+/// Needed variables, by point.
 #[derive(Debug, Default)]
 pub(crate) struct Needed {
     pub(crate) at_point: BTreeMap<PointId, Live>,
@@ -136,7 +138,7 @@ pub(crate) struct Needed {
     pub(crate) at_cut: BTreeMap<CutId, Live>,
     /// At the start of a loop's next round.
     pub(crate) at_continue: BTreeMap<JumpId, Live>,
-    /// Behind a loop or labelled block.
+    /// After a loop or labelled block.
     pub(crate) at_break: BTreeMap<JumpId, Live>,
 }
 
@@ -198,7 +200,7 @@ impl Needed {
     }
 }
 
-/// Which variables may have a value where.
+/// Variables that may have a value, by point.
 #[derive(Debug, Default)]
 pub(crate) struct Assigned {
     pub(crate) at_point: BTreeMap<PointId, Live>,
@@ -206,9 +208,9 @@ pub(crate) struct Assigned {
     pub(crate) at_cut: BTreeMap<CutId, Live>,
     /// At the start of a loop's rounds.
     pub(crate) at_continue: BTreeMap<JumpId, Live>,
-    /// Behind a loop or labelled block, gathered from its `break`s.
+    /// After a loop or labelled block, collected from its `break`s.
     pub(crate) at_break: BTreeMap<JumpId, Live>,
-    /// Brought back by `continue`, and by the end of a round.
+    /// What `continue` and the end of a round bring back to the start.
     again: BTreeMap<JumpId, Live>,
 }
 
@@ -219,7 +221,7 @@ pub(crate) fn assigned(flow: &Flow) -> Assigned {
 }
 
 impl Assigned {
-    /// `None` is code that is not come to.
+    /// Walks forwards; `None` is unreachable code.
     fn walk(&mut self, flow: &Flow, now: Option<Live>) -> Option<Live> {
         let mut now = now?;
         match flow {
@@ -276,7 +278,8 @@ impl Assigned {
     }
 }
 
-/// Which cut points may come next after each; `None` is the end of the function.
+/// The cut points that may come next after each, and those that may come first; `None` is the end
+/// of the function.
 pub(crate) fn successors(flow: &Flow) -> (BTreeMap<CutId, BTreeSet<Option<CutId>>>, BTreeSet<Option<CutId>>) {
     let mut next = Next::default();
     let first = next.walk(flow, BTreeSet::from([None]));

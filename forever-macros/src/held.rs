@@ -1,8 +1,10 @@
-//! Locals that hold something until their block ends, though nothing needs them in a cut point before that.
+//! Guards: locals that live until the end of their block for their destructors, though no later
+//! code uses them.
 //!
-//! A local that nothing mentions after its `let` is there for its destructor: a permit, a guard, an entered span. Were it
-//! dropped at the cut point, what it holds would be released without a word. Whether dropping it does anything is for its
-//! type to say, so this pass only finds the locals; `emit` asks for their types.
+//! A local that nothing mentions after its `let` exists for its destructor: a permit, a guard, an
+//! entered span. If it were dropped at a cut point, what it holds would be released silently.
+//! Whether its destructor does anything depends on its type, so this pass only finds the locals;
+//! `emit` checks their types.
 use std::collections::{BTreeMap, BTreeSet};
 
 use syn::Expr;
@@ -14,12 +16,13 @@ use crate::names::{Table, VarId, VarKind};
 use crate::plan::Kept;
 use crate::tree::{Block, Body, Control, CutId, Stmt, StmtKind};
 
-/// What the pass finds.
+/// Result of the pass.
 #[derive(Default)]
 pub(crate) struct Found {
-    /// The locals that are held at a cut point which does not keep them, with the first such cut point.
+    /// Locals that are held across a cut point which does not keep them, with the first such cut
+    /// point.
     pub(crate) held: BTreeMap<VarId, CutId>,
-    /// The locals that were given a lock's guard.
+    /// Locals that hold a lock's guard.
     pub(crate) guards: BTreeSet<VarId>,
 }
 
@@ -36,7 +39,7 @@ struct Held<'a> {
     needed: &'a Needed,
     assigned: &'a Assigned,
     mentioned: BTreeSet<VarId>,
-    /// What some cut point keeps is asked for its type there.
+    /// Kept variables, whose types are checked where they are kept.
     kept: BTreeSet<VarId>,
     found: Found,
 }
@@ -66,7 +69,8 @@ impl Held<'_> {
         }
     }
 
-    /// Looks at the cut points in the scope of what is declared: `own`, which gives it its value, and those in `later`.
+    /// Checks the cut points in the scope of a declaration: `own`, which gives it its value, and
+    /// those in `later`.
     fn declared(&mut self, declares: &[VarId], own: Option<CutId>, is_guard: bool, later: &[Stmt]) {
         for &var in declares {
             let has_value = matches!(self.table.var(var).kind, VarKind::Value | VarKind::Fresh(_));
@@ -101,7 +105,8 @@ fn until_dropped<'a>(stmts: &'a [Stmt], name: &syn::Ident) -> &'a [Stmt] {
     &stmts[..stmts.iter().position(drops).unwrap_or(stmts.len())]
 }
 
-/// Whether a `let` takes a lock's guard, by the name of the method: it is held to the end of its block also where it is used.
+/// Whether a `let` takes a lock's guard, by the name of the method. Such a guard is held to the end
+/// of its block even where it is used.
 fn holds_lock(syntax: &syn::Stmt) -> bool {
     matches!(syntax, syn::Stmt::Local(syn::Local { init: Some(init), .. }) if is_guard(&init.expr))
 }
@@ -122,7 +127,8 @@ fn is_guard(expr: &Expr) -> bool {
     }
 }
 
-/// Whether a statement takes the next item of a loop by value, which is saved as long as it is left.
+/// Whether a statement takes the next item of a loop by value. The item is saved with the remaining
+/// ones.
 fn takes_next_item(syntax: &syn::Stmt) -> bool {
     let syn::Stmt::Local(syn::Local { init: Some(init), .. }) = syntax else { return false };
     let Expr::MethodCall(call) = &*init.expr else { return false };

@@ -1,14 +1,16 @@
 //! The `#[fiber]` attribute and the cut-point macros of `forever`; use them through that crate.
 //!
-//! A compiler in passes, one file each, over `proc_macro2` tokens; this file only hands them over.
+//! A compiler in passes, one file each, over `proc_macro2` tokens; this file only hands the tokens
+//! over.
 
-// One arm a case, also where there are two of them, beside siblings with more.
+// One arm for each case, also where there are only two, beside siblings with more.
 #![allow(clippy::single_match_else, clippy::match_bool, clippy::match_like_matches_macro, clippy::collapsible_if)]
-// syn's nodes are large, and there is one tree a function.
+// syn's nodes are large, and each function has one tree.
 #![allow(clippy::large_enum_variant, clippy::type_complexity)]
 // A walk over all kinds of expressions is one long match.
 #![allow(clippy::too_many_lines)]
-// Passes are verbs: `into_bind` puts an expression into a binding. Helpers of a pass are its methods, with or without state.
+// Passes are verbs: `into_bind` puts an expression into a binding. Helpers of a pass are its
+// methods, with or without state.
 #![allow(clippy::wrong_self_convention, clippy::unused_self, clippy::self_only_used_in_recursion, clippy::needless_pass_by_value)]
 #![allow(clippy::needless_for_each, clippy::struct_field_names, clippy::redundant_closure_for_method_calls, clippy::redundant_closure)]
 #![allow(clippy::maybe_infinite_iter)] // numbers run out of names never
@@ -42,7 +44,8 @@ mod values;
 use proc_macro::TokenStream;
 use quote::quote;
 
-// What they mean is written down where they are exported, in `src/language.rs` of the facade, with examples that are compiled.
+// The macros are documented where they are exported, in `src/language.rs` of the facade, with
+// tested examples.
 
 #[allow(missing_docs)]
 #[proc_macro_attribute]

@@ -1,9 +1,11 @@
-//! From the user's body to [`Body`]: every cut point becomes a statement of its own.
+//! Lowers the user's body to [`Body`]: every cut point becomes a statement of its own.
 //!
-//! Values that an expression needs before a cut point in it are put into variables first, in evaluation order; what can be
-//! named again at no cost (a place, a borrow of one, a literal) stays where it is. `while` becomes `loop`, `for` by value
-//! becomes a `loop` over the remaining items, `a && step!(b)` becomes an `if`. No name is looked at here but those of the
-//! macros; which loops go by position is decided by shape, with the names of loop variables that are borrows kept along.
+//! Values that an expression needs before a cut point in it are put into variables first, in
+//! evaluation order. What can be named again at no cost (a place, a borrow of one, a literal) stays
+//! where it is. `while` becomes `loop`, `for` by value becomes a `loop` over the remaining items,
+//! and `a && step!(b)` becomes an `if`. This pass resolves no names but those of the macros. Which
+//! loops iterate by position is decided by syntax; for that the pass tracks which variables are
+//! borrows.
 use proc_macro2::{Ident, Span};
 use quote::format_ident;
 use syn::spanned::Spanned;
@@ -36,16 +38,16 @@ struct Lower<'r> {
     cuts: Vec<Cut>,
     temps: usize,
     jumps: u32,
-    /// The variables in scope, innermost last.
+    /// Variables in scope, innermost last.
     scope: Vec<Noted>,
-    /// The labels of the loops around, innermost last.
+    /// Labels of the enclosing loops, innermost last.
     loops: Vec<Option<Label>>,
 }
 
-/// What lowering knows of a variable.
+/// What this pass knows of a variable.
 struct Noted {
     name: String,
-    /// It is a borrow, or a constant: going over it is going over what it was made from.
+    /// It is a borrow or a constant, so that iterating over it is iterating over its source.
     is_borrow: bool,
     /// It may have another value, or give access to one, each time it is read.
     may_change: bool,
@@ -77,7 +79,8 @@ impl Lower<'_> {
         match stmt {
             SynStmt::Local(local) => self.local(local, out),
             SynStmt::Expr(expr, None) if last => self.value_of_block(expr, out),
-            // Its value is `()`, or it never ends: which of them is for the compiler to find out, so it stays the block's value.
+            // Its value is `()`, or it never ends. Only the compiler knows which, so it stays the
+            // block's value.
             SynStmt::Expr(expr @ (Expr::If(_) | Expr::Match(_) | Expr::Block(_) | Expr::Unsafe(_)), Some(_))
                 if last && !ends::in_value(&expr) =>
             {
@@ -123,7 +126,7 @@ impl Lower<'_> {
         self.control(Bind::Discard, Control::Branch(branch), out);
     }
 
-    /// A last expression without semicolon.
+    /// Lowers a last expression without semicolon.
     fn value_of_block(&mut self, expr: Expr, out: &mut Vec<Stmt>) {
         match strip(&expr) {
             Expr::Loop(_) | Expr::Match(_) | Expr::If(_) | Expr::Block(_) | Expr::Unsafe(_) => self.into_bind(expr, Bind::Tail, None, out),
@@ -135,7 +138,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Lowers an expression with a cut point and puts its value where `bind` says.
+    /// Lowers an expression with a cut point, and binds its value as `bind` says.
     fn into_bind(&mut self, expr: Expr, bind: Bind, hint: Option<String>, out: &mut Vec<Stmt>) {
         if let Some((kind, mac, question)) = as_cut(&expr) {
             let mac = mac.clone();
@@ -260,15 +263,16 @@ impl Lower<'_> {
         self.control(bind, Control::Loop { label, id, body }, out);
     }
 
-    /// Whether what is gone over has no name, and the items are copies of what is in it: then they can be kept by value, and
-    /// what they come from need not be.
+    /// Whether the source of the items has no name, and the items are copies: then they are kept by
+    /// value, and the source is not kept.
     fn takes_copies(&self, items: &mut Expr) -> bool {
         let mut unnamed = false;
         place::parts(items, &mut |part| unnamed |= matches!(part, place::Part::Source(_)));
         unnamed && place::copies(items)
     }
 
-    /// Puts what an iteration by position evaluates into variables: it is evaluated once, and not again after a resume.
+    /// Puts the operands of an iteration by position into variables, so that they are evaluated
+    /// once, and not again on a resume.
     fn evaluate_once(&mut self, items: &mut Expr, out: &mut Vec<Stmt>) {
         place::parts(items, &mut |part| match part {
             place::Part::Value(value) if self.is_fixed(value) => {}
@@ -292,7 +296,7 @@ impl Lower<'_> {
         });
     }
 
-    /// Whether an expression means the same wherever it is read again.
+    /// Whether an expression has the same value each time it is read.
     fn is_fixed(&self, expr: &Expr) -> bool {
         match expr {
             Expr::Path(path) => path.path.get_ident().is_none_or(|name| !self.may_change(name)),
@@ -316,7 +320,7 @@ impl Lower<'_> {
         }
         self.evaluate_once(&mut e.expr, out);
         if crate::pattern::bindings(&e.pat).iter().any(|b| b.mutable) {
-            // What can be changed is a variable of its own, and kept.
+            // A source that can be changed becomes a variable of its own, which is kept.
             let span = e.in_token.span;
             let item = format_ident!("__value_{}", self.temp(), span = span.resolved_at(Span::mixed_site()));
             let pat = std::mem::replace(&mut *e.pat, parse_pat(&item));
@@ -359,7 +363,7 @@ impl Lower<'_> {
         out.push(Stmt { cuts, ..stmt(StmtKind::Control { bind, control }) });
     }
 
-    /// A loop's body, and its label: the user's, or one that was needed inside.
+    /// A loop's body and its label: the user's, or one that the body needed.
     fn loop_body(&mut self, label: Option<Label>, body: syn::Block) -> (Option<Label>, Block) {
         self.loops.push(label);
         let body = self.block(body);
@@ -421,8 +425,8 @@ impl Lower<'_> {
     }
 }
 
-/// `let (a, b);` as `let a; let b;`, for each of them may be set in another stretch. Only the types of a tuple's parts
-/// have nothing to do with each other; any other pattern stays whole.
+/// Splits `let (a, b);` into `let a; let b;`, because each may be set in another stretch. Only the
+/// types of a tuple's parts are independent; any other pattern stays whole.
 fn set_later(local: Local) -> Vec<Local> {
     let (pat, ty) = match &local.pat {
         Pat::Type(typed) => (&*typed.pat, Some(&*typed.ty)),
@@ -444,7 +448,8 @@ fn set_later(local: Local) -> Vec<Local> {
     parts.into_iter().map(one).collect()
 }
 
-/// The names in a tuple pattern, with what is written of their types; `false` if there is anything else in it.
+/// Collects the names in a tuple pattern with their written types; `false` if the pattern has
+/// anything else.
 fn tuple_parts<'p>(pat: &'p Pat, ty: Option<&'p Type>, parts: &mut Vec<(&'p Pat, Option<&'p Type>)>) -> bool {
     match (pat, ty) {
         (Pat::Ident(name), _) if name.by_ref.is_none() && name.subpat.is_none() => parts.push((pat, ty)),
@@ -505,7 +510,7 @@ fn strip(expr: &Expr) -> &Expr {
     }
 }
 
-/// A path of ours where errors about what is done with it point.
+/// A path of generated code, with the span of errors about its use.
 fn at(path: &syn::Path, span: Span) -> syn::Path {
     let mut path = path.clone();
     for segment in &mut path.segments {
@@ -518,14 +523,14 @@ fn at(path: &syn::Path, span: Span) -> syn::Path {
     path
 }
 
-/// What the remaining items of a loop by value are called in a snapshot. No variable has that name, so
-/// it does not depend on whether what is gone over is kept as well.
+/// Stored name of the remaining items of a loop by value. No variable has it, so it does not depend
+/// on whether the source is kept as well.
 fn left_key(items: &Expr, pat: &Pat) -> String {
     let key = items_key(items, pat);
     if key.contains(' ') { key } else { format!("{key}{LEFT}") }
 }
 
-/// What a loop goes over, by name: the last one of the expression, else the loop variable's.
+/// Name of what a loop iterates over: the last name in the expression, else the loop variable's.
 pub(crate) fn items_key(items: &Expr, pat: &Pat) -> String {
     let of_items = match items {
         Expr::Path(path) => path.path.get_ident().map(ToString::to_string),
@@ -547,7 +552,7 @@ fn parse_pat(ident: &Ident) -> Pat {
     Pat::Ident(syn::PatIdent { attrs: Vec::new(), by_ref: None, mutability: None, ident: ident.clone(), subpat: None })
 }
 
-/// A `let` statement that was just quoted.
+/// Parses a quoted `let` statement.
 fn parse_stmt(stmt: SynStmt) -> Local {
     match stmt {
         SynStmt::Local(local) => local,

@@ -1,4 +1,4 @@
-//! The texts of errors that have no values in them; docs/guide/src/reference/diagnostics.md says how they are worded.
+//! The constant texts of errors; docs/guide/src/reference/diagnostics.md says how they are worded.
 use crate::names::Sealed;
 
 pub(crate) const FOR_MUTABLE: &str = "a `for` loop with a step in it cannot hold a mutable borrow over the step: loop over an index, `for i in 0..items.len() { let item = &mut items[i]; .. }`";
@@ -81,7 +81,7 @@ pub(crate) fn moved_beside_step(name: &str, field: &str, step: &str) -> String {
     format!("`{field}` is moved out of `{name}` in a block beside `{step}`, and `{name}` is needed behind that block")
 }
 
-/// The way out of a partial move: `let Plan { title, .. } = plan;`
+/// The suggestion for a partial move: `let Plan { title, .. } = plan;`
 pub(crate) fn take_apart(name: &str, path: &[String]) -> String {
     let field = path.first().map_or("", String::as_str);
     if field.starts_with(|c: char| c.is_ascii_digit()) {

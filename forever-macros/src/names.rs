@@ -1,8 +1,10 @@
-//! Resolves the names of a lowered body: which variable each identifier means, and what each statement does to variables.
+//! Resolves the names of a lowered body: which variable each identifier means, and what each
+//! statement does to variables.
 //!
-//! Comes in: [`Body`]. Goes out: the same tree with declarations and flows filled in, and the table of variables. The walk is
-//! in evaluation order and deterministic. Nothing of the user's is renamed: where one variable hides another, [`Table::hidden`]
-//! says so, and code of ours that needs the hidden one reaches it through an alias (`emit/alias.rs`).
+//! Input: [`Body`]. Output: the same tree with declarations and flows filled in, and the table of
+//! variables. The walk is in evaluation order and deterministic. No name of the user's is changed.
+//! Where one variable hides another, [`Table::hidden`] lists both, and generated code that needs
+//! the hidden one reaches it through an alias (`emit/alias.rs`).
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -28,51 +30,54 @@ pub(crate) use parts::{Change, Evidence, Part};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct VarId(pub(crate) usize);
 
-/// Where a variable comes from.
+/// Origin of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum VarOrigin {
-    /// The program's own.
+    /// The user's code.
     User,
-    /// What is left of a `for` loop by value.
+    /// The remaining items of a `for` loop by value.
     Rest,
-    /// An operand that is put aside before a step.
+    /// An operand that is evaluated before a step.
     Operand,
-    /// What a loop goes over, evaluated once.
+    /// The source of a loop's items, evaluated once.
     Items,
-    /// The value of the arm of a `select!` that was chosen.
+    /// The value of the chosen arm of a `select!`.
     Chosen,
 }
 
-/// One variable of the function.
+/// A variable of the function.
 pub(crate) struct Var {
     pub(crate) ident: Ident,
     pub(crate) mutable: bool,
     pub(crate) kind: VarKind,
-    /// The type written in its `let`, needed where it is declared again before it is set.
+    /// The type written in its `let`, for the declaration that is repeated before the variable is
+    /// set.
     pub(crate) ty: Option<Type>,
-    /// The constants that it is ever given, if all of them are, and are text: then which of them it is can be saved.
+    /// The constant texts that are assigned to it, if it has no other values. Then the choice among
+    /// them can be saved.
     pub(crate) texts: Texts,
-    /// Its value is text that may borrow, as `String::from_utf8_lossy` gives it.
+    /// Whether its value is text that may borrow, as that of `String::from_utf8_lossy`.
     pub(crate) borrowed_text: bool,
-    /// The place that owns the text which it holds, as far as the methods tell that were called on the place, with its root.
+    /// The place that owns its text, with the root of the place, as far as the methods that were
+    /// called on the place show it.
     pub(crate) text_of: Option<(VarId, Expr)>,
-    /// What its value looks like, for a message if it cannot be saved.
+    /// The form of its initialiser, for the error if it cannot be saved.
     pub(crate) made_by: MadeBy,
     /// The stored name, if it is not the variable's own.
     pub(crate) key: Option<String>,
-    /// The stored name that it had: `#[was = "old"]`.
+    /// Its earlier stored name: `#[was = "old"]`.
     pub(crate) was: Option<String>,
     /// The variable whose remaining fields it holds.
     pub(crate) remainder_of: Option<VarId>,
-    /// The last point before it is declared.
+    /// The last point before its declaration.
     pub(crate) at: PointId,
     /// The place that it borrows from, up to the first index.
     pub(crate) borrowed: Option<(VarId, Vec<syn::Member>)>,
 }
 
 impl Var {
-    /// Where it comes from. A variable that a pass has added has a stored name of its own; the program
-    /// may call its variables as that pass does.
+    /// Its origin, by its stored name. The program's own variables have none, so their names may
+    /// look like those that a pass adds.
     pub(crate) fn origin(&self) -> VarOrigin {
         let name = self.ident.to_string();
         let prefixes =
@@ -82,14 +87,14 @@ impl Var {
     }
 }
 
-/// The constant texts that a variable is given.
+/// The constant texts that are assigned to a variable.
 #[derive(Clone, Default)]
 pub(crate) enum Texts {
     /// None so far.
     #[default]
     None,
     Some(Vec<Expr>),
-    /// It is given something else, or may be.
+    /// It is, or may be, assigned another value.
     Other,
 }
 
@@ -98,7 +103,7 @@ impl Texts {
         if let Texts::Some(texts) = self { Some(texts) } else { None }
     }
 
-    /// Notes a value that the variable is given.
+    /// Records an assignment.
     fn given(&mut self, value: Option<&Expr>) {
         *self = match (std::mem::take(self), value.and_then(place::constant_texts)) {
             (Texts::None, Some(texts)) => Texts::Some(texts),
@@ -113,15 +118,15 @@ impl Texts {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum VarKind {
-    /// Saved.
+    /// Saved in the snapshot.
     Value,
-    /// Borrows from a place, or is a constant: made again wherever it is needed.
+    /// A borrow from a place, or a constant: made again wherever it is needed.
     Again(AgainId),
-    /// `#[fresh] let`: not saved, made anew after a resume.
+    /// `#[fresh] let`: not saved, and made again on a resume.
     Fresh(AgainId),
-    /// Context and resources: there from the start of the function.
+    /// Context and resources, which exist from the start of the function.
     Given,
-    /// Bound by a borrowed `for`: there wherever the loop's body is.
+    /// Bound by a borrowed `for`: exists wherever the loop's body runs.
     Item(Vec<VarId>),
     /// The position of a borrowed `for`.
     Position,
@@ -132,19 +137,19 @@ pub(crate) struct AgainId(pub(crate) usize);
 
 /// A statement that makes variables again.
 pub(crate) struct Again {
-    /// What is matched; a `#[fresh]` variable has none.
+    /// The pattern that is matched; `None` for a `#[fresh]` variable.
     pub(crate) pat: Option<Pat>,
     pub(crate) init: Expr,
     /// The variables it makes.
     pub(crate) makes: Vec<VarId>,
-    /// What it needs.
+    /// The variables that it needs.
     pub(crate) bases: Vec<VarId>,
-    /// What it may name in the arguments of a macro, where no alias can stand: the closure can be made only where none of them
-    /// is hidden.
+    /// The variables that it may name in the arguments of a macro, where no alias can be used. The
+    /// closure can be made only where none of them is hidden.
     pub(crate) in_macros: Vec<VarId>,
-    /// It borrows exclusively.
+    /// Whether it borrows exclusively.
     pub(crate) mutable: bool,
-    /// It is a pattern, as against `let y = &mut place`.
+    /// Whether it is a pattern, rather than `let y = &mut place`.
     pub(crate) pattern: bool,
 }
 
@@ -152,38 +157,38 @@ pub(crate) struct Again {
 pub(crate) struct Use {
     pub(crate) var: VarId,
     pub(crate) span: proc_macro2::Span,
-    /// What uses it, for people.
+    /// The expression that uses it, for messages.
     pub(crate) by: Rc<str>,
-    /// Whether it is given a whole new value.
+    /// Whether the whole variable is assigned.
     pub(crate) assigns: bool,
-    /// The fields named behind it: `plan.meta.title`.
+    /// The fields named after it: `plan.meta.title`.
     pub(crate) path: Vec<syn::Member>,
     /// The last point before it.
     pub(crate) at: PointId,
-    /// The variable through which it is used, if that is made from it.
+    /// The variable through which it is used, if that one is made from it.
     pub(crate) through: Option<VarId>,
 }
 
-/// The variables of a function and where they are visible.
+/// The variables of a function, and where each is visible.
 #[derive(Default)]
 pub(crate) struct Table {
     pub(crate) vars: Vec<Var>,
     pub(crate) agains: Vec<Again>,
-    /// Those that make a `Retry` or a `Backoff`.
+    /// The ones that make a `Retry` or a `Backoff`.
     pub(crate) policies: BTreeSet<AgainId>,
-    /// At each point, the variables in scope whose name means another one there: (hidden, hiding).
+    /// By point, the variables in scope whose name means another one there: (hidden, hiding).
     pub(crate) hidden: BTreeMap<PointId, Vec<(VarId, VarId)>>,
-    /// Variables whose name means another one at some jump inside a plain statement.
+    /// Variables whose name means another one at a jump inside a plain statement.
     pub(crate) hidden_at_jumps: BTreeSet<VarId>,
-    /// Borrowed loops' variables to keep at each cut point.
+    /// By cut point, the variables of borrowed loops that it keeps in any case.
     pub(crate) forced: Vec<Vec<VarId>>,
     /// Every use, in the order of the walk.
     pub(crate) uses: Vec<Use>,
-    /// What is done to fields of variables, in the order of the walk.
+    /// Moves and assignments of fields, in the order of the walk.
     pub(crate) parts: Vec<Part>,
     /// The checks that fields are only copied, as items.
     pub(crate) only_copied: TokenStream,
-    /// How many uses come before each cut point.
+    /// By cut point, the number of uses before it.
     pub(crate) uses_before: Vec<usize>,
     /// Variables declared without a value.
     pub(crate) unset: BTreeSet<VarId>,
@@ -235,25 +240,26 @@ struct Names<'a> {
     report: &'a mut Report,
     scopes: Vec<Vec<(String, VarId)>>,
     jumps: Vec<Target>,
-    /// Ids for the loops inside plain statements, which the lowered tree does not number.
+    /// Next number for a loop inside a plain statement, which the lowered tree does not number.
     next_jump: u32,
     next_point: u32,
     borrowed_loops: Vec<VarId>,
     hidden_jump: Option<proc_macro2::Span>,
-    /// In a body that may be skipped or repeated: which one, and the first variable that is declared in it.
+    /// The sealed body that is walked, if any, with the first variable that is declared in it.
     sealed: Option<(Sealed, VarId)>,
-    /// What the statement being walked is, for people.
+    /// Description of the statement that is walked, for messages.
     by: Rc<str>,
 }
 
-/// A body that may be skipped or run again while the variables around it are not: it must not change them.
+/// A body that may be skipped or run again while the variables around it are not, so that it must
+/// not change them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sealed {
     /// A branch of `steps!`: skipped once its result is stored.
     Branch,
     /// The body of an `effect`: skipped once its outcome is known.
     Effect,
-    /// The body of a step with `retry`: repeated.
+    /// The body of a step with `retry`: may run again.
     Retry,
 }
 
@@ -307,7 +313,7 @@ impl Names<'_> {
                     _ => "what a `for` loop goes over",
                 });
                 let (flow, before, mut declares) = self.control(control, cuts);
-                // What follows knows what is declared by the name that is written there.
+                // The code that follows sees the declared variables under their own names.
                 let scope = self.scopes.pop().unwrap_or_default();
                 self.top().extend(scope.into_iter().filter(|(_, id)| declares.contains(id)));
                 stmt.flow = flow;
@@ -335,7 +341,7 @@ impl Names<'_> {
         declares
     }
 
-    /// What `#[was = "old"]` before a `let` says of the variable that it declares.
+    /// Applies `#[was = "old"]` before a `let` to the variable that it declares.
     fn renamed(&mut self, attrs: &[Attribute], declares: &[VarId]) {
         for attr in attrs.iter().filter(|a| a.path().is_ident("was")) {
             match (literal_of(attr), declares) {
@@ -346,7 +352,8 @@ impl Names<'_> {
         }
     }
 
-    /// A control construct: flow and point of its head, and the variables that a `let .. else` declares.
+    /// Walks a control construct: flow and point of its head, and the variables that a
+    /// `let .. else` declares.
     fn control(&mut self, control: &mut Control, cuts: &mut Vec<crate::tree::Cut>) -> (Flow, PointId, Vec<VarId>) {
         match control {
             Control::Branch(branch) => self.branch(branch, cuts),
@@ -426,7 +433,7 @@ impl Names<'_> {
         }
     }
 
-    /// Declares an arm's bindings and walks its guard.
+    /// Declares an arm's bindings, and walks its guard.
     fn arm_pattern(&mut self, pat: &Pat, scrutinee: &Expr) -> Flow {
         if let Pat::Guard(guarded) = pat {
             let mut flow = self.moved_by_pattern(&guarded.pat, scrutinee);
@@ -447,7 +454,7 @@ impl Names<'_> {
         self.jumps.pop();
     }
 
-    /// A statement without cut points: its flow and what it declares.
+    /// Walks a statement without cut points: its flow, and the variables that it declares.
     fn plain(&mut self, stmt: &syn::Stmt) -> (Flow, Vec<VarId>) {
         match stmt {
             syn::Stmt::Local(local) => self.local(local),
@@ -490,7 +497,7 @@ impl Names<'_> {
         self.scopes.iter().rev().flat_map(|s| s.iter().rev()).find(|(n, _)| n == name).map(|(_, id)| *id)
     }
 
-    /// A use of a variable, and of what it is made from.
+    /// Records a use of a variable, and of what it is made from.
     fn use_of(&mut self, id: VarId, span: proc_macro2::Span) -> Flow {
         let mut flow = Flow::Use(id);
         let at = self.now();
@@ -510,14 +517,14 @@ impl Names<'_> {
         flow
     }
 
-    /// Whether an expression is a plain borrow, or a place inside something that is a borrow.
+    /// Whether an expression is a plain borrow, or a place inside a borrowed variable.
     fn borrows_from(&self, expr: &Expr) -> bool {
         let is_fixed = |id: VarId| !self.table.var(id).mutable && !self.may_change(id);
         let fixed_index = place::index_variables(expr).iter().all(|i| self.lookup(&i.to_string()).is_none_or(is_fixed));
         let from_borrow = || {
             place::is_place(expr)
                 && place::root(expr).and_then(|r| self.lookup(&r.to_string())).is_some_and(|id| match &self.table.var(id).kind {
-                    // What is copied out of it may outlive the borrow, and what was borrowed may change then.
+                    // A copy out of it may outlive the borrow, and its source may change then.
                     VarKind::Again(_) if !matches!(expr, Expr::Path(_)) && self.may_change(id) => false,
                     VarKind::Again(again) => !self.table.agains[again.0].mutable && !self.table.agains[again.0].bases.is_empty(),
                     VarKind::Item(_) => true,
@@ -527,7 +534,7 @@ impl Names<'_> {
         fixed_index && (place::plain_borrow(expr).is_some() || from_borrow())
     }
 
-    /// Whether what a variable is made from is a variable that can be changed.
+    /// Whether the source of a variable is a variable that can be changed.
     fn may_change(&self, id: VarId) -> bool {
         match &self.table.var(id).kind {
             VarKind::Again(again) => {
@@ -538,7 +545,7 @@ impl Names<'_> {
         }
     }
 
-    /// The variables that a place or a borrow of one names.
+    /// The variables that a place, or a borrow of one, names.
     fn variables_in(&self, expr: &Expr) -> Vec<VarId> {
         let names = place::root(expr).into_iter().chain(place::index_variables(expr));
         let mut found: Vec<VarId> = names.filter_map(|name| self.lookup(&name.to_string())).collect();
@@ -546,7 +553,7 @@ impl Names<'_> {
         found
     }
 
-    /// The last point that was passed.
+    /// The last point that the walk passed.
     fn now(&self) -> PointId {
         PointId(self.next_point.saturating_sub(1))
     }
@@ -575,7 +582,7 @@ impl Names<'_> {
     }
 }
 
-/// A statement as a reason for keeping what it uses.
+/// Description of a statement, as the reason for keeping what it uses.
 fn described(stmt: &syn::Stmt) -> String {
     if matches!(stmt, syn::Stmt::Local(local) if key_of(&local.attrs).is_some()) {
         return "used before a step in the same expression, or gone over by a `for` loop".to_owned();
@@ -587,7 +594,7 @@ fn described(stmt: &syn::Stmt) -> String {
     if text.starts_with("let::core::option::Option::Some(") {
         return "gone over by a `for` loop".to_owned();
     }
-    // Values that lowering named itself.
+    // The pass `lower` names such values.
     let mut parts = text.split("__value_");
     let mut shown = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -597,7 +604,7 @@ fn described(stmt: &syn::Stmt) -> String {
     format!("used in `{shown}`")
 }
 
-/// Whether a statement is the waiting of a `sleep!`: a call on the frame, which is no variable.
+/// Whether a statement is the wait of a `sleep!`: a call on the frame, which is no variable.
 fn is_wait(stmt: &syn::Stmt) -> bool {
     let expr = match stmt {
         syn::Stmt::Expr(expr, _) => expr,
@@ -615,7 +622,7 @@ pub(crate) fn assign_all(vars: &[VarId]) -> Flow {
     flow
 }
 
-/// The stored name that lowering wrote on a `let` of its own.
+/// The stored name that the pass `lower` wrote on a generated `let`.
 fn key_of(attrs: &[Attribute]) -> Option<String> {
     attrs.iter().find(|a| a.path().is_ident("forever_key")).and_then(literal_of)
 }
@@ -630,7 +637,7 @@ fn literal_of(attr: &Attribute) -> Option<String> {
     }
 }
 
-/// Whether an attribute is ours and must not reach the compiler.
+/// Whether an attribute belongs to `#[fiber]`, and must not reach the compiler.
 pub(crate) fn is_ours(attr: &Attribute) -> bool {
     attr.path().is_ident("forever_key") || attr.path().is_ident("fresh") || attr.path().is_ident("was")
 }

@@ -1,4 +1,6 @@
-//! The arguments of the attribute: `#[fiber(name = "..", version = 2, max_recoveries = 5, crate = path, migrate = path)]`.
+//! The arguments of the attribute.
+//!
+//! `#[fiber(name = "..", version = 2, max_recoveries = 5, crate = path, migrate = path)]`
 use proc_macro2::TokenStream;
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
@@ -8,7 +10,7 @@ use crate::report::Report;
 
 const KNOWN: &str = "`name`, `version`, `max_recoveries`, `crate`, `migrate`";
 
-/// What the attribute says.
+/// Arguments of the attribute.
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) name: Option<LitStr>,
@@ -19,7 +21,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads the arguments; what is wrong goes to `report` and the rest is used.
+    /// Parses the arguments. Errors go to `report`, and valid arguments are used.
     pub(crate) fn parse(attr: TokenStream, report: &mut Report) -> Options {
         let mut options = Options::default();
         let parsed = (|input: ParseStream<'_>| options.read(input, report)).parse2(attr);

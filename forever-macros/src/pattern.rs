@@ -1,7 +1,8 @@
 //! The variables that a pattern binds.
 //!
-//! A lone identifier may be a constant: as the compiler knows and a macro does not, the case of its first letter decides.
-//! A mistake is loud: a binding taken for a constant is not restored, and its use after a resume does not compile.
+//! A lone identifier may be a constant. The compiler knows and a macro does not, so the case of its
+//! first letter decides. A mistake is a compile error: a binding that is taken for a constant is
+//! not restored, and its use on a resume does not compile.
 use syn::{Ident, Pat};
 
 /// One variable bound by a pattern.
@@ -12,11 +13,12 @@ pub(crate) struct Binding {
     pub(crate) by_ref: bool,
     pub(crate) by_ref_mut: bool,
     pub(crate) mutable: bool,
-    /// It stands under a `&` and takes the value out: a copy, whatever it came from.
+    /// It is under a `&`, and so a copy of whatever it came from.
     pub(crate) copied: bool,
 }
 
-/// The variables of a pattern in source order; alternatives of an or-pattern bind the same ones, the first one's count.
+/// The variables of a pattern in source order. All alternatives of an or-pattern bind the same
+/// ones, so the first is used.
 pub(crate) fn bindings(pat: &Pat) -> Vec<Binding> {
     let mut found = Vec::new();
     collect(pat, false, &mut found);

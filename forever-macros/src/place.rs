@@ -1,13 +1,14 @@
-//! Places and plain borrows: expressions that can be evaluated again and mean the same.
+//! Places and plain borrows: expressions that mean the same when they are evaluated again.
 use syn::punctuated::Punctuated;
 use syn::{Expr, ExprLit, ExprReference, Lit, Pat};
 
-/// `x`, `x.field`, `x[3]`, `x[i]`, `x[i + 1..]`, `*x`: a place that can be named again without doing anything.
+/// `x`, `x.field`, `x[3]`, `x[i]`, `x[i + 1..]`, `*x`: a place that can be named again without side
+/// effects.
 pub(crate) fn is_place(expr: &Expr) -> bool {
     is_place_with(expr, &is_index)
 }
 
-/// A place whose indices may be computed in any way: each has to be evaluated once.
+/// A place with indices of any form: each index has to be evaluated once.
 fn is_computed_place(expr: &Expr) -> bool {
     is_place_with(expr, &|_| true)
 }
@@ -28,7 +29,7 @@ fn is_place_with(expr: &Expr, is_index: &dyn Fn(&Expr) -> bool) -> bool {
 fn is_index(expr: &Expr) -> bool {
     match expr {
         Expr::Lit(_) => true,
-        // `map[&key]`: the key is looked at, and may change after that.
+        // `map[&key]`: the key is only read, and may change after that.
         Expr::Reference(e) => e.mutability.is_none() && is_place(&e.expr),
         Expr::Range(range) => [&range.start, &range.end].into_iter().flatten().all(|e| is_index(e)),
         Expr::Binary(e) => is_arithmetic(e.op) && is_index(&e.left) && is_index(&e.right),
@@ -43,7 +44,7 @@ fn is_arithmetic(op: syn::BinOp) -> bool {
     matches!(op, Add(_) | Sub(_) | Mul(_) | Div(_) | Rem(_))
 }
 
-/// A place that has to be read through an index that is a variable: the index must not change.
+/// The variables that a place reads as indices: they must not change.
 pub(crate) fn index_variables(expr: &Expr) -> Vec<&syn::Ident> {
     match expr {
         Expr::Field(e) => index_variables(&e.base),
@@ -95,12 +96,14 @@ pub(crate) fn plain_borrow(expr: &Expr) -> Option<&ExprReference> {
     }
 }
 
-/// A literal or a constant whose value is made again on a resume: text, bytes, paths in capitals, and lists of such.
+/// A literal or a constant whose value is made again on a resume: text, bytes, paths in capitals,
+/// and lists of these.
 pub(crate) fn is_constant(expr: &Expr) -> bool {
     constant(expr).is_some_and(|holds_text| holds_text)
 }
 
-/// A list of literals and constants, in an array or behind a borrow: it can be written again anywhere.
+/// A list of literals and constants, in an array or behind a borrow: it can be written again
+/// anywhere.
 fn is_constant_list(expr: &Expr) -> bool {
     match expr {
         Expr::Reference(e) if e.mutability.is_none() => constant(&e.expr).is_some(),
@@ -110,7 +113,7 @@ fn is_constant_list(expr: &Expr) -> bool {
     }
 }
 
-/// Whether an iteration by position takes the items of what it goes over as they are, not references to them.
+/// Whether an iteration by position takes the items themselves, not references to them.
 pub(crate) fn is_by_value(items: &Expr) -> bool {
     match items {
         Expr::Paren(e) => is_by_value(&e.expr),
@@ -120,8 +123,8 @@ pub(crate) fn is_by_value(items: &Expr) -> bool {
     }
 }
 
-/// Whether an expression is made of literals and constants alone, and if so, whether it needs to be made again: text and the
-/// values of constants cannot be saved as what they are, numbers can.
+/// Whether an expression has to be made again, if it consists of literals and constants alone. Text
+/// and the values of constants cannot be saved as what they are; numbers can.
 fn constant(expr: &Expr) -> Option<bool> {
     let all =
         |parts: &Punctuated<Expr, syn::Token![,]>| parts.iter().try_fold(false, |holds, part| constant(part).map(|part| holds | part));
@@ -152,7 +155,7 @@ fn is_text_macro(mac: &syn::Macro) -> bool {
     mac.path.segments.last().is_some_and(|s| TEXT_MACROS.iter().any(|name| s.ident == name))
 }
 
-/// The parts of a tuple that is written out and the patterns that they are matched against.
+/// The parts of a tuple expression, each with the pattern that it is matched against.
 pub(crate) fn tuple_parts<'a>(pat: &'a Pat, init: &'a Expr) -> Option<Vec<(&'a Pat, &'a Expr)>> {
     match (pat, init) {
         (Pat::Paren(p), _) => tuple_parts(&p.pat, init),
@@ -166,14 +169,16 @@ pub(crate) fn tuple_parts<'a>(pat: &'a Pat, init: &'a Expr) -> Option<Vec<(&'a P
     }
 }
 
-/// What an expression that makes a `Retry` or a `Backoff` consists of, if making it again gives an equal one.
+/// Parts of an expression that makes a `Retry` or a `Backoff`, if making it again gives an equal
+/// one.
 ///
-/// `Retry::times(n).backoff(..).when(|e| ..)`: literals, constants and variables, whose values come from elsewhere.
+/// `Retry::times(n).backoff(..).when(|e| ..)`: literals, constants and variables whose values come
+/// from elsewhere.
 #[derive(Default)]
 pub(crate) struct Policy<'e> {
-    /// The variables that it names: they must not change.
+    /// The variables that it names, which must not change.
     pub(crate) variables: Vec<&'e syn::Ident>,
-    /// Conditions: they must not capture anything.
+    /// Conditions, which must not capture anything.
     pub(crate) closures: Vec<&'e syn::ExprClosure>,
 }
 
@@ -238,7 +243,7 @@ fn last_two(func: &Expr) -> Option<(String, String)> {
 /// Macros whose value is a constant text.
 const TEXT_MACROS: &[&str] = &["concat", "stringify", "env", "file", "module_path", "include_str", "include_bytes"];
 
-/// Whether an operand may be evaluated later than it is written without anybody noticing.
+/// Whether an operand may be evaluated later than it is written without a difference.
 pub(crate) fn is_timeless(expr: &Expr) -> bool {
     match expr {
         Expr::Lit(_) => true,
@@ -253,7 +258,7 @@ pub(crate) fn is_timeless(expr: &Expr) -> bool {
     }
 }
 
-/// How a `for` loop with steps in it goes over its items.
+/// How a `for` loop with steps in it iterates.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Items {
     /// By value: the remaining items are kept.
@@ -304,10 +309,11 @@ const ADAPTORS: &[&str] = &[
 ];
 /// Adaptors that take a closure.
 const CLOSURE_ADAPTORS: &[&str] = &["map", "filter", "filter_map", "flat_map", "take_while", "skip_while", "map_while", "inspect", "scan"];
-/// Methods that give another view of the same place.
+/// Methods that return another view of the same place.
 const VIEWS: &[&str] = &["as_slice", "as_str", "as_ref", "as_deref", "trim", "as_bytes"];
 
-/// Classifies the expression after `in`; `is_borrow` says whether a variable holds a borrow or a constant list itself.
+/// Classifies the expression after `in`; `is_borrow` tells whether a variable holds a borrow or a
+/// constant list itself.
 pub(crate) fn items(expr: &Expr, is_borrow: &dyn Fn(&syn::Ident) -> bool) -> Items {
     match expr {
         Expr::Paren(e) => items(&e.expr, is_borrow),
@@ -334,9 +340,9 @@ pub(crate) fn items(expr: &Expr, is_borrow: &dyn Fn(&syn::Ident) -> bool) -> Ite
                 Items::Borrowed if ADAPTORS.contains(&name.as_str()) && arguments_are_plain() => Items::Borrowed,
                 Items::Borrowed | Items::WithClosure if CLOSURE_ADAPTORS.contains(&name.as_str()) => Items::WithClosure,
                 Items::WithClosure if ADAPTORS.contains(&name.as_str()) => Items::WithClosure,
-                // What a method like `collect` makes of a borrowed iterator is a value.
+                // The result of a method like `collect` on a borrowed iterator is a value.
                 Items::Borrowed | Items::WithClosure => Items::Owned,
-                // Gives references into a value that nothing names yet.
+                // The items are references into a value that has no name yet.
                 Items::Owned if REFERRING.contains(&name.as_str()) && !has_closure(call) => Items::Borrowed,
                 other => other,
             }
@@ -348,8 +354,8 @@ pub(crate) fn items(expr: &Expr, is_borrow: &dyn Fn(&syn::Ident) -> bool) -> Ite
 /// Methods of a computed value whose items are references into it.
 const REFERRING: &[&str] = &["iter", "keys", "values", "chunks", "chunks_exact", "windows"];
 
-/// Whether an iteration by position can have this argument: what is joined to it is an iteration by position itself, anything
-/// else is a value that is computed once.
+/// Whether an iteration by position can have this argument. What is joined to it must be an
+/// iteration by position itself; anything else is a value that is computed once.
 fn is_argument(method: &str, argument: &Expr, is_borrow: &dyn Fn(&syn::Ident) -> bool) -> bool {
     match method {
         "zip" | "chain" => {
@@ -371,7 +377,7 @@ pub(crate) fn is_borrowed(expr: &Expr) -> bool {
     }
 }
 
-/// Whether the items of an iteration are copied out of what it goes over.
+/// Whether the items of an iteration are copies of what its source contains.
 pub(crate) fn copies(expr: &Expr) -> bool {
     match expr {
         Expr::MethodCall(call) => call.method == "copied" || call.method == "cloned" || copies(&call.receiver),
@@ -381,15 +387,15 @@ pub(crate) fn copies(expr: &Expr) -> bool {
     }
 }
 
-/// What an iteration by position evaluates besides the place it goes over.
+/// An operand of an iteration by position, besides the place that it iterates over.
 pub(crate) enum Part<'a> {
-    /// What is gone over, if nothing names it: a call, a literal that is not constant.
+    /// The source of the items, if it has no name: a call, a literal that is not constant.
     Source(&'a mut Expr),
     /// An index, the end of a slice, the argument of an adaptor.
     Value(&'a mut Expr),
-    /// An index that is computed by a call, and may be of a type that indexing moves.
+    /// An index that is computed by a call, and whose type may be one that indexing moves.
     Index(&'a mut Expr),
-    /// What an index looks at: `&key` in `map[&key]`.
+    /// The key of an index by reference: `&key` in `map[&key]`.
     Key(&'a mut Expr),
 }
 
@@ -417,7 +423,7 @@ pub(crate) fn parts(expr: &mut Expr, visit: &mut dyn FnMut(Part<'_>)) {
     }
 }
 
-/// The places whose values an iteration by position joins to the one that it goes over: `b` in `a.iter().zip(b)`.
+/// The places that an iteration by position joins to its source: `b` in `a.iter().zip(b)`.
 pub(crate) fn joined<'e>(expr: &'e Expr, found: &mut Vec<&'e Expr>) {
     match expr {
         Expr::Paren(e) => joined(&e.expr, found),
@@ -482,7 +488,8 @@ fn is_viewed_place(expr: &Expr) -> bool {
     }
 }
 
-/// Wraps the place at the root of a borrowed iteration with `wrap`, which checks that it keeps its order.
+/// Wraps the place at the root of a borrowed iteration with `wrap`, which checks that it keeps its
+/// order.
 pub(crate) fn wrap_root(expr: &mut Expr, wrap: &dyn Fn(&Expr) -> Expr) {
     match expr {
         Expr::MethodCall(call) => {
@@ -491,7 +498,7 @@ pub(crate) fn wrap_root(expr: &mut Expr, wrap: &dyn Fn(&Expr) -> Expr) {
                     wrap_root(argument, wrap);
                 }
             }
-            // A list of constants keeps its order, and gives its items as they are.
+            // A list of constants keeps its order, and its items are values.
             if call.method != "into_iter" || !is_constant_list(&call.receiver) {
                 wrap_root(&mut call.receiver, wrap);
             }
@@ -504,7 +511,7 @@ pub(crate) fn wrap_root(expr: &mut Expr, wrap: &dyn Fn(&Expr) -> Expr) {
     }
 }
 
-/// Whether an iterator takes its items from one that somebody else still holds.
+/// Whether an iterator takes its items from another iterator that is still in use.
 pub(crate) fn drains_by_ref(expr: &Expr) -> bool {
     match expr {
         Expr::MethodCall(call) => call.method == "by_ref" || drains_by_ref(&call.receiver),
@@ -514,8 +521,8 @@ pub(crate) fn drains_by_ref(expr: &Expr) -> bool {
     }
 }
 
-/// The constants among which an expression chooses, if they are text: literals, and the ends of `if` and `match`. What never
-/// comes to its end gives nothing.
+/// The constants among which an expression chooses, if they are text: literals, and the ends of
+/// `if` and `match`. A branch that diverges adds none.
 pub(crate) fn constant_texts(expr: &Expr) -> Option<Vec<Expr>> {
     let mut found = Vec::new();
     let all = ends(expr, &mut found);
@@ -553,7 +560,7 @@ fn ends(expr: &Expr, found: &mut Vec<Expr>) -> bool {
     }
 }
 
-/// Whether an expression gives text that borrows where it can, and is not asked to own it.
+/// Whether an expression returns text that may borrow, and is not converted to owned text.
 pub(crate) fn is_borrowed_text(expr: &Expr) -> bool {
     let lossy = |name: &syn::Ident| name == "from_utf8_lossy" || name == "to_string_lossy";
     match expr {
@@ -570,7 +577,7 @@ fn is_jump(expr: &Expr) -> bool {
 
 const PANICS: &[&str] = &["panic", "bail", "unreachable", "todo", "unimplemented"];
 
-/// `+=` and its like.
+/// Whether an operator is `+=` or another compound assignment.
 pub(crate) fn is_assignment(op: syn::BinOp) -> bool {
     use syn::BinOp::{
         AddAssign, BitAndAssign, BitOrAssign, BitXorAssign, DivAssign, MulAssign, RemAssign, ShlAssign, ShrAssign, SubAssign,

@@ -1,9 +1,11 @@
-//! What is kept at each cut point and how each variable gets from one stretch of code to the next.
+//! Decides what each cut point keeps, and how each variable gets from one stretch of code to the
+//! next.
 //!
-//! A fiber's code is cut into stretches that run only when the function is not on its way to a cut point further down.
-//! A variable that is needed beyond its stretch is *plain* if it is needed at the end of every stretch in its scope: then it
-//! stays an ordinary variable, set by running or by restoring. Otherwise it is *carried*: between stretches it sits in an
-//! `Option` that is empty where the variable is not needed, and each stretch that mentions it takes it out and puts it back.
+//! A fiber's code is cut into stretches that run only when the function is not resuming to a cut
+//! point further down. A variable that is needed beyond its stretch is *plain* if it is needed at
+//! the end of every stretch in its scope: then it stays an ordinary variable, set by running or by
+//! restoring. Otherwise it is *carried*: between stretches it is in an `Option` that is empty where
+//! the variable is not needed, and each stretch that mentions it takes it out and puts it back.
 use std::collections::{BTreeMap, BTreeSet};
 #[cfg(test)]
 use std::fmt;
@@ -18,35 +20,35 @@ use crate::tree::{Arm, Block, Body, Branch, Control, CutId, Head, LEFT, Stmt, St
 /// How a variable gets from one stretch to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Storage {
-    /// It does not: it is used only where it is declared.
+    /// Not at all: it is used only in the stretch that declares it.
     Local,
     Plain,
     Carried,
 }
 
-/// One value kept at a cut point.
+/// A value that a cut point keeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) var: VarId,
     /// The stored name.
     pub(crate) key: String,
-    /// How many stored values share the name before `#`.
+    /// Number of stored values that share the name before `#`.
     pub(crate) of: usize,
-    /// The stored name that it had.
+    /// Its earlier stored name.
     pub(crate) was: Option<String>,
-    /// It is the cut point's own value.
+    /// Whether it is the cut point's own value.
     pub(crate) result: bool,
-    /// What it is of a `for` loop.
+    /// Its role in a `for` loop.
     pub(crate) role: Role,
-    /// Why it is kept.
+    /// Why it is kept, for messages.
     pub(crate) why: String,
 }
 
-/// What a kept value is.
+/// Role of a kept value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Value,
-    /// The items that are left of a `for` loop by value.
+    /// The remaining items of a `for` loop by value.
     Items,
     /// The position of a `for` loop by borrow.
     Position,
@@ -56,21 +58,24 @@ pub(crate) enum Role {
 pub(crate) struct Plan {
     pub(crate) needed: Needed,
     pub(crate) storage: BTreeMap<VarId, Storage>,
-    /// Variables that are hidden by another one of their name where code of ours may need them.
+    /// Variables that are hidden by another one of their name where generated code may need them.
     pub(crate) aliased: BTreeSet<VarId>,
-    /// By cut point, in order of declaration.
+    /// The kept values of each cut point, in order of declaration.
     pub(crate) kept: Vec<Vec<Kept>>,
-    /// Locals that are held at a cut point which does not keep them, with the first such cut point.
+    /// Locals that are held across a cut point which does not keep them, with the first such cut
+    /// point.
     pub(crate) held: BTreeMap<VarId, CutId>,
     /// The cut points that keep each variable.
     kept_at: BTreeMap<VarId, Vec<CutId>>,
-    /// Carried variables whose stored name is that of what is left of the same variable at other cut points.
+    /// Carried variables that share their stored name with their remaining fields at other cut
+    /// points.
     pub(crate) shares_key: BTreeSet<VarId>,
-    /// Kept locals that may hold text of another variable, with the first cut point that keeps each.
+    /// Kept locals that may hold text of another variable, with the first cut point that keeps
+    /// each.
     pub(crate) texts: BTreeMap<VarId, CutId>,
-    /// Locals that were given a lock's guard.
+    /// Locals that hold a lock's guard.
     pub(crate) guards: BTreeSet<VarId>,
-    /// By cut point: stored name, and how many cut points share the name before `#`.
+    /// By cut point: its stored name, and the number of cut points that share the name before `#`.
     pub(crate) names: Vec<(String, usize)>,
     pub(crate) next: Vec<Vec<Option<CutId>>>,
     pub(crate) first: Vec<Option<CutId>>,
@@ -88,13 +93,13 @@ impl Plan {
         self.kept[first].iter().find(|kept| kept.var == var).map(|kept| &*kept.key)
     }
 
-    /// Every kept variable with the first cut point that keeps it, in the order of these.
+    /// Every kept variable with the first cut point that keeps it, in the order of the cut points.
     pub(crate) fn first_kept(&self) -> impl Iterator<Item = (VarId, CutId)> {
         let is_first = |(var, cut): &(VarId, CutId)| self.kept_at(*var).first() == Some(cut);
         self.kept.iter().enumerate().flat_map(|(cut, kept)| kept.iter().map(move |kept| (kept.var, cut))).filter(is_first)
     }
 
-    /// The cut points behind which a variable is needed.
+    /// The cut points after which a variable is needed.
     pub(crate) fn needed_at(&self, var: VarId) -> impl Iterator<Item = CutId> {
         self.needed.at_cut.iter().filter(move |(_, live)| live.contains(&var)).map(|(cut, _)| *cut)
     }
@@ -135,7 +140,7 @@ fn flow_of_stmt(stmt: &Stmt, table: &Table) -> Flow {
                     round.push(Flow::Either(vec![Flow::Break(looped.id), flow_of(&looped.body, table)]));
                     let mut flow = Flow::Loop(looped.id, Box::new(round));
                     if let Some(position) = looped.position_var {
-                        // The position is set when the loop begins; no round needs the one before.
+                        // The position is set when the loop begins; no round needs an earlier one.
                         flow = Flow::Seq(vec![Flow::Assign(position), flow]);
                     }
                     flow
@@ -157,7 +162,8 @@ fn branch_flow(branch: &Branch, stmt: &Stmt, table: &Table) -> Flow {
         if arm.implicit {
             flow.push(assign_all(&stmt.declares));
         } else if matches!(branch.head, Head::LetElse { .. }) {
-            // Whatever it ends in, the compiler makes sure that it is not left at its end.
+            // The compiler checks that control does not reach the end of this block, so any ending
+            // will do.
             flow.push(Flow::Return);
         }
         flow
@@ -165,7 +171,7 @@ fn branch_flow(branch: &Branch, stmt: &Stmt, table: &Table) -> Flow {
     Flow::Either(arms.collect())
 }
 
-/// Variables that code of ours may need where their name means another one.
+/// The variables that generated code may need where their name means another one.
 fn aliased(table: &Table, needed: &Needed) -> BTreeSet<VarId> {
     let mut found = table.hidden_at_jumps.clone();
     for (point, live) in &needed.at_point {
@@ -215,22 +221,23 @@ fn kept_at(kept: &[Vec<Kept>]) -> BTreeMap<VarId, Vec<CutId>> {
     found
 }
 
-/// Carried variables that share their stored name with what is left of them.
+/// The carried variables that share their stored name with their remaining fields.
 fn shares_key(table: &Table, kept_at: &BTreeMap<VarId, Vec<CutId>>, storage: &BTreeMap<VarId, Storage>) -> BTreeSet<VarId> {
     let is_carried = |var: &VarId| storage.get(var) == Some(&Storage::Carried);
     let shares = |var: VarId| kept_at.keys().any(|other| *other != var && table.origin(*other) == table.origin(var));
     storage.keys().copied().filter(|var| is_carried(var) && shares(*var)).collect()
 }
 
-/// Which variables are needed where.
+/// Computes which variables are needed at which point.
 pub(crate) fn needed(flow: &Flow, assigned: &Assigned, table: &Table) -> Needed {
     let mut needed = solve(flow);
     without_unset(&mut needed, assigned, table);
     needed
 }
 
-/// A variable that has no value yet is not needed, whatever comes: the compiler lets no path use it that has not set it, so
-/// where such a path seems to be, there is an end that only the compiler sees.
+/// Removes variables that cannot have a value yet. The compiler lets no path use a variable that it
+/// has not set; where such a path seems to exist, code diverges in a way that only the compiler
+/// sees.
 fn without_unset(needed: &mut Needed, assigned: &Assigned, table: &Table) {
     let clear = |live: &mut Live, assigned: Option<&Live>| {
         live.retain(|var| !table.unset.contains(var) || assigned.is_none_or(|set| set.contains(var)));
@@ -258,7 +265,7 @@ impl Classify<'_> {
         self.declared(entering, &block.stmts, None);
         for (place, stmt) in block.stmts.iter().enumerate() {
             let later = &block.stmts[place + 1..];
-            // What a cut point or a control construct declares leaves it at once.
+            // The variables that a cut point or a control construct declares leave it at once.
             let own = match &stmt.kind {
                 StmtKind::Cut { cut, .. } => self.needed.at_cut.get(cut),
                 StmtKind::Control { .. } if later.iter().any(|s| s.cuts.is_some()) => self.needed.at_point.get(&stmt.after),
@@ -280,7 +287,7 @@ impl Classify<'_> {
             return;
         }
         let exits = self.exits(own, later);
-        // Up to the first cut point or control construct, all is one stretch.
+        // Everything up to the first cut point or control construct is one stretch.
         let end =
             if own.is_some() { 0 } else { later.iter().position(|s| !matches!(s.kind, StmtKind::Plain(_))).map_or(later.len(), |p| p + 1) };
         let mut beyond = BTreeSet::new();
@@ -299,7 +306,7 @@ impl Classify<'_> {
             } else {
                 Storage::Carried
             };
-            // What is made again wherever it is needed is not stored.
+            // A variable that is made again wherever it is needed is not stored.
             let storage = match self.table.var(var).kind {
                 VarKind::Again(_) | VarKind::Given | VarKind::Item(_) | VarKind::Position => Storage::Local,
                 _ => storage,
@@ -308,7 +315,8 @@ impl Classify<'_> {
         }
     }
 
-    /// What is needed at the ends of the stretches from a declaration to the end of its block.
+    /// The needed variables at the ends of the stretches, from a declaration to the end of its
+    /// block.
     fn exits(&self, own: Option<&Live>, later: &[Stmt]) -> Vec<Live> {
         let mut exits: Vec<Live> = own.into_iter().cloned().collect();
         stretches(later, None, self.needed, &mut exits);
@@ -316,8 +324,8 @@ impl Classify<'_> {
     }
 }
 
-/// What is needed at the end of each stretch among `stmts`: at cut points, before loops, after arms, at jumps that stay
-/// among them. `again` is the loop whose next round counts as inside.
+/// The needed variables at the end of each stretch among `stmts`: at cut points, before loops,
+/// after arms, and at jumps within them. `again` is the loop whose next round counts as inside.
 pub(crate) fn stretches(stmts: &[Stmt], again: Option<JumpId>, needed: &Needed, exits: &mut Vec<Live>) {
     let mut inside = BTreeSet::new();
     targets(stmts, &mut inside);
@@ -386,7 +394,7 @@ impl Stretches<'_> {
         }
     }
 
-    /// What is needed where the jumps of a plain statement lead.
+    /// Adds the needed variables at the targets of a plain statement's jumps.
     fn jumps(&mut self, flow: &Flow) {
         let mut targets = Vec::new();
         jump_targets(flow, &mut targets);
@@ -410,7 +418,7 @@ fn jump_targets(flow: &Flow, found: &mut Vec<(JumpId, bool)>) {
     }
 }
 
-/// Whether the source tells that an arm without cut points never comes to its end.
+/// Whether an arm without cut points diverges, as far as the source shows.
 pub(crate) fn diverges(arm: &Arm) -> bool {
     arm.block.stmts.iter().any(|stmt| !stmt.flow.completes())
 }
@@ -439,7 +447,7 @@ pub(crate) fn mentions_inside(control: &Control, found: &mut BTreeSet<VarId>) {
     }
 }
 
-/// What is mentioned in a statement after the stretch that leads into it has ended.
+/// The variables that a statement mentions after the stretch that leads into it.
 fn mentions_after_head(stmt: &Stmt, found: &mut BTreeSet<VarId>) {
     match &stmt.kind {
         StmtKind::Control { control: Control::Branch(branch), .. } => {
@@ -456,7 +464,7 @@ fn mentions_after_head(stmt: &Stmt, found: &mut BTreeSet<VarId>) {
     }
 }
 
-/// What each cut point keeps, with stored names.
+/// The kept values of each cut point, with their stored names.
 fn kept(body: &Body, table: &Table, needed: &Needed) -> Vec<Vec<Kept>> {
     let is_kept = |var: &VarId| matches!(table.var(*var).kind, VarKind::Value | VarKind::Position);
     let all: BTreeSet<VarId> = needed.at_cut.values().flatten().copied().filter(|v| is_kept(v)).collect();
@@ -464,10 +472,10 @@ fn kept(body: &Body, table: &Table, needed: &Needed) -> Vec<Vec<Kept>> {
         let var = table.var(var);
         var.key.clone().unwrap_or_else(|| var.ident.to_string().trim_start_matches("r#").to_owned())
     };
-    // What is left of a variable takes the variable's place in the snapshot.
+    // The remaining fields of a variable take its place in the snapshot.
     let origins: BTreeSet<VarId> = all.iter().map(|var| table.origin(*var)).collect();
     let (keys, count) = numbered(&origins, &base);
-    // In earlier versions of this library the items of a loop shared the name of what it goes over.
+    // Earlier versions of this library stored the items of a loop under the name of their source.
     let left = |var: VarId| base(var).strip_suffix(LEFT).map(str::to_owned);
     let (keys_then, _) = numbered(&origins, &|var| left(var).unwrap_or_else(|| base(var)));
     let was = |var: VarId| if left(var).is_some() { keys_then.get(&var).cloned() } else { table.var(var).was.clone() };
@@ -491,7 +499,8 @@ fn kept(body: &Body, table: &Table, needed: &Needed) -> Vec<Vec<Kept>> {
         .collect()
 }
 
-/// The stored names of variables, of which several of one name are numbered, and how many have each.
+/// The stored names of variables, numbered where several share a name, and the number of variables
+/// for each name.
 fn numbered(vars: &BTreeSet<VarId>, base: &dyn Fn(VarId) -> String) -> (BTreeMap<VarId, String>, BTreeMap<String, usize>) {
     let mut keys = BTreeMap::new();
     let mut count: BTreeMap<String, usize> = BTreeMap::new();
@@ -512,7 +521,7 @@ fn role(table: &Table, var: VarId) -> Role {
     }
 }
 
-/// Why a variable is kept at a cut point: its first use after it, or in the next round of a loop.
+/// Why a cut point keeps a variable: its first use after it, or in the next round of a loop.
 fn why(table: &Table, var: VarId, cut: CutId) -> String {
     let uses = || table.uses.iter().enumerate().filter(|(_, u)| u.var == var);
     let next = uses().find(|(place, _)| *place >= table.uses_before[cut]).or_else(|| uses().next());
@@ -543,7 +552,8 @@ fn results(block: &Block, count: usize) -> Vec<BTreeSet<VarId>> {
     results
 }
 
-/// Stored names of the cut points: a literal is taken as it is, and derived names are numbered around it.
+/// The stored names of the cut points. Literals are taken as they are, and derived names are
+/// numbered around them.
 pub(crate) fn step_names(body: &Body) -> Vec<(String, usize)> {
     let mut taken: BTreeSet<String> = body.cuts.iter().filter(|c| c.explicit).map(|c| c.base.clone()).collect();
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
@@ -566,7 +576,7 @@ pub(crate) fn step_names(body: &Body) -> Vec<(String, usize)> {
         .collect()
 }
 
-/// The plan as a table, for people.
+/// The plan as a table, for tests.
 #[cfg(test)]
 pub(crate) struct Shown<'a> {
     pub(crate) plan: &'a Plan,

@@ -1,19 +1,21 @@
-//! Variables of which a field was moved out before a cut point.
+//! Remainders: variables of which a field was moved out before a cut point.
 //!
-//! `let title = plan.title;`, then a step, then `plan.questions`: at the step `plan` is no whole any more, and what the rest of
-//! the function needs of it are its other fields. So before the checkpoint those move into a variable of the same name, whose
-//! type has fields of the same names:
+//! `let title = plan.title;`, then a step, then `plan.questions`: at the step `plan` is no longer
+//! whole, and the rest of the function needs only its other fields. So before the checkpoint these
+//! move into a variable of the same name, whose type has fields of the same names:
 //!
 //! ```text
 //! let plan = Left { questions: plan.questions };
 //! ```
 //!
-//! The user's code behind it is unchanged, and the snapshot has under `plan` what is left of it. Where the fields before were only copied
-//! out, `plan` is whole and stays as it is. Which of the two it is the compiler decides (`__private::remains`): by the types of the
-//! fields, and as the code of the other case is behind a call that cannot return, so that moves in it do not count.
+//! The user's code after it is unchanged, and the snapshot has the remaining fields under `plan`.
+//! Where the earlier fields were only copied out, `plan` is whole and stays as it is. The compiler
+//! decides which case it is (`__private::remains`), by the types of the fields. The code of the
+//! other case is behind a call that cannot return, so that moves in it do not count.
 //!
-//! This works if everything that names the variable from there on is one of its other fields, and nothing outside of the block
-//! needs it. Else a check is put before the move: that the field is only copied, in words that say why it matters.
+//! This works if every later use of the variable names one of its other fields, and nothing outside
+//! of the block needs it. Otherwise a check is put before the move, that the field is only copied,
+//! with an error that says why that matters.
 use std::collections::BTreeSet;
 
 use proc_macro2::{Ident, Span, TokenStream};
@@ -33,12 +35,13 @@ mod refused;
 
 use left::Left;
 
-/// Puts the remaining fields of variables into variables of their own, and resolves the names again.
+/// Moves the remaining fields of variables into variables of their own, and resolves the names
+/// again.
 pub(crate) fn keep_remainders(body: &mut Body, mut table: Table, given: &[Ident], private: &syn::Path) -> Table {
     if !table.parts.iter().any(|part| matches!(part.change, Change::Moved { .. })) {
         return table;
     }
-    // What was moved out of what is left of a variable shows only when that is there.
+    // A move out of a remainder shows only after the remainder is declared.
     loop {
         let pass = Pass::new(body, &table, private);
         let mut block = std::mem::replace(&mut body.block, Block { stmts: Vec::new(), end: PointId::UNSET });
@@ -57,9 +60,9 @@ struct Pass<'a> {
     table: &'a Table,
     private: &'a syn::Path,
     needed: Needed,
-    /// Which parts are moved out where; a number of a part stands for a variable.
+    /// The parts that are moved out, by point; the number of a part is used as that of a variable.
     moved: Assigned,
-    /// Which cut points are calls of other fibers.
+    /// Whether each cut point is a call of another fiber.
     calls: Vec<bool>,
     titles: Vec<String>,
 }
@@ -90,7 +93,7 @@ impl<'a> Pass<'a> {
             let vars: BTreeSet<VarId> = moved.into_iter().flatten().map(|part| self.table.parts[part.0].var).collect();
             let is_needed = |var: &VarId| match at_value {
                 Some(cut) => self.is_kept(*var, cut),
-                // What a block with cut points leaves behind leaves it as a whole.
+                // A block with cut points exports whole variables.
                 None => self.is_needed_at(*var, block.stmts[place].start),
             };
             for var in vars.into_iter().filter(is_needed) {
@@ -147,18 +150,19 @@ impl<'a> Pass<'a> {
         self.table.var(var).kind == VarKind::Value && self.needed.at_cut.get(&cut).is_some_and(|live| live.contains(&var))
     }
 
-    /// The fields that the rest of a block uses of a variable, if it uses nothing else of it and nothing behind the block does.
+    /// The fields of a variable that the rest of a block uses, if it uses nothing else of it and
+    /// nothing after the block does.
     fn fields_after(&self, var: VarId, first: u32, block: &Block, around: &[JumpId]) -> Option<Vec<Vec<Member>>> {
         let is_live = |live: Option<&Live>| live.is_some_and(|live| live.contains(&var));
         let leaves = |id: &JumpId| is_live(self.needed.at_continue.get(id)) || is_live(self.needed.at_break.get(id));
-        // An end that is not come to needs nothing.
+        // An end that is never reached needs nothing.
         let is_left = self.moved.at_point.contains_key(&block.end);
         if is_left && is_live(self.needed.at_point.get(&block.end)) || around.iter().any(leaves) || self.table.unset.contains(&var) {
             return None;
         }
         let mut fields: Vec<Vec<Member>> = Vec::new();
         for used in self.table.uses.iter().filter(|u| u.var == var && u.at.0 >= first && u.at < block.end) {
-            // A borrow that was made before is made again from the whole variable.
+            // A borrow that was made earlier is made again from the whole variable.
             let is_through_older = used.through.is_some_and(|through| self.table.var(through).at.0 < first);
             if used.path.is_empty() || is_through_older {
                 return None;
@@ -171,8 +175,8 @@ impl<'a> Pass<'a> {
         (!fields.is_empty()).then_some(fields)
     }
 
-    /// Whether what comes before the first cut point of a statement may name something that borrows from a variable: the
-    /// variable cannot be moved in front of it.
+    /// Whether a borrow from a variable may be named before the first cut point of a statement.
+    /// Then the variable cannot be moved before the statement.
     fn is_borrowed_in_head(&self, var: VarId, block: &Block, place: usize) -> bool {
         let mut borrowing = BTreeSet::from([var]);
         for stmt in &block.stmts[..place] {
@@ -185,7 +189,7 @@ impl<'a> Pass<'a> {
             let mut mentioned = BTreeSet::new();
             plan::mentions(stmt, &mut mentioned);
             if !is_owned && mentioned.iter().any(|v| borrowing.contains(v)) {
-                // What a cut point gives can be saved, and holds no references.
+                // The value of a cut point can be saved, and holds no references.
                 if !matches!(stmt.kind, StmtKind::Cut { .. }) {
                     borrowing.extend(&stmt.declares);
                 }
@@ -204,9 +208,10 @@ impl<'a> Pass<'a> {
         mentioned.iter().any(|v| borrowing.contains(v))
     }
 
-    /// `let plan = ..;` with what is left of a variable, unless all of it may be.
+    /// `let plan = ..;` with the remaining fields of a variable; `None` if the whole variable may
+    /// remain.
     fn remainder(&self, var: VarId, fields: &[Vec<Member>], moved: &[&Part]) -> Option<Remainder> {
-        // What is used again was copied, or else the check below says so.
+        // A field that is used again was copied; otherwise the check below reports it.
         let is_used = |part: &Part| fields.iter().any(|field| part.overlaps(field));
         let moved: Vec<&Part> = moved.iter().copied().filter(|part| !is_used(part)).collect();
         if moved.is_empty() {
@@ -261,7 +266,7 @@ impl<'a> Pass<'a> {
 }
 
 impl Part {
-    /// Whether moving it leaves nothing of a field, or a field without a part.
+    /// Whether moving it takes a field or a part of it.
     fn overlaps(&self, field: &[Member]) -> bool {
         match &self.change {
             Change::Moved { evidence: Evidence::Place(_), .. } => is_in(field, &self.path) || is_in(&self.path, field),
@@ -271,11 +276,11 @@ impl Part {
     }
 }
 
-/// Whether an expression gives a value that borrows from nothing, by its form.
+/// Whether an expression has a value that borrows from nothing, by its form.
 fn is_owned(expr: &Expr, var: &Ident) -> bool {
     const OWNED: [&str; 8] = ["len", "is_empty", "clone", "to_string", "to_owned", "to_vec", "count", "contains"];
     match expr {
-        // What is saved holds no references.
+        // A saved variable holds no references.
         Expr::Field(_) => crate::place::root(expr) == Some(var),
         Expr::MethodCall(e) => OWNED.iter().any(|name| e.method == name),
         Expr::Binary(_) => true,
@@ -289,12 +294,13 @@ fn by_value(pat: &syn::Pat) -> Vec<Ident> {
     crate::pattern::bindings(pat).into_iter().filter(|b| !b.by_ref).map(|b| b.ident).collect()
 }
 
-/// Whether one place is another one or in it.
+/// Whether one place is another one, or inside of it.
 fn is_in(inner: &[Member], outer: &[Member]) -> bool {
     inner.starts_with(outer)
 }
 
-/// The moves of parts as assignments of variables with their numbers, which end where the part or the variable has a new value.
+/// The moves of parts as assignments of variables with the parts' numbers. They end where the part
+/// or the variable has a new value.
 fn moves(flow: &Flow, parts: &[Part]) -> Flow {
     let ended = |is_ended: &dyn Fn(&Part) -> bool| {
         let ended = parts.iter().enumerate().filter(|(_, part)| is_ended(part));

@@ -27,7 +27,7 @@ impl Report {
         self.errors.is_empty()
     }
 
-    /// All errors as `compile_error!` invocations; the same message at the same place is given once.
+    /// All errors as `compile_error!` invocations, without duplicates of a message at one place.
     pub(crate) fn to_compile_errors(&self) -> TokenStream {
         let mut seen = std::collections::BTreeSet::new();
         let mut tokens = TokenStream::new();

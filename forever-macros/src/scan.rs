@@ -1,4 +1,4 @@
-//! Which expressions hold cut points, and cut points in places where none can be.
+//! Finds expressions with cut points, and cut points where none can be.
 use proc_macro2::Span;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ImplItem, Item, Macro, Pat, Stmt};
@@ -7,7 +7,8 @@ use crate::cut::select::{Select, Wait};
 use crate::cut::{self, CutKind, Recv, SideBySide, Step, Topic, Written};
 use crate::report::Report;
 
-/// Whether a cut point is part of this expression's own flow: closures, `async` blocks and items have their own.
+/// Whether a cut point is part of this expression's own flow: closures, `async` blocks and items
+/// have flows of their own.
 pub(crate) fn has_cut(expr: &Expr) -> bool {
     let mut find = FindCut(false);
     find.visit_expr(expr);
@@ -36,12 +37,12 @@ impl<'ast> Visit<'ast> for FindCut {
     fn visit_item(&mut self, _: &'ast Item) {}
 }
 
-/// Reports every cut point that stands where the function cannot stop.
+/// Reports every cut point in a place where the function cannot stop.
 pub(crate) fn misplaced(block: &syn::Block, report: &mut Report) {
     Misplaced { report, inside: None }.visit_block(block);
 }
 
-/// Where a cut point cannot be, and what to do instead.
+/// A place where no cut point can be, and what to do instead.
 #[derive(Clone, Copy)]
 struct Inside {
     place: &'static str,
@@ -96,7 +97,7 @@ impl<'ast> Visit<'ast> for Misplaced<'_> {
         if let Some(kind) = CutKind::of(mac) {
             let span = mac.path.segments.last().map_or_else(Span::call_site, |s| s.ident.span());
             self.cut(kind, span);
-            // The body is parsed again, with its errors reported, when the function is lowered.
+            // Lowering parses the body again, and reports its errors.
             let mut unreported = Report::default();
             match cut::parse(kind, mac, &mut unreported).map(|(written, _)| written) {
                 Some(Written::Step(step)) => self.within(STEP, |v| v.step(&step)),
@@ -196,7 +197,7 @@ impl Misplaced<'_> {
         recv.timeout.iter().for_each(|timeout| self.visit_expr(timeout));
     }
 
-    /// The bodies of its arms are code of the function like any other.
+    /// Visits the bodies of the arms, which are code of the function like any other.
     fn select(&mut self, select: &Select) {
         for arm in &select.arms {
             match &arm.wait {
@@ -224,7 +225,7 @@ impl Misplaced<'_> {
         }
     }
 
-    /// Reports what would leave the body of a step.
+    /// Reports jumps that would leave the body of a step.
     fn stays(&mut self, body: &Expr) {
         Leaves { report: self.report, loops: Vec::new(), any_loop: false }.visit_expr(body);
     }
@@ -307,7 +308,7 @@ impl<'ast> Visit<'ast> for Leaves<'_> {
     fn visit_item(&mut self, _: &'ast Item) {}
 }
 
-/// Whether a pattern binds nothing that could be kept: used to name steps after simple `let`s.
+/// The name of a pattern that binds one variable: steps are named after simple `let`s.
 pub(crate) fn simple_name(pat: &Pat) -> Option<String> {
     match pat {
         Pat::Ident(ident) if ident.subpat.is_none() => {
@@ -320,7 +321,7 @@ pub(crate) fn simple_name(pat: &Pat) -> Option<String> {
     .filter(|name| !name.is_empty())
 }
 
-/// The cut point that an expression is, through parentheses and, where it belongs to it, a following `?`.
+/// The cut point that an expression is, through parentheses, with the `?` that belongs to it.
 pub(crate) fn as_cut(expr: &Expr) -> Option<(CutKind, &Macro, Option<Span>)> {
     match expr {
         Expr::Macro(e) => CutKind::of(&e.mac).map(|kind| (kind, &e.mac, None)),

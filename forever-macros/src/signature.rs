@@ -5,13 +5,13 @@ use syn::{Attribute, FnArg, GenericParam, Generics, Ident, ItemFn, Pat, PathArgu
 
 use crate::report::Report;
 
-/// What the head of a fiber function says.
+/// Head of a fiber function.
 pub(crate) struct Signature {
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) vis: Visibility,
     pub(crate) name: Ident,
     pub(crate) generics: Generics,
-    /// The name of the context, the user's or one that nobody sees.
+    /// The name of the context: the user's, or a hidden one.
     pub(crate) ctx: Ident,
     pub(crate) resources: Vec<Resource>,
     pub(crate) arguments: Vec<Argument>,
@@ -23,7 +23,7 @@ pub(crate) struct Resource {
     pub(crate) pat: Pat,
     /// The name in messages.
     pub(crate) name: String,
-    /// What is in the `Res`.
+    /// The type inside the `Res`.
     pub(crate) ty: Type,
 }
 
@@ -126,7 +126,7 @@ impl Signature {
         self.arguments.push(Argument { attrs: param.attrs.clone(), pat: (*param.pat).clone(), name, ty: (*param.ty).clone() });
     }
 
-    /// Names that stand for things given anew on every run.
+    /// Names of what every run receives anew: context and resources.
     pub(crate) fn given(&self) -> Vec<Ident> {
         let resources = self.resources.iter().flat_map(|r| crate::pattern::bindings(&r.pat)).map(|b| b.ident);
         std::iter::once(self.ctx.clone()).chain(resources).collect()
@@ -143,7 +143,7 @@ fn output(output: &ReturnType, name: &Ident, report: &mut Report) -> Type {
                 report.over(value, "a fiber's value is stored, so it holds no references: return owned values, `String` for `&str`");
             }
             match &**ty {
-                // `A + B` stands in `<.. as Trait>` in parentheses only.
+                // `A + B` needs parentheses in `<.. as Trait>`.
                 ty @ Type::TraitObject(_) => syn::parse_quote!((#ty)),
                 ty => ty.clone(),
             }
@@ -165,7 +165,7 @@ fn value_of(ty: &Type) -> Option<&Type> {
     }
 }
 
-/// Whether a type has a reference in it that data would borrow through.
+/// Whether a type contains a reference through which data would borrow.
 fn holds_reference(ty: &Type) -> bool {
     struct Find(bool);
     impl<'ast> syn::visit::Visit<'ast> for Find {
@@ -179,7 +179,8 @@ fn holds_reference(ty: &Type) -> bool {
     find.0
 }
 
-/// Where a function says `Self`, which only those of an `impl` or `trait` can; items in its body have a `Self` of their own.
+/// The place of a `Self` in a function, which only functions of an `impl` or `trait` can have.
+/// Items in its body have a `Self` of their own.
 pub(crate) fn self_type(function: &ItemFn) -> Option<Span> {
     struct Find(Option<Span>);
     impl<'ast> syn::visit::Visit<'ast> for Find {

@@ -1,8 +1,8 @@
-//! Tokens as text, for stored names and for people.
+//! Tokens as text, for stored names and for messages.
 use quote::ToTokens;
 
-/// Tokens as text with only the spaces that it needs, cut short: the stored name of an unnamed value. Made by hand, as the text that
-/// the compiler makes of tokens differs from version to version.
+/// Tokens as text with the fewest spaces, shortened: the stored name of an unnamed value. Written
+/// here because the compiler prints tokens differently from version to version.
 pub(crate) fn compact(tokens: &impl ToTokens) -> String {
     let text = whole(tokens);
     match text.char_indices().nth(40) {
@@ -11,7 +11,7 @@ pub(crate) fn compact(tokens: &impl ToTokens) -> String {
     }
 }
 
-/// [`compact`], not cut short.
+/// As [`compact`], not shortened.
 pub(crate) fn whole(tokens: &impl ToTokens) -> String {
     fn write(tokens: proc_macro2::TokenStream, text: &mut String) {
         for token in tokens {

@@ -1,13 +1,14 @@
-//! Expressions that give text of another variable: `line.split_once('=')`, `body["city"].as_str().unwrap_or("nowhere")`.
+//! Expressions whose value is text of another variable: `line.split_once('=')`,
+//! `body["city"].as_str().unwrap_or("nowhere")`.
 //!
-//! Such text cannot be kept, and only the borrow checker could say so, in words about lifetimes. So it is found by the
-//! methods that are called, all of which are those of text, its iterators and `Option`. Whether the place at the root owns its
-//! text is left to its type.
+//! Such text cannot be kept, and only the borrow checker could report it, in an error about
+//! lifetimes. So it is found by the methods that are called, all of which are methods of text, its
+//! iterators and `Option`. Whether the place at the root owns its text depends on its type.
 use syn::{Expr, Pat, Type};
 
 use crate::place;
 
-/// What a part of such an expression gives.
+/// Value of a part of such an expression.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gives {
     /// The place, or a reference to something in it.
@@ -27,12 +28,12 @@ pub(crate) fn owner<'e>(pat: &Pat, expr: &'e Expr) -> Option<&'e Expr> {
     let ty = if let Pat::Type(typed) = pat { Some(&*typed.ty) } else { None };
     let items = left_of_loop(expr);
     let (place, gives) = given(items.unwrap_or(expr), ty)?;
-    // An iterator that is not gone over is refused as one.
+    // An iterator outside of a `for` is refused as an iterator.
     let are_texts = matches!(gives, Gives::Text | Gives::Collected) || gives == Gives::Texts && items.is_some();
     are_texts.then_some(place)
 }
 
-/// What a `for` by value goes over, if lowering made the expression of it.
+/// The source of a `for` by value, if lowering made the expression of it.
 fn left_of_loop(expr: &Expr) -> Option<&Expr> {
     if let Expr::MethodCall(rest) = expr
         && let Expr::Call(source) = &*rest.receiver
@@ -59,7 +60,7 @@ fn given<'e>(expr: &'e Expr, ty: Option<&Type>) -> Option<(&'e Expr, Gives)> {
     }
 }
 
-/// What a method gives of what it is called on.
+/// The value of a method call, by its receiver.
 fn gives_after(on: Gives, call: &syn::ExprMethodCall, ty: Option<&Type>) -> Option<Gives> {
     let name = call.method.to_string();
     let name = name.as_str();
@@ -96,7 +97,7 @@ fn maps_to_text(call: &syn::ExprMethodCall) -> bool {
     }
 }
 
-/// Whether `collect` makes a collection of the texts themselves, and not one text of them all.
+/// Whether `collect` makes a collection of the texts themselves, rather than one text of them all.
 fn collects_texts(call: &syn::ExprMethodCall, ty: Option<&Type>) -> bool {
     let written = call.turbofish.as_ref().and_then(|of| of.args.first());
     let ty = match written {
@@ -108,7 +109,7 @@ fn collects_texts(call: &syn::ExprMethodCall, ty: Option<&Type>) -> bool {
     last.is_some_and(|last| matches!(&last.arguments, syn::PathArguments::AngleBracketed(_)) && last.ident != "Cow")
 }
 
-/// Methods of text, or of what holds one, that give text.
+/// Methods of text, or of what holds one, that return text.
 const OF_TEXT: &[&str] = &[
     "as_deref",
     "as_str",
@@ -128,7 +129,7 @@ const OF_TEXT: &[&str] = &[
 const ITERATORS_OF_TEXT: &[&str] =
     &["lines", "rsplit", "rsplitn", "split", "split_ascii_whitespace", "split_inclusive", "split_terminator", "split_whitespace", "splitn"];
 
-/// Methods of `Option` and `Result` that give what is in them, or an `Option` or `Result` of it.
+/// Methods of `Option` and `Result` that return their content, or an `Option` or `Result` of it.
 const OF_OPTIONS: &[&str] = &[
     "context",
     "expect",
@@ -145,11 +146,11 @@ const OF_OPTIONS: &[&str] = &[
     "with_context",
 ];
 
-/// Methods of what holds texts that give a reference to one of them.
+/// Methods of what holds texts that return a reference to one of them.
 const PARTS: &[&str] = &["as_ref", "first", "get", "last", "pointer"];
 
-/// Methods of iterators that give an iterator over the same items.
+/// Methods of iterators that return an iterator over the same items.
 const OF_ITERATORS: &[&str] = &["chain", "filter", "fuse", "peekable", "rev", "skip", "skip_while", "step_by", "take", "take_while"];
 
-/// Methods of iterators that give an item.
+/// Methods of iterators that return an item.
 const ITEMS: &[&str] = &["find", "last", "max", "max_by_key", "min", "min_by_key", "next", "next_back", "nth"];

@@ -1,7 +1,9 @@
-//! The body of a fiber as the later passes see it: blocks of statements in which a cut point is always a statement of its own.
+//! The lowered body of a fiber: blocks of statements in which a cut point is always a statement of
+//! its own.
 //!
-//! Plain statements are the user's own tokens and hold no cut point. Everything that holds one is taken apart, down to the
-//! cut points, which are numbered in source order: the cuts inside any one node are a contiguous range.
+//! Plain statements are the user's own tokens and contain no cut point. Everything that contains
+//! one is taken apart, down to the cut points, which are numbered in source order: those inside any
+//! one node are a contiguous range.
 use std::ops::RangeInclusive;
 
 use proc_macro2::Span;
@@ -11,7 +13,7 @@ use crate::cut::{CutBody, CutKind};
 use crate::flow::{Flow, JumpId, PointId};
 use crate::names::VarId;
 
-/// Number of a cut point: its place in [`Body::cuts`].
+/// Number of a cut point: its index in [`Body::cuts`].
 pub(crate) type CutId = usize;
 
 /// A lowered function body.
@@ -26,33 +28,33 @@ pub(crate) struct Cut {
     /// Name without number: literal, `let` name, callee or `step`.
     pub(crate) base: String,
     pub(crate) explicit: bool,
-    /// Where the name is written, if it is.
+    /// Place of its name, if it is written.
     pub(crate) named_at: Option<Span>,
-    /// The name that it had.
+    /// Its earlier name.
     pub(crate) was: Option<String>,
-    /// Which macro it is, or is part of.
+    /// The macro that it is, or is part of.
     pub(crate) kind: CutKind,
-    /// What tells it apart from another one of the same derived name.
+    /// Text that distinguishes it from others of the same derived name.
     pub(crate) text: String,
-    /// Where the macro stands.
+    /// Place of the macro.
     pub(crate) span: Span,
 }
 
-/// How the variables begin that hold the items left of `for` loops by value.
+/// Name prefix of the variables with the remaining items of `for` loops by value.
 pub(crate) const REST: &str = "__rest_";
 
-/// What stands behind the name of what a loop goes over in the stored name of the remaining items.
+/// Suffix of the stored name of a loop's remaining items, after the name of their source.
 pub(crate) const LEFT: &str = " left";
 
-/// What the cut point that comes before a wait is called, behind the name of the wait.
+/// Suffix of the name of the cut point before a wait, after the name of the wait.
 pub(crate) const PENDING: &str = " pending";
 
-/// What the cut point before a wait of this stored name is called: `sleep pending#2` before `sleep#2`.
+/// The name of the cut point before a wait of this stored name: `sleep pending#2` before `sleep#2`.
 pub(crate) fn pending_of(wait: &str) -> String {
     with_number(wait, PENDING)
 }
 
-/// A stored name with something behind what comes before its number.
+/// A stored name with a suffix before its number.
 pub(crate) fn with_number(name: &str, behind: &str) -> String {
     match name.rsplit_once('#') {
         Some((base, number)) => format!("{base}{behind}#{number}"),
@@ -61,7 +63,7 @@ pub(crate) fn with_number(name: &str, behind: &str) -> String {
 }
 
 impl Cut {
-    /// The name without number, for people: that of the macro as a whole.
+    /// The name without number, for messages: that of the macro as a whole.
     pub(crate) fn title(&self) -> &str {
         match self.body {
             CutBody::Pending(_) => self.base.strip_suffix(PENDING).unwrap_or(&self.base),
@@ -69,7 +71,7 @@ impl Cut {
         }
     }
 
-    /// `step!(search)`, for people; `name` is the stored name.
+    /// `step!(search)`, for messages; `name` is the stored name.
     pub(crate) fn shown(&self, name: &str) -> String {
         let name = match self.body {
             CutBody::Pending(_) => name.replacen(PENDING, "", 1),
@@ -87,23 +89,26 @@ pub(crate) struct Block {
 
 pub(crate) struct Stmt {
     pub(crate) kind: StmtKind,
-    /// Variables that it brings into the rest of the block.
+    /// The variables that it declares for the rest of the block.
     pub(crate) declares: Vec<VarId>,
-    /// What it does to variables, for plain statements and the parts of others that are evaluated before their blocks.
+    /// Its effect on variables: of a plain statement, or of the parts of another that are evaluated
+    /// before its blocks.
     pub(crate) flow: Flow,
     /// The point before anything of it is evaluated.
     pub(crate) start: PointId,
-    /// The point just before it: for a control or cut statement, after its operands.
+    /// The point just before it; for a control or cut statement, after its operands.
     pub(crate) before: PointId,
     /// The point just after it.
     pub(crate) after: PointId,
     /// The cut points in it, if any.
     pub(crate) cuts: Option<RangeInclusive<CutId>>,
-    /// What it binds to the remaining fields of variables: behind the value of a cut point, or all that a plain statement does.
+    /// Variables that it declares for the remaining fields of others: after the value of a cut
+    /// point, or as the whole effect of a plain statement.
     pub(crate) remainders: Vec<Remainder>,
 }
 
-/// A variable of the same name that holds the fields which are used after another field was moved out.
+/// A variable of the same name that holds the fields which are used after another field was moved
+/// out.
 #[derive(Clone)]
 pub(crate) struct Remainder {
     pub(crate) ident: Ident,
@@ -127,13 +132,13 @@ pub(crate) enum StmtKind {
     },
 }
 
-/// Where the value of a cut point or of a control construct goes.
+/// Target of the value of a cut point or of a control construct.
 pub(crate) enum Bind {
     /// Nowhere.
     Discard,
     /// `let PAT = ..`.
     Let { attrs: Vec<Attribute>, pat: Pat },
-    /// It is the value of the block.
+    /// The value of the block.
     Tail,
 }
 
@@ -145,7 +150,7 @@ pub(crate) enum Control {
         id: JumpId,
         body: Block,
     },
-    /// `for` by position over something that keeps its order.
+    /// `for` by position over a source that keeps its order.
     For(Box<For>),
     /// A block, labelled or `unsafe`.
     Scope {
@@ -176,7 +181,7 @@ pub(crate) enum Head {
     LetElse {
         pat: Pat,
         init: Expr,
-        /// Where the block after `else` stands.
+        /// Place of the block after `else`.
         otherwise: Span,
     },
 }
@@ -202,11 +207,12 @@ pub(crate) struct For {
     pub(crate) pat: Pat,
     /// The variables that its pattern binds.
     pub(crate) declares: Vec<VarId>,
-    /// The iterator expression, all that it evaluates besides places put into variables.
+    /// The iterator expression. Operands that are evaluated once are already in variables.
     pub(crate) items: Expr,
-    /// The stored name of its position: the iterator expression as it was written, for a position means nothing in another.
+    /// The stored name of its position: the iterator expression as it was written, because a
+    /// position means nothing in another.
     pub(crate) key: String,
-    /// The synthetic variable that holds the position.
+    /// The generated variable that holds the position.
     pub(crate) position: Ident,
     pub(crate) position_var: Option<VarId>,
     /// Variables that the iteration borrows from.

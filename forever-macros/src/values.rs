@@ -1,10 +1,11 @@
-//! What values look like that cannot be saved: closures that can be made again, and what has a way out of its own.
+//! Values that cannot be saved, by the form of their expression: closures that can be made again,
+//! and values with a suggestion of their own.
 use syn::Expr;
 use syn::visit::Visit;
 
 use crate::place::BORROWING;
 
-/// Values that cannot be saved and have a way out of their own.
+/// Forms of values that cannot be saved and have a suggestion of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum MadeBy {
     #[default]
@@ -15,7 +16,7 @@ pub(crate) enum MadeBy {
     Error,
 }
 
-/// What a value looks like that may have a way out of its own.
+/// The form of an expression, if it has a suggestion of its own.
 pub(crate) fn made_by(expr: &Expr) -> MadeBy {
     match expr {
         Expr::Closure(_) => MadeBy::Closure,
@@ -26,7 +27,7 @@ pub(crate) fn made_by(expr: &Expr) -> MadeBy {
     }
 }
 
-/// Methods that give iterators, besides those in [`BORROWING`].
+/// Methods that return iterators, besides those in [`BORROWING`].
 const ITERATORS: &[&str] =
     &["into_iter", "peekable", "map", "filter", "filter_map", "flat_map", "enumerate", "zip", "chain", "rev", "drain"];
 
@@ -40,10 +41,10 @@ pub(crate) fn closure(expr: &Expr) -> Option<&syn::ExprClosure> {
     }
 }
 
-/// What is in a closure that code of ours cannot rename.
+/// Names in a closure that generated code cannot rename.
 #[derive(Default)]
 pub(crate) struct Inside {
-    /// The names that it binds itself, and those that stand for a field and a variable at once.
+    /// The names that it binds itself, and those that mean a field and a variable at once.
     pub(crate) bound: Vec<syn::Ident>,
     pub(crate) macros: Vec<proc_macro2::TokenStream>,
 }

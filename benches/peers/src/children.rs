@@ -1,4 +1,4 @@
-//! Processes that do the work, and the checks that they have done it.
+//! Child processes that do the work, and checks of their results.
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -15,7 +15,7 @@ pub(crate) fn target() -> anyhow::Result<PathBuf> {
     Ok(program.ancestors().nth(2).context("cargo puts programs into a folder of its target")?.to_owned())
 }
 
-/// Builds durare's and duroxide's program, beside this one.
+/// Builds the program of durare and duroxide, beside this one.
 pub(crate) fn build_others() -> anyhow::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let target = target()?;
@@ -49,18 +49,18 @@ impl Engine {
     }
 }
 
-/// Starts processes, one after the other.
+/// Starts child processes, one after the other.
 pub(crate) struct Children<'a> {
     syncs: SyncCounter,
     dir: &'a Path,
     others: PathBuf,
 }
 
-/// What a process has used up, and what it left.
+/// What a process used, and what it left.
 pub(crate) struct Finished {
     pub(crate) spent: Spent,
     pub(crate) settings: String,
-    /// The length of the database, once its log is in it.
+    /// Size of the database in bytes, after its log was copied into it.
     pub(crate) kept: u64,
 }
 
@@ -79,13 +79,13 @@ impl<'a> Children<'a> {
             Engine::Durare | Engine::Duroxide(_) => self.others.clone(),
         };
         let mut command = Command::new(program);
-        // duroxide's log goes to where the words are said.
+        // duroxide logs to standard output, where the words are printed.
         command.arg(JOB).arg(serde_json::to_string(&job)?).arg(DIR).arg(dir).env("RUST_LOG", "off").stdout(Stdio::piped());
         self.syncs.count(&mut command);
         Ok(command)
     }
 
-    /// Lets so many workflows come to their results, after one of `before` steps.
+    /// Runs `workflows` workflows to their results, after one of `before` steps.
     pub(crate) fn finish(&self, engine: Engine, power: bool, before: u64, workflows: u64, steps: u64) -> anyhow::Result<Finished> {
         let dir = self.folder()?;
         let job = Job { engine, power, task: Task::Finish { before, workflows, steps } };
@@ -103,8 +103,9 @@ impl<'a> Children<'a> {
         Ok(Finished { spent: done.spent, settings: done.settings, kept: kept(dir.path())? })
     }
 
-    /// Goes on, or begins, in the folder at the step `from`, and is killed in the step that is `steps` later. Gives the milliseconds
-    /// from the start of the process to the body of the first of these steps, and of the last.
+    /// Starts or resumes the workflow in the folder at step `from`, and kills it `steps` steps
+    /// later. Returns the milliseconds from the start of the process to the body of the first of
+    /// these steps, and of the last.
     pub(crate) fn killed_after(&self, engine: Engine, power: bool, dir: &Path, from: u64, steps: u64) -> anyhow::Result<[f64; 2]> {
         let job = Job { engine, power, task: Task::Endless { steps } };
         let at = |name: &str, step: u64| word(name, step, expected(0, step));
@@ -119,7 +120,7 @@ impl<'a> Children<'a> {
     }
 }
 
-/// The sum after so many steps.
+/// The expected sum after `steps` steps.
 fn expected(workflow: u64, steps: u64) -> u64 {
     (0..steps).fold(0, |sum, step| add(sum, &result(workflow, step, sum)))
 }

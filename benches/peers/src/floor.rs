@@ -1,4 +1,4 @@
-//! What SQLite does with nothing around it: one row for each workflow, replaced and committed after each step.
+//! The floor: SQLite alone, with one row for each workflow, replaced and committed after each step.
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension};

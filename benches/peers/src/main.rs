@@ -1,16 +1,20 @@
-//! The same work on the same disk in the same run, by Forever, by durare and duroxide on SQLite, and by SQLite with nothing around it.
+//! Comparison of Forever, durare and duroxide on SQLite, and SQLite alone: the same work on the
+//! same disk in the same run.
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/peers/Cargo.toml              # some minutes
 //! cargo run --release --manifest-path benches/peers/Cargo.toml -- --quick   # less than one, rough
 //! ```
 //!
-//! `--only steps`, `together` or `recovery` runs one part, `--dir PATH` puts the databases on another disk. Prints one `key=value` a
-//! line, then tables, and draws docs/guide/src/images/recovery.svg (not with `--quick`). docs/guide/src/internals/performance.md says what the figures mean.
+//! `--only steps`, `together` or `recovery` runs one part; `--dir PATH` puts the databases on
+//! another disk. Prints one `key=value` a line, then tables, and draws
+//! docs/guide/src/images/recovery.svg (not with `--quick`). docs/guide/src/internals/performance.md
+//! explains the figures.
 //!
-//! Each run is a process of its own, and what it says is checked: the sums of all results, how often the body of a step ran, in which
-//! step a process begins again, and, where syncs can be counted, that a step at `synchronous=FULL` is synced. A run that is wrong ends
-//! everything. durare and duroxide are in the program `sqlx`, which this one builds first; it needs what duroxide's TLS needs, which on
+//! Each run is a process of its own, and its output is checked: the sums of all results, how often
+//! the body of a step ran, at which step a process resumes, and, where syncs can be counted, that a
+//! step at `synchronous=FULL` is synced. A wrong run ends the comparison. durare and duroxide are
+//! in the program `sqlx`, which this one builds first; it needs what duroxide's TLS needs, which on
 //! Linux are OpenSSL's headers.
 #[expect(dead_code, reason = "other benchmarks measure more")]
 #[path = "../../support/numbers.rs"]
@@ -41,7 +45,7 @@ use children::{Children, build_others, target};
 use numbers::print_load;
 use work::Engine;
 
-/// What was asked for.
+/// Arguments of the comparison.
 struct Args {
     quick: bool,
     only: Option<String>,
@@ -121,7 +125,7 @@ fn parent(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Of the crates that are compared, as in the lock files.
+/// Prints the versions of the compared crates, from the lock files.
 fn print_versions() {
     let (here, others) = (include_str!("../Cargo.lock"), include_str!("../sqlx/Cargo.lock"));
     for (name, lock) in [("forever-fiber", here), ("rusqlite", here), ("durare", others), ("duroxide", others), ("sqlx", others)] {

@@ -34,7 +34,8 @@ pub(crate) async fn run(job: Job, dir: &Path) -> anyhow::Result<()> {
             }
             let spent = begun.spent();
             forever.close().await?;
-            // It refuses to open a database whose `synchronous` does not read back as what was asked for.
+            // Forever refuses to open a database whose `synchronous` does not read back as it was
+            // set.
             tell(&Done::new(spent, sums, format!("SQLite {}, Durability::{durability:?}", rusqlite::version())));
             Ok(())
         }

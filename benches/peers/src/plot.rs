@@ -1,5 +1,5 @@
-//! The plot of recovery times: both axes logarithmic, the names of the lines beside their ends. It has a background of its own, so that it
-//! can be read on light and dark pages.
+//! The plot of recovery times: both axes logarithmic, each line named beside its end. It has a
+//! background of its own, so that it can be read on light and dark pages.
 use std::fmt::Write;
 
 use crate::numbers::float;
@@ -9,13 +9,13 @@ const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 400.0;
 /// The area of the lines: left, right, top, bottom.
 const AREA: [f64; 4] = [70.0, 500.0, 62.0, 344.0];
-/// How far apart two names are at least.
+/// Least distance between two names.
 const LINE_HEIGHT: f64 = 17.0;
 const GRID: &str = "stroke=\"#e6e6e1\"";
-/// Of one line each, in their order; they differ in lightness too.
+/// One for each line, in order; they differ in lightness too.
 const COLOURS: [&str; 6] = ["#8a8f98", "#c2410c", "#1d4ed8", "#0f766e", "#65a30d", "#7e22ce"];
 
-/// From values to places.
+/// Maps values to positions.
 struct Axis {
     /// The powers of ten at the ends.
     decades: [f64; 2],

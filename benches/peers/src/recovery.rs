@@ -1,4 +1,5 @@
-//! How long it takes, after a SIGKILL in a step, from the start of the next process to the body of that step.
+//! Recovery time: from the start of the next process, after a SIGKILL in a step, to the body of
+//! that step.
 use std::time::Duration;
 
 use crate::children::Children;
@@ -6,22 +7,23 @@ use crate::numbers::median;
 use crate::table::{Table, short};
 use crate::work::{Duroxide, Engine};
 
-/// One way to be killed and started again.
+/// A way to be killed and restarted.
 #[derive(Debug, Clone, Copy)]
 struct Way {
     engine: Engine,
-    /// In the output.
+    /// Name in the output.
     name: &'static str,
-    /// For people.
+    /// Label in the plot and the table.
     label: &'static str,
-    /// How long nothing runs between the kill and the start; `None` where it makes no difference, so that others can run in between.
+    /// Pause between the kill and the start; `None` where it makes no difference, so that other
+    /// ways can run meanwhile.
     rest: Option<Duration>,
     rounds: usize,
-    /// The greatest number of steps that it can be brought to in little time.
+    /// The greatest number of steps that it reaches in a short time.
     up_to: u64,
 }
 
-/// What one way takes, by the number of finished steps.
+/// Recovery times of one way, by the number of finished steps.
 pub(crate) struct Line {
     pub(crate) label: &'static str,
     pub(crate) points: Vec<Point>,
@@ -30,9 +32,9 @@ pub(crate) struct Line {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Point {
     pub(crate) finished: u64,
-    /// Milliseconds to the body of the step that was interrupted.
+    /// Milliseconds to the body of the interrupted step.
     pub(crate) first: f64,
-    /// And to the body of the next one.
+    /// Milliseconds to the body of the next step.
     pub(crate) next: f64,
 }
 
@@ -56,7 +58,7 @@ fn ways(quick: bool) -> Vec<Way> {
     ways
 }
 
-/// A way at some number of finished steps.
+/// A killed process of a way, at some number of finished steps.
 struct Killed<'a> {
     children: &'a Children<'a>,
     way: Way,
@@ -68,12 +70,12 @@ struct Killed<'a> {
 impl<'a> Killed<'a> {
     fn new(children: &'a Children, way: Way, finished: u64) -> anyhow::Result<Self> {
         let dir = children.folder()?;
-        // The steps before only have to be there; at the durability that is faster.
+        // The earlier steps are not measured, and are faster at this durability.
         children.killed_after(way.engine, false, dir.path(), 0, finished)?;
         Ok(Killed { children, way, dir, finished, times: Vec::new() })
     }
 
-    /// Once more; a step is finished with that.
+    /// Measures once more, which finishes one more step.
     fn again(&mut self) -> anyhow::Result<()> {
         std::thread::sleep(self.way.rest.unwrap_or_default());
         let from = self.finished + self.times.len() as u64;

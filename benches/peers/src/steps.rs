@@ -1,14 +1,15 @@
-//! How many steps an engine makes in a second, and what a step costs the disk.
+//! Throughput: the steps of an engine in a second, and the disk cost of a step.
 use crate::children::{Children, Finished};
 use crate::numbers::{float, median};
 use crate::table::{Table, short};
 use crate::work::{Duroxide, Engine};
 
-/// A new log file grows until it has a thousand pages, and a sync of a file that has grown takes longer. So long no clock runs; where
-/// commits are not synced it makes no difference, and duroxide would need minutes.
+/// Steps before the measurement. A new log file grows until it has a thousand pages, and a sync of
+/// a file that has grown takes longer. Where commits are not synced it makes no difference, and
+/// duroxide would need minutes.
 const BEFORE: u64 = 1_200;
 
-/// One engine in one part.
+/// An engine in one part.
 struct Entry {
     engine: Engine,
     rounds: usize,
@@ -16,7 +17,7 @@ struct Entry {
     steps: u64,
 }
 
-/// One workflow, whose steps follow each other.
+/// One workflow, with its steps one after the other.
 pub(crate) fn one_after_the_other(children: &Children, quick: bool) -> anyhow::Result<Table> {
     let (rounds, steps) = if quick { (1, 200) } else { (5, 1_000) };
     let entry = |engine, rounds, steps| Entry { engine, rounds, workflows: 1, steps };
@@ -32,7 +33,7 @@ pub(crate) fn one_after_the_other(children: &Children, quick: bool) -> anyhow::R
     Ok(part.table("One workflow, one step after the other"))
 }
 
-/// Many workflows at the same time.
+/// Many concurrent workflows.
 pub(crate) fn together(children: &Children, quick: bool) -> anyhow::Result<Table> {
     let (rounds, workflows, steps) = if quick { (1, 20, 20) } else { (3, 100, 100) };
     let entry = |engine, rounds| Entry { engine, rounds, workflows, steps };
@@ -51,7 +52,8 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// The engines in turn, as often as each is to run; what a step costs is compared with the floor of the same round.
+    /// Runs the engines in turn, in each round. The cost of a step is compared with the floor of
+    /// the same round.
     fn run(&mut self, power: bool, entries: &[Entry]) -> anyhow::Result<()> {
         let before = if power { BEFORE } else { 0 };
         let mut runs: Vec<Vec<(usize, Finished)>> = entries.iter().map(|_| Vec::new()).collect();
@@ -66,7 +68,7 @@ impl Part<'_> {
         }
         let floors: Vec<f64> = runs[0].iter().map(|(_, run)| each_second(&entries[0], run)).collect();
         for (entry, runs) in entries.iter().zip(&runs) {
-            // What a database has anyway, and its first pages, is in both.
+            // The fixed size of a database, and its first pages, are in both figures.
             let begun = self.children.finish(entry.engine, power, before, entry.workflows, entry.steps / 10)?;
             self.row(power, entry, runs, &floors, begun.kept);
         }

@@ -1,4 +1,4 @@
-//! Tables for people, in Markdown.
+//! Tables in Markdown.
 use std::fmt;
 
 pub(crate) struct Table {
@@ -25,7 +25,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// With as few digits as say something, and spaces between thousands.
+/// A figure with the significant digits only, and spaces between thousands.
 pub(crate) fn short(value: f64) -> String {
     if value.abs() < 9.95 {
         return format!("{value:.1}");

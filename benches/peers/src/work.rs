@@ -1,7 +1,8 @@
-//! The work that every engine does, how a child process is told about it, and how its results are known.
+//! The work that every engine does, how a child process receives it, and how results are checked.
 //!
-//! A workflow is a chain: each step gets the sum of all results before it and gives 192 characters that depend on it. So a result that
-//! was lost, repeated or mixed up shows in every sum after it. No two results are equal.
+//! A workflow is a chain: each step gets the sum of all earlier results and returns 192 characters
+//! that depend on it. So a result that was lost, repeated or mixed up changes every later sum. No
+//! two results are equal.
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,16 +12,16 @@ use serde::{Deserialize, Serialize};
 use crate::state::hex;
 use crate::usage::{Spent, say};
 
-/// The database of a run, in its folder.
+/// File name of a run's database, in its folder.
 pub(crate) const DATABASE: &str = "peers.db";
 
-/// Tell a child process what to do, and where.
+/// Arguments that give a child process its job and its folder.
 pub(crate) const JOB: &str = "--job";
 pub(crate) const DIR: &str = "--dir";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Engine {
-    /// SQLite with nothing around it.
+    /// SQLite alone.
     Floor,
     Forever,
     Durare,
@@ -30,44 +31,46 @@ pub(crate) enum Engine {
 /// How duroxide is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Duroxide {
-    /// As its guide says for long loops: `continue_as_new` after 100 steps; polling and locks set for this work.
+    /// As its guide says for long loops: `continue_as_new` after 100 steps; polling and locks set
+    /// for this work.
     Renewed,
-    /// The same settings, and one history however long.
+    /// With the same settings, and one history of any length.
     Whole,
     /// `continue_as_new` after 100 steps, and `RuntimeOptions::default()`.
     Defaults,
 }
 
-/// What a child process does in its folder.
+/// Task of a child process in its folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Task {
-    /// Runs one workflow of `before` steps, which no clock sees; then starts so many workflows at once, of so many steps each, and waits
-    /// for their results.
+    /// Runs one workflow of `before` steps, which is not measured; then starts `workflows`
+    /// workflows at once, of `steps` steps each, and waits for their results.
     Finish { before: u64, workflows: u64, steps: u64 },
-    /// Starts one workflow without end, or goes on with it. Says which step it runs first; after so many steps it says in which one it
-    /// is, and waits there to be killed.
+    /// Starts or resumes one workflow without end. Prints which step it runs first; after `steps`
+    /// steps it prints the current one, and waits there to be killed.
     Endless { steps: u64 },
 }
 
-/// The number of the workflow that runs before the others.
+/// Number of the workflow that runs before the others.
 pub(crate) const BEFORE: u64 = 1_000_000;
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) engine: Engine,
-    /// Durable against power loss (`synchronous=FULL`), or against the death of the process (`NORMAL`).
+    /// Durable against power loss (`synchronous=FULL`), or against the death of the process
+    /// (`NORMAL`).
     pub(crate) power: bool,
     pub(crate) task: Task,
 }
 
-/// What a child says after [`Task::Finish`].
+/// Output of a child after [`Task::Finish`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) spent: Spent,
-    /// How often the body of a step has run.
+    /// How often a body of a step ran.
     pub(crate) bodies: u64,
     pub(crate) sums: Vec<u64>,
-    /// How the engine was set up, as far as it tells.
+    /// Settings of the engine, as far as it reports them.
     pub(crate) settings: String,
 }
 
@@ -77,18 +80,18 @@ impl Done {
     }
 }
 
-/// The sum of all results, with one more.
+/// The sum of all results, with one more added.
 pub(crate) fn add(sum: u64, result: &str) -> u64 {
     // FNV-1a.
     result.bytes().fold(sum ^ 0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// What a step gives.
+/// The result of a step.
 pub(crate) fn result(workflow: u64, step: u64, sum: u64) -> String {
     hex(add(sum, &format!("{workflow} {step}")), 12)
 }
 
-/// What the body of a step says when it is the first or the last of its process.
+/// The output of a step's body when it is the first or the last of its process.
 pub(crate) fn word(word: &str, step: u64, sum: u64) -> String {
     format!("{word} {step} {sum}")
 }
@@ -110,7 +113,8 @@ pub(crate) async fn body(workflow: u64, step: u64, sum: u64) -> String {
     result(workflow, step, sum)
 }
 
-/// The job that this process was started for, if it was, and its folder. A child that has not ended after some minutes never will.
+/// The job of this process and its folder, if it is a child. A child that has not ended after some
+/// minutes is stuck.
 pub(crate) fn job(args: &[String]) -> anyhow::Result<Option<(Job, &Path)>> {
     let value = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1));
     let (Some(job), Some(dir)) = (value(JOB), value(DIR)) else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! Commands, lists and deletion.
+//! Admin commands, lists of fibers, and deletion.
 use forever_store::{
     CommandResult, DeleteCursor, DeleteResult, Deletion, End, FiberQuery, FiberRef, FiberRow, FiberState, FiberTombstone, Restart,
     RestartResult, Runnable, Seq, arguments_digest,
@@ -33,13 +33,13 @@ pub(crate) async fn cancel(tx: &Tx, id: &str, reason: &str, now_ms: i64) -> Done
         claims::void(tx, &[fiber.seq]).await?;
         fibers::finish(tx, fiber.seq, &End::Cancelled(reason.to_owned()), &[], now_ms).await?;
     }
-    // One of them may have waited for another.
+    // A descendant may have waited for another one that is cancelled here.
     tx.ready().retain(|woken| !below.iter().any(|fiber| fiber.seq == woken.seq));
     Ok(CommandResult::Done(below))
 }
 
-/// A fiber and all below it, locked: each level before its children are looked for, so that one
-/// that is made now is found.
+/// Locks the descendants of a locked fiber, and returns it and them. Each level is locked before
+/// its children are read, so that a child that is spawned at the same time is found.
 async fn descendants(tx: &Tx, top: Seq) -> Done<Vec<Seq>> {
     let (mut all, mut level) = (vec![top], vec![top]);
     while !level.is_empty() {
@@ -70,7 +70,7 @@ pub(crate) async fn restart(tx: &Tx, id: &str, how: Restart, now_ms: i64) -> Don
     Ok(CommandResult::Done(RestartResult::Ready))
 }
 
-/// The conditions of a query, with their values.
+/// The `WHERE` conditions of a query, with their arguments.
 struct Condition<'a> {
     terms: Vec<String>,
     values: Vec<Arg<'a>>,
@@ -81,7 +81,7 @@ impl<'a> Condition<'a> {
         Condition { terms: vec!["TRUE".to_owned()], values: Vec::new() }
     }
 
-    /// Adds a value, and gives its place.
+    /// Adds an argument, and returns its placeholder.
     fn value(&mut self, value: impl Into<Arg<'a>>) -> String {
         self.values.push(value.into());
         format!("${}", self.values.len())
@@ -90,8 +90,8 @@ impl<'a> Condition<'a> {
     fn of(query: &'a FiberQuery) -> Self {
         let mut condition = Condition::new();
         if !query.states.is_empty() {
-            // Words of ours, so they can stand in the text; where all are of the index, Postgres
-            // needs to see that.
+            // State names are constants of this crate, so they need no placeholders. Postgres uses
+            // the partial index only where the text of the query shows that all of them are in it.
             let words: Vec<_> = query.states.iter().map(|s| format!("'{s}'")).collect();
             condition.terms.push(format!("f.state IN ({})", words.join(", ")));
             if !query.states.contains(&FiberState::Completed) {
@@ -134,11 +134,11 @@ pub(crate) async fn list(tx: &Tx, query: &FiberQuery, after: Seq, limit: u32) ->
     tx.rows(&sql, &condition.values).await?.iter().map(fibers::fiber_row).collect()
 }
 
-/// A fiber that may be deleted.
+/// An ended fiber that may be deleted.
 struct Candidate {
     seq: Seq,
     finished_ms: i64,
-    /// The tombstone that it leaves.
+    /// The tombstone that the deletion leaves.
     past: Option<FiberTombstone>,
 }
 
@@ -151,7 +151,7 @@ pub(crate) async fn delete(tx: &Tx, deletion: &Deletion) -> Done<DeleteResult> {
     if remove(tx, &all).await? {
         deleted = all;
     } else {
-        // One of them is held by a table of the program that refers to it.
+        // A table of the program refers to one of them, so each is deleted by itself.
         for candidate in all {
             if remove(tx, &[candidate]).await? {
                 deleted.push(candidate);
@@ -166,8 +166,8 @@ pub(crate) async fn delete(tx: &Tx, deletion: &Deletion) -> Done<DeleteResult> {
     Ok(DeleteResult { count: deleted.len() as u64, held: (candidates.len() - deleted.len()) as u64, next })
 }
 
-/// A page of the fibers that the query asks for, in the order of the index; not those that another
-/// transaction has in hand.
+/// A page of the fibers that the deletion selects, in the order of the index, without those that
+/// another transaction has locked.
 async fn candidates(tx: &Tx, deletion: &Deletion) -> Done<Vec<Candidate>> {
     let mut condition = Condition::of(&deletion.query);
     let mut after = String::new();
@@ -191,7 +191,7 @@ async fn candidates(tx: &Tx, deletion: &Deletion) -> Done<Vec<Candidate>> {
     tx.rows(&sql, &condition.values).await?.iter().map(candidate).collect()
 }
 
-/// Deletes fibers, all or, if a constraint keeps one of them, none; says which.
+/// Deletes all of the fibers, or none if a constraint keeps one; returns whether it deleted them.
 async fn remove(tx: &Tx, fibers: &[&Candidate]) -> Done<bool> {
     if fibers.is_empty() {
         return Ok(true);
@@ -200,7 +200,7 @@ async fn remove(tx: &Tx, fibers: &[&Candidate]) -> Done<bool> {
     tx.batch("SAVEPOINT remove").await?;
     let held = match tx.run("DELETE FROM @fibers WHERE seq = ANY ($1)", args![&seqs]).await {
         Ok(_) => match tx.batch("SET CONSTRAINTS ALL IMMEDIATE").await {
-            // A constraint that is looked at only at the commit would cost all of them.
+            // A deferred constraint fails at the commit, and would undo the whole deletion.
             Ok(()) => false,
             Err(why) if is_held(&why) => true,
             Err(why) => return Err(why),
@@ -218,7 +218,7 @@ async fn remove(tx: &Tx, fibers: &[&Candidate]) -> Done<bool> {
     Ok(true)
 }
 
-/// Whether a constraint or a trigger keeps a row.
+/// Whether a constraint or a trigger of the program keeps a row.
 fn is_held(why: &Fail) -> bool {
     let held = [SqlState::FOREIGN_KEY_VIOLATION, SqlState::RESTRICT_VIOLATION, SqlState::RAISE_EXCEPTION, SqlState::CHECK_VIOLATION];
     matches!(why, Fail::Postgres(why) if why.code().is_some_and(|code| held.contains(code)))
@@ -247,7 +247,7 @@ fn past_fiber(row: &Row) -> Done<FiberTombstone> {
 
 pub(crate) async fn tombstone(tx: &Tx, which: &FiberRef) -> Done<Option<FiberTombstone>> {
     if let FiberRef::Seq(_) = which {
-        // Numbers are not remembered: they mean nothing outside of the store.
+        // Sequence numbers leave no tombstones: they mean nothing outside of the store.
         return Ok(None);
     }
     let (column, value) = fibers::column(which);

@@ -6,16 +6,17 @@ use forever_store::{
 use crate::sql::{Done, Row, Tx, args};
 use crate::workers::ALIVE;
 
-/// A schedule that may be claimed, if its class is among the ones in `$1`.
+/// Condition: a schedule that may be claimed, if its class is among those in `$1`.
 const WAITS: &str = "next_ms IS NOT NULL AND running_ms IS NULL AND class = ANY ($1)";
 
-/// A schedule that is due later than it can be: `$1` is now, `$2` how much later is no matter.
+/// Condition: a schedule that is due later than its timing allows, because it was computed while
+/// the clock was ahead. `$1` is now in ms, `$2` the tolerance in ms.
 const FAR: &str = "next_ms > $1 + $2 AND running_ms IS NULL AND (
     kind = 'every' AND attempts = 0 AND every_ms > 0 AND due_ms > $1 + every_ms + $2
     OR kind = 'delay' AND attempts = 0 AND created_ms > $1 + $2
     OR attempts > 0 AND next_ms > due_ms)";
 
-/// Whether one that has seen deaths is being tried alone.
+/// Whether a schedule whose runs have died before is running; such schedules run one at a time.
 const SUSPECT_RUNS: &str = "EXISTS (SELECT 1 FROM @schedules WHERE running_ms IS NOT NULL AND deaths > 1)";
 
 pub(crate) async fn load_state(tx: &Tx, agent: &AgentId) -> Done<Option<String>> {
@@ -82,7 +83,7 @@ pub(crate) async fn reset_wake_attempts(tx: &Tx, agent: &AgentId) -> Done<()> {
     tx.run("UPDATE @agents SET deaths = 0 WHERE class = $1 AND name = $2 AND deaths > 0", args![&agent.class, &agent.name]).await.map(drop)
 }
 
-/// A clean close takes back the deaths that the worker has counted in advance.
+/// Takes back the deaths that the worker counted in advance, when it closes cleanly.
 pub(crate) async fn close(tx: &Tx, worker: WorkerId) -> Done<()> {
     tx.run(
         "UPDATE @schedules SET running_ms = NULL, worker = NULL, deaths = greatest(deaths - 1, 0)
@@ -128,7 +129,8 @@ pub(crate) async fn cancel_schedule(tx: &Tx, agent: &AgentId, id: &str) -> Done<
 
 pub(crate) async fn add(tx: &Tx, new: &NewScheduleRow) -> Done<(ScheduleRow, bool)> {
     if new.idempotent {
-        // Two that add the same one at the same time do so one after the other.
+        // Locks the agent's name, so that two transactions that add the same schedule run one after
+        // the other.
         tx.rows(
             "SELECT pg_advisory_xact_lock(hashtextextended(concat_ws(chr(31), '@schedules', $1, $2, $3), 0))::text AS locked",
             args![&new.agent.class, &new.agent.name, &new.name],
@@ -164,8 +166,8 @@ pub(crate) async fn add(tx: &Tx, new: &NewScheduleRow) -> Done<(ScheduleRow, boo
     Ok((schedule(&added)?, true))
 }
 
-/// The first schedule that is the same as a new one: of the same kind, name and payload, and for
-/// cron of the same pattern.
+/// Finds the first schedule of the same kind, name and payload as a new one, and for cron of the
+/// same pattern.
 async fn like(tx: &Tx, new: &NewScheduleRow) -> Done<Option<(i64, ScheduleRow)>> {
     let rows = tx
         .rows(
@@ -176,7 +178,7 @@ async fn like(tx: &Tx, new: &NewScheduleRow) -> Done<Option<(i64, ScheduleRow)>>
     for row in &rows {
         let there = schedule(row)?;
         if !new.timing.repeats() && new.begun.contains(&there.id) {
-            // It is deleted when its run ends, and the new one is to come after that.
+            // It is deleted when its run ends, and the new schedule must outlive it.
             continue;
         }
         let same_pattern = !matches!(new.timing, ScheduleTiming::Cron(_)) || there.timing == new.timing;
@@ -187,8 +189,8 @@ async fn like(tx: &Tx, new: &NewScheduleRow) -> Done<Option<(i64, ScheduleRow)>>
     Ok(None)
 }
 
-/// Renews a schedule: another interval takes effect, and one that was suspended for its errors is
-/// to run again. One that was suspended for deaths stays so.
+/// Renews a schedule. A new interval takes effect, and a schedule that was suspended for its errors
+/// is enabled again. One that was suspended for deaths stays suspended.
 async fn renew(tx: &Tx, seq: i64, there: ScheduleRow, new: &NewScheduleRow) -> Done<ScheduleRow> {
     let failed = there.next_ms.is_none() && there.deaths == 0;
     if !failed && there.timing == new.timing {
@@ -206,8 +208,8 @@ async fn renew(tx: &Tx, seq: i64, there: ScheduleRow, new: &NewScheduleRow) -> D
     schedule(&renewed)
 }
 
-/// Ends the runs of this worker's, which it has only from before, and those of workers that are
-/// gone.
+/// Ends the runs of workers that are gone, and those of this worker, which can only be from an
+/// earlier process.
 pub(crate) async fn recover(tx: &Tx, strikes: u32, worker: WorkerId) -> Done<()> {
     let left = format!(
         "running_ms IS NOT NULL AND (worker IS NULL OR worker = $1 OR NOT EXISTS (SELECT 1 FROM @workers w WHERE w.id = worker AND {ALIVE}))"
@@ -242,8 +244,8 @@ pub(crate) async fn claim(tx: &Tx, classes: &[String], now_ms: i64, limit: u32, 
     Ok(rows)
 }
 
-/// Whether there are schedules with deaths that are due. Then those who try one do so one after the
-/// other, until the end of their transactions.
+/// Whether a schedule with deaths is due. If so, takes an advisory lock until the end of the
+/// transaction, so that workers that try such schedules do so one after the other.
 async fn suspects(tx: &Tx, classes: &[String], now_ms: i64) -> Done<bool> {
     let sql = format!("SELECT EXISTS (SELECT 1 FROM @schedules WHERE {WAITS} AND next_ms <= $2 AND deaths > 0) AS there");
     let there = tx.one(&sql, args![classes, now_ms]).await?.flag("there")?;
@@ -264,7 +266,7 @@ pub(crate) async fn end_run(tx: &Tx, run: &ScheduleRow, ran: &RunResult) -> Done
         RunResult::Retry { next_ms, error } => (run.due_ms, Some(*next_ms), run.attempts.saturating_add(1), Some(error)),
         RunResult::Suspended { error } => (run.due_ms, None, run.attempts.saturating_add(1), Some(error)),
     };
-    // One that was renewed meanwhile keeps its new times.
+    // A schedule that was renewed during its run keeps its new times.
     tx.run(
         "UPDATE @schedules SET due_ms = $3, next_ms = $4, attempts = $5, error = $6 WHERE id = $1 AND due_ms = $2",
         args![&run.id, run.due_ms, due_ms, next_ms, attempts, error],
@@ -290,7 +292,7 @@ pub(crate) async fn correct(tx: &Tx, now_ms: i64, slack_ms: i64, crons: &[(i64, 
     let mut corrected = tx
         .run(
             &format!(
-                // All expressions see the row as it was.
+                // All expressions see the row before the update.
                 "UPDATE @schedules SET
                      due_ms = CASE WHEN attempts > 0 THEN due_ms WHEN kind = 'every' THEN due_ms - (due_ms - $1 - 1) / every_ms * every_ms
                                    ELSE $1 + greatest(due_ms - created_ms, 0) END,

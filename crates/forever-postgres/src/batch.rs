@@ -1,10 +1,10 @@
-//! Group commit: the writes of activations that are queued together share a statement, and so a
-//! commit.
+//! Group commit: writes of activations that are queued together share a statement, and so a commit.
 //!
-//! One task takes everything that is queued. A statement has its rows in arrays and the claims in
-//! its join, so that a row whose claim is lost is left out and the others stand. It gives the
-//! fibers whose row it wrote; those that are missing, and all of a batch that failed, are written
-//! by themselves, which says what is wrong with each. A batch has one write of a fiber at most.
+//! One task takes everything that is queued. A statement has its rows in arrays and joins them with
+//! the claims, so that a row whose claim is lost is left out and the other rows are written. It
+//! returns the fibers whose rows it wrote. The missing ones, and all writes of a batch that failed,
+//! are then written one by one, which gives each its own error. A batch has at most one write of
+//! each fiber.
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -18,24 +18,24 @@ use crate::call::{Kind, Shared, Work, is_of_row};
 use crate::sql::{Done, Tx, args};
 use crate::{chat, fibers, layouts, ops};
 
-/// How many writes share a statement at most.
+/// Most writes that share a statement.
 const MOST: usize = 1000;
 
-/// How many bytes of text do.
+/// Most bytes of text that share a statement.
 const MOST_BYTES: usize = 4 << 20;
 
 type Checkpoint = (Claim, NewSnapshot);
 type Started = (Claim, OpRecord, i64);
 type Chunks = (Claim, TurnSeq, ChunkBatch);
 
-/// A write, and where its caller waits.
+/// A write, and the channel on which its caller waits.
 #[derive(Debug)]
 struct Job<A, T> {
     args: A,
     answer: oneshot::Sender<Result<T>>,
 }
 
-/// A write that is queued.
+/// A queued write.
 #[derive(Debug)]
 enum Queued {
     Checkpoint(Job<Checkpoint, Vec<Claim>>),
@@ -61,12 +61,12 @@ impl Queued {
     }
 }
 
-/// The queue of a store.
+/// The write queue of a store.
 #[derive(Debug)]
 pub(crate) struct Queue(mpsc::UnboundedSender<Queued>);
 
 impl Queue {
-    /// Starts the task that writes; it ends when the queue is dropped or the store is closed.
+    /// Starts the task that writes. It ends when the queue is dropped or the store is closed.
     pub(crate) fn start(shared: Arc<Shared>) -> Self {
         let (queue, queued) = mpsc::unbounded_channel();
         tokio::spawn(write(shared, queued));
@@ -78,7 +78,7 @@ impl Queue {
         new.delta.is_empty() && new.layouts.is_none() && new.received.is_none() && !new.joined && new.children.is_empty()
     }
 
-    /// Whether the record of an operation can.
+    /// Whether the record of an operation can share a statement.
     pub(crate) fn takes_op(record: &OpRecord) -> bool {
         record.state == OpState::Started && record.stash.is_none()
     }
@@ -99,7 +99,7 @@ impl Queue {
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
             self.0.send(of(Job { args, answer })).map_err(|_| Error::closed())?;
-            // The task drops what is queued only when the store is closed.
+            // The task drops queued writes only when the store is closed.
             answered.await.unwrap_or_else(|_| Err(Error::closed()))
         })
     }
@@ -123,8 +123,8 @@ async fn write(shared: Arc<Shared>, mut queued: mpsc::UnboundedReceiver<Queued>)
     }
 }
 
-/// Writes what is queued, and leaves what has to come later; `known` are the layouts that this
-/// process has stored.
+/// Writes one batch of the queue and leaves in `left` what has to come after it; `known` has the
+/// hashes of the layouts that this process has stored.
 async fn write_once(shared: &Arc<Shared>, known: &mut HashSet<String>, left: &mut VecDeque<Queued>) {
     let (mut alone, mut with_ops, mut started, mut chunks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut fibers, mut bytes) = (BTreeSet::new(), 0);
@@ -175,7 +175,8 @@ async fn write_once(shared: &Arc<Shared>, known: &mut HashSet<String>, left: &mu
     while writes.join_next().await.is_some() {}
 }
 
-/// Stores the layouts of operations that this process has not stored. They are few, and stay.
+/// Stores the layouts of operations that this process has not stored yet. There are few, and none
+/// is deleted.
 async fn save_layouts(shared: &Shared, known: &mut HashSet<String>, started: &[Job<Started, ()>]) -> Result<()> {
     let layouts = started.iter().filter_map(|job| job.args.1.layout.clone());
     let new: Vec<Arc<LayoutRow>> = layouts.filter(|layout| !known.contains(&layout.hash)).collect();
@@ -187,14 +188,14 @@ async fn save_layouts(shared: &Shared, known: &mut HashSet<String>, started: &[J
     Ok(())
 }
 
-/// How writes of one kind are carried out: together, and by themselves.
+/// How writes of one kind are run: as a batch, and one by one.
 struct Batch<A, T> {
     what: &'static str,
-    /// Gives the fibers whose rows were written.
+    /// Writes a batch, and returns the fibers whose rows were written.
     many: Work<Vec<A>, Vec<Seq>>,
     one: Work<A, T>,
     fiber: fn(&A) -> Seq,
-    /// The result of a write that is among them.
+    /// The result of a write that the batch made.
     done: fn() -> T,
 }
 
@@ -212,13 +213,13 @@ where
         let (args, answers): (Vec<A>, Vec<_>) = jobs.into_iter().map(|job| (job.args, job.answer)).unzip();
         let written: BTreeSet<Seq> = match shared.carry_out(what, Kind::Single, &args, many).await {
             Ok(written) => written.into_iter().collect(),
-            // One row fails them all: each is tried by itself.
+            // One bad row fails the whole batch, so each write is tried alone.
             Err(error) if is_of_row(&error) => BTreeSet::new(),
             Err(error) => return fail(answers.into_iter(), error),
         };
         for (args, answer) in args.into_iter().zip(answers) {
             if written.contains(&fiber(&args)) {
-                // A caller that is gone needs no answer.
+                // A caller that was dropped needs no answer.
                 let _ = answer.send(Ok(done()));
                 continue;
             }
@@ -230,7 +231,7 @@ where
     });
 }
 
-/// Tells all callers of one error.
+/// Sends one error to all callers.
 fn fail<T>(answers: impl Iterator<Item = oneshot::Sender<Result<T>>>, error: Error) {
     let (kind, text) = (error.kind(), error.to_string());
     let error = Arc::new(error);
@@ -269,7 +270,7 @@ async fn checkpoints(tx: &Tx, jobs: &[Checkpoint]) -> Done<Vec<Seq>> {
     .await
 }
 
-/// As [`checkpoints`], with what they change of operations.
+/// As [`checkpoints`], and stores what the checkpoints change of operations.
 async fn checkpoints_with_ops(tx: &Tx, jobs: &[Checkpoint]) -> Done<Vec<Seq>> {
     let settled: Vec<_> = jobs.iter().flat_map(|(claim, new)| new.ops.settled.iter().map(|op| (claim.fiber, new.now_ms, op))).collect();
     fibers_of(
@@ -313,7 +314,8 @@ async fn checkpoints_with_ops(tx: &Tx, jobs: &[Checkpoint]) -> Done<Vec<Seq>> {
     .await
 }
 
-/// Whether the claim of each is in force is part of the lock, which keeps it so.
+/// Locks the rows whose claims are in force. The condition is part of the lock, so the claims stay
+/// in force until the commit.
 const RUNNING: &str = "SELECT s.fiber FROM u JOIN @snapshots s ON s.fiber = u.fiber AND s.epoch = u.epoch AND s.worker IS NOT NULL";
 
 async fn start_ops(tx: &Tx, jobs: &[Started]) -> Done<Vec<Seq>> {

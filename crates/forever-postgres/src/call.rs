@@ -1,9 +1,7 @@
-//! Carries out operations: a connection, a transaction, the commit, and what is done when one of
-//! them fails.
+//! Runs operations: connection, transaction, commit, and retries.
 //!
-//! Every call runs in a task of its own, so that a caller that goes away changes nothing. A call is
-//! repeated only while its commit has not been asked for: then nothing of it is stored, and nothing
-//! will be.
+//! Each call runs in a task of its own, so that dropping the caller's future changes nothing. A
+//! call is retried only while its commit was not sent: until then nothing of it is stored.
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,16 +13,16 @@ use tokio_postgres::error::SqlState;
 use crate::pool::{Pool, backoff};
 use crate::sql::{Done, Fail, Tx};
 
-/// What a call does to the database.
+/// How a call uses the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Reads with one statement.
     Read,
-    /// Reads with several, all from one moment.
+    /// Reads with several statements that see one snapshot of the database.
     Snapshot,
     /// Writes with one statement, which is its own transaction.
     Single,
-    /// Writes.
+    /// Writes in a transaction.
     Write,
 }
 
@@ -33,7 +31,7 @@ impl Kind {
         match self {
             Kind::Read | Kind::Single => None,
             Kind::Snapshot => Some("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
-            // A client that is gone without its server knowing must not keep its locks for hours.
+            // A client that is gone, unnoticed by the server, must not keep its locks for hours.
             Kind::Write => Some("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = 30000"),
         }
     }
@@ -43,7 +41,7 @@ impl Kind {
     }
 }
 
-/// The work of a call, with its arguments; run again with the same ones when it is repeated.
+/// The work of a call, with its arguments. A retry runs it again with the same arguments.
 pub(crate) type Work<A, T> = for<'a> fn(&'a Tx, &'a A) -> BoxFuture<'a, Done<T>>;
 
 /// What all calls share.
@@ -51,24 +49,24 @@ pub(crate) type Work<A, T> = for<'a> fn(&'a Tx, &'a A) -> BoxFuture<'a, Done<T>>
 pub(crate) struct Shared {
     pub(crate) pool: Pool,
     pub(crate) ready: Arc<OnceLock<ReadySender>>,
-    /// The worker that joined last; 0 before.
+    /// Id of the worker that joined last; 0 before the first.
     pub(crate) worker: Arc<AtomicI64>,
     pub(crate) closed: Arc<AtomicBool>,
-    /// For how long a call is repeated.
+    /// Time for which a call is retried.
     pub(crate) patience: Duration,
-    /// How long one attempt may take.
+    /// Time that one attempt may take.
     pub(crate) limit: Duration,
 }
 
-/// Why an attempt failed.
+/// How an attempt failed.
 enum Failed {
-    /// Nothing is stored, and it may be tried again.
+    /// Nothing is stored, and a retry may succeed.
     Retryable(tokio_postgres::Error),
-    /// Nothing is stored, and the next attempt would fail as well.
+    /// Nothing is stored, and a retry would fail as well.
     Final(Fail),
-    /// Its commit may have happened.
+    /// The outcome is unknown: the commit may have happened.
     Unknown(Option<tokio_postgres::Error>),
-    /// It took too long, and nothing is stored.
+    /// The attempt took too long, and nothing is stored.
     Late,
 }
 
@@ -87,7 +85,7 @@ impl Shared {
         self.pool.close();
     }
 
-    /// Carries out a call in a task of its own.
+    /// Runs a call in a task of its own.
     pub(crate) async fn call<A, T>(self: &Arc<Self>, what: &'static str, kind: Kind, args: A, work: Work<A, T>) -> Result<T>
     where
         A: Send + Sync + 'static,
@@ -107,7 +105,7 @@ impl Shared {
         }
     }
 
-    /// Carries out a call, as often as it takes.
+    /// Runs a call, and retries it while it fails with a retryable error.
     pub(crate) async fn carry_out<A, T>(&self, what: &str, kind: Kind, args: &A, work: Work<A, T>) -> Result<T>
     where
         A: Send + Sync + 'static,
@@ -151,7 +149,7 @@ impl Shared {
         let attempt = self.attempt_untimed(kind, args, work, &may_be_stored);
         match tokio::time::timeout(self.limit, attempt).await {
             Ok(done) => done,
-            // The connection is dropped with the attempt.
+            // The timeout drops the connection with the attempt.
             Err(_) if may_be_stored.load(Ordering::Relaxed) => Err(Failed::Unknown(None)),
             Err(_) => Err(Failed::Late),
         }
@@ -159,7 +157,7 @@ impl Shared {
 
     async fn attempt_untimed<A, T>(&self, kind: Kind, args: &A, work: Work<A, T>, may_be_stored: &AtomicBool) -> Result<T, Failed> {
         let connection = self.pool.connection().await.map_err(|why| {
-            // What is wrong with the URL, the password or the certificate does not mend itself.
+            // A wrong URL, password or certificate stays wrong.
             if is_transient(&why) { Failed::Retryable(why) } else { Failed::Final(why.into()) }
         })?;
         let tx = Tx::new(connection);
@@ -171,7 +169,7 @@ impl Shared {
             Ok(done) => done,
             Err(Fail::Postgres(why)) if kind == Kind::Single && is_lost(&why) => return Err(Failed::Unknown(Some(why))),
             Err(why) => {
-                // The transaction is over before the caller hears of it, or its connection is.
+                // The transaction, or its connection, ends before the caller gets the error.
                 if !matches!(&why, Fail::Postgres(why) if is_lost(why))
                     && (kind.begin().is_none() || tx.batch("ROLLBACK").await.is_ok())
                     && !spoils_connection(&why)
@@ -196,7 +194,7 @@ impl Shared {
         Ok(done)
     }
 
-    /// Tells the dispatcher of fibers that are ready.
+    /// Hands ready fibers to the dispatcher.
     pub(crate) fn tell(&self, ready: Vec<forever_store::Runnable>) {
         if let Some(sender) = self.ready.get() {
             for fiber in ready {
@@ -206,7 +204,7 @@ impl Shared {
     }
 }
 
-/// What is known of a failure before the commit was asked for: nothing is stored.
+/// Classifies a failure before the commit was sent: nothing is stored.
 fn before_commit(why: Fail) -> Failed {
     match why {
         Fail::Postgres(why) if is_transient(&why) => Failed::Retryable(why),
@@ -214,22 +212,22 @@ fn before_commit(why: Fail) -> Failed {
     }
 }
 
-/// Whether a connection is of no use after a failure that did not end it.
+/// Whether a connection is unusable after a failure that did not close it.
 fn spoils_connection(why: &Fail) -> bool {
     match why {
-        // A server that became a standby; statements that another session has prepared, or that
-        // were prepared for tables of before.
+        // The server became a standby, or the prepared statements are not this session's or do not
+        // fit the tables any more.
         Fail::Postgres(why) => why.code().is_some_and(|code| *code == SqlState::READ_ONLY_SQL_TRANSACTION || is_of_statement(code)),
         Fail::Refused(_) => false,
     }
 }
 
 fn is_of_statement(code: &SqlState) -> bool {
-    // "cached plan must not change result type" comes as a feature that is not supported.
+    // Postgres reports "cached plan must not change result type" as an unsupported feature.
     [SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::DUPLICATE_PSTATEMENT, SqlState::FEATURE_NOT_SUPPORTED].contains(code)
 }
 
-/// Whether the connection was lost, so that it is not known what the server has done.
+/// Whether the connection was lost, so that it is unknown what the server did.
 pub(crate) fn is_lost(why: &tokio_postgres::Error) -> bool {
     match why.as_db_error() {
         Some(error) => error.code().code().starts_with("08") || is_shutdown(error.code()),
@@ -244,11 +242,11 @@ fn is_shutdown(code: &SqlState) -> bool {
         || code.code() == "57P05"
 }
 
-/// Whether the same call may succeed a moment later.
+/// Whether a retry of the call may succeed.
 fn is_transient(why: &tokio_postgres::Error) -> bool {
     let Some(code) = why.code() else {
-        // Of those without a code: the connection was closed or refused, or could not be made. A
-        // value that cannot be sent is none of these.
+        // Without an SQL state: the connection was closed or refused, or could not be made. An
+        // argument that cannot be sent is none of these.
         return why.is_closed() || is_io(why);
     };
     is_lost(why)
@@ -271,12 +269,12 @@ fn is_io(why: &tokio_postgres::Error) -> bool {
         }
         source = cause.source();
     }
-    // A connect that took too long has no source.
+    // A connect that timed out has no source.
     why.to_string().contains("timeout") || why.to_string().contains("connect")
 }
 
-/// Whether an error of a statement is about what one of its rows holds: then nothing is stored, and
-/// the others may be well.
+/// Whether an error of a statement is about the content of one of its rows. Then nothing is stored,
+/// and the other rows may be valid.
 pub(crate) fn is_of_row(error: &Error) -> bool {
     let Some(why) = std::error::Error::source(error).and_then(|why| why.downcast_ref::<tokio_postgres::Error>()) else {
         return false;
@@ -286,7 +284,7 @@ pub(crate) fn is_of_row(error: &Error) -> bool {
 
 fn error_of(what: &str, why: tokio_postgres::Error) -> Error {
     let kind = match why.code() {
-        // A key that is too long for an index does not become shorter.
+        // A key that is too long for an index stays too long.
         Some(code) if *code == SqlState::PROGRAM_LIMIT_EXCEEDED => ErrorKind::Value,
         _ => ErrorKind::Store,
     };

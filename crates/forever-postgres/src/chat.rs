@@ -1,7 +1,7 @@
-//! Chats: their messages, the logs of turns, and the list of pending interactions.
+//! Chats: messages, the logs of turns, and the list of pending interactions.
 //!
-//! The row of a chat is locked by everything that depends on the order of its turns or on what its
-//! messages are, and before the claim.
+//! Whatever depends on the order of a chat's turns or on the content of its messages locks the row
+//! of the chat, before it locks the claim.
 use forever_store::{
     AgentId, ChunkBatch, Claim, InteractionCursor, InteractionQuery, InteractionRow, MessageRole, MessageRow, MessageUpdate, TurnSeq,
     TurnWrite, UpdateRefused,
@@ -10,13 +10,13 @@ use forever_store::{
 use crate::sql::{Arg, Done, Row, Tx, args, damaged, refused};
 use crate::{claims, fibers};
 
-/// A chat, locked.
+/// Locks a chat and returns its key.
 pub(crate) async fn find_chat(tx: &Tx, chat: &AgentId) -> Done<Option<i64>> {
     let row = tx.row("SELECT seq FROM @chats WHERE class = $1 AND agent = $2 FOR NO KEY UPDATE", args![&chat.class, &chat.name]).await?;
     row.map(|row| row.int("seq")).transpose()
 }
 
-/// A chat, locked; made if there is none.
+/// Locks a chat and returns its key; creates the chat if it does not exist.
 pub(crate) async fn chat_of(tx: &Tx, chat: &AgentId) -> Done<i64> {
     if let Some(seq) = find_chat(tx, chat).await? {
         return Ok(seq);
@@ -30,8 +30,8 @@ pub(crate) async fn lock_of(tx: &Tx, turn: TurnSeq) -> Done<()> {
     tx.row("SELECT seq FROM @chats WHERE seq = (SELECT chat FROM @turns WHERE seq = $1) FOR NO KEY UPDATE", args![turn]).await.map(drop)
 }
 
-/// Fails unless the claim of a turn's fiber is in force; says whether the turn is running. Both
-/// stay so.
+/// Fails unless the claim of a turn's fiber is in force, and returns whether the turn is running.
+/// Neither changes until the end of the transaction.
 pub(crate) async fn fence(tx: &Tx, claim: Claim, turn: TurnSeq) -> Done<bool> {
     claims::check_running(tx, claim).await?;
     let Some(row) = tx.row("SELECT fiber, state FROM @turns WHERE seq = $1 FOR NO KEY UPDATE", args![turn]).await? else {
@@ -40,7 +40,7 @@ pub(crate) async fn fence(tx: &Tx, claim: Claim, turn: TurnSeq) -> Done<bool> {
     if row.int_opt("fiber")? == Some(claim.fiber) { Ok(row.text("state")? == "running") } else { Err(claims::lost(claim)) }
 }
 
-/// A message, of a row with its columns and `pending_ms`.
+/// A message from a row with the columns of `@chat_messages` and `pending_ms`.
 pub(crate) fn message_row(row: &Row) -> Done<MessageRow> {
     let role = row.word("role").unwrap_or(MessageRole::Assistant);
     Ok(MessageRow { id: row.text("id")?, role, data: row.text("data")?, pending: row.int_opt("pending_ms")?.is_some() })
@@ -74,7 +74,7 @@ pub(crate) async fn replace(tx: &Tx, chat: i64, message: &MessageRow, now_ms: i6
     .map(|replaced| replaced == 1)
 }
 
-/// Updates a message, unless it is another one by now, or a turn has read it and will write it.
+/// Updates a message, unless it has changed meanwhile, or a turn has read it and will write it.
 pub(crate) async fn update(tx: &Tx, chat: i64, update: &MessageUpdate, now_ms: i64) -> Done<Result<(), UpdateRefused>> {
     let id = &update.message.id;
     let look = tx
@@ -111,7 +111,8 @@ pub(crate) async fn update_message(
     Ok(written)
 }
 
-/// Stores whether a message is to be continued, and leaves alone what is stored of a later one.
+/// Stores whether a message is to be continued; a later message that is to be continued stays
+/// stored.
 async fn hold(tx: &Tx, chat: i64, id: &str, wanted: bool) -> Done<()> {
     tx.run(
         "UPDATE @chats c SET held = CASE WHEN $3 THEN $2 END WHERE c.seq = $1 AND CASE WHEN $3 THEN NOT EXISTS (
@@ -129,8 +130,8 @@ pub(crate) async fn continuation_target(tx: &Tx, chat: &AgentId) -> Done<Option<
     row.map_or(Ok(None), |row| row.text_opt("held"))
 }
 
-/// Puts messages in the place of all that a chat has. Those that wait for a person keep the time
-/// since when they do.
+/// Replaces all messages of a chat. Those that wait for a person keep the time since which they
+/// wait.
 pub(crate) async fn replace_all(tx: &Tx, chat: i64, messages: &[MessageRow], now_ms: i64) -> Done<()> {
     let pending = tx.rows("SELECT id, pending_ms FROM @chat_messages WHERE chat = $1 AND pending_ms IS NOT NULL", args![chat]).await?;
     tx.run("DELETE FROM @chat_messages WHERE chat = $1", args![chat]).await?;
@@ -147,7 +148,7 @@ pub(crate) async fn replace_all(tx: &Tx, chat: i64, messages: &[MessageRow], now
     Ok(())
 }
 
-/// The first place behind everything that is there or will be.
+/// The first place behind all messages and behind those that turns under way will write.
 pub(crate) async fn next_place(tx: &Tx, chat: i64) -> Done<i64> {
     let sql = "SELECT 1 + greatest(coalesce((SELECT max(place) FROM @chat_messages WHERE chat = $1), 0),
                                    coalesce((SELECT max(place) FROM @turns WHERE chat = $1 AND settled_ms IS NULL), 0)) AS place";
@@ -210,13 +211,13 @@ pub(crate) async fn append_chunks(tx: &Tx, claim: Claim, turn: TurnSeq, new: &Ch
     if stored == 0 {
         return refused(format!("chunk {} does not follow those that are stored", new.first));
     }
-    // It has come further.
+    // A stored chunk is progress, as a checkpoint is.
     fibers::forget_deaths(tx, claim.fiber).await?;
     Ok(TurnWrite::Done)
 }
 
 pub(crate) async fn chunks(tx: &Tx, turn: TurnSeq, from: u64, limit: u32) -> Done<Vec<ChunkBatch>> {
-    // The row that has chunk `from` in it may begin before it.
+    // The row that contains chunk `from` may begin with an earlier one.
     let rows = tx
         .rows(
             "SELECT first, count, data, stored_ms FROM @turn_chunks

@@ -1,9 +1,9 @@
 //! Claims: which worker runs a fiber, and at which epoch.
 //!
 //! `@snapshots.worker` is set exactly while a fiber is `running`, and `@snapshots.epoch` is the
-//! claim. Whatever is conditional on a claim locks that row first, in a statement of its own: what
-//! is read behind it is as it is then, and stays so until the transaction is over. Where the row in
-//! `@fibers` is locked as well, it is locked before.
+//! epoch of its claim. A write that is conditional on a claim locks that row first, in a statement
+//! of its own, so that what it reads next is current and stays so until the end of the transaction.
+//! Where the row in `@fibers` is locked as well, it is locked first.
 use forever_store::{Claim, ClaimResult, End, Epoch, Error, ErrorKind, FiberState, Seq, WorkerId};
 
 use crate::fibers;
@@ -15,35 +15,37 @@ pub(crate) fn lost(claim: Claim) -> Fail {
     Fail::Refused(Error::new(ErrorKind::ClaimLost, why))
 }
 
-/// Fails unless a claim is in force; until the end of the transaction it stays so.
+/// Fails unless a claim is in force; it stays in force until the end of the transaction.
 pub(crate) async fn check(tx: &Tx, claim: Claim) -> Done<()> {
     let sql = "SELECT 1 AS there FROM @snapshots WHERE fiber = $1 AND epoch = $2 FOR NO KEY UPDATE";
     tx.row(sql, args![claim.fiber, claim.epoch]).await?.map(drop).ok_or_else(|| lost(claim))
 }
 
-/// Fails unless a claim is in force and its fiber is running: what is left of an activation that
-/// has stopped, in a task of the program, must not write any more.
+/// Fails unless a claim is in force and its fiber is running. A task of the program that outlives
+/// its activation must not write any more.
 pub(crate) async fn check_running(tx: &Tx, claim: Claim) -> Done<()> {
     let sql = "SELECT 1 AS there FROM @snapshots WHERE fiber = $1 AND epoch = $2 AND worker IS NOT NULL FOR NO KEY UPDATE";
     tx.row(sql, args![claim.fiber, claim.epoch]).await?.map(drop).ok_or_else(|| lost(claim))
 }
 
-/// As [`check`], for an operation that changes the state of the fiber.
+/// As [`check`], for an operation that changes the state of the fiber: locks its row in `@fibers`
+/// too.
 pub(crate) async fn hold(tx: &Tx, claim: Claim) -> Done<()> {
     let sql = "SELECT 1 AS there FROM @fibers f JOIN @snapshots s ON s.fiber = f.seq WHERE f.seq = $1 AND s.epoch = $2
                FOR NO KEY UPDATE OF f, s";
     tx.row(sql, args![claim.fiber, claim.epoch]).await?.map(drop).ok_or_else(|| lost(claim))
 }
 
-/// The epoch and the worker of a fiber; none once it has completed. The epoch of a fiber whose row
-/// in `@snapshots` is gone is 0: it can be parked, and nothing else.
+/// The epoch and the worker of a fiber; `None` once it has completed. A fiber whose row in
+/// `@snapshots` is missing has epoch 0, and can only be parked.
 pub(crate) async fn claim_of(tx: &Tx, fiber: Seq) -> Done<Option<(Epoch, Option<WorkerId>)>> {
     let sql = "SELECT coalesce(s.epoch, 0) AS epoch, s.worker FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq
                WHERE f.seq = $1 AND (s.fiber IS NOT NULL OR f.finished_ms IS NULL)";
     tx.row(sql, args![fiber]).await?.map(|row| Ok((row.int("epoch")?, row.int_opt("worker")?))).transpose()
 }
 
-/// Ends every claim of fibers, also one that an activation is about to ask for.
+/// Voids the claims of fibers, by raising their epochs. That covers a claim that a worker is about
+/// to take.
 pub(crate) async fn void(tx: &Tx, fibers: &[Seq]) -> Done<()> {
     let sql = "UPDATE @snapshots SET epoch = least(epoch, 9223372036854775806) + 1 WHERE fiber = ANY ($1)";
     tx.run(sql, args![fibers]).await.map(drop)
@@ -55,7 +57,7 @@ pub(crate) async fn claim(tx: &Tx, seen: Claim, worker: WorkerId, now_ms: i64) -
     let Some(row) = tx.row(sql, args![seen.fiber, seen.epoch]).await? else { return Ok(ClaimResult::Refused) };
     let free = match row.word::<FiberState>("state")? {
         FiberState::Pending | FiberState::Interrupted | FiberState::Parked => true,
-        // A worker that could not store that a fiber of its own was interrupted runs it again.
+        // The worker stopped its own fiber and could not store that; it may run the fiber again.
         FiberState::Running => row.int_opt("worker")? == Some(worker),
         _ => false,
     };

@@ -1,4 +1,4 @@
-//! Fibers: accepted, loaded, moved on, ended.
+//! Fibers: spawned, loaded, checkpointed, suspended, ended.
 use std::sync::Arc;
 
 use forever_store::{
@@ -11,7 +11,7 @@ use crate::{admin, claims, layouts, ops, snapshot_rows, waits};
 
 pub(crate) async fn accept(tx: &Tx, new: &NewFiber) -> Done<AcceptResult> {
     let made = insert(tx, new).await?;
-    // Behind the insert, which waits for a deletion under way: its tombstone is there by now.
+    // Read after the insert, which waits for a deletion under way: the tombstone is stored by then.
     let given = [new.id_given.then(|| FiberRef::Id(new.id.clone())), new.key.clone().map(FiberRef::Key)];
     for given in given.into_iter().flatten() {
         if let Some(past) = admin::tombstone(tx, &given).await? {
@@ -34,7 +34,7 @@ pub(crate) async fn accept(tx: &Tx, new: &NewFiber) -> Done<AcceptResult> {
     }
 }
 
-/// Stores a fiber, claimed if a worker is named; `None` if its id or key is taken.
+/// Stores a fiber, with a claim if a worker is named. Returns `None` if its id or key is taken.
 pub(crate) async fn insert(tx: &Tx, new: &NewFiber) -> Done<Option<Claim>> {
     let (class, agent) = new.agent.as_ref().map(|a| (a.class.as_str(), a.name.as_str())).unzip();
     let epoch = i64::from(new.worker.is_some());
@@ -72,7 +72,7 @@ pub(crate) const ROW: &str = "SELECT f.seq, f.id, f.name, f.key, f.state, f.clos
         WHERE o.fiber = f.seq AND o.number = s.number AND o.state = 'started' AND o.error IS NOT NULL
         ORDER BY o.next_ms DESC LIMIT 1) r ON TRUE";
 
-/// The column of a reference, and its value.
+/// The column that a reference selects by, and the value.
 pub(crate) fn column(which: &FiberRef) -> (&'static str, Arg<'_>) {
     match which {
         FiberRef::Id(id) => ("id", id.into()),
@@ -86,7 +86,7 @@ pub(crate) async fn find(tx: &Tx, which: &FiberRef) -> Done<Option<FiberRow>> {
     tx.row(&format!("{ROW} WHERE f.{column} = $1"), &[value]).await?.as_ref().map(fiber_row).transpose()
 }
 
-/// Finds a fiber, and keeps its row from being changed by others until the transaction is over.
+/// Finds a fiber and locks its row until the end of the transaction.
 pub(crate) async fn find_locked(tx: &Tx, which: &FiberRef) -> Done<Option<FiberRow>> {
     let (column, value) = column(which);
     let locked = tx.row(&format!("SELECT seq FROM @fibers WHERE {column} = $1 FOR NO KEY UPDATE"), &[value]).await?;
@@ -145,7 +145,7 @@ fn runnable_row(row: &Row) -> Done<Runnable> {
     })
 }
 
-/// Fibers as the dispatcher sees them, by number.
+/// The fibers with these sequence numbers, as the dispatcher sees them.
 pub(crate) async fn runnable(tx: &Tx, seqs: &[Seq]) -> Done<Vec<Runnable>> {
     if seqs.is_empty() {
         return Ok(Vec::new());
@@ -154,21 +154,22 @@ pub(crate) async fn runnable(tx: &Tx, seqs: &[Seq]) -> Done<Vec<Runnable>> {
 }
 
 pub(crate) async fn unfinished(tx: &Tx, after: Seq, limit: u32) -> Done<Vec<Runnable>> {
-    // One search of the index for each state, merged: a page costs the same however many there are.
+    // One index scan for each state, merged: a page costs the same however many fibers there are.
     let of = |state| format!("({RUNNABLE} WHERE f.state <> 'completed' AND f.state = '{state}' AND f.seq > $1 ORDER BY f.seq LIMIT $2)");
     let states = [FiberState::Pending, FiberState::Running, FiberState::Interrupted, FiberState::Parked].map(of);
     let sql = format!("{} ORDER BY 1 LIMIT $2", states.join(" UNION ALL "));
     tx.rows(&sql, args![after, limit]).await?.iter().map(runnable_row).collect()
 }
 
-/// The fibers that are ready and claimed by no worker.
+/// The fibers that are ready and that no worker has claimed.
 pub(crate) async fn ready(tx: &Tx, after: Seq, limit: u32) -> Done<Vec<Runnable>> {
     let sql = format!("{RUNNABLE} WHERE f.state <> 'completed' AND f.state = 'pending' AND f.seq > $1 ORDER BY f.seq LIMIT $2");
     tx.rows(&sql, args![after, limit]).await?.iter().map(runnable_row).collect()
 }
 
-/// Whether something behind a snapshot was stored under a layout that is none of the snapshot's. A
-/// fiber waits behind a checkpoint of its own, so there is nothing behind that.
+/// Condition: an operation or a branch result after a snapshot was stored under another layout than
+/// the snapshot. A fiber suspends right after a checkpoint, so a waiting one has nothing stored
+/// after its snapshot.
 fn mixed() -> String {
     let any = |table: &str| {
         format!(
@@ -179,7 +180,7 @@ fn mixed() -> String {
     format!("(f.state <> 'waiting' AND ({} OR {}))", any("@branch_results"), any("@ops"))
 }
 
-/// Fibers that have not ended, and are no closures.
+/// Condition: a fiber that has not ended, and is no closure.
 const IN_GROUPS: &str =
     "f.state IN ('pending', 'running', 'waiting', 'interrupted', 'parked') AND f.state <> 'completed' AND NOT f.closure";
 
@@ -224,7 +225,7 @@ pub(crate) async fn load(tx: &Tx, seq: Seq) -> Done<LoadedFiber> {
         layouts::COLUMNS
     );
     let row = tx.row(&sql, args![seq]).await?.ok_or_else(|| damaged(format!("there is no fiber with number {seq}")))?;
-    // Without these a fiber has not begun, and would do again what it has done.
+    // Without its snapshot a fiber would start over, and repeat finished steps.
     if !row.flag("there")? {
         return Err(damaged(format!("the row of fiber {seq} in `snapshots` is missing")));
     }
@@ -250,7 +251,7 @@ pub(crate) async fn load(tx: &Tx, seq: Seq) -> Done<LoadedFiber> {
     })
 }
 
-/// The branch results that are stored since a checkpoint.
+/// The branch results stored since checkpoint `number`.
 async fn branches(tx: &Tx, seq: Seq, number: u64) -> Done<Vec<BranchResult>> {
     let sql = format!(
         "SELECT b.branch, b.data, {} FROM @branch_results b LEFT JOIN @layouts l ON l.hash = b.layout
@@ -264,7 +265,7 @@ async fn branches(tx: &Tx, seq: Seq, number: u64) -> Done<Vec<BranchResult>> {
 
 pub(crate) async fn checkpoint(tx: &Tx, claim: Claim, new: &NewSnapshot) -> Done<Vec<Claim>> {
     let seq = claim.fiber;
-    // A cancel that comes now waits until the children are there, and hears of them.
+    // A concurrent cancel waits until the children are stored, and then cancels them too.
     let cancelled = !new.children.is_empty()
         && match tx.row("SELECT cancel IS NOT NULL AS cancelled FROM @fibers WHERE seq = $1 FOR SHARE", args![seq]).await? {
             Some(row) => row.flag("cancelled")?,
@@ -277,7 +278,7 @@ pub(crate) async fn checkpoint(tx: &Tx, claim: Claim, new: &NewSnapshot) -> Done
         let called = layouts.iter().skip(1).map(|layout| layout.hash.as_str()).collect::<Vec<_>>().join(" ");
         callees = (!called.is_empty()).then_some(called);
     }
-    // The number follows the stored one, or a person has changed the row.
+    // The number follows the stored one, unless the row was changed by hand.
     let replaced = tx
         .run(
             "UPDATE @snapshots SET number = $2, deaths = 0, saved_ms = $3, at = $4, data = $5,
@@ -299,8 +300,8 @@ pub(crate) async fn checkpoint(tx: &Tx, claim: Claim, new: &NewSnapshot) -> Done
         tx.run("DELETE FROM @branch_results WHERE fiber = $1", args![seq]).await?;
     }
     if cancelled {
-        // The command that has cancelled it has cancelled all its children, and these would not
-        // have heard.
+        // The command that cancelled the fiber has cancelled its children. It would have missed
+        // these.
         return refused("the fiber is cancelled, and makes no children any more");
     }
     let mut made = Vec::with_capacity(new.children.len());
@@ -336,7 +337,7 @@ pub(crate) async fn save_branch(tx: &Tx, claim: Claim, number: u64, result: &Bra
     forget_deaths(tx, claim.fiber).await
 }
 
-/// It has come further, as with a checkpoint.
+/// Resets the deaths of a fiber that made progress, as a checkpoint does.
 pub(crate) async fn forget_deaths(tx: &Tx, seq: Seq) -> Done<()> {
     tx.run("UPDATE @snapshots SET deaths = 0 WHERE fiber = $1 AND deaths > 0", args![seq]).await.map(drop)
 }
@@ -352,11 +353,11 @@ pub(crate) async fn end(tx: &Tx, claim: Claim, how: &End, settled: &[OpOutcome],
     finish(tx, claim.fiber, how, settled, now_ms).await?.ok_or_else(|| claims::lost(claim))
 }
 
-/// Ends a fiber whose row is locked, unless it has ended, and makes those ready that have waited
-/// for it last.
+/// Ends a fiber whose row is locked, unless it has ended, and makes ready the fibers for which it
+/// was the last one to wait for.
 pub(crate) async fn finish(tx: &Tx, seq: Seq, end: &End, settled: &[OpOutcome], now_ms: i64) -> Done<Option<End>> {
-    // Most fibers leave nothing behind but a snapshot: one look is cheaper than a statement for
-    // each table.
+    // Most fibers leave nothing but a snapshot: one query is cheaper than a statement for each
+    // table.
     let look = tx
         .one(
             "SELECT f.cancel,
@@ -391,7 +392,7 @@ pub(crate) async fn finish(tx: &Tx, seq: Seq, end: &End, settled: &[OpOutcome], 
     }
     ops::settle(tx, seq, settled, now_ms).await?;
     if look.flag("leaves")? {
-        // One that failed may be resumed: then it needs its messages, branch results and temporary
+        // A failed fiber may be resumed, and then needs its messages, branch results and temporary
         // operations.
         tx.run("DELETE FROM @waits WHERE fiber = $1", args![seq]).await?;
         tx.run("DELETE FROM @joins WHERE fiber = $1", args![seq]).await?;
@@ -419,7 +420,7 @@ pub(crate) async fn is_cancelled(tx: &Tx, seq: Seq) -> Done<bool> {
     tx.one("SELECT cancel IS NOT NULL AS cancelled FROM @fibers WHERE seq = $1", args![seq]).await?.flag("cancelled")
 }
 
-/// Takes a claimed fiber out of the running ones; one that was cancelled ends.
+/// Suspends a claimed fiber; one that was cancelled ends instead.
 pub(crate) async fn suspend(tx: &Tx, claim: Claim, how: &Suspension, now_ms: i64) -> Done<Option<End>> {
     claims::hold(tx, claim).await?;
     if is_cancelled(tx, claim.fiber).await? {
@@ -430,7 +431,7 @@ pub(crate) async fn suspend(tx: &Tx, claim: Claim, how: &Suspension, now_ms: i64
         Suspension::Interrupted(why) => ("interrupted", why),
         Suspension::Parked(why) => ("parked", why),
     };
-    // A fiber that is parked again at every open for the same reason costs no write.
+    // A fiber that is parked at every open for the same reason costs no write.
     tx.run(
         "UPDATE @fibers SET state = $2, reason = $3, changed_ms = $4
          WHERE seq = $1 AND (state <> $2 OR reason IS DISTINCT FROM $3) AND finished_ms IS NULL",
@@ -450,14 +451,13 @@ pub(crate) async fn restart_claimed(tx: &Tx, claim: Claim, now_ms: i64) -> Done<
     Ok(RestartResult::Ready)
 }
 
-/// Brings a fiber back to its start; gives an operation in doubt, if there is one, and changes
-/// nothing then.
+/// Resets a fiber to its start. If an operation is in doubt, returns its id and changes nothing.
 pub(crate) async fn forget_progress(tx: &Tx, seq: Seq) -> Done<Option<String>> {
     if let Some(op) = ops::in_doubt(tx, seq).await? {
         return Ok(Some(op));
     }
     ops::forget_temporary(tx, seq, checkpoints(tx, seq).await?).await?;
-    // The counts go on, so that the operations of the new life are other ones.
+    // Both counts continue. They are part of operation ids, so the restarted fiber gets new ids.
     tx.run("UPDATE @fibers SET restarts = restarts + 1 WHERE seq = $1", args![seq]).await?;
     tx.run("UPDATE @snapshots SET data = NULL, at = NULL, layout = NULL, callees = NULL, number = number + 1 WHERE fiber = $1", args![seq])
         .await?;
@@ -466,8 +466,8 @@ pub(crate) async fn forget_progress(tx: &Tx, seq: Seq) -> Done<Option<String>> {
     Ok(None)
 }
 
-/// Makes a fiber that stopped ready, and ends its claims. That it was cancelled is forgotten if it
-/// has ended so, and not if it was parked before it could.
+/// Makes a stopped fiber ready, and voids its claims. A fiber that ended as cancelled is no longer
+/// cancelled; one that was parked before it could end stays cancelled.
 pub(crate) async fn make_ready(tx: &Tx, seq: Seq, now_ms: i64) -> Done<()> {
     tx.run(
         "UPDATE @fibers SET cancel = CASE state WHEN 'cancelled' THEN NULL ELSE cancel END,

@@ -1,24 +1,24 @@
-//! The table of layouts: each is stored once, and stays.
+//! The table of layouts: each is stored once, and never deleted.
 use forever_store::LayoutRow;
 
 use crate::sql::{Done, Row, Tx, args};
 
-/// The columns that [`of`] reads, of a `@layouts l`.
+/// The columns that [`of`] reads, from `@layouts l`.
 pub(crate) const COLUMNS: &str = "l.hash AS layout_hash, l.fiber AS layout_fiber, l.layout AS layout_text";
 
-/// The layout in a row that has [`COLUMNS`]; `None` where the join found none.
+/// The layout in a row with [`COLUMNS`]; `None` where the join found none.
 pub(crate) fn of(row: &Row) -> Done<Option<LayoutRow>> {
     let Some(hash) = row.text_opt("layout_hash")? else { return Ok(None) };
     Ok(Some(LayoutRow { hash, fiber: row.text("layout_fiber")?, layout: row.text("layout_text")? }))
 }
 
-/// Stores layouts that are not stored.
+/// Stores the layouts that are not stored yet.
 pub(crate) async fn save(tx: &Tx, layouts: impl IntoIterator<Item = &LayoutRow>) -> Done<()> {
     let mut layouts: Vec<&LayoutRow> = layouts.into_iter().collect();
     if layouts.is_empty() {
         return Ok(());
     }
-    // Transactions that store the same ones do so in one order.
+    // One order for all transactions, so that two that store the same layouts cannot deadlock.
     layouts.sort_by(|a, b| a.hash.cmp(&b.hash));
     let of = |text: fn(&LayoutRow) -> &String| layouts.iter().map(|layout| text(layout).as_str()).collect::<Vec<_>>();
     tx.run(
@@ -30,7 +30,7 @@ pub(crate) async fn save(tx: &Tx, layouts: impl IntoIterator<Item = &LayoutRow>)
     Ok(())
 }
 
-/// The layouts with these hashes, which stand with a space between them; in their order.
+/// The layouts with these hashes, which are separated by a space; in their order.
 pub(crate) async fn with_hashes(tx: &Tx, hashes: &str) -> Done<Vec<LayoutRow>> {
     let hashes: Vec<&str> = hashes.split_whitespace().collect();
     if hashes.is_empty() {

@@ -11,10 +11,10 @@
 //! # }
 //! ```
 //!
-//! Each open runtime is a worker. Workers need nothing but the database: when one dies, others take
-//! over its fibers, and a worker that only seemed dead stores nothing of them any more. In the
-//! repository, `docs/guide/src/reference/postgres.md` has the tables, the leases, what is assumed,
-//! and what does not work across workers yet.
+//! Each open runtime is a worker. Workers need nothing but the database. When a worker dies, others
+//! take over its fibers. The writes of a worker that was only thought dead are fenced. In the
+//! repository, `docs/guide/src/reference/postgres.md` explains the tables, the leases, what is
+//! assumed, and what does not work across workers yet.
 mod admin;
 mod agents;
 mod batch;

@@ -11,10 +11,10 @@ use crate::{claims, fibers, layouts};
 const COLUMNS: &str =
     "o.id, o.kind, o.function, o.step, o.key, o.number, o.state, o.outcome, o.resolved, o.failed, o.stash, o.error, o.next_ms";
 
-/// Where operations by hand stand.
+/// Column `number` of manual operations.
 const BY_HAND: i64 = -1;
 
-/// Where an operation stands.
+/// Column `number` of an operation: the checkpoint after which it began, or [`BY_HAND`].
 pub(crate) fn at(number: Option<u64>) -> i64 {
     number.map_or(BY_HAND, |number| i64::try_from(number).unwrap_or(i64::MAX))
 }
@@ -111,7 +111,7 @@ pub(crate) async fn list(tx: &Tx, seq: Seq) -> Done<Vec<OpRow>> {
 }
 
 pub(crate) async fn find(tx: &Tx, id: &str) -> Done<Option<(Seq, OpRecord)>> {
-    // Where two fibers have one of the same id, the one that has not completed is asked for.
+    // Two fibers may have an operation of the same id; the fiber that has not completed is meant.
     let sql = format!(
         "SELECT {COLUMNS}, o.fiber FROM @ops o JOIN @fibers f ON f.seq = o.fiber WHERE o.id = $1 AND o.kind IN ('effect', 'op')
          ORDER BY f.state = 'completed', o.fiber LIMIT 1"
@@ -119,7 +119,7 @@ pub(crate) async fn find(tx: &Tx, id: &str) -> Done<Option<(Seq, OpRecord)>> {
     tx.row(&sql, args![id]).await?.map(|row| Ok((row.int("fiber")?, record(&row)?))).transpose()
 }
 
-/// The operations that a fiber began since checkpoint `number`.
+/// The operations that a fiber began after checkpoint `number`.
 pub(crate) async fn since(tx: &Tx, seq: Seq, number: u64) -> Done<Vec<OpRecord>> {
     let sql = format!(
         "SELECT {COLUMNS}, {} FROM @ops o LEFT JOIN @layouts l ON l.hash = o.layout WHERE o.fiber = $1 AND o.number = $2
@@ -130,8 +130,8 @@ pub(crate) async fn since(tx: &Tx, seq: Seq, number: u64) -> Done<Vec<OpRecord>>
     tx.rows(&sql, args![seq, at(Some(number))]).await?.iter().map(row).collect()
 }
 
-/// A fiber makes a checkpoint after `number`: outcomes are stored, and temporary operations are
-/// deleted.
+/// Stores the outcomes of operations with the checkpoint after `number`, and deletes temporary
+/// operations.
 pub(crate) async fn pass(tx: &Tx, seq: Seq, number: u64, ops: &OpsDelta, now_ms: i64) -> Done<()> {
     settle(tx, seq, &ops.settled, now_ms).await?;
     if ops.temporary { forget_temporary(tx, seq, number).await } else { Ok(()) }
@@ -150,13 +150,13 @@ pub(crate) async fn settle(tx: &Tx, seq: Seq, settled: &[OpOutcome], now_ms: i64
     Ok(())
 }
 
-/// An operation of a fiber whose outcome is unknown.
+/// The id of an operation of a fiber that is in doubt.
 pub(crate) async fn in_doubt(tx: &Tx, seq: Seq) -> Done<Option<String>> {
     let sql = "SELECT id FROM @ops WHERE fiber = $1 AND kind IN ('effect', 'op') AND state = 'started' LIMIT 1";
     tx.row(sql, args![seq]).await?.map(|row| row.text("id")).transpose()
 }
 
-/// Deletes what stays from checkpoint `number` to the next one only.
+/// Deletes the operations that are stored only from checkpoint `number` to the next one.
 pub(crate) async fn forget_temporary(tx: &Tx, seq: Seq, number: u64) -> Done<()> {
     tx.run(
         "WITH gone AS (DELETE FROM @ops WHERE fiber = $1 AND number = $2 AND kind IN ('step', 'transaction') RETURNING id)
@@ -185,7 +185,7 @@ pub(crate) async fn resolve(tx: &Tx, seq: Seq, how: &OpResolution, now_ms: i64) 
     if op.state != OpState::Started {
         return Ok(CommandResult::Done(ResolveOpResult::Known(op.state)));
     }
-    // An operation that is run again resumes from its stash.
+    // An operation that runs again resumes from its stash.
     let stash = op.stash.filter(|_| how.state == OpState::NotExecuted);
     tx.run(
         "UPDATE @ops SET state = $4, outcome = $5, resolved = TRUE, stash = $6, changed_ms = $7 WHERE fiber = $1 AND number = $2 AND id = $3",
@@ -198,7 +198,7 @@ pub(crate) async fn resolve(tx: &Tx, seq: Seq, how: &OpResolution, now_ms: i64) 
     if fiber.state == FiberState::Parked {
         fibers::make_ready(tx, seq, now_ms).await?;
     } else {
-        // An activation that has read the operation as it was must not begin with it.
+        // An activation that has loaded the operation as it was must not run on with that.
         claims::void(tx, &[seq]).await?;
     }
     Ok(CommandResult::Done(ResolveOpResult::Done))

@@ -1,4 +1,4 @@
-//! The options of a store, and how it connects.
+//! Options of a store, and its connect.
 use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl Builder {
         }
     }
 
-    /// Schema that has the tables; it is made if it does not exist. Defaults to `forever`.
+    /// Schema that has the tables; created if it does not exist. Defaults to `forever`.
     pub fn schema(mut self, name: impl Into<String>) -> Self {
         self.schema = name.into();
         self
@@ -52,9 +52,10 @@ impl Builder {
 
     /// Lease of this worker. Defaults to 10 seconds.
     ///
-    /// A worker that cannot reach the database for this long is taken for dead, and others take
-    /// over its fibers. It is renewed four times in that time. With zero there is no lease: every
-    /// worker but the one that takes over counts as dead, which is for tests of one process.
+    /// A worker that cannot reach the database for this long counts as dead, and others take over
+    /// its fibers. The worker renews its lease four times in that time. A lease of zero means none:
+    /// every worker but the one that takes over counts as dead, which is for tests within one
+    /// process.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -62,7 +63,7 @@ impl Builder {
 
     /// Number of connections for operations. Defaults to 8, and is at least 1.
     ///
-    /// There is one more for leases, and one that shows that this worker lives.
+    /// Two more connections renew the lease and show that this worker lives.
     pub fn pool(mut self, connections: usize) -> Self {
         self.pool = connections.max(1);
         self
@@ -71,14 +72,14 @@ impl Builder {
     /// Whether the URL is that of a pooler in transaction mode, such as `PgBouncer`. Defaults to
     /// no.
     ///
-    /// Then nothing of a session is used: statements are not prepared, and without a
-    /// [direct connection](Self::direct_url) a death is known by the lease alone.
+    /// Then no session state is used: statements are not prepared, and without a [direct
+    /// connection](Self::direct_url) others notice a death only by the lease.
     pub fn pooler(mut self, is_pooler: bool) -> Self {
         self.pooler = is_pooler;
         self
     }
 
-    /// URL of the server itself, where the other one is that of a [pooler](Self::pooler).
+    /// URL of the server itself, where the main URL is that of a [pooler](Self::pooler).
     pub fn direct_url(mut self, url: impl Into<String>) -> Self {
         self.direct_url = Some(url.into());
         self
@@ -86,15 +87,14 @@ impl Builder {
 
     /// Whether a session lock shows others that this worker lives. Defaults to yes.
     ///
-    /// With it the death of the process is known at once, and without it when the lease has run
-    /// out.
+    /// With it others notice the death of the process at once, and without it when the lease has
+    /// run out.
     pub fn sign_of_life(mut self, shows: bool) -> Self {
         self.sign_of_life = shows;
         self
     }
 
-    /// Time for which a call is repeated while the server cannot be reached. Defaults to 10
-    /// seconds.
+    /// Time for which a call is retried while the server cannot be reached. Defaults to 10 seconds.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -106,10 +106,10 @@ impl Builder {
         self
     }
 
-    /// TLS to connect with, where the `sslmode` of the URL asks for it.
+    /// TLS for connections, where the `sslmode` of the URL asks for it.
     ///
-    /// With the feature `rustls` this defaults to rustls with the certificates of the platform, and
-    /// without it to none.
+    /// Defaults to rustls with the certificates of the platform with the feature `rustls`, and to
+    /// none without it.
     pub fn tls<T>(mut self, tls: T) -> Self
     where
         T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
@@ -121,12 +121,12 @@ impl Builder {
         self
     }
 
-    /// Connects, and makes the tables that are missing.
+    /// Connects, and creates the tables that are missing.
     ///
     /// # Errors
-    /// Of kind [`Setup`](ErrorKind::Setup) when an option makes no sense; of kind
-    /// [`Format`](ErrorKind::Format) when the schema is not one of this library, or of a newer version;
-    /// of kind [`Store`](ErrorKind::Store) when the server cannot be used.
+    /// Of kind [`Setup`](ErrorKind::Setup) when an option is invalid; of kind
+    /// [`Format`](ErrorKind::Format) when the schema is not one of this library, or of a newer
+    /// version; of kind [`Store`](ErrorKind::Store) when the server cannot be used.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -154,7 +154,7 @@ impl Builder {
             patience: self.patience,
             limit: self.statement_limit,
         });
-        // Its own connection: a lease is renewed however many calls are under way.
+        // A connection of its own: the lease is renewed however many calls are under way.
         let house = Arc::new(Shared {
             pool: Pool::new(of_calls, 1),
             ready: Arc::clone(&shared.ready),
@@ -171,14 +171,14 @@ impl Builder {
     }
 }
 
-/// Whether the tables are made or not, the next open finds out.
+/// Error of a migration of unknown outcome. The next open sees whether the tables exist.
 fn unknown_tables(error: Error) -> Error {
     Error::new(ErrorKind::Store, "failed to make the tables").with_source(error)
 }
 
 fn config(url: &str) -> Result<Config> {
     let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-        // Its text may show the password.
+        // The text of the URL error may contain the password.
         let why = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
         Error::new(ErrorKind::Setup, format!("failed to read the URL of the database: {why}"))
     })?;

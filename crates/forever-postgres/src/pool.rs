@@ -1,7 +1,7 @@
-//! Connections: how they are made, and a few that are kept.
+//! Connections, and a pool of a few.
 //!
-//! A connection on which anything unexpected happened is dropped, never given back. So what is kept
-//! has no open transaction and nothing under way.
+//! A connection on which anything unexpected happened is dropped and never returned to the pool. So
+//! a pooled connection has no open transaction and no statement under way.
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ use crate::sql::{Arg, in_schema};
 
 type Connected = std::result::Result<(Client, BoxFuture<'static, ()>), tokio_postgres::Error>;
 
-/// Makes connections, whatever their TLS.
+/// Opens connections, for any type of TLS.
 #[derive(Clone)]
 pub(crate) struct Connector(Arc<dyn Fn(Config) -> BoxFuture<'static, Connected> + Send + Sync>);
 
@@ -51,14 +51,14 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// How connections are made and used.
+/// How connections are opened and used.
 #[derive(Debug, Clone)]
 pub(crate) struct Access {
     pub(crate) config: Config,
     pub(crate) connector: Connector,
     /// The schema, quoted.
     pub(crate) schema: Arc<str>,
-    /// Whether statements are prepared once for each connection.
+    /// Whether statements are prepared, once for each connection.
     pub(crate) prepares: bool,
 }
 
@@ -71,8 +71,7 @@ impl Access {
     }
 }
 
-/// How many statements a connection keeps prepared. Lists have some that depend on their
-/// conditions.
+/// Most prepared statements of a connection. The statements of lists depend on their conditions.
 const STATEMENTS: usize = 400;
 
 /// One connection.
@@ -109,9 +108,9 @@ impl Connection {
         self.client.is_closed()
     }
 
-    /// Waits until the connection is lost.
+    /// Waits until the connection is closed.
     pub(crate) async fn lost(mut self) {
-        // Either it has ended, or it was stopped.
+        // An error of the task means that it was aborted, which closes the connection as well.
         let _ = (&mut self.driver).await;
     }
 
@@ -145,7 +144,7 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// A few connections, made when they are needed.
+/// A pool of connections, opened on demand.
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) access: Access,
@@ -153,7 +152,7 @@ pub(crate) struct Pool {
     idle: Mutex<Vec<Connection>>,
 }
 
-/// The right to use one connection.
+/// Right to use one connection.
 pub(crate) type Permit = OwnedSemaphorePermit;
 
 impl Pool {
@@ -166,7 +165,7 @@ impl Pool {
         Arc::clone(&self.permits).acquire_owned().await.map_err(|_| Error::closed())
     }
 
-    /// A connection that is kept, or a new one.
+    /// An idle connection, or a new one.
     pub(crate) async fn connection(&self) -> std::result::Result<Connection, tokio_postgres::Error> {
         loop {
             let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -178,26 +177,26 @@ impl Pool {
         }
     }
 
-    /// Keeps a connection on which everything went well.
+    /// Returns to the pool a connection on which nothing unexpected happened.
     pub(crate) fn put(&self, connection: Connection) {
         if !self.permits.is_closed() {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         }
     }
 
-    /// Closes all that are kept, and gives out no more.
+    /// Closes all idle connections, and gives out no more.
     pub(crate) fn close(&self) {
         self.permits.close();
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
-/// A random part of a delay that doubles with each attempt, up to a limit.
+/// Backoff with jitter: a random part of a delay that doubles with each attempt, up to a limit.
 pub(crate) fn backoff(attempt: u32) -> Duration {
     const FIRST_MS: u64 = 20;
     const LONGEST_MS: u64 = 2_000;
     let most = FIRST_MS.saturating_mul(1 << attempt.min(16)).min(LONGEST_MS);
-    // The random bits of an id are as good as any.
+    // The random bits of a UUID are random enough for jitter.
     let random = u64::from_le_bytes(uuid::Uuid::new_v4().as_bytes()[..8].try_into().unwrap_or_default());
     Duration::from_millis(random % most + 1)
 }

@@ -1,4 +1,4 @@
-//! The tables, and how older ones become newer ones. Every table and column is explained in
+//! The tables, and migrations of older ones. Every table and column is explained in
 //! docs/guide/src/reference/postgres.md.
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use forever_store::{Error, ErrorKind, Result};
 
 use crate::sql::{Done, Fail, Tx, args};
 
-/// One for each version; the version of a schema counts those that have run. Released ones never
-/// change.
+/// Scripts, one for each version. The version of a schema is the number of scripts that have run.
+/// Released scripts never change.
 const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql")];
 
 /// The version that this code reads and writes.
@@ -15,9 +15,10 @@ pub(crate) fn version() -> i64 {
     i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }
 
-/// The name of a schema, quoted.
+/// Returns the name of a schema, quoted.
 pub(crate) fn quoted(name: &str) -> Result<Arc<str>> {
-    // Longer ones are cut by Postgres, and two would be one; `@` is our own mark.
+    // Postgres truncates longer names, so that two could become one. `@` marks the schema in our
+    // SQL.
     if name.is_empty() || name.len() > 63 || name.contains(['\0', '@']) {
         let why = format!("`{name}` is not a name for a schema: it has 1 to 63 bytes, without `@`");
         return Err(Error::new(ErrorKind::Setup, why));
@@ -25,9 +26,9 @@ pub(crate) fn quoted(name: &str) -> Result<Arc<str>> {
     Ok(format!("\"{}\"", name.replace('"', "\"\"")).into())
 }
 
-/// Makes the tables that are missing, in the transaction.
+/// Creates the tables that are missing, in the transaction.
 pub(crate) async fn migrate(tx: &Tx, name: &str) -> Done<()> {
-    // Of several workers that open a new database at the same time, one makes the tables.
+    // When several workers open a new database at the same time, one of them creates the tables.
     let key = format!("forever {name}");
     tx.rows("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))::text AS locked", args![&key]).await?;
     let there = tx

@@ -1,5 +1,4 @@
-//! What stands beside the main text of a snapshot: the rows of its parts, and those of the items of
-//! its logs.
+//! Rows beside the main text of a snapshot: those of its parts, and those of the items of its logs.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -14,10 +13,10 @@ pub(crate) async fn load(tx: &Tx, seq: Seq) -> Done<SnapshotRows> {
     }
     let mut logs: BTreeMap<u64, Vec<Arc<str>>> = BTreeMap::new();
     for row in tx.rows("SELECT log, n, data FROM @log_items WHERE fiber = $1 ORDER BY log, n", args![seq]).await? {
-        // No program writes a negative one.
+        // The library writes no negative number.
         let Ok(log) = u64::try_from(row.int("log")?) else { continue };
         let items = logs.entry(log).or_default();
-        // What comes after a missing item is not the log's.
+        // Items behind a missing one do not belong to the log.
         if usize::try_from(row.int("n")?) == Ok(items.len()) {
             items.push(row.text("data")?.into());
         }
@@ -31,7 +30,7 @@ pub(crate) async fn change(tx: &Tx, seq: Seq, delta: &SnapshotDelta) -> Done<()>
         tx.run("DELETE FROM @parts WHERE fiber = $1 AND name = ANY ($2)", args![seq, &delta.removed_parts]).await?;
     }
     if !delta.parts.is_empty() {
-        // One statement cannot write a row twice: the last one counts.
+        // One statement cannot write a row twice, so only the last text of each part is written.
         let parts: BTreeMap<&str, &str> = delta.parts.iter().map(|(name, text)| (name.as_str(), &**text)).collect();
         tx.run(
             "INSERT INTO @parts (fiber, name, data) SELECT $1, * FROM unnest($2::text[], $3::text[])
@@ -47,7 +46,7 @@ pub(crate) async fn change(tx: &Tx, seq: Seq, delta: &SnapshotDelta) -> Done<()>
     if !delta.items.is_empty() {
         let items: BTreeMap<(i64, i64), &str> =
             delta.items.iter().map(|item| ((number(item.log), number(item.n)), item.text.as_str())).collect();
-        // An item can be there already only if a person has put it there.
+        // An item can be stored already only if it was inserted by hand.
         tx.run(
             "INSERT INTO @log_items (fiber, log, n, data) SELECT $1, * FROM unnest($2::bigint[], $3::bigint[], $4::text[])
              ON CONFLICT (fiber, log, n) DO UPDATE SET data = excluded.data",

@@ -1,10 +1,10 @@
-//! Values on their way to and from Postgres, and the transaction that statements run in.
+//! Conversion of values to and from Postgres, and the transaction that statements run in.
 //!
-//! Comes in: SQL in which `@` stands for the schema, and arguments that know their types. So a
-//! statement needs no look at the server before it runs, and works without prepared statements.
+//! Statements are SQL in which `@` stands for the schema, with typed arguments. So no statement has
+//! to be described by the server before it runs, and none needs to be prepared.
 //!
 //! Text keeps every byte: Postgres refuses U+0000 in text, so it is stored as `U+001A 0`, and
-//! U+001A as `U+001A 1`. The two are equal exactly where the originals are.
+//! U+001A as `U+001A 1`. Two stored texts are equal exactly where the originals are.
 use std::error::Error as StdError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +17,7 @@ use crate::pool::Connection;
 /// Why a statement or an operation failed.
 #[derive(Debug)]
 pub(crate) enum Fail {
-    /// Postgres, or the connection to it.
+    /// An error of Postgres, or of the connection to it.
     Postgres(tokio_postgres::Error),
     /// The operation is refused, or a row cannot be read.
     Refused(Error),
@@ -37,12 +37,12 @@ impl From<Error> for Fail {
 
 pub(crate) type Done<T> = Result<T, Fail>;
 
-/// A refusal of kind [`ErrorKind::Store`]: something else than expected is stored.
+/// A refusal of kind [`ErrorKind::Store`]: the stored rows are not as expected.
 pub(crate) fn refused<T>(why: impl Into<String>) -> Done<T> {
     Err(Fail::Refused(Error::new(ErrorKind::Store, why)))
 }
 
-/// A row that makes no sense.
+/// The error of a row that cannot be read.
 pub(crate) fn damaged(why: impl Into<String>) -> Fail {
     Fail::Refused(Error::new(ErrorKind::Value, why))
 }
@@ -50,7 +50,7 @@ pub(crate) fn damaged(why: impl Into<String>) -> Fail {
 const NUL: char = '\0';
 const ESCAPE: char = '\u{1a}';
 
-/// The text as it is stored.
+/// Writes text with escapes, as it is stored.
 fn escape(text: &str, out: &mut BytesMut) {
     let mut rest = text;
     while let Some(at) = rest.find([NUL, ESCAPE]) {
@@ -61,7 +61,7 @@ fn escape(text: &str, out: &mut BytesMut) {
     out.extend_from_slice(rest.as_bytes());
 }
 
-/// The text as it was given.
+/// Returns stored text without its escapes.
 fn unescape(stored: &str) -> String {
     if !stored.contains(ESCAPE) {
         return stored.to_owned();
@@ -73,7 +73,7 @@ fn unescape(stored: &str) -> String {
             ESCAPE => match rest.next() {
                 Some('0') => text.push(NUL),
                 Some('1') | None => text.push(ESCAPE),
-                // Only a person can have written it.
+                // The library writes no other escape, so this one was written by hand.
                 Some(other) => text.extend([ESCAPE, other]),
             },
             c => text.push(c),
@@ -174,7 +174,7 @@ from! {
     Vec<Option<&'a str>> => |texts| Arg::Texts(texts);
 }
 
-/// The arguments of a statement.
+/// Builds the arguments of a statement.
 macro_rules! args {
     ($($value:expr),* $(,)?) => {
         &[$($crate::sql::Arg::from($value)),*]
@@ -182,7 +182,7 @@ macro_rules! args {
 }
 pub(crate) use args;
 
-/// Stored text.
+/// Text from a column, without [`escape`]s.
 struct Stored(String);
 
 impl<'a> FromSql<'a> for Stored {
@@ -195,7 +195,7 @@ impl<'a> FromSql<'a> for Stored {
     }
 }
 
-/// A row that Postgres gave.
+/// A row of a result.
 #[derive(Debug)]
 pub(crate) struct Row(tokio_postgres::Row);
 
@@ -227,28 +227,28 @@ impl Row {
         self.get::<Option<Stored>>(column).map(|text| text.map(|text| text.0))
     }
 
-    /// A count; one that was made negative or too large by hand is brought into its range.
+    /// A count. A value that was changed by hand is brought into its range.
     pub(crate) fn count(&self, column: &str) -> Done<u32> {
         let n = self.int_opt(column)?.unwrap_or(0);
         Ok(u32::try_from(n.max(0)).unwrap_or(u32::MAX))
     }
 
-    /// A number that is never negative.
+    /// A number that is not negative; a negative one is an error.
     pub(crate) fn number(&self, column: &str) -> Done<u64> {
         Ok(u64::try_from(self.int_opt(column)?.unwrap_or(0)).unwrap_or(0))
     }
 
-    /// A word of ours.
+    /// A value of an enum, stored as a word.
     pub(crate) fn word<T: std::str::FromStr<Err = String>>(&self, column: &str) -> Done<T> {
         self.get::<&str>(column)?.parse().map_err(damaged)
     }
 }
 
-/// An open transaction, or a connection on which each statement is one.
+/// An open transaction, or a connection on which each statement is a transaction.
 #[derive(Debug)]
 pub(crate) struct Tx {
     connection: Connection,
-    /// Fibers to be dispatched once it is committed.
+    /// Fibers to dispatch once the transaction is committed.
     ready: Mutex<Vec<Runnable>>,
     undo: std::sync::atomic::AtomicBool,
 }
@@ -258,37 +258,37 @@ impl Tx {
         Tx { connection, ready: Mutex::default(), undo: false.into() }
     }
 
-    /// Runs a statement, and gives its rows.
+    /// Runs a statement and returns its rows.
     pub(crate) async fn rows(&self, sql: &str, args: &[Arg<'_>]) -> Done<Vec<Row>> {
         Ok(self.connection.query(sql, args).await?.into_iter().map(Row).collect())
     }
 
-    /// The first row that a statement gives.
+    /// Runs a statement and returns its first row.
     pub(crate) async fn row(&self, sql: &str, args: &[Arg<'_>]) -> Done<Option<Row>> {
         Ok(self.rows(sql, args).await?.into_iter().next())
     }
 
-    /// The row of a statement that always gives one.
+    /// Runs a statement that always returns a row.
     pub(crate) async fn one(&self, sql: &str, args: &[Arg<'_>]) -> Done<Row> {
         self.row(sql, args).await?.ok_or_else(|| damaged("a statement gave no row"))
     }
 
-    /// Runs a statement, and gives how many rows it changed.
+    /// Runs a statement and returns how many rows it changed.
     pub(crate) async fn run(&self, sql: &str, args: &[Arg<'_>]) -> Done<u64> {
         Ok(self.connection.execute(sql, args).await?)
     }
 
-    /// Runs SQL of ours that has no arguments.
+    /// Runs constant SQL without arguments.
     pub(crate) async fn batch(&self, sql: &str) -> Done<()> {
         Ok(self.connection.batch(sql).await?)
     }
 
-    /// A fiber that is ready once the transaction is committed.
+    /// The fibers to dispatch once the transaction is committed.
     pub(crate) fn ready(&self) -> MutexGuard<'_, Vec<Runnable>> {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes back everything that was written, although the operation has a result.
+    /// Rolls the transaction back at its end, although the operation returns a result.
     pub(crate) fn undo(&self) {
         self.undo.store(true, std::sync::atomic::Ordering::Relaxed);
     }
@@ -302,7 +302,7 @@ impl Tx {
     }
 }
 
-/// SQL with the name of the schema in it.
+/// Replaces `@` by the name of the schema.
 pub(crate) fn in_schema(sql: &str, schema: &str) -> Arc<str> {
     sql.replace('@', &format!("{schema}.")).into()
 }

@@ -1,4 +1,4 @@
-//! The store: its tasks, and the traits on top of the statements.
+//! The store: its tasks, and its implementation of the traits.
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,29 +23,30 @@ use crate::{admin, agents, chat, claims, fibers, ops, turns, waits, workers};
 
 /// Store in a Postgres database, which any number of workers share.
 ///
-/// A fiber is run by the worker that has claimed it. When a worker dies, others take over its
-/// fibers: at once where its [direct connection](Builder::sign_of_life) shows it, and otherwise when
-/// its [lease](Builder::lease) has run out. Every write of an activation is conditional on its claim,
-/// so a worker that only seemed dead stores nothing any more.
+/// The worker that has claimed a fiber runs it. When a worker dies, others take over its fibers: at
+/// once where its [direct connection](Builder::sign_of_life) shows the death, and otherwise when
+/// its [lease](Builder::lease) has run out. Every write of an activation is conditional on its
+/// claim, so the writes of a worker that was only thought dead are fenced.
 ///
-/// Every operation is one transaction. It is repeated while nothing of it can be stored; where the
-/// connection is lost at the commit, it fails with [`ErrorKind::OutcomeUnknown`](forever_store::ErrorKind::OutcomeUnknown).
+/// Every operation is one transaction. It is retried while nothing of it can be stored. Where the
+/// connection is lost at the commit, it fails with
+/// [`ErrorKind::OutcomeUnknown`](forever_store::ErrorKind::OutcomeUnknown).
 #[derive(Debug)]
 pub struct PostgresStore {
     shared: Arc<Shared>,
-    /// For the writes that share a statement.
+    /// Queue of the writes that share statements.
     queue: Queue,
-    /// For leases and takeovers.
+    /// Connection for leases and takeovers.
     house: Arc<Shared>,
     lease: Duration,
     direct: Option<Access>,
-    /// With how many deaths in a row a schedule is suspended; 0 until the runtime says it.
+    /// Number of deaths in a row at which a schedule is suspended; 0 until the runtime sets it.
     strikes: Arc<AtomicU32>,
     tasks: Mutex<Vec<AbortHandle>>,
 }
 
 impl PostgresStore {
-    /// Options of a store in the database at a URL, such as
+    /// Options of a store in the database with a URL, such as
     /// `postgres://user:password@host/database`.
     pub fn builder(url: impl Into<String>) -> Builder {
         Builder::new(url.into())
@@ -68,7 +69,7 @@ impl PostgresStore {
     }
 
     /// Whether a worker holds the lock that shows that it lives.
-    // For tests, which let a worker die only then.
+    // For tests that must not let a worker die before it holds the lock.
     #[doc(hidden)]
     pub async fn shows_life(&self, worker: WorkerId) -> Result<bool> {
         let work: Work<WorkerId, bool> = |tx, worker| {
@@ -104,7 +105,7 @@ impl PostgresStore {
         self.call(what, Kind::Write, args, work)
     }
 
-    /// A write of one statement.
+    /// Runs a write of one statement.
     fn write_one<A, T>(&self, what: &'static str, args: A, work: Work<A, T>) -> BoxFuture<'_, Result<T>>
     where
         A: Send + Sync + 'static,
@@ -117,7 +118,7 @@ impl PostgresStore {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Renews the lease of a worker from now on, and takes over from others.
+    /// Starts the tasks that renew the lease of a worker and take over from others.
     fn watch(&self, worker: WorkerId) {
         if self.lease.is_zero() {
             return;
@@ -125,7 +126,7 @@ impl PostgresStore {
         let look = if self.direct.is_some() { Duration::from_millis(200).min(self.lease / 4) } else { self.lease / 4 };
         let watch = Watch { shared: Arc::clone(&self.house), worker, lease: self.lease, look, direct: self.direct.clone() };
         let mut tasks = self.tasks();
-        // A store serves one runtime: a worker that joined before has left.
+        // A store serves one runtime, so a worker that joined earlier has left.
         tasks.drain(..).for_each(|task| task.abort());
         tasks.push(tokio::spawn(watch.clone().renew()).abort_handle());
         tasks.push(tokio::spawn(watch.clone().show_life()).abort_handle());

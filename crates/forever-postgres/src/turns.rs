@@ -1,4 +1,4 @@
-//! Turns: accepted, begun, settled.
+//! Turns: accepted, started, settled.
 use forever_store::{
     AcceptTurnResult, Admission, AgentId, Claim, FiberState, IncidentRow, IncidentState, MessageRole, MessageRow, NewTurnRow, QueuePolicy,
     Seq, Suspension, TurnFilter, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnStart, TurnState, TurnWrite,
@@ -51,7 +51,7 @@ pub(crate) async fn by_key(tx: &Tx, chat: &AgentId, key: &str) -> Done<Option<Tu
 }
 
 pub(crate) async fn list(tx: &Tx, chat: &AgentId, filter: &TurnFilter, after: TurnSeq, limit: u32) -> Done<Vec<TurnRow>> {
-    // Words of ours, so they can stand in the text.
+    // State names are constants of this crate, so they need no placeholders.
     let words: Vec<_> = filter.states.iter().map(|s| format!("'{s}'")).collect();
     let mut terms = String::new();
     if !words.is_empty() {
@@ -70,15 +70,14 @@ pub(crate) async fn is_under_way(tx: &Tx, chat: i64) -> Done<bool> {
     tx.one("SELECT EXISTS (SELECT 1 FROM @turns WHERE chat = $1 AND settled_ms IS NULL) AS there", args![chat]).await?.flag("there")
 }
 
-/// Whether a chat has as many queued turns as it may have. Reads no more of them than that.
+/// Whether the queue of a chat is full. Reads no more turns than the limit.
 async fn is_full(tx: &Tx, chat: i64, max_queued: u32) -> Done<bool> {
     let sql = "SELECT count(*) >= $2 AS is_full FROM (
                    SELECT 1 FROM @turns WHERE chat = $1 AND settled_ms IS NULL AND state = 'queued' LIMIT $2) q";
     tx.one(sql, args![chat, max_queued]).await?.flag("is_full")
 }
 
-/// Stores a turn. What was written of one that is refused, which is known only behind its messages,
-/// is taken back.
+/// Stores a turn. A refusal that is known only after messages were written rolls them back.
 pub(crate) async fn accept(tx: &Tx, new: &NewTurnRow) -> Done<AcceptTurnResult> {
     let accepted = accept_here(tx, new).await?;
     if matches!(accepted, AcceptTurnResult::NothingToContinue | AcceptTurnResult::Refused(_)) {
@@ -144,7 +143,8 @@ async fn accept_here(tx: &Tx, new: &NewTurnRow) -> Done<AcceptTurnResult> {
             (message, place)
         }
     };
-    // Whatever was to be continued is, or is not wanted any more.
+    // This turn continues the message that was to be continued, or the message is not to be
+    // continued any more.
     tx.run("UPDATE @chats SET held = NULL WHERE seq = $1 AND held IS NOT NULL", args![chat]).await?;
     let (policy, due_ms) = match new.queueing {
         QueuePolicy::Queue | QueuePolicy::Drop => ("queue", None),
@@ -195,17 +195,17 @@ async fn reply_to(tx: &Tx, chat: i64, message: &str) -> Done<Option<TurnRow>> {
     }
 }
 
-/// The origins of the turn that waits, which one that comes now in its place takes over.
+/// The origins of the queued turn that a new one takes over when the two are merged.
 async fn merged(tx: &Tx, chat: i64) -> Done<Vec<String>> {
     let sql = "SELECT origins FROM @turns WHERE chat = $1 AND settled_ms IS NULL AND state = 'queued' AND policy = 'merge'
                ORDER BY seq DESC LIMIT 1";
     let origins = tx.row(sql, args![chat]).await?.map(|row| row.text("origins")).transpose()?;
-    // Of one that cannot be read, nothing is known.
+    // Origins that cannot be read are dropped.
     Ok(origins.and_then(|origins| serde_json::from_str(&origins).ok()).unwrap_or_default())
 }
 
-/// What a turn that continues adds to: the message of the last turn under way, else the last one if
-/// it is the assistant's.
+/// The message that a turn of kind `Continue` adds to, and its place: that of the last turn under
+/// way, else the last message if it is the assistant's.
 async fn to_continue(tx: &Tx, chat: i64) -> Done<Option<(String, i64)>> {
     let sql = "SELECT message, place FROM @turns WHERE chat = $1 AND settled_ms IS NULL ORDER BY seq DESC LIMIT 1";
     if let Some(row) = tx.row(sql, args![chat]).await? {
@@ -216,7 +216,7 @@ async fn to_continue(tx: &Tx, chat: i64) -> Done<Option<(String, i64)>> {
     Ok(last.filter(|last| of_assistant.as_ref() == Some(last)))
 }
 
-/// What the last turn that wrote a message was asked with: its body and its client's tools.
+/// The body and the client's tools of the request whose turn wrote a message last.
 async fn asked_with(tx: &Tx, chat: i64, message: &str) -> Done<(Option<String>, Option<String>)> {
     let sql = "SELECT r.body, r.tools FROM @turns t JOIN @turn_requests r ON r.turn = t.seq
                WHERE t.chat = $1 AND t.message = $2 ORDER BY t.seq DESC LIMIT 1";
@@ -296,10 +296,9 @@ pub(crate) async fn park(tx: &Tx, claim: Claim, turn: TurnSeq, how: &Suspension,
     Ok(true)
 }
 
-/// Locks the fibers of turns, which comes before what is written to the turns; gives those that are
-/// parked.
+/// Locks the fibers of turns, before anything is written to the turns; returns the parked ones.
 async fn lock_fibers(tx: &Tx, turns: &[TurnSeq]) -> Done<Vec<Seq>> {
-    // Whether one is parked is read behind the lock: a fiber that is about to park is waited for.
+    // The state is read after the lock, so that this waits for a fiber that is about to park.
     let sql = "SELECT f.seq, f.state FROM @turns t JOIN @fibers f ON f.seq = t.fiber JOIN @snapshots s ON s.fiber = f.seq
                WHERE t.seq = ANY ($1) ORDER BY f.seq FOR NO KEY UPDATE OF f, s";
     let mut parked = Vec::new();
@@ -319,8 +318,8 @@ async fn wake_parked(tx: &Tx, parked: &[Seq], now_ms: i64) -> Done<()> {
     Ok(())
 }
 
-/// A clean close takes back the deaths that the worker has counted in advance, of turns that are
-/// under way.
+/// Takes back the deaths that the worker counted in advance, of turns under way, when it closes
+/// cleanly.
 pub(crate) async fn close(tx: &Tx, worker: WorkerId) -> Done<()> {
     tx.run(
         "UPDATE @turns t SET deaths = greatest(deaths - 1, 0), worker = NULL WHERE settled_ms IS NULL AND state = 'running' AND worker = $1
@@ -461,7 +460,7 @@ pub(crate) async fn clear(tx: &Tx, chat: &AgentId, now_ms: i64) -> Done<Vec<Turn
     let open = tx.rows("SELECT seq FROM @turns WHERE chat = $1 AND settled_ms IS NULL", args![seq]).await?;
     let open: Vec<TurnSeq> = open.iter().map(|row| row.int("seq")).collect::<Done<_>>()?;
     let parked = lock_fibers(tx, &open).await?;
-    // Locked, so that no chunk is appended behind the deletion of the log.
+    // Locks the turns, so that no chunk is appended after the deletion of the log.
     tx.rows("SELECT seq FROM @turns WHERE chat = $1 AND settled_ms IS NULL ORDER BY seq FOR NO KEY UPDATE", args![seq]).await?;
     let open = tx.rows(&format!("{TURN} WHERE c.seq = $1 AND t.settled_ms IS NULL ORDER BY t.seq"), args![seq]).await?;
     let mut ended = Vec::new();
@@ -518,15 +517,15 @@ pub(crate) async fn delete(tx: &Tx, before_ms: i64, limit: u32) -> Done<u64> {
     Ok(gone.len() as u64)
 }
 
-/// Those that wait for quiet until a time that was computed when the clock was ahead: `$1` is now,
-/// `$2` how much is no matter.
+/// Condition: a turn that is debounced until a time that was computed while the clock was ahead.
+/// `$1` is now in ms, `$2` the tolerance in ms.
 const FAR: &str = "settled_ms IS NULL AND state = 'queued' AND due_ms IS NOT NULL AND created_ms > $1 + $2";
 
 pub(crate) async fn has_far(tx: &Tx, now_ms: i64, slack_ms: i64) -> Done<bool> {
     tx.one(&format!("SELECT EXISTS (SELECT 1 FROM @turns WHERE {FAR}) AS there"), args![now_ms, slack_ms]).await?.flag("there")
 }
 
-/// Lets them wait for as long as they were to, from now on.
+/// Restarts the debounce of those turns from now.
 pub(crate) async fn correct(tx: &Tx, now_ms: i64, slack_ms: i64) -> Done<u64> {
     tx.run(
         &format!(

@@ -1,15 +1,15 @@
-//! What fibers wait for: times, messages and the ends of others; and what wakes them.
+//! Waits of fibers for times, messages and the ends of other fibers, and what wakes them.
 //!
-//! Each look for something to wait for, and each event that it might miss, locks the same row
-//! first, in a statement of its own: that of the waiting fiber for messages, and that of the other
-//! fiber for its end. So one of the two sees the other.
+//! A check for something to wait for, and each event that it might miss, lock the same row first,
+//! in a statement of their own: that of the waiting fiber for messages, that of the awaited fiber
+//! for its end. So one of the two sees the other.
 use forever_store::{Claim, CommandResult, FiberState, NewMessage, PendingMessage, Runnable, Seq, Wait, WaitResult};
 
 use crate::sql::{Done, Tx, args};
 use crate::{claims, fibers};
 
-/// Makes those ready that waited for a fiber last. Each is locked before it is asked what else it
-/// waits for: another one that ends at the same time comes before or after.
+/// Makes ready the fibers for which a fiber was the last one to wait for. Each is locked before its
+/// other waits are read, so that the concurrent end of another child comes before or after.
 pub(crate) async fn wake_parents(tx: &Tx, child: Seq, now_ms: i64) -> Done<()> {
     let parents = tx
         .rows(
@@ -32,7 +32,7 @@ pub(crate) async fn wake_parents(tx: &Tx, child: Seq, now_ms: i64) -> Done<()> {
     Ok(())
 }
 
-/// Makes those of these fibers ready that wait.
+/// Makes ready those of the fibers that wait.
 pub(crate) async fn wake(tx: &Tx, fibers: &[Seq], now_ms: i64) -> Done<Vec<Runnable>> {
     if fibers.is_empty() {
         return Ok(Vec::new());
@@ -68,7 +68,7 @@ pub(crate) async fn wait(tx: &Tx, claim: Claim, wait: &Wait, now_ms: i64) -> Don
         let mut ids = wait.fibers.clone();
         ids.sort_unstable();
         ids.dedup();
-        // One that ends now does so before, or finds the wait.
+        // A child that ends concurrently either does so before this query, or finds the wait.
         let open =
             tx.rows("SELECT seq FROM @fibers WHERE id = ANY ($1) AND finished_ms IS NULL ORDER BY seq FOR SHARE", args![&ids]).await?;
         let open: Vec<Seq> = open.iter().map(|row| row.int("seq")).collect::<Done<_>>()?;
@@ -93,7 +93,7 @@ pub(crate) async fn wait(tx: &Tx, claim: Claim, wait: &Wait, now_ms: i64) -> Don
         )
         .await?;
     if waits == 0 {
-        // One that was cancelled meanwhile does not wait.
+        // A fiber that was cancelled meanwhile does not wait.
         tx.undo();
         return Ok(WaitResult::Ready);
     }
@@ -102,7 +102,7 @@ pub(crate) async fn wait(tx: &Tx, claim: Claim, wait: &Wait, now_ms: i64) -> Don
 }
 
 pub(crate) async fn take_due(tx: &Tx, now_ms: i64, limit: u32) -> Done<Vec<Runnable>> {
-    // Each is given to one of several workers that ask at the same time.
+    // When several workers poll at the same time, each fiber goes to one of them.
     let due = tx
         .rows(
             "SELECT w.fiber FROM @waits w JOIN @fibers f ON f.seq = w.fiber WHERE w.due_ms <= $1 AND f.state = 'waiting'

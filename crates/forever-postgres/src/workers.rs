@@ -1,13 +1,13 @@
-//! Workers: their leases, and what is done when one is gone.
+//! Workers: leases, and takeover from those that are gone.
 //!
-//! A worker is alive while its row in `@workers` is there and its lease, by the clock of the
-//! database, has not run out. A worker with a direct connection holds an advisory lock on it as
-//! well, which the server frees when the process dies: then others need not wait for the lease.
-//! That a lock is missing says something only on the server that it was taken on; behind a restart
-//! or a failover the lease decides alone.
+//! A worker is alive while its row in `@workers` exists and its lease has not run out by the clock
+//! of the database. A worker with a direct connection also holds an advisory lock on it, which the
+//! server frees when the process dies, so that others do not have to wait for the lease. A missing
+//! lock proves something only on the server on which it was taken: after a restart or a failover
+//! only the lease counts.
 //!
-//! A worker that is taken for dead and is not loses its claims, because their epochs are raised,
-//! and nothing else: it puts its row back.
+//! A worker that counts as dead and is alive loses its claims, because their epochs are raised, and
+//! nothing else: it inserts its row again.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::pool::{Access, Connection, backoff};
 use crate::sql::{Arg, Done, Tx, args};
 use crate::{agents, fibers, turns};
 
-/// What tells one start of a server, on one timeline, from another.
+/// Identifies one start of a server on one timeline.
 const SERVER: &str = "(SELECT pg_postmaster_start_time()::text || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8))";
 
-/// Whether the worker `w` is alive. A key of 64 bits stands in `pg_locks` in two halves.
+/// Whether the worker `w` is alive. `pg_locks` shows a 64-bit key in two halves.
 pub(crate) const ALIVE: &str = "(w.seen + w.lease_ms * INTERVAL '1 millisecond' > clock_timestamp()
     AND (w.lock IS NULL
          OR w.server IS DISTINCT FROM (SELECT pg_postmaster_start_time()::text || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8))
@@ -29,21 +29,21 @@ pub(crate) const ALIVE: &str = "(w.seen + w.lease_ms * INTERVAL '1 millisecond' 
                     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
                     AND ((l.classid::bigint << 32) | l.objid::bigint) = w.lock)))";
 
-/// How many claims are taken over in one statement.
+/// Most claims that one statement takes over.
 const PAGE: i64 = 1000;
 
-/// What the fibers of a worker that is gone become.
+/// The state of fibers after their worker is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Become {
-    /// Interrupted: the caller looks for them.
+    /// Interrupted: the caller resumes them.
     Interrupted,
-    /// Ready for any worker, as far as no hook has to decide about them. A ready one that has a
-    /// reason was interrupted: no other has one.
+    /// Ready for any worker, unless a hook has to decide about the fiber. Of ready fibers only
+    /// those that were interrupted have a reason.
     Ready,
 }
 
 impl Become {
-    /// The new state, in SQL. Those of agents, but for turns, wait for the hook of their agent, and
+    /// The new state, as SQL. Fibers of agents, except turns, wait for the hook of their agent, and
     /// closures for a person.
     fn state(self) -> &'static str {
         match self {
@@ -65,7 +65,7 @@ pub(crate) async fn join(tx: &Tx, lease: Duration, now_ms: i64) -> Done<WorkerId
 
 /// Takes over the claims of all workers that are gone.
 pub(crate) async fn take_over(tx: &Tx, by: WorkerId, now_ms: i64, becomes: Become) -> Done<u64> {
-    // One whose lease is renewed at this moment is looked at again, and stays.
+    // The statement checks a worker whose lease is renewed concurrently again, and keeps it.
     tx.run(&format!("DELETE FROM @workers w WHERE w.id <> $1 AND NOT {ALIVE}"), args![by]).await?;
     let left = "s.worker IS DISTINCT FROM $1 AND NOT EXISTS (SELECT 1 FROM @workers w WHERE w.id = s.worker)";
     release(tx, left, by, true, "the process died", now_ms, becomes).await
@@ -77,13 +77,13 @@ pub(crate) async fn close(tx: &Tx, worker: WorkerId, now_ms: i64) -> Done<()> {
     turns::close(tx, worker).await?;
     tx.run("DELETE FROM @workers WHERE id = $1", args![worker]).await?;
     let others = tx.one(&format!("SELECT EXISTS (SELECT 1 FROM @workers w WHERE {ALIVE}) AS there"), args![]).await?.flag("there")?;
-    // Others take them over at once; without any, the next open does.
+    // Other workers take over at once; without any, the next open does.
     let becomes = if others { Become::Ready } else { Become::Interrupted };
     release(tx, "s.worker = $1", worker, false, "the runtime was closed", now_ms, becomes).await?;
     Ok(())
 }
 
-/// Ends claims; gives how many.
+/// Ends claims, and returns how many.
 async fn release(tx: &Tx, which: &str, worker: WorkerId, count_death: bool, reason: &str, now_ms: i64, becomes: Become) -> Done<u64> {
     let page = format!(
         "SELECT f.seq FROM @fibers f JOIN @snapshots s ON s.fiber = f.seq
@@ -115,7 +115,7 @@ async fn release(tx: &Tx, which: &str, worker: WorkerId, count_death: bool, reas
                 ready.push(row.int("seq")?);
             }
         }
-        // Of its own, a worker that closes has nothing more to start.
+        // A worker that closes starts nothing more.
         if count_death {
             let ready = fibers::runnable(tx, &ready).await?;
             tx.ready().extend(ready);
@@ -126,8 +126,8 @@ async fn release(tx: &Tx, which: &str, worker: WorkerId, count_death: bool, reas
     }
 }
 
-/// Renews the lease of a worker. One that was taken for dead puts its row back: its claims are
-/// lost, and it goes on.
+/// Renews the lease of a worker. A worker that counted as dead inserts its row again and continues
+/// without its claims.
 async fn beat(tx: &Tx, (worker, lease): &(WorkerId, Duration)) -> Done<()> {
     if tx.run("UPDATE @workers SET seen = clock_timestamp() WHERE id = $1", args![*worker]).await? > 0 {
         return Ok(());
@@ -142,7 +142,7 @@ async fn beat(tx: &Tx, (worker, lease): &(WorkerId, Duration)) -> Done<()> {
     .map(drop)
 }
 
-/// Whether there is anything to take over.
+/// Whether a worker is gone, or fibers of one are left to take over.
 async fn is_any_gone(tx: &Tx, by: WorkerId) -> Done<bool> {
     let sql = format!(
         "SELECT EXISTS (SELECT 1 FROM @workers w WHERE w.id <> $1 AND NOT {ALIVE})
@@ -153,20 +153,20 @@ async fn is_any_gone(tx: &Tx, by: WorkerId) -> Done<bool> {
     tx.one(&sql, args![by]).await?.flag("gone")
 }
 
-/// What the tasks of a worker go by.
+/// What the tasks of a worker need.
 #[derive(Debug, Clone)]
 pub(crate) struct Watch {
     pub(crate) shared: Arc<Shared>,
     pub(crate) worker: WorkerId,
     pub(crate) lease: Duration,
-    /// How often it looks for workers that are gone.
+    /// Time between two searches for workers that are gone.
     pub(crate) look: Duration,
-    /// Where it holds the lock that shows that it lives.
+    /// How to open the connection whose lock shows that the worker lives.
     pub(crate) direct: Option<Access>,
 }
 
 impl Watch {
-    /// Renews the lease, for as long as the store is open.
+    /// Renews the lease until the store is closed.
     pub(crate) async fn renew(self) {
         while !self.shared.is_closed() {
             tokio::time::sleep(self.lease / 4).await;
@@ -179,7 +179,7 @@ impl Watch {
         }
     }
 
-    /// Takes over from workers that are gone, for as long as the store is open.
+    /// Takes over from workers that are gone, until the store is closed.
     pub(crate) async fn take_over(self, strikes: Arc<std::sync::atomic::AtomicU32>) {
         while !self.shared.is_closed() {
             tokio::time::sleep(self.look).await;
@@ -204,7 +204,7 @@ impl Watch {
         }
     }
 
-    /// Holds the lock that shows that the worker lives, for as long as the store is open.
+    /// Holds the lock that shows that the worker lives, until the store is closed.
     pub(crate) async fn show_life(self) {
         let Some(direct) = &self.direct else { return };
         let mut failed = 0;
@@ -213,7 +213,7 @@ impl Watch {
                 Ok((connection, key)) => {
                     failed = 0;
                     connection.lost().await;
-                    // Others must not go by the lock until there is one again.
+                    // Without the lock others must go by the lease, until there is a new lock.
                     let args = (self.worker, key);
                     let forgotten = self.shared.carry_out("give up a lock", Kind::Write, &args, |tx, (worker, key)| {
                         Box::pin(async move {
@@ -235,7 +235,7 @@ impl Watch {
 
     async fn hold(&self, direct: &Access) -> std::result::Result<(Connection, i64), tokio_postgres::Error> {
         let connection = direct.connect().await?;
-        // Positive, as its halves are in `pg_locks`.
+        // Positive, because `pg_locks` shows its two halves as unsigned numbers.
         let key = i64::from_le_bytes(uuid::Uuid::new_v4().as_bytes()[..8].try_into().unwrap_or_default()) & i64::MAX;
         connection.query("SELECT pg_advisory_lock($1)::text AS locked", &[Arg::from(key)]).await?;
         let sql = format!("UPDATE @workers SET lock = $2, server = {SERVER} WHERE id = $1");
@@ -248,7 +248,7 @@ async fn take_over_all(tx: &Tx, by: WorkerId, strikes: u32) -> Done<u64> {
     let now_ms = tx.one("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms", args![]).await?.int("now_ms")?;
     let fibers = take_over(tx, by, now_ms, Become::Ready).await?;
     if strikes > 0 {
-        // No worker has this number: only those of workers that are gone.
+        // No worker has id 0, so only the runs of workers that are gone are ended.
         agents::recover(tx, strikes, 0).await?;
     }
     Ok(fibers)

@@ -1,8 +1,8 @@
-//! The audit of a round: what the log of effects says happened, and what the database says, must
-//! both be what was promised.
+//! The audit of a round: the log of effects and the database must both agree with what was
+//! promised.
 //!
-//! It goes through the log line by line, as an outsider who has seen everything, and then through
-//! the database. It uses nothing of the library.
+//! It reads the log line by line, as an outsider who has seen everything, and then the database. It
+//! uses nothing of the library.
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -12,35 +12,35 @@ use super::round::{Kind, Round, value};
 use super::stored::Stored;
 use super::track::Fibers;
 
-/// What was found.
+/// Findings of an audit.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// What was looked at.
+    /// Counts of what was checked.
     pub(crate) counts: Counts,
     pub(crate) repeated: usize,
     pub(crate) lost: usize,
     pub(crate) duplicates: usize,
-    /// What is wrong, for people, with the fiber that it is about.
+    /// Broken promises, with the fiber that each is about.
     pub(crate) faults: Vec<Fault>,
 }
 
-/// One thing that is wrong.
+/// A broken promise.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) text: String,
-    /// Lines of the log with this word tell more.
+    /// Word that selects the lines of the log about it.
     pub(crate) about: String,
-    /// The line at which it shows, if at one.
+    /// The line that shows it, if there is one.
     pub(crate) line: Option<usize>,
 }
 
-/// How much was looked at.
+/// Counts of what was checked.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) lines: usize,
     pub(crate) fibers: usize,
     pub(crate) finished_steps: usize,
-    /// Bodies of steps that began, those that were interrupted included.
+    /// Bodies of steps that began, including interrupted ones.
     pub(crate) begun: usize,
     pub(crate) panics: usize,
     pub(crate) charges: usize,
@@ -55,11 +55,11 @@ pub(crate) struct Counts {
     pub(crate) full_disks: usize,
     /// Fibers that a full disk stopped.
     pub(crate) interrupted: usize,
-    /// Fibers that the store failed for another reason.
+    /// Fibers that another failure of the store stopped.
     pub(crate) interrupted_by_faults: usize,
     /// Calls of the program that the store refused.
     pub(crate) refused: usize,
-    /// Closures that have failed because ten recoveries did not do.
+    /// Closures that failed after ten recoveries.
     pub(crate) given_up: usize,
 }
 
@@ -103,13 +103,13 @@ impl Findings {
         self.fault(about, None, text);
     }
 
-    /// What breaks a promise that none of the three numbers counts.
+    /// Adds a broken promise that none of the three numbers counts.
     pub(crate) fn fault(&mut self, about: &str, line: Option<usize>, text: String) {
         self.faults.push(Fault { text, about: about.to_owned(), line });
     }
 }
 
-/// Looks at everything that a round has left.
+/// Audits everything that a round has left.
 pub(crate) fn round(dir: &Path, round: &Round) -> anyhow::Result<Findings> {
     let mut findings = Findings::default();
     let lines = journal::read(dir)?;
@@ -143,7 +143,7 @@ pub(crate) fn round(dir: &Path, round: &Round) -> anyhow::Result<Findings> {
     Ok(findings)
 }
 
-/// Between two lines of a process that owns the database there is none of another owner.
+/// Checks that no other owner writes between two lines of a process that owns the database.
 fn one_owner_at_a_time(lines: &[Line], findings: &mut Findings) {
     let watching = |line: &&Line| !["waits", "stored", "arrived"].iter().any(|verb| line.text.split(' ').next() == Some(verb));
     let (mut now, mut before) = (0, BTreeSet::new());
@@ -159,7 +159,7 @@ fn one_owner_at_a_time(lines: &[Line], findings: &mut Findings) {
     }
 }
 
-/// Each booking has one row.
+/// Checks that each booking has one row.
 fn rows(round: &Round, stored: &Stored, findings: &mut Findings) {
     let mut there: BTreeMap<(&str, u32), Vec<i64>> = BTreeMap::new();
     for (fiber, place, value) in &stored.bookings {

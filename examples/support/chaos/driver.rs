@@ -1,5 +1,5 @@
-//! What a worker does with an open database: starts what is not there yet, and looks after
-//! everything until it has ended.
+//! The driver of a worker: starts the fibers that are missing, and looks after everything until it
+//! has ended.
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use super::round::{AGENTS, Errand, Kind, Round, Spec};
 use super::world::{PLANNED, World};
 use super::{fibers, money};
 
-/// What earlier workers have done.
+/// What earlier workers have done, by the log of effects.
 #[derive(Debug, Default)]
 pub(crate) struct Past {
     accepted: BTreeSet<String>,
     ended: BTreeSet<String>,
     cancelled: BTreeSet<String>,
     scheduled: BTreeSet<String>,
-    /// The number of the last message that was sent.
+    /// Number of the last message that was sent.
     sent: BTreeMap<String, u32>,
 }
 
@@ -46,7 +46,7 @@ impl Past {
     }
 }
 
-/// What SQLite says when the disk fails. Inside a transaction of the program's the error is the
+/// Errors of SQLite when the disk fails. Inside a transaction of the program the error is the
 /// program's, and its fiber fails.
 const DISK: [&str; 3] = ["disk I/O error", "database disk image is malformed", "database or disk is full"];
 
@@ -57,7 +57,7 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// Ready when everything has ended.
+    /// Waits until everything has ended.
     pub(crate) async fn drive(self: Arc<Self>, round: Round) -> anyhow::Result<()> {
         let window = Arc::new(Semaphore::new(round.window as usize));
         let mut tasks = JoinSet::new();
@@ -71,7 +71,7 @@ impl Driver {
                 self.world.pause().await;
             }
         }
-        // Those that were accepted are under way, whatever the window.
+        // Accepted fibers are under way already, so the window does not limit them.
         let (there, new): (Vec<_>, Vec<_>) = round.fibers.into_iter().partition(|spec| self.past.accepted.contains(&spec.id));
         for spec in there.into_iter().chain(new) {
             if self.past.ended.contains(&spec.id) {
@@ -90,8 +90,8 @@ impl Driver {
         Ok(())
     }
 
-    /// A store that fails is tried again, and so is an agent whose `on_start` the store has failed;
-    /// everything else ends the worker.
+    /// Allows failures of the store, also those that failed the `on_start` of an agent; they are
+    /// retried. Any other error ends the worker.
     fn may_fail(&self, error: forever::Error) -> anyhow::Result<()> {
         let mut causes = std::iter::successors(Some(&error as &(dyn std::error::Error + 'static)), |error| error.source());
         if !causes.any(|cause| cause.downcast_ref::<forever::Error>().is_some_and(forever::Error::is_retryable)) {
@@ -101,9 +101,9 @@ impl Driver {
         Ok(())
     }
 
-    /// Starts a fiber unless an earlier worker has, and sees it to its end.
+    /// Starts a fiber unless an earlier worker has, and looks after it until it ends.
     async fn look_after(&self, spec: &Spec) -> anyhow::Result<()> {
-        // One that was accepted is never started again: if it is not there, it is lost.
+        // An accepted fiber is never started again: if it is missing, it is lost.
         if !self.past.accepted.contains(&spec.id) {
             while let Err(error) = self.start(spec).await {
                 self.may_fail(error)?;
@@ -153,7 +153,7 @@ impl Driver {
         }
     }
 
-    /// Waits for the end of a fiber, and does what a person would: resumes it, or resolves an
+    /// Waits for the end of a fiber, and acts as an operator: resumes the fiber, or resolves an
     /// operation.
     async fn end(&self, spec: &Spec) -> anyhow::Result<()> {
         let id = &spec.id;
@@ -183,7 +183,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether there is something that a person can do, or that time may bring.
+    /// Whether an operator can help, or time may.
     async fn help(&self, id: &str, error: &FiberError) -> anyhow::Result<bool> {
         let passes = |reason: &str| reason.contains(PLANNED) || DISK.iter().any(|text| reason.contains(text));
         let failed = if error.is_failed() && passes(error.reason()) {
@@ -197,7 +197,7 @@ impl Driver {
             return Ok(error.is_interrupted() || error.kind() == forever::FiberErrorKind::Store);
         };
         match failed {
-            // Another caller was faster, or the runtime itself.
+            // Another caller, or the runtime itself, was faster.
             Some(error) if !matches!(error.kind(), forever::ErrorKind::Conflict | forever::ErrorKind::InvalidState) => {
                 self.may_fail(error).map(|()| true)
             }
@@ -205,8 +205,7 @@ impl Driver {
         }
     }
 
-    /// Sends messages until that with number `size`, from the first of which it is not known that
-    /// it was sent.
+    /// Sends messages up to number `size`, from the first one that is not known to be sent.
     async fn send(&self, spec: &Spec) -> anyhow::Result<()> {
         let id = &spec.id;
         let mut number = self.past.sent.get(id).copied().unwrap_or(0) + 1;
@@ -214,14 +213,14 @@ impl Driver {
             self.world.pause().await;
             self.world.write(&format!("sends {id} {number}"));
             let message = self.forever.send(id, "mail", &number);
-            // With an id it is stored once, however often it is sent.
+            // A message with an id is stored once, however often it is sent.
             let message = if spec.names_messages() { message.message_id(number.to_string()) } else { message };
             match message.await {
                 Ok(()) => {
                     self.world.write(&format!("sent {id} {number}"));
                     number += 1;
                 }
-                // It has had the last one from an earlier worker.
+                // The fiber has received the last message from an earlier worker.
                 Err(error) if matches!(error.kind(), forever::ErrorKind::InvalidState | forever::ErrorKind::NotFound) => break,
                 Err(error) => self.may_fail(error)?,
             }
@@ -272,10 +271,9 @@ impl Driver {
                 }
             };
             match there {
-                // Gone: it has run, or it is lost, which the audit finds.
+                // The schedule is gone: it has run, or it is lost, which the audit finds.
                 None => return Ok(()),
-                // Its runs were interrupted by three deaths in a row: a person gives it another
-                // chance.
+                // Three deaths in a row interrupted its runs: the operator enables it again.
                 Some(schedule) if schedule.next().is_none() => {
                     self.world.write(&format!("set-aside {agent} {name} {}", schedule.error().unwrap_or_default()));
                     scheduled = !clerk.cancel_schedule(schedule.id()).await.unwrap_or(false);

@@ -1,5 +1,5 @@
-//! Injected I/O faults: a library that is preloaded into workers (`faults.c`), and when which of
-//! its faults happen.
+//! Injected I/O faults: a library that is preloaded into workers (`faults.c`), and a plan of its
+//! faults.
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -65,7 +65,7 @@ impl FromStr for FaultKind {
     }
 }
 
-/// How many faults of each kind were injected.
+/// Number of injected faults, by kind.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FaultCounts([u64; FaultKind::ALL.len()]);
 
@@ -90,15 +90,15 @@ impl fmt::Display for FaultCounts {
     }
 }
 
-/// A time in the life of a worker in which calls of one kind fail.
+/// Period of a worker's life in which calls of one kind fail.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     kind: FaultKind,
-    /// The call that it begins with, among those that can fail in this way.
+    /// Number of the call with which it begins, among those that can fail in this way.
     first: u32,
-    /// How long it lasts; 0 for one call.
+    /// Duration in microseconds; 0 for one call.
     micros: u32,
-    /// Of so many calls one fails.
+    /// One in this many calls fails.
     one_in: u32,
 }
 
@@ -109,7 +109,7 @@ pub(crate) struct Faults {
     seed: u64,
 }
 
-/// The compiled library, and which faults are asked for.
+/// The compiled library, and the faults that are asked for.
 #[derive(Debug)]
 pub(crate) struct Injector {
     library: PathBuf,
@@ -130,7 +130,7 @@ impl Injector {
         Ok(Injector { library, only })
     }
 
-    /// Draws the faults of one life; those of the last one end by themselves, and none of them
+    /// Draws the faults of one life. Those of the last life end by themselves, and none of them
     /// kills it.
     pub(crate) fn draw(&self, dice: &mut Dice, last: bool) -> Option<Faults> {
         let kinds = FaultKind::ALL.iter().map(|(kind, _)| *kind).filter(|kind| self.only.is_none_or(|only| only == *kind));

@@ -79,7 +79,7 @@ pub(crate) async fn sleeper(ctx: &FiberContext, world: Res<World>, size: u32) ->
             ms(ctx.clock().now())
         });
         sleep!(nap);
-        // A millisecond is what stored times are rounded to.
+        // Stored times are rounded to a millisecond.
         anyhow::ensure!(ms(ctx.clock().now()) + 1 >= begun + nap.as_millis(), "woken before its time");
     }
     step!("get up", world.calm(ctx.id(), 3).await?);
@@ -90,10 +90,10 @@ fn ms(time: SystemTime) -> u128 {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis()
 }
 
-/// So many messages are too many.
+/// Number of messages after which the fiber stops, because it has missed the last one.
 const FLOOD: usize = 100;
 
-/// Reads messages until the one with number `size`; gives the numbers.
+/// Receives messages until the one with number `size`, and returns their numbers.
 #[fiber(max_recoveries = 1_000_000)]
 pub(crate) async fn inbox(ctx: &FiberContext, world: Res<World>, size: u32) -> anyhow::Result<String> {
     let mut read = Vec::new();
@@ -120,7 +120,7 @@ pub(crate) async fn family(ctx: &FiberContext, world: Res<World>, size: u32) -> 
     Ok(add(sum, last).to_string())
 }
 
-/// Is cancelled before its children are done, unless the driver did not come to that.
+/// Is cancelled before its children are done, unless the worker died before it could cancel it.
 #[fiber(max_recoveries = 1_000_000)]
 pub(crate) async fn doomed(ctx: &FiberContext, world: Res<World>) -> anyhow::Result<String> {
     step!("first", world.calm(ctx.id(), 1).await?);

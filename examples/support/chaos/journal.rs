@@ -1,8 +1,8 @@
-//! The log of effects: a file beside the database, to which everything that happens outside of the
-//! database adds a line.
+//! The log of effects: a file beside the database, with a line for everything that happens outside
+//! of the database.
 //!
-//! A line is the process that wrote it and some words, and is written at once. All lines are of one
-//! length, which divides a page, so that a process that is killed in the middle of writing leaves a
+//! A line has the process that wrote it and some words, and is written by one call. All lines have
+//! one length, which divides a page, so that a process that is killed while it writes leaves a
 //! whole line or none.
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// How long a line is, with its end.
+/// Length of a line in bytes, with its end.
 pub(crate) const WIDTH: usize = 128;
 
-/// Its file in the folder of a round.
+/// Path of the log in the folder of a round.
 pub(crate) fn path(dir: &Path) -> PathBuf {
     dir.join("effects.log")
 }
 
-/// The end at which lines are added.
+/// Writer of the log.
 pub(crate) struct Journal(File);
 
 impl Journal {
@@ -26,8 +26,8 @@ impl Journal {
         Ok(Journal(OpenOptions::new().append(true).create(true).open(path(dir))?))
     }
 
-    /// Adds a line; what is too long for one is cut off. It is the operating system's when this
-    /// returns: no death of the process undoes it.
+    /// Adds a line, truncated to the length of one. The operating system has it when this returns,
+    /// so no death of the process undoes it.
     pub(crate) fn write(&self, words: &str) {
         let mut text = format!("{} {}", std::process::id(), words.replace('\n', " "));
         let mut end = text.len().min(WIDTH - 1);
@@ -39,12 +39,12 @@ impl Journal {
             text.push(' ');
         }
         text.push('\n');
-        // A program that cannot say what it does must not do it.
+        // A program that cannot record what it does must not do it.
         (&self.0).write_all(text.as_bytes()).expect("the log of effects can be written");
     }
 }
 
-/// One line.
+/// A line of the log.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     /// From 1.
@@ -54,14 +54,14 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// The words after the process; empty ones where there are fewer.
+    /// The words after the process; empty where there are fewer.
     pub(crate) fn words<const N: usize>(&self) -> [&str; N] {
         let mut words = self.text.splitn(N, ' ');
         std::array::from_fn(|_| words.next().unwrap_or_default())
     }
 }
 
-/// The end at which lines are read while they are written.
+/// Reader of the log while it is written.
 pub(crate) struct Reader {
     file: File,
     lines: usize,
@@ -73,7 +73,7 @@ impl Reader {
         Ok(Reader { file, lines: 0 })
     }
 
-    /// How many lines there are, without reading them.
+    /// Number of lines, without reading them.
     pub(crate) fn count(&self) -> io::Result<usize> {
         Ok(usize::try_from(self.file.metadata()?.len()).unwrap_or(usize::MAX) / WIDTH)
     }
@@ -96,7 +96,7 @@ impl Reader {
     }
 }
 
-/// All lines there are.
+/// Reads all lines.
 pub(crate) fn read(dir: &Path) -> anyhow::Result<Vec<Line>> {
     Reader::open(dir)?.new_lines()
 }

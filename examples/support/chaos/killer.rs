@@ -1,4 +1,4 @@
-//! The killer: runs a round over many deaths, each at a moment of its own, and then to its end.
+//! The killer: runs a round through many deaths, each at a moment of its own, and then to its end.
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -19,20 +19,18 @@ use super::world::{EXIT, Mishap, Mishaps};
 
 const SIGABRT: i32 = 6;
 const SIGKILL: i32 = 9;
-/// How often the log of effects is looked at.
+/// Interval at which the log of effects is read.
 const LOOK: Duration = Duration::from_micros(300);
-/// A worker that has come no further for so long waits for something that is far away, and is
-/// killed there.
+/// Time without progress after which a worker waits for something far away, and is killed there.
 const IDLE: Duration = Duration::from_millis(400);
-/// However much it does.
+/// Longest life of a worker that makes progress.
 const LONGEST: Duration = Duration::from_secs(10);
-/// A worker that is left alone hangs if it comes no further for so long, or has not ended after so
-/// long.
+/// Time without progress, and time in all, after which a worker that is not killed counts as stuck.
 const HANGS: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(180));
-/// After so many lives a round is brought to its end.
+/// Number of lives after which a round is brought to its end.
 const LIVES: u32 = 600;
 
-/// What has happened to workers.
+/// Counts of deaths, and of what else happened to workers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Deaths {
     pub(crate) kills: u32,
@@ -40,11 +38,11 @@ pub(crate) struct Deaths {
     pub(crate) exits: u32,
     /// Clean closes midway, which are no deaths.
     pub(crate) closes: u32,
-    /// Times that an owner was stopped and a second process waited.
+    /// Times that an owner was stopped while a second process waited.
     pub(crate) stops: u32,
-    /// Those of them after which the stopped one was killed; the others went on first.
+    /// Of these, the ones after which the stopped owner was killed; the others continued first.
     pub(crate) stopped_dead: u32,
-    /// Dead workers of whose database a copy was looked at.
+    /// Dead workers whose database was checked in a copy.
     pub(crate) looks: u32,
 }
 
@@ -64,13 +62,13 @@ impl Deaths {
     }
 }
 
-/// How one life goes.
+/// Plan of one life.
 #[derive(Debug, Clone)]
 struct Life {
-    /// It is killed after so many lines, and then so many microseconds.
+    /// It is killed after this many lines, and then this many microseconds.
     lines: usize,
     micros: u64,
-    /// Whether it is stopped there first, and whether it goes on before it is killed.
+    /// Whether it is stopped first, and whether it continues before it is killed.
     stop: Option<bool>,
     mishaps: Mishaps,
     full: Option<(u64, u64)>,
@@ -81,12 +79,12 @@ struct Life {
 impl Life {
     fn drawn(dice: &mut Dice, injector: Option<&Injector>) -> Self {
         let (lines, micros) = match dice.below(20) {
-            // While the database is opened and fibers are picked up.
+            // While the database is opened and fibers are claimed.
             0..=4 => (0, dice.below(15_000)),
             // At a place in the work, or soon after.
             5..=12 => (1 + dice.below(40) as usize, dice.below(300)),
             13..=18 => (1 + dice.below(60) as usize, dice.below(4000)),
-            // Now and then one lives long.
+            // Now and then a life is long.
             _ => (60 + dice.below(200) as usize, dice.below(30_000)),
         };
         let one_in = |dice: &mut Dice, n| dice.below(n) == 0;
@@ -103,23 +101,24 @@ impl Life {
             faults: injector.and_then(|injector| injector.draw(dice, false)),
         };
         if life.close.is_some() {
-            // Until it ends by itself.
+            // It runs until it ends by itself.
             life.lines = usize::MAX;
         } else if life.full.is_some() || life.faults.is_some() && dice.below(3) == 0 {
-            // Most of these live to see that there is room again, or that the disk works again.
+            // Most of these live until there is room again, or until the disk works again.
             life.micros += u64::from(dice.below(100_000));
         }
         life
     }
 
-    /// A life that nothing ends; its faults pass, and it has to come to its end all the same.
+    /// A life that is not ended from outside. Its faults pass, and it has to end by itself all the
+    /// same.
     fn last(dice: &mut Dice, injector: Option<&Injector>) -> Self {
         let faults = injector.and_then(|injector| injector.draw(dice, true));
         Life { lines: usize::MAX, micros: 0, stop: None, mishaps: Mishaps::default(), full: None, close: None, faults }
     }
 }
 
-/// One round, as it is carried out.
+/// A round while it runs.
 pub(crate) struct Killer<'a> {
     dir: PathBuf,
     round: &'a Round,
@@ -132,7 +131,7 @@ pub(crate) struct Killer<'a> {
     since: u64,
     done: bool,
     pub(crate) deaths: Deaths,
-    /// What went wrong with workers.
+    /// Errors of workers.
     pub(crate) wrong: Vec<String>,
 }
 
@@ -155,8 +154,7 @@ impl<'a> Killer<'a> {
         })
     }
 
-    /// Runs the round. `enough` says when there are to be no more deaths; its argument is their
-    /// number.
+    /// Runs the round. `enough` decides from the counts whether the deaths stop.
     pub(crate) fn run(&mut self, mut enough: impl FnMut(&Deaths) -> bool) -> anyhow::Result<()> {
         let mut next = None;
         while !self.done && self.wrong.is_empty() && self.lives < LIVES && !enough(&self.deaths) {
@@ -170,7 +168,7 @@ impl<'a> Killer<'a> {
             };
             self.see_what_is_left(next.is_some())?;
         }
-        // One that has taken over makes way for one that is left alone.
+        // A worker that has taken over is replaced by one that is not killed.
         if let Some(mut worker) = next {
             self.take_note(worker.end()?)?;
         }
@@ -213,8 +211,8 @@ impl<'a> Killer<'a> {
         Victim::start_in(&self.dir, &errors(&self.dir), environment, args)
     }
 
-    /// Lets a worker live as long as it is to, and ends it. Gives the one that has taken over, if
-    /// one has.
+    /// Lets a worker live as planned, and ends it. Returns the worker that has taken over, if one
+    /// has.
     fn end_of(&mut self, mut worker: Victim, life: &Life) -> anyhow::Result<Option<Victim>> {
         let from = self.reader.count()?;
         self.follow(&mut worker, from.saturating_add(life.lines))?;
@@ -228,7 +226,7 @@ impl<'a> Killer<'a> {
         Ok(None)
     }
 
-    /// Waits until there are so many lines, the worker has ended, or it comes no further.
+    /// Waits until the log has this many lines, the worker has ended, or it makes no progress.
     fn follow(&self, worker: &mut Victim, lines: usize) -> anyhow::Result<()> {
         let (mut last, mut idle, mut passed) = (0, Duration::ZERO, Duration::ZERO);
         while idle < IDLE && passed < LONGEST {
@@ -244,17 +242,17 @@ impl<'a> Killer<'a> {
         Ok(())
     }
 
-    /// Stops the owner of the database, lets another process wait for it, and sees that nothing
-    /// runs as long as the owner lives.
+    /// Stops the owner of the database, lets another process wait for it, and checks that this one
+    /// does nothing as long as the owner lives.
     fn stop(&mut self, mut owner: Victim, goes_on: bool) -> anyhow::Result<Option<Victim>> {
         owner.stop()?;
         if owner.look()?.is_some() || !self.owns(&owner) {
-            // It has ended by itself a moment before, or has not opened the database yet.
+            // It ended by itself a moment before, or has not opened the database yet.
             self.take_note(owner.end()?)?;
             return Ok(None);
         }
         self.deaths.stops += 1;
-        // Without faults, as one of them could end it while it waits.
+        // Without faults, because one of them could end it while it waits.
         let life = Life { stop: None, faults: None, ..Life::drawn(&mut self.dice, None) };
         let mut second = self.start(&life, false)?;
         self.follow(&mut second, self.reader.count()? + 1)?;
@@ -270,12 +268,12 @@ impl<'a> Killer<'a> {
             self.deaths.stopped_dead += 1;
         }
         self.take_note(owner.end()?)?;
-        // If the first has closed by itself it is there already.
+        // If the first one closed by itself, the second one is already running.
         self.follow(&mut second, still + 1)?;
         Ok(Some(second))
     }
 
-    /// Whether a worker has the database: it has written its number where the lock is.
+    /// Whether a worker owns the database: its number is in the lock file.
     fn owns(&self, worker: &Victim) -> bool {
         let lock = database(&self.dir).with_extension("db.lock");
         std::fs::read_to_string(lock).is_ok_and(|owner| owner == worker.id().to_string())
@@ -295,7 +293,7 @@ impl<'a> Killer<'a> {
         Ok(())
     }
 
-    /// After a death: reads on, and now and then looks at what is stored.
+    /// After a death: reads the rest of the log, and now and then checks what is stored.
     fn see_what_is_left(&mut self, taken_over: bool) -> anyhow::Result<()> {
         let lines = self.reader.new_lines()?;
         self.done |= lines.iter().any(|line| line.text == "done");
@@ -322,7 +320,7 @@ impl<'a> Killer<'a> {
             if let Some(status) = worker.look()? {
                 break status;
             }
-            // Agents tick whatever hangs.
+            // Agents tick even if everything else hangs.
             let ticks = |text: &str| ["due", "state", "woken", "interrupted", "refused"].iter().any(|verb| text.starts_with(verb));
             idle = if self.reader.new_lines()?.iter().all(|line| ticks(&line.text)) { idle + 10 * LOOK } else { Duration::ZERO };
             passed += 10 * LOOK;
@@ -341,7 +339,7 @@ impl<'a> Killer<'a> {
     }
 }
 
-/// Where the workers' errors are.
+/// Path of the file with the workers' errors.
 fn errors(dir: &Path) -> PathBuf {
     dir.join("errors.txt")
 }

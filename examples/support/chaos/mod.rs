@@ -17,14 +17,14 @@ pub(crate) mod world;
 
 use std::str::FromStr;
 
-/// A way to break what is promised, so that the audit has something to find.
+/// Way to break a promise, so that the audit has something to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sabotage {
-    /// The bank takes no notice of ids.
+    /// The bank ignores ids.
     Bank,
-    /// A fiber's row disappears.
+    /// A fiber's row is deleted.
     Fiber,
-    /// A fiber's snapshot is empty again.
+    /// A fiber's snapshot is emptied.
     Snapshot,
 }
 

@@ -1,5 +1,5 @@
-//! Fibers with effects that must not be repeated: charges at the bank, under every policy, and rows
-//! in a table of the program's own.
+//! Fibers with effects that must not repeat: charges at the bank, under every policy, and rows in a
+//! table of the program's own.
 use forever::prelude::*;
 use forever::{OpState, Resolution};
 
@@ -69,7 +69,7 @@ async fn one_charge(world: Res<World>, id: String) -> anyhow::Result<String> {
     }))
 }
 
-/// Operations by hand, of which half go to each account, and so need another policy.
+/// Manual operations. Half of them go to each account, and so need another policy.
 #[fiber(max_recoveries = 1_000_000)]
 pub(crate) async fn by_hand(ctx: &FiberContext, world: Res<World>, size: u32) -> anyhow::Result<String> {
     let mut receipts = Vec::new();
@@ -91,7 +91,7 @@ async fn charge_by_hand(ctx: &FiberContext, world: &World, n: u32) -> anyhow::Re
     charge.on_unknown(policy).await
 }
 
-/// The program's own table. Nothing in it keeps a row from being there twice.
+/// The program's own table. It has no constraint against duplicate rows.
 pub(crate) const BOOKINGS: &str = "CREATE TABLE bookings (fiber TEXT NOT NULL, place INTEGER NOT NULL, value INTEGER NOT NULL) STRICT";
 
 #[fiber(max_recoveries = 1_000_000)]
@@ -118,8 +118,8 @@ async fn book(ctx: &FiberContext, n: u32, value: u64) -> anyhow::Result<()> {
     ctx.transaction(insert).await
 }
 
-/// The operator: asks the bank about what a fiber has begun, and says how it ended. Gives how many
-/// operations there were.
+/// The operator: queries the bank about the operations that a fiber began, and resolves them.
+/// Returns how many there were.
 pub(crate) async fn look_into(forever: &Forever, world: &World, fiber: &str) -> anyhow::Result<usize> {
     let mut resolved = 0;
     for op in forever.ops(fiber).await? {

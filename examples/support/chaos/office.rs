@@ -1,4 +1,4 @@
-//! Agents: with closures that a hook finishes, fibers that it lets go on, schedules and a state.
+//! Agents: with closures that a hook finishes, fibers that it resumes, schedules and a state.
 use std::time::Duration;
 
 use forever::prelude::*;
@@ -6,7 +6,7 @@ use forever::{Agent, AgentHandle, BoxError, Due, RecoveredFiber, Recovery};
 
 use super::world::{Account, World};
 
-/// How often each agent ticks, on the clock of the round.
+/// Interval of each agent's ticks, on the clock of the round.
 const TICK: Duration = Duration::from_secs(1);
 
 pub(crate) struct Clerk {
@@ -16,7 +16,7 @@ pub(crate) struct Clerk {
 
 impl Agent for Clerk {
     const CLASS: &'static str = "clerk";
-    /// How often it has ticked.
+    /// Number of ticks.
     type State = u64;
 
     async fn on_start(&self) -> Result<(), BoxError> {
@@ -43,7 +43,7 @@ impl Agent for Clerk {
             return Ok(Recovery::Resume);
         }
         let id = fiber.id();
-        // The first stash is made before the first charge.
+        // The first stash is stored before the first charge.
         let Some((size, done)) = fiber.snapshot::<(u32, u32)>()? else {
             let size = fiber.metadata().and_then(serde_json::Value::as_u64).and_then(|size| u32::try_from(size).ok());
             return self.finish(fiber, size.ok_or("a closure without its size")?).await;
@@ -54,7 +54,8 @@ impl Agent for Clerk {
 }
 
 impl Clerk {
-    /// Charges what an interrupted closure has not come to: what it has charged is in its ledger.
+    /// Makes the charges that an interrupted closure has not reached; those that it made are in its
+    /// ledger.
     async fn finish(&self, fiber: &RecoveredFiber, size: u32) -> Result<Recovery, BoxError> {
         let mut receipts = Vec::new();
         for n in 1..=size {
@@ -67,7 +68,7 @@ impl Clerk {
     }
 }
 
-/// The closure itself: a stash and a charge, again and again.
+/// The closure: a stash and a charge, again and again.
 pub(crate) async fn errands(ctx: FiberContext, world: World, size: u32) -> anyhow::Result<String> {
     let mut receipts = Vec::new();
     for n in 1..=size {
@@ -89,7 +90,7 @@ pub(crate) async fn errands(ctx: FiberContext, world: World, size: u32) -> anyho
     Ok(receipts.join(" "))
 }
 
-/// A closure does not run again, so it hears of a full disk and has to wait by itself.
+/// Waits while the disk is full. A closure does not run again, so it gets that error itself.
 async fn until_there_is_room(error: anyhow::Error, world: &World) -> anyhow::Result<()> {
     if !error.downcast_ref::<forever::Error>().is_some_and(forever::Error::is_retryable) {
         return Err(error);

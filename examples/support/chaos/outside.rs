@@ -1,4 +1,5 @@
-//! What the audit keeps in mind of the world outside of fibers: the bank, messages, agents.
+//! State of the world outside of fibers, as the audit reads it from the log: the bank, messages,
+//! agents.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::audit::Findings;
@@ -6,14 +7,14 @@ use super::journal::Line;
 use super::round::{AGENTS, Kind, Round};
 use super::stored::Stored;
 
-/// The bank's side.
+/// Books of the bank.
 #[derive(Debug, Default)]
 pub(crate) struct Books {
     /// The ids of the charges for each key.
     charges: BTreeMap<String, Vec<String>>,
-    /// The ids under which a charge for each key was asked for.
+    /// The ids under which a charge for each key was requested.
     asked: BTreeMap<String, BTreeSet<String>>,
-    /// Ids under which a charge was asked for, and its outcome was not asked for since.
+    /// Ids under which a charge was requested, and that were not queried since.
     open: BTreeSet<String>,
 }
 
@@ -65,7 +66,7 @@ fn list<'a>(ids: impl IntoIterator<Item = &'a String>) -> String {
     ids.into_iter().cloned().collect::<Vec<_>>().join(", ")
 }
 
-/// Messages: how often each was sent, perhaps, and how often for certain.
+/// Messages: how often each was sent at most (`sends`), and at least (`sent`).
 #[derive(Debug, Default)]
 pub(crate) struct Post {
     sends: BTreeMap<(String, u32), usize>,
@@ -92,7 +93,7 @@ impl Post {
                 let times = read.iter().filter(|there| **there == number).count();
                 let sends = self.sends.get(&key).copied().unwrap_or(0);
                 let sent = self.sent.get(&key).copied().unwrap_or(0);
-                // One with an id comes once, however often it was sent.
+                // A message with an id arrives once, however often it was sent.
                 let sends = if spec.names_messages() { sends.min(1) } else { sends };
                 if times > sends {
                     let text = format!("message {number} to {} was to come {sends} times at most, and was received {times} times", spec.id);
@@ -111,7 +112,7 @@ impl Post {
 /// Agents: their states and their schedules.
 #[derive(Debug, Default)]
 pub(crate) struct Clerks {
-    /// The last state of which it is known that it is stored.
+    /// The last state that is known to be stored.
     states: BTreeMap<String, u64>,
     scheduled: BTreeSet<String>,
     ran: BTreeSet<String>,

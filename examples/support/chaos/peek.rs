@@ -1,5 +1,4 @@
-//! Looks into the database of a dead worker, without the library: what is stored, and whether
-//! SQLite finds it sound.
+//! Reads the database of a dead worker, without the library, and checks its integrity with SQLite.
 use std::path::Path;
 
 use anyhow::{Context, ensure};
@@ -8,8 +7,8 @@ use rusqlite::{Connection, OptionalExtension};
 use super::Sabotage;
 use super::worker::{DATABASE, database};
 
-/// Where a fiber stands, as lines for the log of effects. A copy is asked, so that the next worker
-/// finds the database as it was left.
+/// Progress of the fibers, as lines for the log of effects. This reads a copy, so that the next
+/// worker finds the database unchanged.
 pub(crate) fn into_copy(dir: &Path) -> anyhow::Result<Vec<String>> {
     let copy = tempfile::tempdir_in(dir)?;
     for name in ["", "-wal", "-journal"].map(|suffix| format!("{DATABASE}{suffix}")) {
@@ -21,7 +20,7 @@ pub(crate) fn into_copy(dir: &Path) -> anyhow::Result<Vec<String>> {
     check(&sql)?;
     let tables: u32 = sql.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'branch_results'", (), |row| row.get(0))?;
     if tables == 0 {
-        return Ok(Vec::new()); // It died before there was anything.
+        return Ok(Vec::new()); // The worker died before the database existed.
     }
     let mut lines = Vec::new();
     let mut fibers = sql.prepare("SELECT f.id, s.number FROM fibers f JOIN snapshots s ON s.fiber = f.seq WHERE s.number > 0")?;
@@ -37,7 +36,7 @@ pub(crate) fn into_copy(dir: &Path) -> anyhow::Result<Vec<String>> {
     Ok(lines)
 }
 
-/// What SQLite says of its file.
+/// Runs SQLite's integrity check.
 pub(crate) fn check(sql: &Connection) -> anyhow::Result<()> {
     let said: String = sql.query_row("PRAGMA integrity_check", (), |row| row.get(0))?;
     ensure!(said == "ok", "the database is damaged: {said}");
@@ -46,7 +45,7 @@ pub(crate) fn check(sql: &Connection) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes something away of what is stored; says whether there was anything.
+/// Removes something that is stored; returns whether there was anything.
 pub(crate) fn damage(dir: &Path, how: Sabotage) -> anyhow::Result<bool> {
     let sql = Connection::open(database(dir))?;
     sql.pragma_update(None, "foreign_keys", true)?;

@@ -1,19 +1,19 @@
-//! What a round consists of. All of it is drawn from the round's seed, so the killer, each worker
-//! and the audit know it by themselves.
+//! The plan of a round. All of it is drawn from the round's seed, so the killer, each worker and
+//! the audit compute the same one.
 use std::fmt;
 
 use forever::Durability;
 
 use super::super::dice::Dice;
 
-/// The kinds of fibers. What each does is in `fibers.rs`, `money.rs` and `office.rs`.
+/// Kinds of fibers. `fibers.rs`, `money.rs` and `office.rs` have the code of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// Steps in a loop, some of which fail at first and are tried again.
+    /// Steps in a loop, some of which fail at first and are retried.
     Chain,
     /// Fibers called inline, two deep, in a loop.
     Nested,
-    /// Steps side by side.
+    /// Concurrent steps.
     Side,
     /// A long local and a `Log`.
     Notes,
@@ -22,7 +22,7 @@ pub(crate) enum Kind {
     Check,
     Park,
     Fail,
-    /// Operations by hand between steps.
+    /// Manual operations between steps.
     ByHand,
     /// Rows in a table of the program's own.
     Booking,
@@ -57,7 +57,7 @@ impl Kind {
         (Kind::Closure, "closure"),
     ];
 
-    /// Any kind; those with more behind them more often.
+    /// Draws a kind; those that exercise more are drawn more often.
     fn draw(dice: &mut Dice) -> Kind {
         match dice.below(20) {
             0 => Kind::Chain,
@@ -77,11 +77,11 @@ impl fmt::Display for Kind {
     }
 }
 
-/// One fiber of a round.
+/// A fiber of a round.
 #[derive(Debug, Clone)]
 pub(crate) struct Spec {
     pub(crate) kind: Kind,
-    /// How many steps, charges, messages or children it has.
+    /// Number of its steps, charges, messages or children.
     pub(crate) size: u32,
     /// Its id, and its name in the log of effects.
     pub(crate) id: String,
@@ -94,18 +94,18 @@ pub(crate) struct Spec {
 pub(crate) struct Errand {
     pub(crate) agent: String,
     pub(crate) name: String,
-    /// How often its run fails at first.
+    /// Number of runs that fail at first.
     pub(crate) failures: u32,
 }
 
-/// The work of one round, and how it is done.
+/// The work of one round, and its settings.
 #[derive(Debug)]
 pub(crate) struct Round {
     pub(crate) seed: u64,
     pub(crate) durability: Durability,
     /// Threads of the async runtime; 1 is `current_thread`.
     pub(crate) threads: u32,
-    /// How many fibers are under way at a time.
+    /// Most fibers that are under way at a time.
     pub(crate) window: u32,
     pub(crate) fibers: Vec<Spec>,
     pub(crate) errands: Vec<Errand>,
@@ -125,8 +125,8 @@ impl Round {
                 let kind = Kind::draw(&mut dice);
                 let owned = kind == Kind::Closure || (kind == Kind::Chain && dice.below(2) == 0);
                 let agent = owned.then(|| agent(&mut dice));
-                // What a hook does is one piece to the count of deaths, and a closure is given up
-                // after ten: it is not to be long.
+                // The count of deaths takes the work of a hook as one piece, and a closure is given
+                // up after ten deaths: the hook's work must be short.
                 let size = if kind == Kind::Closure { 1 + dice.below(2) } else { 2 + dice.below(7) };
                 Spec { kind, size, id: format!("{kind}-{number}"), agent }
             })
@@ -141,7 +141,7 @@ impl Round {
     }
 }
 
-/// What the step of a fiber gives.
+/// The result of a step.
 pub(crate) fn value(fiber: &str, place: u32) -> u64 {
     Dice::new(u64::from(place), fiber).number() % 1000
 }
@@ -151,15 +151,15 @@ pub(crate) fn add(sum: u64, value: u64) -> u64 {
     sum.rotate_left(9) ^ value
 }
 
-/// The name of a child, and how many steps it has.
+/// The name of a child, and its number of steps.
 pub(crate) fn child(parent: &str, n: u32) -> (String, u32) {
     (format!("{parent}.{n}"), 2 + n % 3)
 }
 
-/// How many steps a child has that is to be cancelled.
+/// Number of steps of a child that is to be cancelled.
 pub(crate) const ENDLESS: u32 = 300;
 
-/// What a fiber of notes keeps beside its list.
+/// The long local of a fiber of notes.
 pub(crate) fn page(fiber: &str, n: u32) -> String {
     format!("page {n} of {fiber}; ").repeat(40 * n as usize)
 }
@@ -178,7 +178,7 @@ impl Spec {
         places.into_iter().fold(0, |sum, place| add(sum, value(&self.id, place)))
     }
 
-    /// What it must give; nothing where that is not known beforehand.
+    /// The expected result; `None` where it depends on timing.
     pub(crate) fn expected(&self) -> Option<String> {
         let (id, size) = (&self.id, self.size);
         let receipts = |keys: &mut dyn Iterator<Item = String>| keys.map(|key| format!("receipt:{key}")).collect::<Vec<_>>().join(" ");
@@ -205,20 +205,20 @@ impl Spec {
         })
     }
 
-    /// The last place whose step has finished when the fiber has made so many checkpoints; nothing
-    /// where that depends.
+    /// The last place whose step has finished after this many checkpoints; `None` where that
+    /// depends on timing.
     pub(crate) fn place_after(&self, checkpoints: u32) -> Option<u32> {
         let at = |cuts: &[u32]| cuts.get(checkpoints as usize - 1).copied();
         match self.kind {
             _ if checkpoints == 0 => Some(0),
             Kind::Chain | Kind::Notes | Kind::Booking | Kind::ByHand => Some(checkpoints),
             Kind::Nested => {
-                // A step that is alone in a fiber is finished, and then the call of that fiber.
+                // A step that is alone in a fiber finishes first, and then the call of that fiber.
                 let inner = (2..=self.size + 1).flat_map(|n| if n % 2 == 0 { vec![n, n] } else { vec![n] });
                 let all: Vec<_> = [1].into_iter().chain(inner).chain([self.size + 1, self.size + 2]).collect();
                 at(&all)
             }
-            // What is side by side is two cut points, the first of which says what is waited for.
+            // Each `steps!` is two cut points; the first one stores what it waits for.
             Kind::Side => at(&[1, 1, 2, 2, 3, 4]),
             Kind::Retry | Kind::Check | Kind::Park => at(&[1, 2, 3]),
             Kind::Sleeper => at(&[1, 1, 2, 2, 3]),
@@ -229,12 +229,12 @@ impl Spec {
         }
     }
 
-    /// Whether the messages to it have ids of their own.
+    /// Whether messages to it have ids of their own.
     pub(crate) fn names_messages(&self) -> bool {
         self.size.is_multiple_of(2)
     }
 
-    /// Whether a charge of it may be asked for again without asking the bank first.
+    /// Whether a charge of it may be requested again without a query first.
     pub(crate) fn asks_again(&self, key: &str) -> bool {
         match self.kind {
             Kind::Retry => true,
@@ -243,7 +243,7 @@ impl Spec {
         }
     }
 
-    /// What it is to be charged for.
+    /// The keys of its charges.
     pub(crate) fn charges(&self) -> Vec<String> {
         match self.kind {
             Kind::Retry | Kind::Check | Kind::Park | Kind::Fail => vec![self.id.clone()],
@@ -253,7 +253,7 @@ impl Spec {
     }
 }
 
-/// Which operations by hand go to the account that honours ids.
+/// Whether a manual operation goes to the account that honours ids.
 pub(crate) fn honoured(n: u32) -> bool {
     n.is_multiple_of(2)
 }

@@ -1,4 +1,4 @@
-//! What the database of a round holds at its end, read without the library.
+//! The database of a round at its end, read without the library.
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -14,12 +14,12 @@ pub(crate) struct StoredFiber {
     pub(crate) state: String,
     /// The result or the reason.
     pub(crate) text: String,
-    /// The id of the fiber that made it.
+    /// Id of the parent.
     pub(crate) parent: Option<String>,
 }
 
 pub(crate) struct Stored {
-    /// By id.
+    /// Fibers by id.
     pub(crate) fibers: BTreeMap<String, StoredFiber>,
     /// Fiber, place, value.
     pub(crate) bookings: Vec<(String, u32, i64)>,

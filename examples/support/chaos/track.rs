@@ -1,5 +1,5 @@
-//! What the audit keeps in mind of fibers while it reads the log of effects, and whether they ended
-//! as they must.
+//! State of the fibers as the audit reads it from the log of effects, and whether each ended as it
+//! must.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::audit::Findings;
@@ -7,23 +7,23 @@ use super::journal::Line;
 use super::round::{Kind, Round, Spec, child, sum_of_child};
 use super::stored::Stored;
 
-/// What is known of one fiber, by its name in the log.
+/// State of one fiber, by its name in the log.
 #[derive(Debug, Default)]
 struct Track {
     accepted: bool,
     ended: bool,
-    /// The places of bodies that began, with the branch where there are several.
+    /// Places of bodies that began, with the branch where there are several.
     begun: BTreeSet<(u32, u32)>,
-    /// The last place that began, and the last one of which it is known that it has finished.
+    /// The last place that began, and the last one that is known to have finished.
     latest: u32,
     finished: u32,
     /// Branches whose results are stored.
     arrived: BTreeSet<(u32, u32)>,
-    /// The process that knows when it was cancelled, and how many bodies have begun since.
+    /// The process that knows of its cancellation, and the number of bodies that began since.
     cancelled: Option<(u32, u32)>,
-    /// What a closure has stashed last.
+    /// The last stash of a closure.
     stashed: Option<u32>,
-    /// The ids under which a child was born.
+    /// The ids under which a child was spawned.
     born: BTreeSet<String>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Fibers<'a> {
     tracks: BTreeMap<String, Track>,
     /// Names of children, by id.
     children: BTreeMap<String, String>,
-    /// How many processes there were.
+    /// Number of processes.
     lives: usize,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Fibers<'a> {
         }
         if let Some((process, more)) = &mut track.cancelled {
             *more += 1;
-            // One that was between two steps comes to one more.
+            // A fiber that was between two steps begins one more.
             if *process != line.process || *more > 1 {
                 findings.fault(fiber, Some(line.number), format!("step {place} of fiber {fiber} began after the fiber was cancelled"));
             }
@@ -145,14 +145,14 @@ impl<'a> Fibers<'a> {
         self.families(stored, findings);
     }
 
-    /// Every fiber has the children that it made, each once.
+    /// Checks that every fiber has the children that it spawned, each once.
     fn families(&self, stored: &Stored, findings: &mut Findings) {
         for (id, fiber) in stored.fibers.iter().filter(|(_, fiber)| fiber.name == "child") {
             findings.counts.children += 1;
             let parent = fiber.parent.as_deref().unwrap_or("no fiber");
             let cancelled = self.tracks.get(parent).is_some_and(|track| track.cancelled.is_some());
             findings.counts.cancelled += usize::from(cancelled);
-            // Those that a cancel comes before need not have run.
+            // Children that were cancelled first need not have run.
             let name = self.children.get(id).map_or("", String::as_str);
             if cancelled && fiber.state != "cancelled" {
                 findings.fault(parent, None, format!("child {name} ({id}) of {parent} is {}, but {parent} was cancelled", fiber.state));
@@ -184,12 +184,12 @@ fn split(place: &str) -> (u32, u32) {
     (place.parse().unwrap_or(0), branch.parse().unwrap_or(0))
 }
 
-/// After so many deaths of its process without a stash in between a closure has failed; nothing can
-/// raise that.
+/// Deaths of its process without a stash in between after which a closure fails; it has no option
+/// to raise that.
 const GIVEN_UP: usize = 11;
 
 fn is_given_up(spec: &Spec, stored: &Stored) -> bool {
-    // It is one more for each process that died before it could store that.
+    // One more for each process that died before it could store that.
     let is_why = |text: &str| {
         let (times, rest) = text.strip_prefix("the process died ").and_then(|text| text.split_once(' ')).unwrap_or_default();
         let enough = times.parse::<usize>().is_ok_and(|times| times >= GIVEN_UP);
@@ -198,7 +198,7 @@ fn is_given_up(spec: &Spec, stored: &Stored) -> bool {
     spec.kind == Kind::Closure && stored.fibers.get(&spec.id).is_some_and(|fiber| fiber.state == "failed" && is_why(&fiber.text))
 }
 
-/// Why an accepted fiber is not as it must be at the end.
+/// Why an accepted fiber is not as it must be at the end; `None` if it is.
 fn what_is_wrong(spec: &Spec, track: &Track, stored: &Stored) -> Option<String> {
     let id = &spec.id;
     let Some(fiber) = stored.fibers.get(id) else { return Some(format!("fiber {id} was accepted, and is not there")) };
@@ -206,7 +206,7 @@ fn what_is_wrong(spec: &Spec, track: &Track, stored: &Stored) -> Option<String> 
         return (fiber.state != "cancelled").then(|| format!("fiber {id} was cancelled, and is {}", fiber.state));
     }
     if fiber.state == "cancelled" && spec.kind == Kind::Doomed {
-        return None; // The process died before it heard that.
+        return None; // The process died before it received that.
     }
     if fiber.state != "completed" {
         return Some(format!("fiber {id} has not completed, but is {}: {}", fiber.state, fiber.text));

@@ -1,5 +1,5 @@
 //! A worker: a process that opens the database and continues the round, by its arguments. Most are
-//! killed at that.
+//! killed while they do.
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use super::round::Round;
 use super::world::{Hurry, Mishaps, PLANNED, World};
 use super::{fibers, money};
 
-/// The database of a round, in its folder.
+/// File name of a round's database, in its folder.
 pub(crate) const DATABASE: &str = "chaos.db";
 
-/// Longer than anything takes that a busy machine keeps waiting.
+/// Longer than anything takes on a busy machine.
 const LONG: Duration = Duration::from_secs(20 * 60);
 
 /// Arguments of a worker.
@@ -28,12 +28,12 @@ pub(crate) struct Orders {
     pub(crate) dir: PathBuf,
     pub(crate) seed: u64,
     pub(crate) life: u32,
-    /// When the round began, in milliseconds since 1970.
+    /// Start of the round, in milliseconds since 1970.
     pub(crate) since: u64,
     pub(crate) mishaps: Mishaps,
-    /// When the disk is full, and for how long, in microseconds.
+    /// When the disk becomes full, and for how long, in microseconds.
     pub(crate) full: Option<(u64, u64)>,
-    /// When it closes by itself, likewise.
+    /// When it closes by itself, in microseconds.
     pub(crate) close: Option<u64>,
     /// Whether it ends when everything has ended.
     pub(crate) last: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Orders {
     pub(crate) faulty: bool,
 }
 
-/// Carries out its arguments, unless it is killed.
+/// Runs a worker by its arguments, until it is killed.
 pub(crate) fn run(orders: &Orders) -> anyhow::Result<()> {
     victim::end_with_the_first();
     let usual = std::panic::take_hook();
@@ -83,14 +83,14 @@ async fn live(orders: &Orders, round: Round) -> anyhow::Result<()> {
             done?;
             world.write("done");
             if !orders.last && orders.close.is_none() {
-                // To be killed.
+                // Waits to be killed.
                 std::future::pending::<()>().await;
             }
         }
         () = closed => {}
     }
     match forever.close().await {
-        // On a disk that is full or fails a clean close is none, and is reported so.
+        // On a disk that is full or fails, a close cannot be clean, and reports that.
         Err(error) if error.is_retryable() && (orders.full.is_some() || orders.faulty) => world.write(&format!("refused {error}")),
         closed => closed?,
     }
@@ -99,7 +99,7 @@ async fn live(orders: &Orders, round: Round) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Opens the database, as often as it takes where faults are injected.
+/// Opens the database, and retries where faults are injected.
 async fn open(orders: &Orders, round: &Round, world: &World) -> anyhow::Result<Forever> {
     loop {
         match builder(orders, round, world).open().await {
@@ -122,7 +122,7 @@ fn builder(orders: &Orders, round: &Round, world: &World) -> forever::Builder {
     builder.fiber::<money::by_fail>().fiber::<money::by_hand>().fiber::<money::booking>()
 }
 
-/// Writes down what the runtime says has been stored.
+/// Records what the runtime reports as stored.
 async fn tell(mut events: forever::Events, world: World) {
     while let Some(told) = events.next().await {
         if let Told::Event(event) = told {
@@ -135,10 +135,10 @@ async fn tell(mut events: forever::Events, world: World) {
     }
 }
 
-/// Leaves no room in the database for a while.
+/// Makes the disk full for a while, by a limit on the database.
 async fn fill_disk(forever: Forever, world: World, after: u64, long: u64) {
     sleep(Duration::from_micros(after)).await;
-    // SQLite takes this for as many as there are.
+    // SQLite raises this to the current number of pages.
     if forever.limit_pages(1).await.is_ok() {
         world.write("full");
         sleep(Duration::from_micros(long)).await;
@@ -148,7 +148,7 @@ async fn fill_disk(forever: Forever, world: World, after: u64, long: u64) {
     }
 }
 
-/// The database of a round.
+/// Path of a round's database.
 pub(crate) fn database(dir: &Path) -> PathBuf {
     dir.join(DATABASE)
 }

@@ -1,5 +1,5 @@
-//! What the steps of fibers work with: the log of effects, a bank, time that passes quickly, and
-//! what goes wrong.
+//! The resource of the fibers' steps: the log of effects, a bank, a clock that runs fast, and
+//! planned mishaps.
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,20 +12,20 @@ use super::super::dice::Dice;
 use super::journal::{Journal, Reader};
 use super::round;
 
-/// The text of a panic that is meant.
+/// Text of a planned panic.
 pub(crate) const PLANNED: &str = "a panic as planned";
 
-/// How a process ends by itself.
+/// Way in which a process ends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mishap {
     Abort,
     Exit,
 }
 
-/// What an `exit` in a step says.
+/// Exit code of an `exit` in a step.
 pub(crate) const EXIT: i32 = 3;
 
-/// What is to go wrong in a life, and at which step, counted from the beginning of the life.
+/// Mishaps of a life, each with its step, counted from the beginning of the life.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Mishaps {
     pub(crate) end: Option<(Mishap, u32)>,
@@ -45,15 +45,15 @@ struct Inner {
     forgetful: bool,
 }
 
-/// What the bank knows, of all lives.
+/// The bank's books, over all lives.
 struct Books {
     reader: Reader,
     /// Business key and id.
     charges: Vec<(String, String)>,
 }
 
-/// At one account the bank gives the same charge again for an id that it knows; at the other each
-/// request is a charge.
+/// Account at the bank. One returns the same charge again for an id that it knows; at the other
+/// each request is a charge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Account {
     HonoursIds,
@@ -73,7 +73,7 @@ impl World {
         self.0.journal.write(words);
     }
 
-    /// The beginning of every step's body.
+    /// Begins every step's body.
     async fn begin(&self, fiber: &str, place: &str, may_panic: bool) {
         self.write(&format!("begin {fiber} {place}"));
         let nth = self.0.steps.fetch_add(1, Ordering::Relaxed) + 1;
@@ -96,7 +96,7 @@ impl World {
         Ok(round::value(fiber, place))
     }
 
-    /// The same for fibers that are not resumed.
+    /// As [`work`](Self::work), for fibers that are not resumed after a panic.
     pub(crate) async fn calm(&self, fiber: &str, place: u32) -> anyhow::Result<u64> {
         self.begin(fiber, &place.to_string(), false).await;
         Ok(round::value(fiber, place))
@@ -109,13 +109,13 @@ impl World {
         Ok(value)
     }
 
-    /// The body of a step that runs beside others.
+    /// The body of a step that runs concurrently with others.
     pub(crate) async fn branch(&self, fiber: &str, place: u32, branch: u32) -> anyhow::Result<String> {
         self.begin(fiber, &format!("{place}.{branch}"), true).await;
         Ok(format!("{fiber}/{place}.{branch}"))
     }
 
-    /// Asks the bank for a charge; gives the receipt.
+    /// Requests a charge of the bank; returns the receipt.
     pub(crate) async fn charge(&self, account: Account, key: &str, id: &str) -> anyhow::Result<String> {
         self.write(&format!("asks {key} {id}"));
         self.pause().await;
@@ -127,7 +127,7 @@ impl World {
                 books.read_new()?;
                 if self.0.forgetful && account == Account::HonoursIds && books.charges.iter().filter(|(there, _)| there == key).count() == 1
                 {
-                    // So that it is asked again.
+                    // So that the charge is requested again.
                     std::process::abort();
                 }
             }
@@ -136,12 +136,12 @@ impl World {
         Ok(receipt(key))
     }
 
-    /// Asks the bank whether there is a charge under an id; gives its receipt.
+    /// Queries the bank about a charge under an id; returns its receipt.
     pub(crate) async fn find(&self, key: &str, id: &str) -> anyhow::Result<Option<String>> {
         self.find_by(key, id, |(_, there)| there == id).await
     }
 
-    /// The same for whatever id.
+    /// As [`find`](Self::find), under any id.
     pub(crate) async fn find_key(&self, key: &str) -> anyhow::Result<Option<String>> {
         self.find_by(key, "any", |(there, _)| there == key).await
     }
@@ -154,14 +154,14 @@ impl World {
         Ok(found.then(|| receipt(key)))
     }
 
-    /// The books as they are now: what an earlier process has charged is there.
+    /// The current books, with the charges of earlier processes.
     fn books(&self) -> anyhow::Result<MutexGuard<'_, Books>> {
         let mut books = locked(&self.0.books);
         books.read_new()?;
         Ok(books)
     }
 
-    /// Takes no time, a moment, or rarely some milliseconds.
+    /// Waits for no time, a moment, or rarely some milliseconds.
     pub(crate) async fn pause(&self) {
         let (what, micros) = {
             let mut dice = locked(&self.0.dice);
@@ -181,7 +181,7 @@ impl World {
     }
 }
 
-/// What the bank gives for a charge.
+/// The receipt of a charge.
 fn receipt(key: &str) -> String {
     format!("receipt:{key}")
 }
@@ -197,16 +197,17 @@ impl Books {
     }
 }
 
-/// Nothing under these locks can panic half way, so a poisoned one is as good as any.
+/// Locks a mutex. No panic under these locks leaves them inconsistent, so poison is ignored.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many times as fast as the world's time that of a round passes. What a runtime waits for in
-/// seconds, it waits for in some tens of milliseconds.
+/// Speed of a round's clock, relative to real time. Waits of seconds take some tens of
+/// milliseconds.
 const SPEED: u32 = 20;
 
-/// Time since the beginning of the round, at that speed; the same in each of its processes.
+/// Clock that counts from the beginning of the round, at that speed; the same in each of its
+/// processes.
 #[derive(Debug)]
 pub(crate) struct Hurry {
     system: SystemClock,

@@ -21,9 +21,9 @@ pub(crate) struct Arm {
     pub(crate) pat: Pat,
     pub(crate) ty: Option<Type>,
     pub(crate) wait: Wait,
-    /// The place of the `?` of `wait!(..)?`.
+    /// Place of the `?` of `wait!(..)?`.
     pub(crate) question: Option<Span>,
-    /// Where the macro of the wait stands.
+    /// Place of the wait's macro.
     pub(crate) span: Span,
     pub(crate) body: Expr,
 }
@@ -37,7 +37,7 @@ pub(crate) enum Wait {
 }
 
 impl Wait {
-    /// What the arm is called in a snapshot, but for a number.
+    /// Name of the arm in a snapshot, without its number.
     pub(crate) fn name(&self) -> String {
         match self {
             Wait::Recv(recv) => recv.topic.name().unwrap_or_else(|| format!("recv {}", compact(&recv.topic.shown()))),
@@ -53,7 +53,7 @@ const NO_NAME: &str = "what an arm of `select!` waits for has no name of its own
 const NO_GUARD: &str = "an arm of `select!` has no `if`: put the `select!` that lacks the arm into the other branch of an `if`";
 const COMMA: &str = "expected a comma between the arms of `select!`";
 
-/// Parses the arms; what is wrong goes to `report`.
+/// Parses the arms; errors go to `report`.
 pub(super) fn parse(mac: &Macro, report: &mut Report) -> Option<(Written, Names)> {
     let parse = |input: ParseStream<'_>| {
         let names = take_name(input)?;

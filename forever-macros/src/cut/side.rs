@@ -1,4 +1,6 @@
-//! The arguments of `steps!`: `steps!(a, step!(..), ..)` and `steps!(for pat in items, [limit = n,] [option,]* body)`.
+//! The arguments of `steps!`.
+//!
+//! `steps!(a, step!(..), ..)` and `steps!(for pat in items, [limit = n,] [option,]* body)`.
 use syn::parse::ParseStream;
 use syn::spanned::Spanned;
 use syn::{Expr, Macro, Pat, Token};
@@ -18,7 +20,8 @@ pub(crate) enum Written {
 /// One branch of `steps!(a, b, ..)`.
 #[derive(Clone)]
 pub(crate) struct Branch {
-    /// What tells it from the others: its literal, what it calls, or `branch`, with a number where that is not enough.
+    /// Its literal name, the function that it calls, or `branch`; numbered where that is not
+    /// unique.
     pub(crate) name: String,
     pub(crate) step: Step,
 }
@@ -30,7 +33,7 @@ impl Branch {
     }
 }
 
-/// The parts as they are parsed.
+/// Parts in the order of parsing.
 enum Parsed {
     Branches(Vec<Expr>),
     Each { pat: Pat, items: Expr, limit: Option<Expr>, options: Vec<Expr>, body: Expr },
@@ -46,7 +49,7 @@ const LAST: &str = "the body of `steps!(for ..)` comes last, and is one expressi
 const FOR: Taker = Taker { name: "steps!", options: "`catch`, `effect`, `key`, `limit`, `on_unknown`, `retry`, `timeout`" };
 
 impl Written {
-    /// Parses the arguments; what is wrong goes to `report`.
+    /// Parses the arguments; errors go to `report`.
     pub(crate) fn parse(mac: &Macro, report: &mut Report) -> Option<(Written, Names)> {
         if mac.tokens.is_empty() {
             report.over(&mac.path, SHAPE);
@@ -79,7 +82,7 @@ impl Written {
     }
 }
 
-/// A branch that is written as a step.
+/// The macro of a branch that is written as a step.
 fn as_step(branch: &Expr) -> Option<&Macro> {
     match branch {
         Expr::Macro(e) => (CutKind::of(&e.mac) == Some(CutKind::Step)).then_some(&e.mac),
@@ -89,7 +92,7 @@ fn as_step(branch: &Expr) -> Option<&Macro> {
     }
 }
 
-/// The branches with their names; derived names give way to literals.
+/// Names the branches. Literals come first, and a derived name that is taken is numbered.
 fn named(branches: Vec<Expr>, report: &mut Report) -> Option<Vec<Branch>> {
     let mut steps = Vec::new();
     for branch in branches {
@@ -159,7 +162,7 @@ fn parsed(input: ParseStream<'_>) -> syn::Result<Parsed> {
     Ok(Parsed::Branches(branches))
 }
 
-/// The option of steps that an expression names.
+/// The option of a step that an expression names.
 fn option_word(expr: &Expr) -> Option<&syn::Ident> {
     match expr {
         Expr::Path(path) => path.path.get_ident().filter(|word| is_option(word)),
@@ -195,7 +198,7 @@ fn each(input: ParseStream<'_>) -> syn::Result<Parsed> {
                 input.parse::<Option<Token![,]>>()?;
                 return Err(syn::Error::new(input.span(), EACH));
             }
-            // With something behind it, it cannot be the body.
+            // An option word with more after it cannot be the body.
             option if !last && (matches!(option, Expr::Assign(_)) || option_word(&option).is_some()) => {
                 options.push(option);
                 input.parse::<Token![,]>()?;

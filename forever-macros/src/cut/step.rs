@@ -21,7 +21,7 @@ pub(crate) struct Step {
     pub(crate) body: Expr,
 }
 
-/// What only effects have.
+/// Options of effects.
 #[derive(Clone, Default)]
 pub(crate) struct Effect {
     pub(crate) key: Option<Expr>,
@@ -30,7 +30,7 @@ pub(crate) struct Effect {
 
 const OPTIONS: &str = "`catch`, `effect`, `key`, `on_unknown`, `retry`, `timeout`, `was`";
 
-/// The options that have a value, with one as an example.
+/// Options that take a value, each with an example.
 const VALUED: [(&str, &str); 5] = [
     ("key", "(&order, cents)"),
     ("on_unknown", "OnUnknown::Retry"),
@@ -39,7 +39,7 @@ const VALUED: [(&str, &str); 5] = [
     ("was", "\"search\""),
 ];
 
-/// The options of effects alone, where they are written.
+/// Options that only effects take, with their places.
 type OfEffects = Vec<(Expr, String)>;
 
 /// Whether a word is an option of `step!`.
@@ -47,18 +47,18 @@ pub(super) fn is_option(word: &syn::Ident) -> bool {
     word == "catch" || word == "effect" || VALUED.iter().any(|(option, _)| word == option)
 }
 
-/// Which macro the options are written in, for messages.
+/// The macro in which the options are written, for messages.
 #[derive(Clone, Copy)]
 pub(super) struct Taker {
     pub(super) name: &'static str,
-    /// What it takes.
+    /// The options that it takes.
     pub(super) options: &'static str,
 }
 
 const STEP: Taker = Taker { name: "step!", options: OPTIONS };
 
 impl Step {
-    /// Parses the arguments; what is wrong goes to `report` and a step with what could be read comes back.
+    /// Parses the arguments. Errors go to `report`, and the step has what could be read.
     pub(crate) fn parse(mac: &Macro, report: &mut Report) -> Option<Step> {
         let items = match mac.parse_body_with(parse_items) {
             Ok(items) => items,
@@ -83,7 +83,7 @@ impl Step {
         Step { name: None, was: None, retry: None, timeout: None, effect: None, catch: false, op: None, body }
     }
 
-    /// Options and, last, the body.
+    /// Reads the options and, last, the body.
     pub(super) fn read(items: Vec<Expr>, taker: Taker, report: &mut Report) -> Step {
         let mut step = Step::plain(empty());
         let (mut is_effect, mut effect, mut of_effects) = (false, Effect::default(), OfEffects::new());
@@ -132,9 +132,10 @@ impl Step {
         step
     }
 
-    /// Whether its body may be skipped or repeated while the variables around it are not.
+    /// Why the body must not change variables around it: it may be skipped, or run again. `None` if
+    /// it may change them.
     pub(crate) fn sealed(&self) -> Option<Sealed> {
-        // With both, what a skip loses is told first.
+        // With both, the error is about skipping.
         let retry = self.retry.as_ref().map(|_| Sealed::Retry);
         self.effect.as_ref().map(|_| Sealed::Effect).or(retry)
     }
@@ -190,7 +191,7 @@ impl Step {
     }
 }
 
-/// Why something before the body is no option.
+/// The error for an expression before the body that is no option.
 fn no_option(item: &Expr, taker: Taker) -> String {
     let valued = |path: &syn::Path| VALUED.iter().find(|(option, _)| path.is_ident(option));
     if let Expr::Path(path) = item
@@ -202,7 +203,7 @@ fn no_option(item: &Expr, taker: Taker) -> String {
     format!("`{text}` is no option of `{}`; known options: {}; the name comes first and the body last", taker.name, taker.options)
 }
 
-/// Expressions separated by commas; syn takes `name = value` for an assignment.
+/// Parses expressions separated by commas; syn parses `name = value` as an assignment.
 fn parse_items(input: ParseStream<'_>) -> syn::Result<Vec<Expr>> {
     let mut items = Vec::new();
     while !input.is_empty() {
@@ -215,7 +216,7 @@ fn parse_items(input: ParseStream<'_>) -> syn::Result<Vec<Expr>> {
     Ok(items)
 }
 
-/// An expression; `let` statements in a step's body need braces, and the message says so.
+/// An expression. `let` statements in a step's body need braces, and the error says so.
 struct Body(Expr);
 
 impl Parse for Body {

@@ -1,4 +1,4 @@
-//! The arguments of the macros that start other fibers and that wait, and the names of cut points.
+//! The arguments of the macros that spawn fibers and that wait, and the names of cut points.
 use syn::parse::{ParseStream, Parser};
 use syn::{Expr, ExprLit, Ident, Lit, LitStr, Macro, Token};
 
@@ -20,7 +20,7 @@ pub(crate) enum Topic {
 }
 
 impl Topic {
-    /// The name that a fixed topic gives to its cut point.
+    /// Name that a fixed topic gives its cut point.
     pub(crate) fn name(&self) -> Option<String> {
         let fits = |topic: &LitStr| !topic.value().trim().is_empty() && !topic.value().contains('#');
         match self {
@@ -84,14 +84,14 @@ pub(super) fn one(kind: CutKind, mac: &Macro, report: &mut Report) -> Option<(Ex
     }
 }
 
-/// `"name",` and `was = "old",` where they come first.
+/// Parses `"name",` and `was = "old",` at the start.
 pub(super) fn take_name(input: ParseStream<'_>) -> syn::Result<Names> {
     let mut names = Names::default();
     if input.peek(LitStr) && input.peek2(Token![,]) {
         names.name = Some(input.parse()?);
         input.parse::<Token![,]>()?;
     }
-    // What begins like an option may be an arm of `select!` that binds `was`.
+    // Something that begins like an option may be an arm of `select!` that binds `was`.
     while option_follows(input, "was") && input.peek3(LitStr) {
         take_was(input, &mut names)?;
     }
@@ -114,7 +114,7 @@ fn take_was(input: ParseStream<'_>, names: &mut Names) -> syn::Result<()> {
 const WAS: &str = "`was` takes the old name as a literal: `was = \"search\"`";
 const NAME: &str = "a step's name is text without `#` that is not empty";
 
-/// Reports a name that cannot be stored.
+/// Reports names that cannot be stored.
 pub(super) fn check_name(names: &Names, report: &mut Report) {
     if let Some(name) = &names.name
         && (name.value().trim().is_empty() || name.value().contains('#'))
@@ -123,7 +123,7 @@ pub(super) fn check_name(names: &Names, report: &mut Report) {
     }
 }
 
-/// What a macro takes, as a message.
+/// The syntax of a macro, as an error message.
 fn shape(kind: CutKind) -> &'static str {
     match kind {
         CutKind::Call => "`call!` takes the invocation of a fiber: `call!(child(args))`",
@@ -184,7 +184,7 @@ pub(super) fn recv(mac: &Macro, report: &mut Report) -> Option<(Written, Names)>
     Some((Written::Recv(Recv { topic: topic?, timeout }), names))
 }
 
-/// One topic or a list of them: literals are known without running the code.
+/// Parses one topic or a list of them. Literal topics are known at compile time.
 fn topic_of(expr: Expr, report: &mut Report) -> Option<Topic> {
     let literal = |expr: &Expr| match expr {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.clone()),

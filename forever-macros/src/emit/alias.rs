@@ -1,8 +1,10 @@
-//! Names of variables for code of ours, also where another variable of the same name hides them.
+//! Aliases: names by which generated code reaches variables, also where another variable of the
+//! same name hides them.
 //!
-//! The user's identifiers are emitted as written, so what they mean is what scoping says. Code of ours that needs a variable
-//! which is hidden there (to save it, to put it away, to borrow from it again) reaches it through a `macro_rules!` that is
-//! defined where the variable is in scope: an identifier in such a macro means what it means at the definition.
+//! The user's identifiers are emitted as written, so scoping decides what they mean. Generated code
+//! that needs a hidden variable (to save it, to put it away, to borrow from it again) reaches it
+//! through a `macro_rules!` that is defined where the variable is in scope: an identifier in such a
+//! macro has the meaning that it has at the definition.
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident};
 use syn::visit_mut::{self, VisitMut};
@@ -15,7 +17,7 @@ use crate::pattern;
 use crate::plan::Storage;
 
 impl Emit<'_> {
-    /// A variable as an expression of ours.
+    /// A variable as an expression in generated code.
     pub(super) fn named(&self, var: VarId) -> TokenStream {
         if self.is_aliased(var) {
             let alias = self.alias_name(var);
@@ -28,7 +30,8 @@ impl Emit<'_> {
         self.cx.plan.aliased.contains(&var)
     }
 
-    /// What a variable is called where code of ours binds it: something else than its name if that means another one there.
+    /// Name under which generated code binds a variable: another one than its own where that means
+    /// another variable.
     pub(super) fn binder(&self, var: VarId, point: PointId) -> Ident {
         if self.is_hidden(var, point) && self.is_aliased(var) { self.alias_name(var) } else { self.ident(var).clone() }
     }
@@ -43,17 +46,17 @@ impl Emit<'_> {
         format_ident!("outer_{}_{}", name.trim_start_matches("r#"), var.0, span = Span::mixed_site().located_at(ident.span()))
     }
 
-    /// Aliases of variables that were just declared by the user's code.
+    /// Aliases of variables that the user's code just declared.
     pub(super) fn alias_declared(&self, vars: &[VarId]) -> TokenStream {
         self.aliases(vars, |var| self.ident(var).clone())
     }
 
-    /// Aliases of variables that code of ours just bound with [`Emit::binder`].
+    /// Aliases of variables that generated code just bound with [`Emit::binder`].
     pub(super) fn alias_bound(&self, vars: &[VarId], point: PointId) -> TokenStream {
         self.aliases(vars, |var| self.binder(var, point))
     }
 
-    /// Aliases of exported variables; those that are carried stand in places, whose names are their own.
+    /// Aliases of exported variables, except carried ones: the names of their places are unique.
     pub(super) fn alias_exports(&self, exports: &[VarId], point: PointId) -> TokenStream {
         let plain: Vec<VarId> = exports.iter().copied().filter(|v| self.storage(*v) != Storage::Carried).collect();
         self.alias_bound(&plain, point)
@@ -68,14 +71,14 @@ impl Emit<'_> {
         tokens
     }
 
-    /// The statement that borrows again, as of `point`.
+    /// The statement that borrows again, at `point`.
     pub(super) fn again(&self, again: &Again, point: PointId) -> TokenStream {
         let Some(pat) = &again.pat else { return TokenStream::new() };
         let mut init = again.init.clone();
         Bases { emit: self, again }.visit_expr_mut(&mut init);
         let bindings = pattern::bindings(pat);
         let mut pat = pat.clone();
-        // One that is hidden here and has no alias is not needed here, and must not hide the other.
+        // A hidden variable without alias is not needed here, and must not hide the other one.
         let is_bound = |v: &VarId| !self.is_hidden(*v, point) || self.is_aliased(*v);
         let made = |ident: &Ident| again.makes.iter().copied().find(|v| self.ident(*v) == ident).filter(is_bound);
         Made { binder: &|ident| made(ident).map(|v| self.binder(v, point)) }.visit_pat_mut(&mut pat);
@@ -98,7 +101,7 @@ impl Emit<'_> {
     }
 }
 
-/// Names what a borrow is taken from where it may be hidden.
+/// Replaces what a borrow is taken from by its alias where it may be hidden.
 struct Bases<'a> {
     emit: &'a Emit<'a>,
     again: &'a Again,
@@ -114,7 +117,7 @@ impl VisitMut for Bases<'_> {
     }
 }
 
-/// Makes a pattern bind only what is made again, under the names that it has here.
+/// Reduces a pattern to the variables that are made again, under the names that they have here.
 struct Made<'a> {
     binder: &'a dyn Fn(&Ident) -> Option<Ident>,
 }

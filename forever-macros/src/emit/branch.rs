@@ -15,7 +15,7 @@ impl Emit<'_> {
     pub(super) fn start_branch(&mut self, plain: &[Stmt], stmt: &Stmt, bind: &Bind, branch: &Branch, later_cuts: bool) -> Start {
         let exports = self.exports(plain, None);
         let carried: Vec<VarId> = exports.iter().copied().filter(|v| self.storage(*v) == Storage::Carried).collect();
-        // Each arm ends on its own: what it puts away, it puts into places that stand outside of it.
+        // Each arm ends separately, and puts variables away into places that are outside of it.
         let places: Vec<_> = carried.iter().map(|v| self.place(*v)).collect();
         let witnessed = std::mem::replace(&mut self.witnessed, carried.iter().copied().collect());
         let assigned = std::mem::replace(&mut self.witness_assigns, true);
@@ -53,7 +53,8 @@ impl Emit<'_> {
         }
     }
 
-    /// The decision when running, its counterpart when resuming, and the variants it may come to.
+    /// Emits the decision for a running fiber, its counterpart for a resuming one, and the variants
+    /// of the enum.
     fn decision(
         &mut self,
         entry: &Ident,
@@ -102,7 +103,8 @@ impl Emit<'_> {
         (self.head(branch, &arms), resume, variants)
     }
 
-    /// An arm that begins with a stretch of its own: the variables of its pattern leave it like declared ones.
+    /// Emits the start of an arm with a stretch of its own. The variables of its pattern are
+    /// exported like declared ones.
     fn arm_start(&mut self, entering: &[VarId], plain: &[Stmt], rest: &[Stmt]) -> Start {
         let (stmt, later) = rest.split_first().expect("an arm with cut points has a statement with one");
         let carried: Vec<VarId> = entering.iter().copied().filter(|v| self.storage(*v) == Storage::Carried).collect();
@@ -138,7 +140,7 @@ impl Emit<'_> {
         }
     }
 
-    /// An arm without cut points runs where it is decided; its value is carried out.
+    /// Emits an arm without cut points. It runs where it is decided, and its value is exported.
     fn done_arm(
         &mut self,
         entry: &Ident,
@@ -194,7 +196,8 @@ impl Emit<'_> {
             }
             Head::LetElse { pat, init, .. } => {
                 let (bound, otherwise) = (&arms[0], &arms[1]);
-                // A `match` takes no type; a place of the user's has one, and is not to be moved as a whole.
+                // A `match` cannot have a type annotation. A place of the user's has a type, and
+                // must not be moved as a whole.
                 let is_ours = place::root(init).is_some_and(|root| root.to_string().starts_with("__value_"));
                 let stays = place::is_place(init) && !is_ours || pattern::bindings(pat).iter().any(|b| b.by_ref);
                 let init = self.rewrite_expr(init);
@@ -208,7 +211,7 @@ impl Emit<'_> {
         }
     }
 
-    /// The rest of each arm, entered by what was decided.
+    /// Emits the rest of each arm, in a `match` on the decision.
     pub(super) fn rest_branch(&mut self, branch: &Branch, stmt: &Stmt, bind: &Bind, later_cuts: bool) -> TokenStream {
         let entry = self.enum_of(stmt);
         let entered = entry_var(stmt);
@@ -227,7 +230,8 @@ impl Emit<'_> {
             if let Head::LetElse { otherwise, .. } = &branch.head
                 && flow_of(&arm.block, self.cx.table).completes()
             {
-                // Only the compiler knows whether the block is left at its end, and says so where it stands.
+                // Only the compiler knows whether control reaches the end of the block, and reports
+                // it at the block.
                 let (private, span) = (self.cx.private, Span::mixed_site().located_at(*otherwise));
                 let value = quote_spanned!(span=> { #code });
                 code = emit!(let _: #private::Never = #value; ::core::unreachable!());
@@ -243,7 +247,8 @@ impl Emit<'_> {
         emit!(match #entered { #(#arms)* })
     }
 
-    /// The pattern of what an arm's start gives: its own variables, then what its first statement gives.
+    /// Pattern of the value of an arm's start: its own variables, then the value of its first
+    /// statement.
     fn arm_pattern(&mut self, arm: &Arm) -> TokenStream {
         let (plain, rest) = split(&arm.block.stmts);
         let entering = self.exported(&arm.declares);
@@ -257,7 +262,7 @@ impl Emit<'_> {
         }
     }
 
-    /// The pattern that `start` gives for a statement, without emitting it again.
+    /// Pattern that `start` has for a statement, without emitting it again.
     fn start_pattern(&mut self, plain: &[Stmt], stmt: &Stmt) -> TokenStream {
         let (exports, point) = (self.start_exports(plain, stmt), self.binding_point(stmt));
         let names: Vec<_> = exports.iter().map(|v| self.export_name(*v, point)).collect();
@@ -273,7 +278,7 @@ impl Emit<'_> {
         }
     }
 
-    /// An arm after its start: the rest of its first statement and what follows.
+    /// Emits an arm after its start: the rest of its first statement and what follows.
     fn arm_rest(&mut self, arm: &Arm) -> TokenStream {
         let (plain, rest) = split(&arm.block.stmts);
         for &var in &arm.declares {
@@ -293,7 +298,7 @@ impl Emit<'_> {
     fn enum_of(&self, stmt: &Stmt) -> Ident {
         let first = stmt.cuts.as_ref().map_or(0, |c| *c.start());
         let last = stmt.cuts.as_ref().map_or(0, |c| *c.end());
-        // The points before statements are unique; the cut points make the name readable.
+        // The points before statements make the name unique; the cut points make it readable.
         format_ident!("Entered{}To{}At{}", first, last, stmt.before.0, span = Span::mixed_site())
     }
 
@@ -336,18 +341,18 @@ fn variant_name(branch: &Branch, place: usize) -> Ident {
     }
 }
 
-/// Plain statements at the beginning, and the rest.
+/// Splits statements into the plain ones at the beginning, and the rest.
 fn split(stmts: &[Stmt]) -> (&[Stmt], &[Stmt]) {
     let first = stmts.iter().position(|s| !matches!(s.kind, StmtKind::Plain(_))).unwrap_or(stmts.len());
     stmts.split_at(first)
 }
 
-/// Whether the arms have a value: one that goes somewhere, or one of which only the type matters.
+/// Whether the arms have a value: one that is bound, or one of which only the type matters.
 pub(super) fn wants_value(branch: &Branch, bind: &Bind) -> bool {
     !matches!(bind, Bind::Discard) || branch.arms.iter().any(ends_in_value)
 }
 
-/// Whether a loop or block has a value that is more than `()`.
+/// Whether a loop or block has a value other than `()`.
 pub(super) fn has_value(control: &Control) -> bool {
     match control {
         Control::Loop { body, .. } => breaks_with_value(body),

@@ -1,4 +1,4 @@
-//! Steps and calls: the body, the checkpoint after it, and what comes out of the snapshot instead.
+//! Steps and calls: the body, the checkpoint after it, and the value out of the snapshot instead.
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 use syn::Expr;
@@ -12,7 +12,7 @@ use crate::plan::Storage;
 use crate::tree::{Bind, CutId, Stmt};
 
 impl Emit<'_> {
-    /// Plain statements, a cut point's body, and the checkpoint behind it.
+    /// Emits plain statements, a cut point's body, and the checkpoint after it.
     pub(super) fn start_cut(&mut self, plain: &[Stmt], stmt: &Stmt, bind: &Bind, cut: CutId, body: &CutBody) -> Start {
         let exports = self.exports(plain, Some(stmt));
         let live = self.cx.plan.needed.at_cut.get(&cut).cloned().unwrap_or_default();
@@ -59,7 +59,8 @@ impl Emit<'_> {
         Start { run: emit!(#run (#(#values,)*)), resume, pat: self.export_pattern(&exports, stmt.after) }
     }
 
-    /// What a cut point's value is bound to, and what is left of variables that were moved out of before it ends.
+    /// The variables that a cut point's value is bound to, and the remainders of variables that its
+    /// operands moved out of.
     fn own_and_remainders(&self, stmt: &Stmt) -> (Vec<VarId>, Vec<VarId>) {
         stmt.declares.iter().partition(|var| self.cx.table.var(**var).remainder_of.is_none())
     }
@@ -84,7 +85,7 @@ impl Emit<'_> {
         quote_spanned!(span=> #fiber.checkpoint(#number, #save).await;)
     }
 
-    /// The closure that puts down what a cut point keeps, with or without its own value.
+    /// The closure that saves what a cut point keeps, with or without its own value.
     fn save(&mut self, cut: CutId, without_result: bool) -> TokenStream {
         let kept: Vec<_> = self.cx.plan.kept[cut].iter().filter(|k| !(without_result && k.result)).collect();
         if kept.is_empty() {
@@ -109,7 +110,7 @@ impl Emit<'_> {
         quote_spanned!(span=> |save| { #(#puts)* })
     }
 
-    /// Where errors about a cut point as a whole point.
+    /// Span of errors about a cut point as a whole.
     pub(super) fn cut_span(&self, cut: CutId) -> Span {
         Span::mixed_site().located_at(self.cx.body.cuts[cut].span)
     }
@@ -138,7 +139,8 @@ impl Emit<'_> {
         }
     }
 
-    /// The call itself, entered anew or into the callee's snapshot, or its value out of ours.
+    /// Emits the call: entered from the start or from the callee's snapshot, or its value read from
+    /// the caller's snapshot.
     pub(super) fn rest_call(&mut self, stmt: &Stmt, bind: &Bind, cut: CutId, question: Option<Span>) -> TokenStream {
         let (fiber, ctx, number) = (self.fiber.clone(), self.cx.ctx, number(cut));
         let exports = self.exported(&stmt.declares);
@@ -156,7 +158,7 @@ impl Emit<'_> {
             return emit!(if #fiber.calls(#number) { #call; } else { #fiber.arrive(#number); });
         };
         if exports.is_empty() {
-            // Nothing later needs the value; the resumed fiber goes on without it.
+            // Nothing later needs the value, so the resumed fiber continues without it.
             return emit!(if #fiber.calls(#number) { let _ = #call; } else { #fiber.arrive(#number); });
         }
         let attrs = attrs.iter().filter(|a| !is_ours(a));
@@ -174,7 +176,7 @@ impl Emit<'_> {
         }
     }
 
-    /// A call's whole `Result`: at its own cut point only an `Ok` is ever kept.
+    /// Restores a call's whole `Result`: at its own cut point only an `Ok` is ever kept.
     fn restore_called(&mut self, var: VarId, key: &str, cut: CutId) -> TokenStream {
         let (fiber, own) = (self.fiber.clone(), number(cut));
         let carried = self.storage(var) == Storage::Carried;
@@ -198,7 +200,7 @@ impl Emit<'_> {
         }
     }
 
-    /// Variables that leave the stretch without a value though they had one in it.
+    /// Variables that leave the stretch without a value although they had one in it.
     pub(super) fn witness(&mut self, exports: &[VarId], live: &crate::flow::Live) -> std::collections::BTreeSet<VarId> {
         let without = exports.iter().copied().filter(|v| self.storage(*v) == Storage::Carried && !live.contains(v)).collect();
         std::mem::replace(&mut self.witnessed, without)

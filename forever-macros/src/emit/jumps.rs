@@ -1,4 +1,5 @@
-//! `break` and `continue` in plain statements that lead out of a stretch: carried variables are put back first.
+//! `break` and `continue` in plain statements that leave a stretch: carried variables are put back
+//! first.
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::visit_mut::{self, VisitMut};
@@ -20,7 +21,7 @@ impl Emit<'_> {
         expr.to_token_stream()
     }
 
-    /// What has to be put back before a jump.
+    /// The code that puts variables back before a jump.
     fn before_jump(&self, label: Option<&Lifetime>, again: bool) -> TokenStream {
         let target = match label {
             Some(label) => self.jumps.iter().rev().find(|t| t.label.as_ref().is_some_and(|name| label.ident == name)),
@@ -32,7 +33,7 @@ impl Emit<'_> {
         live.get(&target.id).map_or_else(TokenStream::new, |live| self.put_back(target.taken, live))
     }
 
-    /// A macro with a `break` among its arguments may jump without anything being put back.
+    /// Reports a `break` among a macro's arguments, which may jump before variables are put back.
     pub(super) fn check_hidden_jump(&mut self, stmt: &Stmt) {
         let Some(&span) = self.cx.table.hidden_jumps.get(&stmt.after) else { return };
         let matters = self.jumps.iter().any(|target| {
@@ -48,7 +49,7 @@ impl Emit<'_> {
 
 struct Rewrite<'a> {
     emit: &'a Emit<'a>,
-    /// Labels and loops inside the statement itself: jumps to them stay in it.
+    /// Labels and loops inside the statement: jumps to them stay in it.
     labels: Vec<String>,
     loops: usize,
 }

@@ -50,7 +50,8 @@ impl Emit<'_> {
         let position_var = looped.position_var.expect("resolved before it is emitted");
         let key = self.cx.plan.kept.iter().flatten().find(|k| k.var == position_var).map(|k| k.key.clone()).unwrap_or_default();
         let items = self.in_order(&looped.items);
-        // What is saved with the position cannot change; anything else may be another list when the fiber is resumed.
+        // What is saved with the position cannot change. Anything else may be another list when the
+        // fiber is resumed.
         let is_saved = |base: &VarId| self.cx.table.var(*base).kind == VarKind::Value;
         let outside = looped.bases.is_empty() || !looped.bases.iter().all(is_saved);
         before.extend(if outside {
@@ -78,7 +79,8 @@ impl Emit<'_> {
         let (label, attrs, pat) = (&looped.label, &looped.attrs, &looped.pat);
         let value = if outside {
             let (private, over) = (self.cx.private, key.strip_suffix(" at").unwrap_or(&key));
-            // In a `match`, so that the temporaries of the user's expression live as long as the loop.
+            // In a `match`, so that the temporaries of the user's expression live as long as the
+            // loop.
             emit! {
                 match ::core::iter::IntoIterator::into_iter(#items) {
                     items => {
@@ -110,14 +112,15 @@ impl Emit<'_> {
         let put_back = self.put_back(taken, &self.live(stmt.after));
         self.taken.truncate(taken);
         self.open = open;
-        // Where there are fewer items than there were, the cut point is not come to, and nothing behind the loop may run.
+        // With fewer items than before, the loop does not come to the cut point, and nothing after
+        // the loop may run.
         let cuts = self.cx.plan.kept.iter().enumerate().filter(|(_, kept)| kept.iter().any(|k| k.var == position_var));
         let cuts: Vec<_> = cuts.map(|(cut, _)| super::number(cut)).collect();
         let behind = cuts.first().zip(cuts.last()).map(|(first, last)| emit!(#fiber.behind(#first..=#last).await;));
         (before, value, emit!(#behind #put_back))
     }
 
-    /// The items of a borrowed loop, with the check that what they come from keeps its order.
+    /// The items of a borrowed loop, with the check that their source keeps its order.
     pub(super) fn in_order(&self, items: &syn::Expr) -> syn::Expr {
         let private = self.cx.private;
         if place::is_by_value(items) {
@@ -141,7 +144,7 @@ impl Emit<'_> {
         tokens
     }
 
-    /// Takes carried variables out for the whole of a loop, where they are needed at every stop in it.
+    /// Takes carried variables out for a whole loop, where every cut point in it needs them.
     fn take_for_loop(
         &mut self,
         stmt: &Stmt,

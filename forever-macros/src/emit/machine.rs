@@ -1,4 +1,5 @@
-//! The items that a fiber function becomes: the function that makes an invocation, the type that holds it, and the machine.
+//! The items that a fiber function becomes: the function that makes an invocation, its type, and
+//! the machine.
 use std::collections::BTreeSet;
 
 use proc_macro2::{Span, TokenStream};
@@ -14,11 +15,12 @@ use crate::plan::{Plan, Role};
 use crate::signature::Signature;
 use crate::tree::Body;
 
-/// What stands in for the body.
+/// What replaces the function.
 pub(crate) struct Machine<'a> {
     pub(crate) signature: &'a Signature,
     pub(crate) private: &'a syn::Path,
-    /// Local enums and lowered statements; without them the function was refused and its callers are all that is served.
+    /// Local enums and lowered statements. `None` for a refused function, of which only what
+    /// callers need is emitted.
     pub(crate) code: Option<(TokenStream, TokenStream)>,
     /// The description of the cut points.
     pub(crate) table: TokenStream,
@@ -113,8 +115,10 @@ impl Machine<'_> {
         }
     }
 
-    /// So that an invocation that is awaited like an `async fn` gives an error that says what to do. The bound, which never holds, is
-    /// for all lifetimes, so that the compiler looks at it only where something is awaited.
+    /// A `Future` impl for invocations, whose bound never holds.
+    ///
+    /// So awaiting one like an `async fn` gives an error that says what to do. The bound is over
+    /// all lifetimes, so that the compiler checks it only where an invocation is awaited.
     fn awaited(&self) -> TokenStream {
         let sig = self.signature;
         let (name, private, output) = (&sig.name, self.private, &sig.output);
@@ -151,7 +155,8 @@ impl Machine<'_> {
             emit!(let #pat: #ty = ::core::unimplemented!();)
         });
         let params: Vec<_> = params.collect();
-        // An associated function has the user's name in backtraces and hides no function from the body.
+        // An associated function has the user's name in backtraces, and hides no function from the
+        // body.
         let head = emit!(async fn #name(start: ::core::option::Option<#name #ty_generics>, #ctx: &#private::FiberContext, #fiber: &mut #private::Frame) -> #output);
         let (items, body) = match &self.code {
             Some((items, body)) => (items.clone(), body.clone()),
@@ -231,7 +236,7 @@ pub(crate) fn table(options: &Options, signature: &Signature, private: &syn::Pat
     }
 }
 
-/// The topics that are literals, each once.
+/// The literal topics, without duplicates.
 fn topics(received: Vec<&Topics>) -> Vec<TokenStream> {
     let mut fixed: Vec<&syn::LitStr> = Vec::new();
     for topics in received {
@@ -315,7 +320,7 @@ fn branches(body: &CutBody, of_steps: &str, private: &syn::Path) -> Vec<TokenStr
     branches.iter().map(entry).collect()
 }
 
-/// What the runtime calls a kind of cut point.
+/// The runtime's name of a kind of cut point.
 fn kind(cut: &crate::tree::Cut) -> TokenStream {
     match &cut.body {
         CutBody::Step(_) => emit!(Step),
@@ -330,7 +335,7 @@ fn kind(cut: &crate::tree::Cut) -> TokenStream {
     }
 }
 
-/// A short text that differs where the text does (FNV-1a, the same in every build).
+/// A short hash of a text (FNV-1a, the same in every build).
 fn fingerprint(text: &str) -> String {
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     format!("{hash:016x}")

@@ -1,7 +1,9 @@
-//! The check that a kept variable's type can be saved, so worded that the error names the variable and the step.
+//! The check that a kept variable's type can be saved, worded so that the error names the variable
+//! and the step.
 //!
-//! Each kept variable gets a trait of its own that every type that can be saved has (`fiber/generated.rs` in the runtime). All that the variable's type must be able
-//! to do is asked for through it and at the variable's place, so the compiler reports one error for it, there.
+//! Each kept variable gets a trait of its own that every type that can be saved implements
+//! (`frame/generated.rs` in the runtime). All bounds on the variable's type are asked for through
+//! it and at the variable's span, so the compiler reports one error for it, there.
 use std::collections::BTreeSet;
 
 use proc_macro2::{Ident, Span, TokenStream};
@@ -41,7 +43,7 @@ impl Emit<'_> {
         tokens
     }
 
-    /// Asks for a variable to be saved, at its own place.
+    /// Requires at its own span that a variable can be saved.
     pub(super) fn checked(&self, var: VarId, value: &TokenStream) -> TokenStream {
         if self.texts(var).is_some() {
             let private = self.cx.private;
@@ -54,12 +56,12 @@ impl Emit<'_> {
         quote_spanned!(self.place_of(var)=> #name::kept(#value))
     }
 
-    /// Where errors about a variable point: at the user's code, with names of ours.
+    /// Span of errors about a variable: the user's code, with mixed-site hygiene.
     pub(super) fn place_of(&self, var: VarId) -> Span {
         Span::mixed_site().located_at(self.ident(var).span())
     }
 
-    /// Reads a variable out of the snapshot, at its own place.
+    /// Reads a variable out of the snapshot, at its own span.
     pub(super) fn checked_read(&self, var: VarId, key: &str, carried: bool) -> TokenStream {
         let (name, span) = (self.check_name(var), self.place_of(var));
         if let Some(texts) = self.texts(var) {
@@ -74,14 +76,16 @@ impl Emit<'_> {
         }
     }
 
-    /// Asks whether locals that nothing keeps may be dropped at a cut point, behind the `let` that gives them their value.
+    /// Checks that locals that no cut point keeps may be dropped there, after the `let` that gives
+    /// them their values.
     pub(super) fn may_be_dropped(&self, declares: &[VarId]) -> TokenStream {
         let checks: TokenStream = declares.iter().filter(|v| !self.cx.table.unset.contains(v)).map(|v| self.dropped_early(*v)).collect();
-        // Where it is not come to, so that the compiler still calls an unused variable unused.
+        // In code that is never reached, so that the compiler still warns about unused variables.
         if checks.is_empty() { checks } else { emit!(if false { ::core::unreachable!(); #checks }) }
     }
 
-    /// The same for variables that were declared without a value, behind the statement that sets them.
+    /// As [`Emit::may_be_dropped`], for variables that were declared without a value, after the
+    /// statement that sets them.
     pub(super) fn may_be_dropped_once_set(&self, stmt: &Stmt) -> TokenStream {
         let mut set = BTreeSet::new();
         stmt.flow.assigned(&mut set);
@@ -89,7 +93,7 @@ impl Emit<'_> {
         if checks.peek().is_none_or(TokenStream::is_empty) {
             return TokenStream::new();
         }
-        // Not every path to here need have set them, but every one knows their types.
+        // Not every path to here has set them, but every one knows their types.
         emit!(if false { ::core::unreachable!(); #(#checks)* })
     }
 
@@ -112,12 +116,13 @@ impl Emit<'_> {
         format_ident!("hold_{}_{}", self.ident(var).to_string().trim_start_matches("r#"), var.0, span = self.place_of(var))
     }
 
-    /// The traits by which [`Emit::may_be_dropped`] asks.
+    /// The traits of [`Emit::may_be_dropped`].
     fn holds(&self) -> TokenStream {
         let private = self.cx.private;
         let modules = self.cx.plan.held.iter().map(|(&var, &cut)| {
             let (module, span) = (self.hold_name(var), self.place_of(var));
-            // The text is a format string of the compiler's, so a brace in a step's name stands twice.
+            // The message is a format string of the compiler's, so braces in a step's name are
+            // doubled.
             let step = self.cx.body.cuts[cut].shown(&self.cx.plan.names[cut].0).replace('{', "{{").replace('}', "}}");
             let message = say::held(&self.ident(var).to_string(), &step);
             let label = format!("would be dropped at `{step}`, not where its block ends");
@@ -126,12 +131,12 @@ impl Emit<'_> {
         modules.collect()
     }
 
-    /// Asks whether kept locals have their text from what owns it, before the statement that gives them their values: there what
-    /// it is taken from can be named.
+    /// Checks that kept locals with text of another variable own it. The check comes before the
+    /// statement that gives them their values, where their source can be named.
     pub(super) fn text_is_owned(&self, declares: &[VarId]) -> TokenStream {
         let checks = declares.iter().filter(|v| self.cx.plan.texts.contains_key(v)).map(|&var| {
             let (private, name, span) = (self.cx.private, self.text_name(var), self.place_of(var));
-            // What the statement declares itself has no name yet.
+            // What the statement itself declares has no name yet.
             let (_, place) = self.cx.table.var(var).text_of.as_ref().filter(|(root, _)| !declares.contains(root))?;
             let asked = quote_spanned!(span=> (&#private::held(&#place)).text_may_be_kept());
             Some(emit!({
@@ -150,7 +155,7 @@ impl Emit<'_> {
         format_ident!("text_{}_{}", self.ident(var).to_string().trim_start_matches("r#"), var.0, span = self.place_of(var))
     }
 
-    /// The traits by which [`Emit::text_is_owned`] asks.
+    /// The traits of [`Emit::text_is_owned`].
     fn text_owners(&self) -> TokenStream {
         let private = self.cx.private;
         let modules = self.cx.plan.texts.iter().filter_map(|(&var, &cut)| {
@@ -165,19 +170,19 @@ impl Emit<'_> {
         modules.collect()
     }
 
-    /// Whether it is what is left of a `for` loop by value.
+    /// Whether it holds the remaining items of a `for` loop by value.
     fn is_rest(&self, var: VarId) -> bool {
         self.cx.table.var(var).origin() == VarOrigin::Rest
     }
 
     fn is_checked(&self, var: VarId) -> bool {
         let info = self.cx.table.var(var);
-        // What cannot be saved of what an arm gives is said where the arm asks for it.
+        // If the value of an arm cannot be saved, the error is reported where the arm binds it.
         let is_chosen = info.origin() == VarOrigin::Chosen;
         info.kind != VarKind::Position && !is_chosen && self.texts(var).is_none()
     }
 
-    /// The constant texts that a variable may be.
+    /// The constant texts that a variable may have as its value.
     fn texts(&self, var: VarId) -> Option<&[syn::Expr]> {
         self.cx.table.var(var).texts.constants()
     }
@@ -186,7 +191,7 @@ impl Emit<'_> {
         format_ident!("keep_{}_{}", self.ident(var).to_string().trim_start_matches("r#"), var.0, span = self.place_of(var))
     }
 
-    /// The ways out that this variable has besides those that all have.
+    /// Suggestions for this variable besides those that all have.
     fn more_ways_out(&self, var: VarId) -> Vec<&'static str> {
         let mut ways = Vec::new();
         let gives = |kept: &crate::plan::Kept| kept.var == var && kept.result;
@@ -212,7 +217,7 @@ impl Emit<'_> {
         ways
     }
 
-    /// What a kept value is, for people.
+    /// Description of a kept value, for messages.
     fn what(&self, var: VarId) -> String {
         let info = self.cx.table.var(var);
         match (&info.key, info.origin()) {
@@ -256,7 +261,8 @@ pub(super) fn arguments(signature: &Signature, private: &syn::Path) -> (TokenStr
     (checks, values, reads)
 }
 
-/// One check: a trait whose message is the given one. What its errors point at has the span of the variable.
+/// One check: a trait with the given message. What its errors point at has the span of the
+/// variable.
 pub(super) fn check(kind: Check, name: &Ident, message: &str, ways_out: &[&str], span: Span, private: &syn::Path) -> TokenStream {
     let makes = match kind {
         Check::Value => quote_spanned!(span=> keep),
@@ -265,9 +271,9 @@ pub(super) fn check(kind: Check, name: &Ident, message: &str, ways_out: &[&str],
     quote_spanned!(span=> #private::#makes! { #name: Savable, kept, get, maybe, #message #(, #ways_out)* })
 }
 
-/// What is checked.
+/// Kind of a check.
 pub(super) enum Check {
     Value,
-    /// The items that are left of a loop.
+    /// The remaining items of a loop.
     Items,
 }

@@ -1,8 +1,10 @@
-//! Bodies that may be skipped or run again while the variables around them are not: they must not change what is outside of them.
+//! Sealed bodies: they may be skipped or run again while the variables around them are not, so they
+//! must not change what is outside of them.
 //!
-//! What the passes before see (`x = ..`, `&mut x`) is refused there. The rest, such as a method that takes `&mut self`, only types
-//! tell, so the code is such that the compiler refuses it: what is needed later is borrowed while the body runs, and what is not
-//! is bound anew without `mut`, so that the body may still move it.
+//! Earlier passes refuse the changes that they see (`x = ..`, `&mut x`). Others, such as a method
+//! that takes `&mut self`, only types reveal. So the code is such that the compiler refuses them:
+//! what is needed later is borrowed while the body runs, and what is not is bound again without
+//! `mut`, so that the body may still move it.
 use std::collections::BTreeSet;
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
@@ -14,7 +16,7 @@ use super::Emit;
 use crate::names::{VarId, VarKind};
 use crate::tree::{CutId, Stmt};
 
-/// What stands around sealed bodies.
+/// Code around sealed bodies.
 #[derive(Default)]
 pub(super) struct Seal {
     pub(super) before: TokenStream,
@@ -22,22 +24,24 @@ pub(super) struct Seal {
 }
 
 impl Emit<'_> {
-    /// The seal of bodies that are in a future each. With a body comes whether it may run more than once, and so can move nothing;
-    /// `bound` are names that the bodies are given.
+    /// The seal of bodies, each of which is in a future. Each comes with whether it may run more
+    /// than once, and so cannot move anything; `bound` are names that the bodies receive.
     pub(super) fn seal(&self, plain: &[Stmt], stmt: &Stmt, cut: CutId, bodies: &[(&Expr, bool)], bound: &[Ident]) -> Seal {
         let span = self.cut_span(cut);
         let live = self.cx.plan.needed.at_cut.get(&cut).cloned().unwrap_or_default();
         let declared: BTreeSet<VarId> = plain.iter().flat_map(|s| &s.declares).copied().collect();
         let is_changeable = |v: &VarId| self.cx.table.var(*v).mutable && self.cx.table.var(*v).kind == VarKind::Value;
         let here = |v: &VarId| (self.open.contains(v) || declared.contains(v)) && !stmt.declares.contains(v);
-        // All of them, as a body may change one through a reference that was made before.
+        // All mentioned variables, because a body may change one through a reference that was made
+        // before.
         let mut mentioned = BTreeSet::new();
         stmt.flow.mentioned(&mut mentioned);
-        // What an option reads through an exclusive borrow stays with that borrow, which no body may name.
+        // What an option reads through an exclusive borrow stays with that borrow, which no body
+        // may name.
         let exclusive: BTreeSet<VarId> = mentioned.iter().flat_map(|v| self.exclusively_borrowed(*v)).copied().collect();
         let needed: Vec<VarId> = live.iter().copied().filter(|v| is_changeable(v) && here(v) && !exclusive.contains(v)).collect();
         let mut held: Vec<TokenStream> = needed.iter().map(|v| self.named_at_the_macro(*v, cut)).collect();
-        // Of one that is moved out of, the fields that are needed later.
+        // Of a variable that is moved out of, the fields that are needed later.
         let partly: BTreeSet<VarId> = stmt.declares.iter().filter_map(|v| self.cx.table.var(*v).remainder_of).collect();
         held.extend(stmt.remainders.iter().flat_map(|r| &r.fields).map(ToTokens::to_token_stream));
         mentioned.retain(|v| self.cx.table.var(*v).kind == VarKind::Value && !needed.contains(v));
@@ -51,7 +55,7 @@ impl Emit<'_> {
             let ident = self.ident(var);
             let places = repeated.of(ident);
             held.extend(places.iter().map(ToTokens::to_token_stream));
-            // One that is mentioned by its fields alone may have been moved out of.
+            // A variable that is mentioned only by its fields may have been moved out of.
             let whole = once.of(ident).iter().any(|place| place.fields.is_empty());
             if whole && places.is_empty() && !partly.contains(&var) && is_changeable(&var) && !self.is_borrowed(cut, stmt, var) {
                 let ident = self.at_the_macro(var, cut);
@@ -79,14 +83,15 @@ impl Emit<'_> {
         if self.is_aliased(var) { self.named(var) } else { self.at_the_macro(var, cut).to_token_stream() }
     }
 
-    /// The compiler speaks of the variable at the macro, not where the user wrote `mut`.
+    /// The variable with the span of the macro, so that the compiler's error points there and not
+    /// where the user wrote `mut`.
     fn at_the_macro(&self, var: VarId, cut: CutId) -> Ident {
         let mut ident = self.ident(var).clone();
         ident.set_span(ident.span().located_at(self.cut_span(cut)));
         ident
     }
 
-    /// Whether a variable is borrowed while the cut point waits: it cannot be bound anew then.
+    /// Whether a variable is borrowed while the cut point waits: then it cannot be bound again.
     fn is_borrowed(&self, cut: CutId, stmt: &Stmt, var: VarId) -> bool {
         let mut mentioned = BTreeSet::new();
         stmt.flow.mentioned(&mut mentioned);
@@ -122,7 +127,7 @@ impl Mentions {
         let bound = self.bound.contains(ident);
         let mut places: Vec<Place> = Vec::new();
         for place in self.places.iter().filter(|place| place.root == *ident) {
-            // Fields behind a name that means two variables may be those of the other one.
+            // Fields of a name that means two variables may be those of the other one.
             let place = if bound { Place { fields: Vec::new(), ..place.clone() } } else { place.clone() };
             if !places.contains(&place) {
                 places.push(place);

@@ -1,4 +1,4 @@
-//! `steps!`: futures side by side, each with a place of its own for its result.
+//! `steps!`: concurrent futures, each with a place of its own for its result.
 use proc_macro2::{Ident, TokenStream};
 use quote::quote_spanned;
 use syn::Expr;
@@ -12,7 +12,8 @@ use crate::tree::{CutId, Stmt};
 impl Emit<'_> {
     /// The value of a `steps!`, or `return` with its first error.
     ///
-    /// A branch does not run again once its result is stored, so it must not change what is outside of it.
+    /// A branch does not run again once its result is stored, so it must not change what is outside
+    /// of it.
     pub(super) fn steps(&self, plain: &[Stmt], stmt: &Stmt, cut: CutId, steps: &Steps) -> TokenStream {
         let (number, span) = (number(cut), self.cut_span(cut));
         let fiber = self.fiber_at(span);
@@ -40,7 +41,7 @@ impl Emit<'_> {
         quote_spanned!(span=> { #before #side let values = #values; #after values })
     }
 
-    /// `steps!(a, b, ..)`: what comes before, and the future of all.
+    /// `steps!(a, b, ..)`: setup, and the future of all branches.
     fn branches(&self, cut: CutId, branches: &[Branch]) -> (TokenStream, TokenStream) {
         let span = self.cut_span(cut);
         let setup = branches.iter().any(|branch| has_op(&branch.step)).then(|| self.branch_steps(cut));
@@ -53,12 +54,12 @@ impl Emit<'_> {
         (setup.unwrap_or_default(), quote_spanned!(span=> side.#all(#(#branches,)*)))
     }
 
-    /// What the branches have their ops from.
+    /// Source of the branches' ops.
     fn branch_steps(&self, cut: CutId) -> TokenStream {
         quote_spanned!(self.cut_span(cut)=> let branches = side.operations();)
     }
 
-    /// The future of a branch; `made` makes what it has its op from, after `taken`.
+    /// The future of a branch; `made` creates the source of its op, after `taken`.
     fn branch(&self, cut: CutId, step: &Step, taken: &TokenStream, made: &TokenStream) -> TokenStream {
         let error = self.cx.error;
         let body = self.step_of(cut, step, On::Branch);
@@ -105,7 +106,7 @@ impl Emit<'_> {
     }
 }
 
-/// Whether a branch is an operation: otherwise it is its body and nothing else.
+/// Whether a branch is an operation; otherwise it is only its body.
 fn has_op(step: &Step) -> bool {
     step.op.is_some() || step.effect.is_some() || step.retry.is_some() || step.timeout.is_some() || step.catch
 }

@@ -1,5 +1,5 @@
-//! What a step does: its attempts, its entry in the ledger, and what its errors become. The same for a step by itself and for a branch of
-//! `steps!`.
+//! Code of a step: its attempts, its record in the ledger, and the conversion of its errors. The
+//! same for a step alone and for a branch of `steps!`.
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::Expr;
@@ -9,7 +9,7 @@ use super::Emit;
 use crate::cut::{Effect, Step};
 use crate::tree::CutId;
 
-/// An `Option` of a value of the user's.
+/// An `Option` of an expression of the user's.
 fn optional(value: Option<&impl ToTokens>) -> TokenStream {
     match value {
         Some(value) => emit!(::core::option::Option::Some(#value)),
@@ -17,7 +17,7 @@ fn optional(value: Option<&impl ToTokens>) -> TokenStream {
     }
 }
 
-/// Where errors about an option's value point.
+/// Span of errors about an option's value.
 fn at(value: &Expr) -> Span {
     Span::mixed_site().located_at(value.span())
 }
@@ -27,17 +27,18 @@ pub(super) fn is_repeated(step: &Step) -> bool {
     step.retry.is_some() || step.effect.is_some() && step.timeout.is_some()
 }
 
-/// How the macros of the runtime are told whether a body may run more than once, and whether its error is a value.
+/// Tells the macros of the runtime whether a body may run more than once, and whether its error is
+/// a value.
 fn mode(step: &Step) -> TokenStream {
     let often = if is_repeated(step) { emit!(again) } else { emit!(once) };
     let caught = step.catch.then(|| emit!(caught));
     emit!(#often #caught)
 }
 
-/// What a step has its op from.
+/// Source of a step's op.
 #[derive(Clone, Copy)]
 pub(super) enum On<'a> {
-    /// The frame, by the number of the cut point.
+    /// The frame, with the number of the cut point.
     Frame(&'a Ident, &'a TokenStream),
     /// The variable `branch`, in a branch of `steps!`.
     Branch,
@@ -52,11 +53,11 @@ impl On<'_> {
         }
     }
 
-    /// The value of `retry`.
+    /// The value of the option `retry`.
     fn retry(self, step: &Step) -> TokenStream {
         let retry = step.retry.as_ref().map(|retry| match self {
             On::Frame(..) => retry.to_token_stream(),
-            // There may be many branches with the same one.
+            // Many branches may share it.
             On::Branch => emit!(::core::clone::Clone::clone(&(#retry))),
         });
         optional(retry.as_ref())
@@ -80,7 +81,7 @@ impl Emit<'_> {
             };
         }
         let (retry, timeout) = (on.retry(step), optional(step.timeout.as_ref()));
-        // In one place as a whole, or the compiler says twice what is wrong with it.
+        // One span for the whole expression, or the compiler reports its error twice.
         let span = step.timeout.as_ref().filter(|_| !step.catch).map_or_else(|| self.cut_span(cut), at);
         let (run, made) = match &step.timeout {
             _ if step.catch => (quote_spanned!(span=> run_caught), Some(self.made())),
@@ -102,7 +103,7 @@ impl Emit<'_> {
         emit!(#private::attempts!(#form, #begun, |attempts| { #attempt }))
     }
 
-    /// A step that is stored as started before its body, and perhaps has a value already.
+    /// A step that is stored as started before its body, and may have a stored value.
     fn effect_of(&self, cut: CutId, step: &Step, effect: &Effect, on: On<'_>) -> TokenStream {
         let (private, error) = (self.cx.private, self.cx.error);
         let (body, retry) = (&step.body, on.retry(step));
@@ -137,7 +138,7 @@ impl Emit<'_> {
         emit!(#private::effect!([#form] #error, |effect, on_unknown| #begun, #on_unknown, #next, |value| #known, { #op } #run))
     }
 
-    /// How an error of the library becomes one of the fiber's, if it can.
+    /// The conversion of an error of the library to one of the fiber's type, if there is one.
     fn made(&self) -> TokenStream {
         let (private, error) = (self.cx.private, self.cx.error);
         emit!(#private::made!(#error))

@@ -1,5 +1,5 @@
-//! What is around a stretch of the user's code: taking carried variables out of their places and putting them back,
-//! making borrows again, and the values that leave it.
+//! Code around a stretch of the user's code: takes carried variables out of their places and puts
+//! them back, makes borrows again, and exports values.
 use std::collections::BTreeSet;
 
 use proc_macro2::TokenStream;
@@ -12,7 +12,7 @@ use crate::plan::Storage;
 use crate::tree::{Control, Stmt, StmtKind};
 
 impl Emit<'_> {
-    /// Variables that the start of a statement mentions, with what they are made from.
+    /// Variables that the start of a statement mentions, and those that they are made from.
     pub(super) fn head_mentions(&self, plain: &[Stmt], stmt: &Stmt) -> BTreeSet<VarId> {
         let mut found = BTreeSet::new();
         plain.iter().for_each(|s| s.flow.mentioned(&mut found));
@@ -28,7 +28,7 @@ impl Emit<'_> {
                     }
                 }
             }
-            // The items of a borrowed loop are named again on a resume: outside of the stretch.
+            // The items of a borrowed loop are named again on a resume, outside of the stretch.
             StmtKind::Control { control: Control::For(_), .. } => {}
             _ => stmt.flow.mentioned(&mut found),
         }
@@ -39,7 +39,8 @@ impl Emit<'_> {
     pub(super) fn open_stretch(&mut self, mentioned: &BTreeSet<VarId>, declared: &BTreeSet<VarId>, start: PointId) -> TokenStream {
         let live = self.live(start);
         let mut tokens = TokenStream::new();
-        // Variables of blocks and closures inside plain statements are not planned: they are declared where they are used.
+        // Variables of blocks and closures inside plain statements are not planned: they are
+        // declared where they are used.
         let planned = |v: &VarId| self.cx.plan.storage.contains_key(v);
         let missing: Vec<VarId> =
             mentioned.iter().copied().filter(|v| planned(v) && !self.open.contains(v) && !declared.contains(v)).collect();
@@ -94,7 +95,7 @@ impl Emit<'_> {
         self.open.extend(&again.makes);
     }
 
-    /// Says of a `Retry` that it is for the errors of this function, where nothing else may say so.
+    /// Fixes the error type of a `Retry` to that of this function, where nothing else may infer it.
     fn typed(&self, declares: &[VarId]) -> TokenStream {
         let (private, error) = (self.cx.private, self.cx.error);
         let is_policy =
@@ -135,7 +136,7 @@ impl Emit<'_> {
         emit!(#opening #tokens)
     }
 
-    /// Plain statements, then `end`; the value of the last one stays the value.
+    /// Emits plain statements, then `end`; the value of the last statement stays the value.
     pub(super) fn plain_with_end(&mut self, stmts: &[Stmt], end: &TokenStream) -> TokenStream {
         if end.is_empty() {
             return self.plain(stmts);
@@ -153,7 +154,7 @@ impl Emit<'_> {
         }
     }
 
-    /// Plain statements with their jumps.
+    /// Emits plain statements with their jumps.
     pub(super) fn plain(&mut self, stmts: &[Stmt]) -> TokenStream {
         let mut tokens = TokenStream::new();
         for stmt in stmts {
@@ -164,7 +165,7 @@ impl Emit<'_> {
             let unset =
                 !stmt.declares.is_empty() && stmt.declares.iter().all(|v| self.cx.table.unset.contains(v) && !self.mentioned.contains(v));
             if unset {
-                // Declared again where it is set: here nothing would say what its type is.
+                // Declared again where it is set: nothing here infers its type.
                 continue;
             }
             self.check_hidden_jump(stmt);
@@ -186,7 +187,7 @@ impl Emit<'_> {
         tokens
     }
 
-    /// Ties the types of places to variables where no value goes into them.
+    /// Ties the types of places to variables where no value is put into them.
     pub(super) fn witness_of(&self, declares: &[VarId]) -> TokenStream {
         let private = self.cx.private;
         let mut tokens = TokenStream::new();
@@ -201,7 +202,7 @@ impl Emit<'_> {
         tokens
     }
 
-    /// A start that just runs plain statements: what follows is a loop or a scope.
+    /// A start that only runs plain statements, before a loop or a scope.
     pub(super) fn start_plain(&mut self, plain: &[Stmt], stmt: &Stmt) -> Start {
         let exports = self.exports(plain, None);
         let live = self.live(stmt.before);
@@ -223,7 +224,7 @@ impl Emit<'_> {
         self.put_back(self.stretch, live)
     }
 
-    /// Stored variables among those that statements declare.
+    /// The stored variables among those that statements declare.
     pub(super) fn exports(&self, plain: &[Stmt], own: Option<&Stmt>) -> Vec<VarId> {
         let declared: Vec<VarId> = plain.iter().chain(own).flat_map(|s| &s.declares).copied().collect();
         self.exported(&declared)
@@ -249,7 +250,7 @@ impl Emit<'_> {
         !self.cx.table.unset.contains(&var)
     }
 
-    /// The pattern that takes exported values in at `point`.
+    /// The pattern that binds exported values at `point`.
     pub(super) fn export_pattern(&self, exports: &[VarId], point: PointId) -> TokenStream {
         let names = exports.iter().map(|v| self.export_name(*v, point));
         emit!((#(#names,)*))
@@ -260,7 +261,7 @@ impl Emit<'_> {
         if self.storage(var) == Storage::Carried || self.cx.table.var(var).mutable { emit!(mut #name) } else { name }
     }
 
-    /// What an exported variable is called right behind the pattern that takes it in.
+    /// Name of an exported variable right after the pattern that binds it.
     pub(super) fn bound_name(&self, var: VarId, point: PointId) -> TokenStream {
         if self.storage(var) == Storage::Carried { self.place(var).to_token_stream() } else { self.binder(var, point).to_token_stream() }
     }
@@ -274,7 +275,8 @@ impl Emit<'_> {
         emit!((#(#names,)*))
     }
 
-    /// Reads exported variables from the snapshot; `arrive` is the cut point whose passing ends the resume.
+    /// Reads exported variables from the snapshot; `arrive` is the cut point at which the resume
+    /// ends.
     pub(super) fn restore(&mut self, exports: &[VarId], arrive: Option<usize>) -> TokenStream {
         let fiber = self.fiber.clone();
         let cut = arrive;
@@ -286,7 +288,7 @@ impl Emit<'_> {
         let reads: Vec<_> = saved.iter().map(|v| self.read(*v)).collect();
         let kept_here: TokenStream = saved.iter().map(|v| self.kept_here(*v)).collect();
         let is_read = !saved.iter().all(|v| self.cx.plan.kept_at(*v).is_empty());
-        // Where nothing is made anew from it, restoring and arriving is one call.
+        // If nothing is made again from it, restoring and arriving is one call.
         let at_once = cut.filter(|_| is_read && fresh.is_empty()).map(super::number);
         let restored = if saved.is_empty() {
             emit!(())
@@ -309,7 +311,8 @@ impl Emit<'_> {
                 Some(arrive) => emit!(#arrive #restored),
             };
         }
-        // Each under its own name in the order in which they are declared: what is made anew is the user's expression.
+        // Each under its own name, in the order of declaration: what is made again is the user's
+        // expression.
         let temporary = |var: VarId| quote::format_ident!("restored_{}", var.0, span = proc_macro2::Span::mixed_site());
         let temporaries: Vec<_> = saved.iter().map(|v| temporary(*v)).collect();
         let mut bound = TokenStream::new();
@@ -332,7 +335,7 @@ impl Emit<'_> {
         matches!(self.cx.table.var(var).kind, VarKind::Fresh(_))
     }
 
-    /// One value out of the snapshot.
+    /// Reads one value from the snapshot.
     fn read(&self, var: VarId) -> TokenStream {
         let Some(key) = self.cx.plan.key_of(var) else { return emit!(::core::option::Option::None) };
         let read = self.checked_read(var, key, self.storage(var) == Storage::Carried);
@@ -342,7 +345,8 @@ impl Emit<'_> {
         }
     }
 
-    /// `let kept_here = ..;` for a variable whose stored name means something else at other cut points.
+    /// `let kept_here = ..;` for a variable whose stored name means another value at other cut
+    /// points.
     pub(super) fn kept_here(&self, var: VarId) -> TokenStream {
         if !self.cx.plan.shares_key.contains(&var) {
             return TokenStream::new();
@@ -362,7 +366,7 @@ impl Emit<'_> {
         quote::format_ident!("is_kept_{}", var.0, span = proc_macro2::Span::mixed_site())
     }
 
-    /// Makes a `#[fresh]` variable anew, if the cut point being resumed into needs it.
+    /// Makes a `#[fresh]` variable again, if the cut point of the resume needs it.
     fn make_fresh(&mut self, var: VarId, restored: &[VarId]) -> TokenStream {
         let VarKind::Fresh(id) = self.cx.table.var(var).kind else { return TokenStream::new() };
         let again = &self.cx.table.agains[id.0];

@@ -1,4 +1,5 @@
-//! What cut points that are neither steps nor calls do: start a fiber, keep what is waited for, wait.
+//! Code of cut points that are neither steps nor calls: spawn a fiber, store what is waited for,
+//! wait.
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote_spanned};
 use syn::Expr;
@@ -9,7 +10,7 @@ use crate::cut::{Awaited, AwaitedEvent, CutBody, End, Pending, Topics};
 use crate::tree::{CutId, Stmt};
 
 impl Emit<'_> {
-    /// The body of a cut point as an expression; nothing if only the locals are kept.
+    /// The body of a cut point as an expression; empty if only the locals are kept.
     pub(super) fn body(&mut self, plain: &[Stmt], stmt: &Stmt, cut: CutId, body: &CutBody) -> TokenStream {
         let span = self.cut_span(cut);
         let fiber = self.fiber_at(span);
@@ -75,7 +76,7 @@ impl Emit<'_> {
                 const NAMES: &'static [&'static str] = &[#(#texts),*];
             }
         });
-        // Each arm with those behind it.
+        // Each arm contains the ones after it.
         let nested = arms.iter().rev().fold(TokenStream::new(), |later, arm| {
             let span = Span::mixed_site().located_at(arm.span);
             let arm = match &arm.what {
@@ -94,14 +95,14 @@ impl Emit<'_> {
         quote_spanned!(span=> #fiber.select::<#names, _>(#nested).await)
     }
 
-    /// `of` the value of the user's expression, whose temporaries live as long.
+    /// `of` with the value of the user's expression, whose temporaries live as long.
     fn given(&self, span: Span, value: &Expr, of: impl FnOnce(&Ident) -> TokenStream) -> TokenStream {
         let it = Ident::new("it", Span::mixed_site().located_at(value.span()));
         let (value, of) = (self.rewrite_expr(value), of(&it));
         quote_spanned!(span=> match (#value) { #it => #of })
     }
 
-    /// The frame, named where errors about what is done with it point.
+    /// The frame, with the span of errors about its use.
     pub(super) fn fiber_at(&self, span: Span) -> Ident {
         Ident::new(&self.fiber.to_string(), span)
     }

@@ -42,7 +42,8 @@ impl Lower<'_> {
         self.control(bind, Control::Branch(branch), out);
     }
 
-    /// Gives `break` and `continue` their loop's label, as they come to stand in a labelled block.
+    /// Gives `break` and `continue` the label of their loop, because they move into a labelled
+    /// block.
     pub(super) fn label_jumps(&mut self, parts: &mut [Expr], e: &mut syn::ExprIf) {
         let fresh = self.fresh_label();
         let Some(innermost) = self.loops.last_mut() else { return };
@@ -75,7 +76,7 @@ impl VisitMut for LabelJumps {
         self.found |= e.label.is_none();
         e.label.get_or_insert_with(|| self.label.clone());
     }
-    // Loops inside, and code that is not part of this one, have jumps of their own.
+    // Inner loops, closures and items have jumps of their own.
     fn visit_expr_loop_mut(&mut self, _: &mut syn::ExprLoop) {}
     fn visit_expr_while_mut(&mut self, _: &mut syn::ExprWhile) {}
     fn visit_expr_for_loop_mut(&mut self, e: &mut syn::ExprForLoop) {
@@ -86,7 +87,8 @@ impl VisitMut for LabelJumps {
     fn visit_item_mut(&mut self, _: &mut syn::Item) {}
 }
 
-/// `'done: { if c1 { if c2 { break 'done then } } otherwise }`: a chain of conditions of which some bind.
+/// A chain of conditions of which some bind:
+/// `'done: { if c1 { if c2 { break 'done then } } otherwise }`.
 fn chain(parts: Vec<Expr>, e: syn::ExprIf, done: syn::Lifetime) -> Expr {
     let then = e.then_branch;
     let mut inner: syn::Block = then;

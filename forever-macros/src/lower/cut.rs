@@ -1,4 +1,5 @@
-//! Cut points: what the user wrote becomes one cut point, or one that keeps what is waited for and one with what came of it.
+//! Lowers cut points: each becomes one cut point, or two where it waits: one that stores what is
+//! waited for, and one for its result.
 use proc_macro2::Span;
 use quote::{ToTokens, format_ident, quote};
 use syn::spanned::Spanned;
@@ -22,7 +23,8 @@ pub(super) struct Site {
 }
 
 impl Lower<'_> {
-    /// Lowers a cut-point macro and puts its value where `bind` says; `expr` is the macro with what belongs to it.
+    /// Lowers a cut-point macro and binds its value as `bind` says; `expr` is the macro with the
+    /// `?` that belongs to it.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn cut(
         &mut self,
@@ -112,7 +114,8 @@ impl Lower<'_> {
         }
     }
 
-    /// The topics of a `recv!`: those that are computed are put into a variable, and so are kept while it waits.
+    /// The topics of a `recv!`. Computed ones are put into a variable, which is kept during the
+    /// wait.
     pub(super) fn topics(&mut self, site: &Site, topic: Topic, what: &str, out: &mut Vec<Stmt>) -> Topics {
         match topic {
             Topic::One(topic) => Topics::One(topic),
@@ -136,7 +139,7 @@ impl Lower<'_> {
         variable
     }
 
-    /// One cut point.
+    /// Adds one cut point.
     pub(super) fn point(&mut self, site: &Site, body: CutBody, bind: Bind, out: &mut Vec<Stmt>) {
         let cut = self.cuts.len();
         let was = site.names.was.as_ref().map(syn::LitStr::value);
@@ -154,14 +157,15 @@ impl Lower<'_> {
         self.point(site, CutBody::Pending(Pending::Nothing), Bind::Discard, out);
     }
 
-    /// The cut point before a wait; gives back the variable that holds what is waited for.
+    /// Adds the cut point before a wait; returns the variable that holds what is waited for.
     fn pending(&mut self, site: &Site, keeps: Pending, what: &str, out: &mut Vec<Stmt>) -> Expr {
         let (variable, bind) = self.hidden(site, what);
         self.point(site, CutBody::Pending(keeps), bind, out);
         variable
     }
 
-    /// `sleep!`: what is kept is when it ends, and behind that stands `fiber.until(end).await`, which runs also after a resume.
+    /// `sleep!`: the cut point keeps the deadline. After it comes `fiber.until(end).await`, which
+    /// also runs on a resume.
     fn sleep(&mut self, site: &Site, end: End, bind: Bind, out: &mut Vec<Stmt>) {
         let (variable, kept) = self.hidden(site, "until");
         self.point(site, CutBody::Sleep(end), kept, out);
@@ -170,7 +174,7 @@ impl Lower<'_> {
         self.into_bind_plain(on_the_frame(wait), bind, out);
     }
 
-    /// A variable of ours whose stored name says what it is to the macro's.
+    /// A generated variable whose stored name says what it is to the macro's.
     pub(super) fn hidden(&mut self, site: &Site, what: &str) -> (Expr, Bind) {
         let word = what.rsplit(' ').next().unwrap_or(what);
         let ident = format_ident!("__{word}_{}", self.temp(), span = site.span.resolved_at(Span::mixed_site()));
@@ -181,8 +185,8 @@ impl Lower<'_> {
     }
 }
 
-/// `it.method()`, awaited or not, with the frame as its receiver. It is there as tokens, so that it is not taken for a variable of
-/// the user's.
+/// `it.method()`, awaited or not, with the frame as its receiver. The frame is inserted as tokens,
+/// so that it is not taken for a variable of the user's.
 pub(super) fn on_the_frame(mut expr: Expr) -> Expr {
     match &mut expr {
         Expr::Await(e) => *e.base = on_the_frame((*e.base).clone()),
@@ -192,16 +196,17 @@ pub(super) fn on_the_frame(mut expr: Expr) -> Expr {
     expr
 }
 
-/// What tells a cut point apart from another one of the same derived name.
+/// Text that distinguishes a cut point from others of the same derived name.
 fn text(written: &Written, mac: &Macro) -> String {
     match written {
-        // What the arms do is code behind it.
+        // The bodies of the arms are code after the cut point.
         Written::Select(select) => select.arms.iter().map(|arm| arm.wait.name()).collect::<Vec<_>>().join(", "),
         _ => whole(&mac.tokens),
     }
 }
 
-/// The name of a cut point that is given none: the variable it initialises, what it calls, or what it is.
+/// Derived name of a cut point: the variable that it initialises, the function that it calls, or
+/// its macro.
 fn derived_name(written: &Written, hint: Option<String>) -> String {
     let called = match written {
         Written::Step(step) => cut::callee(&step.body),

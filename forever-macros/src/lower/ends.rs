@@ -5,7 +5,7 @@ use syn::{Block, Expr, Stmt};
 use crate::place::is_assignment;
 use crate::scan::has_cut;
 
-/// Whether an expression has a value that is written as one, as against `()` or none at all.
+/// Whether an expression ends in an explicit value, rather than in `()` or never.
 pub(super) fn in_value(expr: &Expr) -> bool {
     match expr {
         Expr::Paren(e) => in_value(&e.expr),
@@ -26,7 +26,7 @@ fn breaks_with_value(block: &Block) -> bool {
     block.stmts.iter().any(breaks_in)
 }
 
-/// Whether a `break` in a statement, of whatever loop, carries a value.
+/// Whether a statement contains a `break` with a value, of any loop.
 pub(crate) fn breaks_in(stmt: &Stmt) -> bool {
     struct Values(bool);
     impl<'ast> Visit<'ast> for Values {
@@ -47,8 +47,8 @@ fn block(block: &Block) -> bool {
     }
 }
 
-/// Takes the semicolons off the ends of a block that cannot be left there: what the last statement gives is of no value, and
-/// as the block's own it shows the compiler that the block never ends.
+/// Removes the semicolons at the ends of a block whose end is never reached. The last statement has
+/// no value then, and as the block's value it shows the compiler that the block never ends.
 pub(super) fn without_semicolon(expr: &mut Expr) {
     match expr {
         Expr::Paren(e) => without_semicolon(&mut e.expr),

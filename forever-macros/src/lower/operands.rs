@@ -1,4 +1,5 @@
-//! Expressions with cut points among their operands: what is evaluated before a cut point moves into variables, in order.
+//! Lowers expressions with cut points among their operands: what is evaluated before a cut point
+//! moves into variables, in order.
 use proc_macro2::Span;
 use quote::{ToTokens, format_ident};
 use syn::spanned::Spanned;
@@ -12,7 +13,8 @@ use crate::text::compact;
 use crate::tree::{Bind, Stmt, StmtKind, with_number};
 
 impl Lower<'_> {
-    /// The expression without cut points, what it needs before the last of them put into `out` in order.
+    /// Lowers an operand: returns it without cut points, and adds to `out` in order what it needs
+    /// before.
     pub(super) fn operand(&mut self, expr: Expr, out: &mut Vec<Stmt>) -> Expr {
         if !has_cut(&expr) {
             return expr;
@@ -48,7 +50,7 @@ impl Lower<'_> {
         temp
     }
 
-    /// A variable for the value of `expr`, and a `let` statement head that declares it.
+    /// A variable for the value of `expr`, and the head of the `let` statement that declares it.
     pub(super) fn temporary(&mut self, expr: &Expr, key: &str) -> (Expr, Local) {
         let span = expr.span();
         let ident = format_ident!("__value_{}", self.temp(), span = span.resolved_at(Span::mixed_site()));
@@ -66,7 +68,8 @@ impl Lower<'_> {
         temp
     }
 
-    /// Lowers operands in evaluation order; those before the last cut point are frozen where it matters.
+    /// Lowers operands in evaluation order; those before the last cut point are frozen where order
+    /// matters.
     pub(super) fn operands(&mut self, mut operands: Vec<&mut Expr>, out: &mut Vec<Stmt>) {
         let Some(last) = operands.iter().rposition(|e| has_cut(e)) else { return };
         let keys: Vec<String> = operands.iter().map(|e| compact(*e)).collect();
@@ -88,7 +91,7 @@ impl Lower<'_> {
     /// Lowers an expression that is itself neither a cut point nor control flow.
     pub(super) fn without_cuts(&mut self, mut expr: Expr, out: &mut Vec<Stmt>) -> Expr {
         match &mut expr {
-            // A struct literal keeps its parentheses: it may come to stand where they are needed.
+            // A struct literal keeps its parentheses, which it may need in its new place.
             Expr::Paren(e) => *e.expr = self.operand(*e.expr.clone(), out),
             Expr::Group(e) => return self.operand(*e.expr.clone(), out),
             Expr::Binary(e) => match e.op {
@@ -109,7 +112,7 @@ impl Lower<'_> {
                 _ => self.operands(vec![&mut *e.left, &mut *e.right], out),
             },
             Expr::Assign(e) => {
-                // The right side is evaluated first, then the place.
+                // An assignment evaluates its right side first, then the place.
                 if has_cut(&e.left) {
                     self.report.over(&e.left, say::ASSIGN_PLACE);
                 } else {
@@ -126,7 +129,8 @@ impl Lower<'_> {
             }
             Expr::MethodCall(e) => {
                 let mut parts: Vec<&mut Expr> = Vec::new();
-                // A receiver that is a place is borrowed or moved when the call is made, after its arguments.
+                // A receiver that is a place is borrowed or moved at the call, after the arguments
+                // are evaluated.
                 if !place::is_place(&e.receiver) {
                     parts.push(&mut e.receiver);
                 }
@@ -182,7 +186,7 @@ impl Lower<'_> {
     }
 }
 
-/// Whether the text of tokens holds `name` as a word.
+/// Whether the text of tokens contains `name` as a word.
 fn mentions(text: &str, name: &str) -> bool {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name)
 }

@@ -1,7 +1,9 @@
-//! `select!`: one cut point that says which arm it is, and a `match` whose arms are code of the function.
+//! Lowers `select!` to one cut point that chooses the arm, and a `match` whose arms are code of the
+//! function.
 //!
-//! What the arms wait for is fixed first, in source order: deadlines, computed topics, handles. These are variables that the cut
-//! point before the wait keeps, so that a fiber that is woken, or resumed, goes on waiting for the same.
+//! What the arms wait for is evaluated first, in source order: deadlines, computed topics, handles.
+//! The cut point before the wait keeps these as variables, so that a fiber that wakes up or is
+//! resumed continues to wait for the same.
 use proc_macro2::Span;
 use quote::format_ident;
 use syn::{Expr, Pat, parse_quote, parse_quote_spanned};
@@ -16,7 +18,7 @@ use crate::tree::{Bind, Stmt};
 impl Lower<'_> {
     pub(super) fn select(&mut self, site: &Site, mut select: Select, bind: Bind, out: &mut Vec<Stmt>) {
         let count = select.arms.len();
-        // As they are written, before values of ours take the places of operands.
+        // Named from the source, before operands are replaced by variables.
         let names = names(&select.arms);
         self.operands(select.arms.iter_mut().flat_map(|arm| operands(&mut arm.wait)).collect(), out);
         let (mut awaited, mut arms) = (Vec::new(), Vec::<syn::Arm>::new());
@@ -35,7 +37,7 @@ impl Lower<'_> {
         self.match_(arms, bind, out);
     }
 
-    /// Fixes what an arm waits for.
+    /// Evaluates what an arm waits for.
     fn awaited(&mut self, site: &Site, wait: Wait, name: &str, span: Span, out: &mut Vec<Stmt>) -> AwaitedEvent {
         let span = Span::mixed_site().located_at(span);
         match wait {
@@ -102,7 +104,7 @@ impl Lower<'_> {
     }
 }
 
-/// What is evaluated when the wait begins.
+/// The expressions that are evaluated when the wait begins.
 fn operands(wait: &mut Wait) -> Vec<&mut Expr> {
     match wait {
         Wait::Recv(Recv { topic, timeout }) => {
@@ -113,7 +115,7 @@ fn operands(wait: &mut Wait) -> Vec<&mut Expr> {
     }
 }
 
-/// What the arms are called in snapshots: several of one name are numbered.
+/// Names of the arms in snapshots; several of one name are numbered.
 fn names(arms: &[Arm]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for arm in arms {

@@ -1,4 +1,5 @@
-//! What `let`s and patterns declare: values, borrows that are taken again, variables that are made anew.
+//! Declarations of `let`s and patterns: saved values, borrows that are taken again, and variables
+//! that are made again.
 use std::collections::BTreeSet;
 
 use proc_macro2::TokenStream;
@@ -16,10 +17,12 @@ const FRESH_CLOSURE: &str =
     "`#[fresh]` cannot make this closure anew: it captures what may change; write it behind the step, or as a function";
 
 impl Names<'_> {
-    /// Declares the variables of a pattern matched against `init`: values, or borrows to be taken again. A binding that copies
-    /// out of what is borrowed is a value, and so is one that can be changed.
+    /// Declares the variables of a pattern matched against `init`: saved values, or borrows to be
+    /// taken again. A binding that copies out of a borrowed place is a value, and so is one that
+    /// can be changed.
     pub(super) fn bindings_of(&mut self, pat: &Pat, init: &Expr) -> Vec<VarId> {
-        // `match (&a, b)`: each part by itself, so that what borrows from `a` is taken again and what is copied out of `b` is not.
+        // `match (&a, b)`: each part separately, so that borrows from `a` are taken again and
+        // copies out of `b` are not.
         self.bindings_from(pat, init, place::is_place(init))
     }
 
@@ -29,7 +32,8 @@ impl Names<'_> {
         }
         let bindings = pattern::bindings(pat);
         let borrows = self.borrows_from(init);
-        // An operand that is put aside is `mut` in case it is a receiver; a reference need not be.
+        // An operand that is evaluated early is `mut` in case it is a receiver; a reference need
+        // not be.
         let aside = matches!(init, Expr::Path(_)) && bindings.iter().all(|b| b.ident.to_string().starts_with("__value_"));
         let again: Vec<bool> = bindings.iter().map(|b| b.by_ref && is_place || borrows && !b.copied && (aside || !b.mutable)).collect();
         let (bases, borrowed) = (self.variables_in(init), self.borrowed(init));
@@ -46,12 +50,13 @@ impl Names<'_> {
         declares
     }
 
-    /// The place that owns the text which a pattern binds, if there is one and it can be named here.
+    /// The place that owns the text which a pattern binds, if there is one and it can be named
+    /// here.
     fn owner_of_text(&self, pat: &Pat, init: &Expr) -> Option<(VarId, Expr)> {
         let place = texts::owner(pat, init)?;
         let mut id = self.lookup(&place::root(place)?.to_string())?;
         let mut path = None;
-        // A borrow has its text from what it was taken of; one of nothing is a constant.
+        // A borrow has its text from its source; one without a source is a constant.
         while let VarKind::Again(_) | VarKind::Item(_) = self.table.var(id).kind {
             let (base, members) = self.table.var(id).borrowed.clone()?;
             (id, path) = (base, Some(members));
@@ -175,7 +180,8 @@ impl Names<'_> {
         declares
     }
 
-    /// The variables that a `Retry` or `Backoff` is made from, if it can be made again: it cannot be saved, as its condition is code.
+    /// The variables that a `Retry` or `Backoff` is made from, if it can be made again. It cannot
+    /// be saved, because its condition is code.
     fn bases_of_policy(&self, init: &Expr) -> Option<Vec<VarId>> {
         let policy = place::Policy::of(init)?;
         let captures = policy.closures.iter().any(|closure| self.names_a_variable(closure.to_token_stream()));
@@ -183,7 +189,7 @@ impl Names<'_> {
         (!captures && bases.iter().all(|id| self.is_fixed(*id))).then_some(bases)
     }
 
-    /// Whether a variable has one value for as long as it is in scope, also after a resume.
+    /// Whether a variable has one value for as long as it is in scope, also on a resume.
     fn is_fixed(&self, id: VarId) -> bool {
         let var = self.table.var(id);
         !var.mutable
@@ -200,7 +206,7 @@ impl Names<'_> {
             .is_some_and(|closure| values::Inside::of(closure).macros.into_iter().any(|tokens| self.names_a_variable(tokens)))
     }
 
-    /// The variables that a closure captures, if it can be made again: what it captures never changes.
+    /// The variables that a closure captures, if they never change, so that it can be made again.
     fn bases_of_closure(&self, init: &Expr, flow: &Flow) -> Option<Vec<VarId>> {
         let closure = values::closure(init)?;
         if !self.names_a_variable(closure.to_token_stream()) {

@@ -8,7 +8,7 @@ use crate::messages as say;
 use crate::place;
 
 impl Names<'_> {
-    /// The body of a cut point.
+    /// Walks the body of a cut point.
     pub(super) fn cut(&mut self, body: &CutBody) -> Flow {
         match body {
             CutBody::Step(step) => {
@@ -27,7 +27,8 @@ impl Names<'_> {
                     Some(sealed) => self.sealed(sealed, walk),
                     None => self.scoped(walk),
                 };
-                // A body that never gives a value may still fail, and what its error does is for its options to say.
+                // A body that never returns a value may still fail, and the options decide what its
+                // error does.
                 flow.push(if body.completes() { body } else { Flow::Either(vec![Flow::Nothing, body]) });
                 flow
             }
@@ -72,7 +73,7 @@ impl Names<'_> {
         }
     }
 
-    /// A step that is a branch: its options belong to it.
+    /// Walks a branch that is a step, with its options.
     fn branch_step(&mut self, step: &Step) -> Flow {
         let mut flow = Flow::Nothing;
         for option in step.options() {
@@ -85,7 +86,7 @@ impl Names<'_> {
         flow
     }
 
-    /// What is waited for by a `recv!`.
+    /// Walks what a `recv!` waits for.
     fn message(&mut self, topics: &Topics, until: Option<&Expr>) -> Flow {
         let mut flow = match topics {
             Topics::Kept(topics) => self.expr(topics),
@@ -102,7 +103,8 @@ impl Names<'_> {
         flow
     }
 
-    /// A future of its own, that may not run, or more than once: all it mentions is used, and nothing outside is changed.
+    /// Walks a sealed future, which may not run, or run more than once: everything that it mentions
+    /// is used, and nothing outside may be changed.
     fn sealed(&mut self, sealed: Sealed, walk: impl FnOnce(&mut Self) -> Flow) -> Flow {
         let outer = self.sealed.replace((sealed, VarId(self.table.vars.len())));
         let jumps = std::mem::take(&mut self.jumps);
@@ -122,7 +124,7 @@ impl Names<'_> {
         flow
     }
 
-    /// A place is assigned to or borrowed mutably.
+    /// Reports the assignment or exclusive borrow of a place outside of a sealed body.
     pub(super) fn changed(&mut self, expr: &Expr) {
         let Some((sealed, first)) = self.sealed else { return };
         match expr {
@@ -137,7 +139,7 @@ impl Names<'_> {
         }
         let Some(root) = place::root(expr) else { return };
         let outer = self.lookup(&root.to_string()).filter(|id| *id < first);
-        // What is made anew after a resume has no state that could be lost.
+        // A variable that is made again on a resume has no state to lose.
         if outer.is_some_and(|id| !matches!(self.table.var(id).kind, VarKind::Fresh(_))) {
             self.report.at(root.span(), say::changed_in_sealed(&root.to_string(), sealed));
         }

@@ -1,4 +1,4 @@
-//! What an expression without cut points does to variables, in evaluation order.
+//! Data flow of an expression without cut points, in evaluation order.
 use std::collections::BTreeSet;
 
 use syn::{Expr, Stmt};
@@ -7,7 +7,7 @@ use super::{Names, VarId, VarKind, assign_all};
 use crate::flow::{Flow, JumpId};
 
 impl Names<'_> {
-    /// An expression whose value is taken.
+    /// Walks an expression whose value is used.
     pub(super) fn expr(&mut self, expr: &Expr) -> Flow {
         match expr {
             Expr::Field(_) => {
@@ -46,7 +46,7 @@ impl Names<'_> {
                 syn::BinOp::And(_) => {
                     let mut parts = Vec::new();
                     self.conjuncts(e, &mut parts);
-                    // Each is evaluated only if all before it held.
+                    // Each condition is evaluated only if all before it held.
                     let last = parts.pop().unwrap_or_default();
                     parts.into_iter().rev().fold(last, |rest, mut first| {
                         first.push(Flow::Either(vec![Flow::Nothing, rest]));
@@ -229,7 +229,7 @@ impl Names<'_> {
         }
     }
 
-    /// What a condition has bound, where it has held.
+    /// The bindings of a condition, on the path where it held.
     pub(super) fn bound_here(&mut self) -> Flow {
         let declares: Vec<VarId> = self.top().iter().map(|(_, id)| *id).collect();
         assign_all(&declares)
@@ -245,7 +245,7 @@ impl Names<'_> {
         flow
     }
 
-    /// The use that was just noted gives the variable a whole new value.
+    /// Marks the last use as an assignment of the whole variable.
     fn assigned(&mut self, id: VarId, value: Option<&Expr>) -> Flow {
         self.table.vars[id.0].texts.given(value);
         if let Some(noted) = self.table.uses.iter_mut().rev().find(|noted| noted.var == id) {
@@ -254,7 +254,7 @@ impl Names<'_> {
         Flow::Assign(id)
     }
 
-    /// The left side of an assignment.
+    /// Walks the left side of an assignment.
     fn assignee(&mut self, left: &Expr, value: Option<&Expr>) -> Flow {
         match left {
             Expr::Path(_) => match self.expr(left) {
@@ -305,7 +305,8 @@ impl Names<'_> {
         }
     }
 
-    /// What a closure or `async` block takes from outside: everything it mentions, when it is made.
+    /// The captures of a closure or `async` block: everything from outside that it mentions, at the
+    /// point where it is made.
     pub(super) fn captures(&self, body: &Flow) -> Flow {
         let mut mentioned = BTreeSet::new();
         body.mentioned(&mut mentioned);
@@ -318,7 +319,8 @@ impl Names<'_> {
         flow
     }
 
-    /// Code of ours goes before a jump that leaves its statement, and names may mean something else there.
+    /// Records a jump. Generated code is put before one that leaves its statement, and names may
+    /// mean other variables there.
     fn note_jump(&mut self, id: JumpId) {
         if id.is_lowered() {
             let hidden: Vec<VarId> = self.hidden().into_iter().map(|(hidden, _)| hidden).collect();
@@ -346,7 +348,8 @@ impl Names<'_> {
     }
 }
 
-/// The subexpressions of an expression without names or control flow of its own, in evaluation order.
+/// The subexpressions of an expression that has no names or control flow of its own, in evaluation
+/// order.
 fn parts(expr: &Expr) -> Vec<&Expr> {
     match expr {
         Expr::Array(e) => e.elems.iter().collect(),

@@ -1,7 +1,7 @@
-//! The variables that a format string names, by the grammar of `std::fmt`.
+//! The variables that a format string captures, by the grammar of `std::fmt`.
 //!
-//! Comes in: a string literal as it is written. Goes out: each captured name and where it stands. A literal that is no
-//! format string may look like one; then the names are those that it would capture.
+//! Input: a string literal as it is written. Output: each captured name and its place. A literal
+//! that is no format string may look like one; then the names are those that it would capture.
 use std::iter::Peekable;
 use std::ops::Range;
 use std::vec::IntoIter;
@@ -14,7 +14,7 @@ pub(crate) struct Capture {
     pub(crate) place: Range<usize>,
 }
 
-/// What a string literal captures; nothing if it is a byte string, a C string or no string at all.
+/// The captures of a string literal; none if it is a byte string, a C string or no string at all.
 pub(crate) fn captures(literal: &str) -> Vec<Capture> {
     let Some(chars) = characters(literal) else { return Vec::new() };
     let mut parser = Parser { chars: chars.into_iter().peekable(), found: Vec::new() };
@@ -22,10 +22,10 @@ pub(crate) fn captures(literal: &str) -> Vec<Capture> {
     parser.found
 }
 
-/// One character of a string, with the bytes of the literal that stand for it.
+/// A character of a string, with the bytes of the literal that encode it.
 type Character = (char, Range<usize>);
 
-/// The characters of a string literal, its escapes resolved: they may stand inside of the braces, too.
+/// The characters of a string literal, with its escapes resolved: braces may contain escapes, too.
 fn characters(literal: &str) -> Option<Vec<Character>> {
     let raw = literal.strip_prefix('r').map(|rest| rest.trim_start_matches('#'));
     let start = literal.len() - raw.unwrap_or(literal).len() + 1;
@@ -41,7 +41,7 @@ fn characters(literal: &str) -> Option<Vec<Character>> {
     Some(chars)
 }
 
-/// The character of an escape whose backslash has been read; none where a line goes on.
+/// The character of an escape whose backslash has been read; `None` for a line continuation.
 fn escape(rest: &mut Peekable<std::str::CharIndices<'_>>) -> Option<char> {
     let (_, kind) = rest.next()?;
     match kind {
@@ -70,7 +70,7 @@ struct Parser {
     found: Vec<Capture>,
 }
 
-/// What stands where an argument, a width or a precision may be named.
+/// Token where an argument, a width or a precision may be named.
 enum Count {
     Nothing,
     Number,
@@ -90,7 +90,7 @@ impl Parser {
             if self.takes(':') {
                 self.spec();
             }
-            // What is left of a string that is no format string is read on behind its brace.
+            // In a string that is no format string, reading continues after its brace.
             while self.chars.next_if(|(char, _)| !matches!(char, '}' | '{')).is_some() {}
             self.takes('}');
         }

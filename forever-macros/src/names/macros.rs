@@ -1,8 +1,9 @@
 //! Variables used in the arguments of macros: as identifiers, and in format strings.
 //!
-//! A macro's arguments are tokens whose meaning is the macro's. Every identifier that could be a variable in scope counts as
-//! a use, except where the tokens around it say otherwise (`.field`, `path::item`, `name: value`, `name = value`). Counting
-//! too many keeps a value that need not be kept; counting too few does not compile, loudly, at the user's token.
+//! The meaning of a macro's arguments is known only to the macro. Every identifier that could be a
+//! variable in scope counts as a use, except where the tokens around it exclude that (`.field`,
+//! `path::item`, `name: value`, `name = value`). A use too many keeps a value that need not be
+//! kept. A missed use gives a compile error at the user's token.
 use proc_macro2::{Delimiter, Literal, Spacing, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::parse::Parser;
@@ -11,10 +12,11 @@ use syn::{Expr, Macro, Pat, Token};
 use super::{Names, VarId};
 use crate::flow::Flow;
 
-/// Macros that leave the function. Of others only the compiler knows; for them less is known of what comes after.
+/// Macros that never return. Only the compiler knows which others do not, so those count as
+/// returning.
 const DIVERGING: &[&str] = &["panic", "bail", "unreachable", "todo", "unimplemented"];
 
-/// A variable, where it is named, and the fields behind it.
+/// A variable, where it is named, and the fields named after it.
 type Found = (VarId, Span, Vec<syn::Member>);
 
 impl Names<'_> {
@@ -23,7 +25,7 @@ impl Names<'_> {
             return Flow::Nothing;
         }
         let mut found = Vec::new();
-        // `json!({ key: 1 })`: what stands before a colon is an expression.
+        // `json!({ key: 1 })`: an expression comes before the colon.
         let keys = mac.path.segments.last().is_some_and(|s| s.ident == "json" || s.ident == "json_internal");
         if mac.path.segments.last().is_some_and(|s| s.ident == "matches") {
             self.matches(mac.tokens.clone(), keys, &mut found);
@@ -65,7 +67,8 @@ impl Names<'_> {
         }
     }
 
-    /// `matches!(value, pattern if guard)`: what the pattern binds is no variable of the function.
+    /// `matches!(value, pattern if guard)`: the bindings of the pattern are no variables of the
+    /// function.
     fn matches(&mut self, tokens: TokenStream, keys: bool, found: &mut Vec<Found>) {
         let parse = |input: syn::parse::ParseStream<'_>| {
             let value: Expr = input.parse()?;
@@ -93,12 +96,12 @@ impl Names<'_> {
     }
 }
 
-/// Whether what comes next are the arguments of `matches!`.
+/// Whether the next tokens are the arguments of `matches!`.
 fn is_matches(before: &[TokenTree]) -> bool {
     matches!(before, [.., TokenTree::Ident(name), TokenTree::Punct(mark)] if name == "matches" && mark.as_char() == '!')
 }
 
-/// Whether the tokens around an identifier leave it the name of a variable.
+/// Whether an identifier can be a variable, by the tokens around it.
 fn may_be_variable(tokens: &[TokenTree], place: usize, keys: bool) -> bool {
     let punct = |i: usize| match tokens.get(i) {
         Some(TokenTree::Punct(p)) => Some((p.as_char(), p.spacing())),

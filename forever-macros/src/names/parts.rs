@@ -1,7 +1,7 @@
-//! Fields of variables: which of them a use names, and which are moved out or filled again.
+//! Fields of variables: which ones a use names, and which are moved out or assigned again.
 //!
-//! Whether `plan.title` as a value moves or copies the field, only its type tells. So a move that is noted here is one that may
-//! be: the [`Evidence`] lets the compiler decide (`remainder.rs`).
+//! Whether `plan.title` as a value moves or copies the field depends on its type. So a move that is
+//! recorded here is a possible one, and the [`Evidence`] lets the compiler decide (`remainder.rs`).
 use std::collections::BTreeSet;
 
 use proc_macro2::{Ident, Span, TokenTree};
@@ -13,7 +13,7 @@ use crate::flow::Flow;
 use crate::pattern;
 use crate::tree::Remainder;
 
-/// What is done to a field of a variable.
+/// A move or assignment of a field of a variable.
 pub(crate) struct Part {
     pub(crate) var: VarId,
     pub(crate) path: Vec<Member>,
@@ -21,26 +21,26 @@ pub(crate) struct Part {
 }
 
 pub(crate) enum Change {
-    /// Moved out, if a type is not `Copy`.
+    /// Moved out, unless its type is `Copy`.
     Moved {
         evidence: Evidence,
-        /// Whether it is moved then in any case, as against a method that may take `self` by reference.
+        /// Whether it is then certainly moved; a method may take `self` by reference.
         certain: bool,
     },
-    /// Given a new value.
+    /// Assigned again.
     Filled,
 }
 
-/// Whose types tell whether a field was moved out.
+/// Expression whose types show whether a field was moved out.
 pub(crate) enum Evidence {
     /// The place itself.
     Place(Expr),
-    /// What a pattern binds by value.
+    /// The values that a pattern binds.
     Pattern(Box<Pat>, Expr),
 }
 
 impl Names<'_> {
-    /// An expression that names a place: nothing is taken out of it.
+    /// Walks an expression that names a place: nothing is moved out of it.
     pub(super) fn place(&mut self, expr: &Expr) -> Flow {
         match expr {
             Expr::Paren(e) => self.place(&e.expr),
@@ -59,7 +59,7 @@ impl Names<'_> {
         }
     }
 
-    /// A use of a field of a variable.
+    /// Records a use of a field of a variable.
     pub(super) fn use_of_part(&mut self, id: VarId, span: Span, path: Vec<Member>) -> Flow {
         let own = self.table.uses.len();
         let flow = self.use_of(id, span);
@@ -74,7 +74,7 @@ impl Names<'_> {
         (!path.is_empty()).then_some((id, path))
     }
 
-    /// The variable that a borrow or an iteration goes back to, and the fields up to the first index.
+    /// The variable that a borrow or an iteration comes from, and the fields up to the first index.
     pub(super) fn borrowed(&self, expr: &Expr) -> Option<(VarId, Vec<Member>)> {
         let below = match expr {
             Expr::Reference(e) => &e.expr,
@@ -98,17 +98,17 @@ impl Names<'_> {
         Flow::Part(self.table.parts.len() - 1)
     }
 
-    /// A field that is used as a value.
+    /// Records a field that is used as a value.
     pub(super) fn moved(&mut self, expr: &Expr, certain: bool) -> Flow {
         self.note(expr, || Change::Moved { evidence: Evidence::Place(expr.clone()), certain })
     }
 
-    /// A field that is given a new value.
+    /// Records a field that is assigned.
     pub(super) fn filled(&mut self, expr: &Expr) -> Flow {
         self.note(expr, || Change::Filled)
     }
 
-    /// A field that is matched by a pattern which binds by value.
+    /// Records a field that is matched by a pattern with bindings by value.
     pub(super) fn moved_by_pattern(&mut self, pat: &Pat, expr: &Expr) -> Flow {
         if pattern::bindings(pat).iter().all(|b| b.by_ref) {
             return Flow::Nothing;
@@ -116,7 +116,7 @@ impl Names<'_> {
         self.note(expr, || Change::Moved { evidence: Evidence::Pattern(Box::new(pat.clone()), expr.clone()), certain: true })
     }
 
-    /// The elements of a `vec![..]`.
+    /// Records the elements of a `vec![..]`.
     pub(super) fn moved_into_list(&mut self, mac: &Macro) -> Flow {
         let mut flow = Flow::Nothing;
         if let Ok(elements) = mac.parse_body_with(Punctuated::<Expr, syn::Token![,]>::parse_terminated) {
@@ -127,7 +127,7 @@ impl Names<'_> {
         flow
     }
 
-    /// What a `move` closure mentions, from a use on.
+    /// Records what a `move` closure mentions, from the use with number `first` on.
     pub(super) fn moved_by_capture(&mut self, first: usize) -> Flow {
         let mut flow = Flow::Nothing;
         for place in first..self.table.uses.len() {
@@ -149,7 +149,7 @@ impl Names<'_> {
         flow
     }
 
-    /// What the body of a closure moves out of the variables around it.
+    /// Records what the body of a closure moves out of the variables around it.
     pub(super) fn moved_inside(&self, body: &Flow, outer: &BTreeSet<VarId>, flow: &mut Flow) {
         match body {
             Flow::Part(part) => {
@@ -164,7 +164,7 @@ impl Names<'_> {
         }
     }
 
-    /// Declares the variables that hold what is left of others.
+    /// Declares the variables that hold remaining fields.
     pub(super) fn remainders(&mut self, remainders: &[Remainder]) -> (Flow, Vec<VarId>) {
         let (mut flow, mut declares) = (Flow::Nothing, Vec::new());
         for remainder in remainders {
@@ -194,7 +194,7 @@ fn fields(expr: &Expr) -> Option<(&Ident, Vec<Member>)> {
     }
 }
 
-/// The fields that are named behind an identifier among a macro's arguments.
+/// The fields that are named after an identifier among a macro's arguments.
 pub(super) fn path_behind(tokens: &[TokenTree], place: usize) -> Vec<Member> {
     let punct = |at: usize, char: char| matches!(tokens.get(at), Some(TokenTree::Punct(p)) if p.as_char() == char);
     let (mut path, mut at) = (Vec::new(), place + 1);
@@ -216,7 +216,7 @@ pub(super) fn path_behind(tokens: &[TokenTree], place: usize) -> Vec<Member> {
     path
 }
 
-/// Methods that by their names take `self` by value.
+/// Whether a method takes `self` by value, judged by its name.
 pub(super) fn takes_self(method: &Ident) -> bool {
     let name = method.to_string();
     name.starts_with("into_")

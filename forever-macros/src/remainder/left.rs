@@ -3,10 +3,10 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote_spanned};
 use syn::Member;
 
-/// More fields than serde has tuples for.
+/// Largest number of fields: serde has tuples of up to this length.
 const MOST_FIELDS: usize = 16;
 
-/// Writes the value with what is left of a variable, and the types that it needs.
+/// Writes the value with the remaining fields of a variable, and the types that it needs.
 pub(super) struct Left<'a> {
     pub(super) private: &'a syn::Path,
     pub(super) structs: &'a mut TokenStream,
@@ -14,7 +14,7 @@ pub(super) struct Left<'a> {
 }
 
 impl Left<'_> {
-    /// `place` without all but some of its fields.
+    /// `place` with only the given fields.
     pub(super) fn of(&mut self, place: &TokenStream, fields: &[Vec<Member>], name: &str) -> Option<TokenStream> {
         let span = self.span;
         if fields.iter().any(Vec::is_empty) {

@@ -1,4 +1,5 @@
-//! Fields that are moved out of variables which are needed as a whole: the checks that they are only copied.
+//! Checks of fields that are moved out of variables which are needed whole: that the fields are
+//! only copied.
 use std::collections::BTreeSet;
 
 use proc_macro2::{Ident, Span, TokenStream};
@@ -14,7 +15,7 @@ use crate::names::{Change, Evidence, Part, VarId};
 use crate::plan::{self, Storage};
 use crate::tree::{Block, Body, Control, CutId, StmtKind};
 
-/// A field that is moved out of a variable which is needed as a whole.
+/// A field that is moved out of a variable which is needed whole.
 struct Refused {
     part: usize,
     /// The cut point that keeps the variable, or one that is beside the move.
@@ -23,7 +24,7 @@ struct Refused {
 }
 
 impl Pass<'_> {
-    /// Puts a check before each move of a field that is needed later; the checks as items.
+    /// Puts a check before each move of a field that is needed later; returns the checks as items.
     pub(super) fn refuse(&self, body: &mut Body) -> TokenStream {
         let mut refused: Vec<Refused> = Vec::new();
         for (cut, moved) in &self.moved.at_cut {
@@ -37,7 +38,7 @@ impl Pass<'_> {
         let mut beside = Vec::new();
         self.moved_beside(&body.block, &mut beside);
         if !beside.is_empty() {
-            // What stays under its own name may be left in parts.
+            // A variable that keeps its own name may be partly moved.
             let storage = plan::plan(body, self.table).storage;
             beside.retain(|refused| storage.get(&self.table.parts[refused.part].var) == Some(&Storage::Carried));
             refused.extend(beside);
@@ -51,8 +52,8 @@ impl Pass<'_> {
         refused.iter().filter(|refused| written.insert(self.check_name(refused.part))).map(|refused| self.check(refused)).collect()
     }
 
-    /// Finds the fields that are moved out in a block without cut points beside one with some, where the variable is needed behind
-    /// both: it leaves them as a whole.
+    /// Finds fields that are moved out in a block without cut points, beside a block with some,
+    /// where the variable is needed after both: the blocks export whole variables.
     fn moved_beside(&self, block: &Block, found: &mut Vec<Refused>) {
         let mut note = |moved: Option<&Live>, needed: Option<&Live>, cut: CutId| {
             for part in moved.into_iter().flatten() {
@@ -89,7 +90,7 @@ impl Pass<'_> {
         inner.into_iter().for_each(|block| self.moved_beside(block, found));
     }
 
-    /// Whether a field is among what is kept of a variable that it was taken from.
+    /// Whether a field is among the remaining fields of the variable that it was taken from.
     fn is_left(&self, part: &Part, cut: CutId) -> bool {
         let is_remainder = |id: VarId| id > part.var && self.table.origin(id) == self.table.origin(part.var);
         (0..self.table.vars.len()).map(VarId).any(|id| {
@@ -126,7 +127,7 @@ impl Pass<'_> {
         format!("copied_{}{path}_{}", self.table.var(*var).ident.to_string().trim_start_matches("r#"), var.0)
     }
 
-    /// Asks the check of a field.
+    /// The use of a field's check.
     fn asked(&self, part: usize) -> TokenStream {
         let (name, part) = (self.check_name(part), &self.table.parts[part]);
         let Change::Moved { evidence, .. } = &part.change else { return TokenStream::new() };

@@ -1,4 +1,5 @@
-//! Fiber functions that several tests go over: one for each construct, and one with much of the language in it.
+//! Fiber functions that several tests use: one for each construct, and one with much of the
+//! language.
 
 /// A name and a function, without its attribute.
 pub(super) type Body = (&'static str, &'static str);

@@ -1,9 +1,10 @@
-//! Choices that are drawn from numbers or bytes, and token streams that are made or changed by them.
+//! Random choices from a seed or from bytes, and token streams that are generated or mutated by
+//! them.
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
-/// Where choices come from.
+/// Source of random choices.
 pub(crate) enum Dice<'a> {
-    /// A generator of numbers that gives the same ones each time (`SplitMix64`).
+    /// A deterministic generator (`SplitMix64`).
     Seed(u64),
     /// Bytes; when they are used up, all numbers are 0.
     #[allow(dead_code, reason = "what the targets of cargo-fuzz draw from, which have this file as a module")]
@@ -161,7 +162,7 @@ pub(crate) fn soup(dice: &mut Dice<'_>, depth: usize) -> TokenStream {
     out
 }
 
-/// The tokens with one of them removed, doubled, or replaced, somewhere.
+/// The tokens with one of them removed, doubled or replaced.
 pub(crate) fn changed(dice: &mut Dice<'_>, stream: &TokenStream, spare: &[TokenTree]) -> TokenStream {
     let mut all: Vec<TokenTree> = stream.clone().into_iter().collect();
     if all.is_empty() {

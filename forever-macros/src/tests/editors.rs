@@ -1,4 +1,5 @@
-//! Half-written functions: an editor expands on every key press and needs the item back each time.
+//! Half-written functions: an editor expands on every key press, and needs the item in each
+//! expansion.
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
@@ -8,15 +9,15 @@ use super::bodies::{CONSTRUCTS, RICH};
 use super::tokens;
 use crate::expand::expand;
 
-/// What an editor puts in where an expression is missing, in the manner of rust-analyzer.
+/// Placeholders that an editor inserts where an expression is missing, as rust-analyzer does.
 const FIXUPS: &[&str] = &["__ra_fixup", "__ra_fixup;", "__ra_fixup {}", "_ in __ra_fixup {}", "= __ra_fixup;"];
 
-/// The examples' own files, which hold fibers and plain functions.
+/// The files of the examples, which contain fibers and plain functions.
 fn examples() -> Vec<(String, TokenStream)> {
     files(&["../examples", "../examples/support"])
 }
 
-/// The fibers among the functions of the files in some folders.
+/// The functions with macros, as fibers have, in the files of some folders.
 pub(super) fn functions_of(folders: &[&str]) -> Vec<TokenStream> {
     let mut found = Vec::new();
     files(folders).into_iter().for_each(|(_, tokens)| functions(tokens, &mut found));
@@ -42,7 +43,8 @@ fn files(folders: &[&str]) -> Vec<(String, TokenStream)> {
         .collect()
 }
 
-/// The functions among the tokens of a file, wherever they are, with what stands before `fn` and after it.
+/// Collects the functions among the tokens of a file, at any depth, with the tokens before `fn` and
+/// after it.
 fn functions(tokens: TokenStream, found: &mut Vec<TokenStream>) {
     let mut item: Vec<TokenTree> = Vec::new();
     let mut is_function = false;
@@ -56,7 +58,7 @@ fn functions(tokens: TokenStream, found: &mut Vec<TokenStream>) {
             TokenTree::Punct(punct) => matches!(punct.as_char(), ';' | ',' | '='),
             _ => false,
         };
-        // Attributes are cut off: the one of the fiber is not there when the macro runs.
+        // Attributes are removed: the fiber's own is absent when the macro runs.
         let attribute = matches!(&token, TokenTree::Group(group) if group.delimiter() == Delimiter::Bracket) && !is_function;
         item.push(token);
         if attribute {
@@ -70,12 +72,12 @@ fn functions(tokens: TokenStream, found: &mut Vec<TokenStream>) {
     }
 }
 
-/// How many places there are to cut at: before each token, at any depth.
+/// Number of places to cut at: before each token, at any depth.
 fn cuts(tokens: &TokenStream) -> usize {
     tokens.clone().into_iter().map(|token| if let TokenTree::Group(group) = token { 1 + cuts(&group.stream()) } else { 1 }).sum()
 }
 
-/// The first `left` tokens, the groups around the cut closed, and `fixup` in its place.
+/// The first `left` tokens, with the groups around the cut closed, and `fixup` at the cut.
 fn cut(tokens: &TokenStream, left: &mut usize, fixup: &TokenStream) -> TokenStream {
     let mut out = TokenStream::new();
     for token in tokens.clone() {
@@ -103,7 +105,7 @@ fn cut(tokens: &TokenStream, left: &mut usize, fixup: &TokenStream) -> TokenStre
     out
 }
 
-/// The name after `fn`, if the tokens have come that far.
+/// The name after `fn`, if the cut is behind it.
 fn name(tokens: &TokenStream) -> Option<String> {
     let mut tokens = tokens.clone().into_iter();
     tokens.find(|token| matches!(token, TokenTree::Ident(ident) if ident == "fn"))?;
@@ -113,7 +115,7 @@ fn name(tokens: &TokenStream) -> Option<String> {
     }
 }
 
-/// Why the expansion of an item is of no use to an editor.
+/// Why the expansion of an item is of no use to an editor; `None` if it is.
 pub(super) fn complaint(attr: &TokenStream, item: &TokenStream) -> Option<String> {
     let Ok(out) = catch_unwind(AssertUnwindSafe(|| expand(attr.clone(), item.clone()))) else { return Some("it panics".to_owned()) };
     let name = name(item)?;
@@ -129,11 +131,11 @@ pub(super) fn complaint(attr: &TokenStream, item: &TokenStream) -> Option<String
     }
 }
 
-/// Expands every beginning of an item; gives back how many there were and the complaints.
+/// Expands every prefix of an item; returns how many there were, and collects the complaints.
 fn every_beginning(of: &str, item: &TokenStream, complaints: &mut Vec<String>) -> usize {
     let mut count = 0;
     for place in 0..=cuts(item) {
-        // As it is, and with one of the fixups; the next place takes the next one.
+        // Without a fixup, and with one of them; the next place uses the next one.
         for fixup in ["", FIXUPS[place % FIXUPS.len()]] {
             let begun = cut(item, &mut { place }, &tokens(fixup));
             count += 1;

@@ -1,4 +1,4 @@
-//! Messages that depend on more than one place; the text of each is shown by `tests/ui/fail`.
+//! Errors that depend on more than one place; `tests/ui/fail` shows the text of each.
 use super::messages;
 
 #[test]

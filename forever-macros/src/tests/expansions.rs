@@ -1,6 +1,7 @@
-//! What bodies become, one construct each, formatted for reading.
+//! Expansions of bodies, one construct each, formatted for reading.
 //!
-//! A snapshot shows the function as it was written, the function that runs in its place, and the table of its cut points.
+//! A snapshot shows the function as it was written, the function that replaces it, and the table of
+//! its cut points.
 use quote::quote;
 use syn::visit::{self, Visit};
 use syn::visit_mut::{self, VisitMut};
@@ -9,11 +10,12 @@ use super::bodies::CONSTRUCTS;
 use super::{expanded, tokens};
 use crate::expand::expand;
 
-/// The parts of an expansion that show the lowering, wherever they are in it.
+/// The parts of an expansion that show the lowering, at any depth.
 #[derive(Default)]
 struct Shown {
     table: Option<syn::Expr>,
-    /// Local enums and the lowered function; not the checks that each kept variable can be saved.
+    /// Local enums and the lowered function, without the checks that each kept variable can be
+    /// saved.
     items: Vec<syn::Item>,
 }
 
@@ -56,7 +58,7 @@ fn has_attribute(attrs: &[syn::Attribute], text: &str) -> bool {
 struct Short;
 
 impl Short {
-    /// How many segments go.
+    /// Number of segments to remove.
     fn shorten(path: &mut syn::Path) -> usize {
         let skip = match path.segments.first() {
             Some(first) if path.leading_colon.is_some() && first.ident == "forever" => 1,
@@ -70,7 +72,7 @@ impl Short {
 }
 
 impl VisitMut for Short {
-    /// A local that was not renamed is shown without saying so.
+    /// Removes the fields of a `Local` that are `None`.
     fn visit_expr_struct_mut(&mut self, literal: &mut syn::ExprStruct) {
         visit_mut::visit_expr_struct_mut(self, literal);
         if literal.path.segments.last().is_some_and(|s| s.ident == "Local") {
@@ -98,7 +100,7 @@ impl VisitMut for Short {
     }
 }
 
-/// `Machine { .. }`, a line for each cut point.
+/// `Machine { .. }`, with a line for each cut point.
 fn table(machine: &syn::Expr) -> String {
     let item: syn::Item = syn::parse_quote!(
         const MACHINE: &Machine = #machine;

@@ -1,7 +1,7 @@
-//! What a cut point keeps where code does not come to its end.
+//! Kept variables of cut points in code that diverges.
 use super::kept;
 
-/// What the step `s` keeps.
+/// The variables that the step `s` keeps.
 fn at_s(body: &str) -> String {
     kept(&format!("async fn f(c: bool, o: Option<u32>) -> Result<(), E> {{ {body} Ok(()) }}"), "s").join(", ")
 }

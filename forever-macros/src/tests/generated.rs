@@ -1,5 +1,5 @@
-//! Functions that are written by choices, and those of the examples and of the tests of the language with pieces exchanged: whatever comes in, the
-//! macro gives a list of items, always the same.
+//! Generated functions, and mutated functions of the examples and the tests: for any input, the
+//! macro returns a list of items, always the same.
 use proc_macro2::{TokenStream, TokenTree};
 
 use super::dice::{Dice, changed, flat};
@@ -8,7 +8,7 @@ use super::tokens;
 use super::written::Author;
 use crate::expand::expand;
 
-/// What becomes of a function, or what is wrong with that.
+/// Outcome of an expansion, or what is wrong with it.
 fn outcome(attr: &TokenStream, item: &TokenStream) -> Result<Outcome, String> {
     if let Some(complaint) = complaint(attr, item) {
         return Err(complaint);
@@ -32,7 +32,7 @@ enum Outcome {
     Accepted,
 }
 
-/// What becomes of all of them.
+/// Counts the outcomes of all expansions.
 fn outcomes(functions: impl Iterator<Item = (TokenStream, TokenStream)>) -> (usize, usize) {
     let (mut accepted, mut refused, mut complaints) = (0, 0, Vec::new());
     for (attr, item) in functions {
@@ -65,13 +65,13 @@ fn no_exchange_of_pieces_between_functions_makes_the_macro_panic() {
     let mut functions = functions_of(&["../examples", "../tests/it/language", "../tests/ops", "../tests/old/programs"]);
     let mut spare: Vec<TokenTree> = Vec::new();
     functions.iter().for_each(|function| flat(function, &mut spare));
-    // The fibers among them: others are refused for their head.
+    // Keeps only the fibers: other functions are refused for their head.
     functions.retain(|function| matches!(outcome(&TokenStream::new(), function), Ok(Outcome::Accepted)));
     assert!(functions.len() > 80, "{} fibers", functions.len());
     let exchanged = (0..3000_u64).map(|seed| {
         let mut dice = Dice::Seed(seed);
         let mut item = functions[dice.below(functions.len())].clone();
-        // One in two has one exchange only, after which it may still be accepted.
+        // One in two has a single exchange, and may still be accepted.
         for _ in 0..=dice.below(2) * dice.below(4) {
             item = changed(&mut dice, &item, &spare);
         }
@@ -81,13 +81,13 @@ fn no_exchange_of_pieces_between_functions_makes_the_macro_panic() {
     assert!(accepted > 100, "{accepted}");
 }
 
-/// What was found.
+/// Functions that this fuzzing found.
 #[test]
 fn functions_that_once_gave_no_list_of_items() {
     let found = [
-        // What is made anew is needed at no cut point that can be resumed at.
+        // No cut point that can be resumed needs the `#[fresh]` variable.
         "async fn f(io: Res<Io>) -> Result<u32, E> { #[fresh] let client = io.client(); return step!(a()); client }",
-        // A `+` behind the type.
+        // A `+` after the type.
         "async fn f() -> Result<u32, E> + { Ok(step!(a())) }",
     ];
     assert_eq!(outcomes(found.iter().map(|function| (TokenStream::new(), tokens(function)))), (found.len(), 0));

@@ -1,7 +1,7 @@
-//! Which locals are held at a cut point that does not keep them.
+//! Locals that are held at a cut point which does not keep them.
 use super::analysed;
 
-/// The variables that are asked for their types, with the cut points.
+/// The variables whose types are checked, with the cut points.
 fn held(source: &str) -> Vec<(String, String)> {
     let lowered = analysed(source);
     let name = |var| lowered.table.var(var).ident.to_string();
@@ -16,7 +16,7 @@ fn in_body(body: &str) -> String {
 #[test]
 fn a_local_without_uses_is_held_at_the_first_cut_point_of_its_scope() {
     for (body, found) in [
-        // In its scope, and behind it.
+        // In its scope, and after it.
         ("let _g = g(); step!(\"s\", a());", "_g at s"),
         ("let _g = g(); step!(\"s\", a()); step!(\"t\", a());", "_g at s"),
         ("step!(\"s\", a()); let _g = g();", ""),
@@ -40,7 +40,7 @@ fn a_local_without_uses_is_held_at_the_first_cut_point_of_its_scope() {
         ("let Some(_g) = g() else { step!(\"s\", a()); return Ok(()) };", ""),
         ("let Some(_g) = g() else { step!(\"s\", a()); return Ok(()) }; step!(\"t\", a());", "_g at t"),
         ("let _g = if c { step!(\"s\", a()) } else { g() }; step!(\"t\", a());", "_g at t"),
-        // What is left of a loop by value is kept, and asked for its type there.
+        // The remaining items of a loop by value are kept, so their type is checked there.
         ("for _g in gs() { step!(\"s\", a()); }", ""),
         // Set later.
         ("let _g; step!(\"s\", a()); _g = g();", ""),
@@ -48,7 +48,7 @@ fn a_local_without_uses_is_held_at_the_first_cut_point_of_its_scope() {
         ("let _g; if c { _g = g(); step!(\"s\", a()); } step!(\"t\", a());", "_g at s"),
         ("let _g; if c { step!(\"s\", a()); return Ok(()) } else { _g = g(); } step!(\"t\", a());", "_g at t"),
         ("let mut _g = g(); step!(\"s\", a()); _g = g();", "_g at s"),
-        // Made anew, but only where it is needed.
+        // Made again, but only where it is needed.
         ("#[fresh] let _g = g(); step!(\"s\", a());", "_g at s"),
         ("#[fresh] let g = g(); step!(\"s\", a()); b(&g);", ""),
     ] {

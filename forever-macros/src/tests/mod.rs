@@ -51,14 +51,14 @@ fn planned(source: &str) -> String {
     plan::Shown { plan: &plan, body: &body, table: &table }.to_string()
 }
 
-/// What the cut point of that name keeps.
+/// The variables that the cut point with this name keeps.
 fn kept(source: &str, step: &str) -> Vec<String> {
     let plan = analysed(source).plan;
     let cut = plan.names.iter().position(|(name, _)| name == step).unwrap_or_else(|| panic!("no step `{step}` in {source}"));
     plan.kept[cut].iter().map(|kept| kept.key.clone()).collect()
 }
 
-/// The messages that the macro gives for an item.
+/// The errors of an item.
 fn messages(attr: &str, item: &str) -> Vec<String> {
     let file: syn::File = syn::parse2(expand(tokens(attr), tokens(item))).expect("an expansion is a list of items");
     let errors = file.items.iter().filter_map(|item| match item {

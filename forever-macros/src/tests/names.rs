@@ -1,11 +1,11 @@
-//! Which variables code uses, what patterns bind, and what steps are called.
+//! Which variables code uses, what patterns bind, and how steps are named.
 use quote::quote;
 
 use super::{analysed, kept};
 use crate::names::format::captures;
 use crate::pattern;
 
-/// Whether `x` is kept over a step because of what follows it.
+/// Whether `x` is kept across a step, because of the code after it.
 fn uses_x(after: &str) -> bool {
     let source = format!("async fn f(x: u32) -> Result<(), E> {{ step!(\"s\", a().await?); {after} }}");
     kept(&source, "s").contains(&"x".to_owned())
@@ -80,7 +80,7 @@ fn format_strings_are_read_by_their_grammar() {
         (r#""{n:5.p$?}{n:w$.2}{n:w$x?}{n:.p$e}""#, &["n", "p", "n", "w", "n", "w", "n", "p"]),
         (r#""{:.*}{n:.*}{:w$.*}{:.1$}""#, &["n", "w"]),
         (r#""{:>1}{:>w$?}""#, &["w"]),
-        // What is no capture.
+        // Not captures.
         (r#""{{n}} }} {{""#, &[]),
         (r#""{{{n}}}""#, &["n"]),
         (r#""{{n:w$}}""#, &[]),

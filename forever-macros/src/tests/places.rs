@@ -1,4 +1,4 @@
-//! What can be named again after a resume, and how loops go over their items.
+//! Places that can be named again on a resume, and the ways in which loops iterate.
 use crate::place::{self, Items, Policy};
 
 fn expr(text: &str) -> syn::Expr {

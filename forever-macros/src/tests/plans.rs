@@ -1,4 +1,4 @@
-//! What each cut point keeps and where the function may go on from it.
+//! The kept variables of each cut point, and where the function may continue from it.
 use super::bodies::{CONSTRUCTS, RICH};
 use super::planned;
 

@@ -1,17 +1,17 @@
-//! The rulings on what plain Rust and a resume would do otherwise, one test each: what a step keeps, what is made again,
-//! and what is refused. `scripts/mutants` undoes them one at a time.
+//! Rulings on differences between plain Rust and a resume, one test each: what a step keeps, what
+//! is made again, and what is refused. `scripts/mutants` undoes them one at a time.
 use super::{expanded, kept, messages, tokens};
 
 fn function(body: &str) -> String {
     format!("async fn f(a: Vec<u32>, mut n: usize, o: Option<u32>, p: Pair) -> Result<(), E> {{ {body} Ok(()) }}")
 }
 
-/// What the step `s` keeps.
+/// The variables that the step `s` keeps.
 fn at_s(body: &str) -> String {
     kept(&function(body), "s").join(", ")
 }
 
-/// The one message that a body is refused with; none if it is not.
+/// The only error of a body; empty if there is none.
 fn refusal(body: &str) -> String {
     let found = messages("", &function(body));
     assert!(found.len() < 2, "{body}: {found:#?}");
@@ -104,7 +104,7 @@ fn a_body_that_may_not_run_or_run_again_cannot_change_locals() {
         }
         let message = refusal(&format!("let x = &mut n; step!(\"s\", {options}, {{ c(x); }}); c(n);"));
         assert!(message.starts_with("`x` borrows exclusively"), "{options}: {message}");
-        // What only types tell, such as a method that takes `&mut self`, is left to the compiler.
+        // What depends on types, such as a method that takes `&mut self`, is left to the compiler.
         let text = expansion(&format!("step!(\"s\", {options}, {{ n.grow(); }}); c(n);"));
         let text: String = text.split_whitespace().collect();
         assert!(text.contains("SharedBorrows::new().and(&n)"), "{text}");

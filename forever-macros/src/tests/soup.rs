@@ -1,4 +1,4 @@
-//! Arbitrary tokens: whatever comes in, the macro gives an answer and does not panic.
+//! Arbitrary tokens: for any input, the macro returns and does not panic.
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use proc_macro2::TokenStream;

@@ -1,11 +1,11 @@
-//! Functions that are written by choices: all of the language's statements, expressions and patterns, with cut points everywhere, mostly
-//! as they may be and sometimes as they may not.
+//! Generated functions: all of the language's statements, expressions and patterns, with cut points
+//! everywhere, mostly in valid places and sometimes in invalid ones.
 use super::dice::Dice;
 
-/// Writes functions.
+/// Generates functions.
 pub(crate) struct Author<'d, 'b> {
     dice: &'d mut Dice<'b>,
-    /// How deep expressions and blocks may still nest.
+    /// Remaining depth for nested expressions and blocks.
     depth: usize,
     names: usize,
 }
@@ -26,7 +26,7 @@ impl<'d, 'b> Author<'d, 'b> {
         self.dice.below(one_in) == one_in - 1
     }
 
-    /// What a function gives that may nest, or something short if it is deep enough.
+    /// Generates something that may nest, or something short at the largest depth.
     fn deeper(&mut self, short: &str, f: impl FnOnce(&mut Self) -> String) -> String {
         if self.depth == 0 {
             return short.to_owned();
@@ -49,7 +49,7 @@ impl<'d, 'b> Author<'d, 'b> {
         self.dice.one_of(NAMES).to_owned()
     }
 
-    /// A name for a new variable, perhaps one that is there.
+    /// A name for a new variable, which may be one that exists.
     fn fresh(&mut self) -> String {
         if self.chance(2) {
             self.names += 1;
@@ -164,7 +164,7 @@ impl<'d, 'b> Author<'d, 'b> {
         format!("match {scrutinee} {{ {arms} }}")
     }
 
-    /// Chains included.
+    /// A condition, which may be a chain.
     fn condition(&mut self) -> String {
         match self.dice.below(5) {
             0 => format!("let {} = {}", self.pattern(), self.scrutinee()),

@@ -1,8 +1,10 @@
-//! Steps that are effects: stored as started before the body, as completed with the checkpoint, and decided about in between.
+//! Steps that are effects: stored as started before the body runs, and as completed with the
+//! checkpoint.
 //!
-//! Generated code loops: [`Effect::next`] says whether there is a value already, [`Effect::run`] makes an attempt. What happened in the
-//! world is unknown after a crash in the body and after a timeout, which drops it somewhere in the middle; then `next` does as
-//! [`OnUnknown`] says. An error that the body itself reports is an answer: it is retried or leaves the step.
+//! Generated code loops: [`Effect::next`] returns the value if there is one already, and
+//! [`Effect::run`] makes an attempt. The outcome is unknown after a crash in the body, and after a
+//! timeout, which drops the body in the middle. Then `next` applies [`OnUnknown`]. An error of the
+//! body itself is a known outcome: it is retried or leaves the step.
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -30,45 +32,45 @@ use crate::runtime::exit::Exit;
 use crate::runtime::race::race;
 use crate::store::{OpKind, OpRecord, OpState};
 
-/// A step that is an effect.
+/// A step that is an effect, and its attempts.
 #[doc(hidden)]
 pub struct Effect<E> {
     attempts: Attempts<E>,
-    /// What the operation's last record says of the world.
+    /// What the operation's last record says of its outcome.
     standing: Standing<E>,
     limit: Option<Duration>,
     make: Option<Make<E>>,
     function: &'static str,
     policy: Policy<(), E>,
     in_branch: bool,
-    /// The last attempt that this run has made, from 1.
+    /// Number of the last attempt that this run has made, from 1.
     tried: Option<u32>,
 }
 
 enum Standing<E> {
-    /// It is known not to be carried out: it can begin.
+    /// It was not executed: the body can begin.
     New,
-    /// It may be carried out; why that is not known, and the error of an attempt of this run.
+    /// In doubt: why the outcome is unknown, and the error of an attempt of this run.
     Unknown(String, Option<Trouble<E>>),
-    /// It is stored as started, and is known not to be carried out.
+    /// It is stored as started, and was not executed.
     Ready,
-    /// How it ended is stored.
+    /// Its outcome is stored.
     Ended,
 }
 
-/// How a step goes on.
+/// What a step does next.
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum Next<T, E> {
-    /// Its value is known.
+    /// Ends with this value, which is known.
     Value(T),
-    /// The error that leaves it.
+    /// Ends with this error.
     Error(E),
-    /// Its body is to be run.
+    /// Runs its body.
     Run,
 }
 
-/// The value of an effect, which the ledger keeps whether it is used later or not.
+/// The value of an effect. The ledger stores it whether the function uses it later or not.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "the value of an effect is stored as its result, but `{Self}` cannot be saved",
@@ -80,7 +82,7 @@ pub trait Stored: Saved {}
 #[diagnostic::do_not_recommend]
 impl<T: Saved> Stored for T {}
 
-/// The step's value is of the type that its `on_unknown` is for.
+/// A step's value, of the type that its `on_unknown` is for.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "this `on_unknown` is for a step that gives `{T}`, but the step gives `{Self}`",
@@ -99,7 +101,7 @@ impl<T> Gives<T> for T {
     }
 }
 
-/// What is part of an operation's id.
+/// A value that is part of an operation's id.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "the `key` of an effect is part of what it is stored by, but `{Self}` cannot be saved",
@@ -111,14 +113,14 @@ pub trait Key: Serialize {}
 #[diagnostic::do_not_recommend]
 impl<K: Serialize + ?Sized> Key for K {}
 
-/// The text of what is part of an operation's id.
+/// The canonical text of a key, for an operation's id.
 #[doc(hidden)]
 pub fn key<K: Key + ?Sized>(key: &K) -> Result<String, String> {
     guarded(|| exact::to_canonical(key).map_err(|why| why.to_string()))
 }
 
 impl Frame {
-    /// Begins a step that is an effect, or goes on with it.
+    /// Begins a step that is an effect, or resumes it.
     pub async fn effect<E>(
         &self,
         cut: u32,
@@ -143,7 +145,7 @@ impl Frame {
 }
 
 impl<E> Effect<E> {
-    /// What is at a place that the key is part of.
+    /// The effect at a place that the key is part of.
     pub(crate) async fn begun(
         run: &Arc<Run>,
         step: &'static str,
@@ -164,7 +166,8 @@ impl<E> Effect<E> {
         };
         let standing = match record.state {
             OpState::Started if doubtful => Standing::Unknown("was interrupted".to_owned(), None),
-            // Said by a person, or stored without a checkpoint behind it because the fiber failed there.
+            // A person resolved it, or the fiber failed in the step, so that no checkpoint
+            // followed.
             OpState::Completed if doubtful => Standing::Ended,
             OpState::Failed if doubtful && record.resolved => Standing::Ended,
             _ => Standing::New,
@@ -182,12 +185,13 @@ impl<E> Effect<E> {
         }
     }
 
-    /// It is a branch of a `steps!`: how it ends is stored at once, as the next checkpoint comes after all branches.
+    /// Marks a branch of a `steps!`. Its outcome is stored at once, because the next checkpoint
+    /// comes only after all branches.
     pub(crate) fn in_branch(self) -> Self {
         Effect { in_branch: true, ..self }
     }
 
-    /// Gives each attempt a time limit.
+    /// Sets the timeout of each attempt.
     pub fn within(mut self, limit: Duration) -> Self
     where
         E: From<Error>,
@@ -196,18 +200,18 @@ impl<E> Effect<E> {
         self.within_caught(limit)
     }
 
-    /// Gives each attempt of a step with `catch` a time limit.
+    /// Sets the timeout of each attempt of a step with `catch`.
     pub fn within_caught(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
         self
     }
 
-    /// The op of the attempt that comes next.
+    /// The op of the next attempt.
     pub fn op(&self) -> Op {
         self.attempts.op()
     }
 
-    /// How the step goes on; never ready if the fiber is parked or interrupted for it.
+    /// Returns what the step does next; never ready if the step parks or interrupts the fiber.
     pub async fn next<T: Stored>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>) -> Next<T, E>
     where
         E: Failure + fmt::Display,
@@ -219,7 +223,7 @@ impl<E> Effect<E> {
         }
     }
 
-    /// How a step with `catch` goes on.
+    /// As [`next`](Effect::next), for a step with `catch`.
     pub async fn next_caught<T: Stored>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>) -> Next<T, StepError>
     where
         E: Failure + fmt::Display,
@@ -277,12 +281,12 @@ impl<E> Effect<E> {
         }
     }
 
-    /// The step's value, where it is known without the body.
+    /// The step's value, where it is known without running the body.
     pub fn known<T, V: Gives<T>>(&self, value: T) -> V {
         V::of(value)
     }
 
-    /// Makes an attempt. One that takes longer than the timeout is dropped, and what became of it is unknown.
+    /// Makes an attempt. At its timeout the body is dropped, and the outcome is unknown.
     pub async fn run<T: Stored>(&mut self, body: impl Future<Output = Result<T, E>>) -> Attempt<T, E>
     where
         E: fmt::Display,
@@ -294,7 +298,7 @@ impl<E> Effect<E> {
         }
     }
 
-    /// Makes an attempt of a step with `catch`.
+    /// As [`run`](Effect::run), for a step with `catch`.
     pub async fn run_caught<T: Stored>(&mut self, body: impl Future<Output = Result<T, E>>) -> Attempt<T, StepError>
     where
         E: Failure + fmt::Display,
@@ -338,8 +342,9 @@ impl<E> Effect<E> {
         }
     }
 
-    /// The error that leaves a step of one attempt whose body does not know what it has done. To ask the other side, the fiber goes back to its
-    /// last snapshot: by now the body may have moved what the check looks at.
+    /// The error of a step of one attempt whose outcome the body does not know. A `check` does not
+    /// run here, because the body may have moved what it captures: the fiber is interrupted, and
+    /// resumes from its last snapshot.
     pub async fn unsure(&mut self) -> E
     where
         E: fmt::Display,
@@ -348,7 +353,7 @@ impl<E> Effect<E> {
         self.own(trouble).await
     }
 
-    /// The same of a step with `catch`.
+    /// As [`unsure`](Effect::unsure), for a step with `catch`.
     pub async fn unsure_caught(&mut self) -> StepError
     where
         E: Failure + fmt::Display,
@@ -376,13 +381,15 @@ impl<E> Effect<E> {
         }
     }
 
-    /// The error of an operation that is in doubt. Should the program come here once more, it is so still.
+    /// The error of an operation that is in doubt. It stays in doubt if the program comes to it
+    /// again.
     fn fail(&self, record: &OpRecord, why: &str) -> Trouble<E> {
         self.run_of().ops.doubt(&record.id);
         Trouble::Library(unknown(record, why))
     }
 
-    /// The fiber's own error; where there is none for an error of the library, the fiber fails.
+    /// The error as one of the fiber's type. The fiber fails where that type cannot be made of an
+    /// error of the library.
     async fn own(&self, trouble: Trouble<E>) -> E {
         match trouble.own(self.make) {
             Ok(error) => error,
@@ -397,7 +404,7 @@ impl<E> Effect<E> {
         trouble.caught(self.tried.unwrap_or(self.op().attempt()))
     }
 
-    /// Waits for the next attempt, or gives the error back if there is to be none.
+    /// Waits for the next attempt, or returns the error if there is none.
     async fn failed(&mut self, trouble: Trouble<E>) -> Option<Trouble<E>>
     where
         E: fmt::Display,
@@ -417,7 +424,9 @@ impl<E> Effect<E> {
         None
     }
 
-    /// It was not carried out, or whoever carries it out knows its id: an attempt of this run has failed, one of an earlier run is made again.
+    /// Runs the body again under the same id: it was not executed, or the other side recognizes the
+    /// id. If an attempt of this run has failed, that uses up a retry; after an attempt of an
+    /// earlier run the body runs at once.
     async fn again<T>(&mut self, trouble: Option<Trouble<E>>) -> Next<T, Trouble<E>>
     where
         E: fmt::Display,
@@ -428,14 +437,14 @@ impl<E> Effect<E> {
         }
     }
 
-    /// The body is begun.
+    /// Begins an attempt.
     fn begin<T>(&self) -> Next<T, Trouble<E>> {
         let op = self.op();
         op.shared.run.backend.tell(EventKind::StepStarted { step: op.step() });
         Next::Run
     }
 
-    /// What is stored of its end.
+    /// The stored outcome.
     async fn ended<T: Saved>(&mut self) -> Next<T, Trouble<E>> {
         let record = self.op().record();
         let text = record.outcome.clone().unwrap_or_default();
@@ -452,7 +461,7 @@ impl<E> Effect<E> {
                 Next::Value(value)
             }
             Err(why) => {
-                // Whoever said so can say it again.
+                // The person who resolved it can do so again, with a value that fits.
                 self.op().shared.write(|op| (op.state, op.outcome, op.resolved) = (OpState::Started, None, false)).await;
                 let what = if record.resolved { "was resolved with" } else { "has given" };
                 let why = format!("{what} a value that {}", unreadable::<T>(why));
@@ -461,17 +470,18 @@ impl<E> Effect<E> {
         }
     }
 
-    /// Stores that the operation begins; never ready if that cannot be stored, or the fiber is told to stop.
+    /// Stores that the operation begins; never ready if that cannot be stored, or the runtime
+    /// closes.
     async fn start(&self) {
         let run = self.run_of();
         if run.backend.is_told_to_stop() {
-            // Better not begun than interrupted.
+            // An effect that begins now would be interrupted, and then be in doubt.
             run.halt::<()>(Exit::interrupted(Error::closed())).await;
         }
         self.op().shared.write(|op| (op.state, op.outcome, op.resolved) = (OpState::Started, None, false)).await;
     }
 
-    /// It has this value; that is stored with the checkpoint.
+    /// Settles the operation with a value, which is stored with the checkpoint.
     async fn done<T: Saved>(&self, value: &T) -> Result<(), String> {
         let text = guarded(|| checked(value, value.save()));
         let text = text.map_err(|why| format!("the value of step `{}` cannot be saved: {why}", self.op().step()))?;
@@ -501,7 +511,7 @@ impl<E> Effect<E> {
     }
 }
 
-/// Whether a text is a value of this type.
+/// Whether a text can be read as a value of type `T`.
 fn is_a<T: Saved>(text: &str) -> Result<(), String> {
     guarded(|| T::restore(text).map(drop)).map_err(unreadable::<T>)
 }

@@ -1,4 +1,4 @@
-//! What one run of a fiber knows of its operations.
+//! The operations of a fiber as one run of it knows them.
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,21 +14,21 @@ use crate::layout::rows::{LeftUnder, row_of};
 use crate::ops::tx_position::TransactionPlace;
 use crate::store::{LoadedFiber, OpKind, OpOutcome, OpRecord, OpState, OpsDelta};
 
-/// What a run begins with.
+/// What earlier runs have left.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
     /// Checkpoints made so far, over all processes.
     pub(crate) checkpoints: u64,
-    /// How often the fiber was begun anew.
+    /// How often the fiber was restarted from its beginning.
     pub(crate) restarts: u32,
-    /// What it began since its last checkpoint.
+    /// The operations that began since the last checkpoint.
     pub(crate) ops: Vec<OpRecord>,
-    /// What the code was that left its snapshot.
+    /// The layout of the code that wrote the snapshot.
     pub(crate) under: LeftUnder,
 }
 
 impl Left {
-    /// Takes what a run needs to know out of what is stored.
+    /// Takes the part of a loaded fiber that its operations need.
     pub(crate) fn of(stored: &mut LoadedFiber, unreadable: &BTreeSet<u32>) -> Self {
         let mut under = LeftUnder::of(stored);
         under.unreadable.clone_from(unreadable);
@@ -40,32 +40,33 @@ impl Left {
 pub(crate) struct Ops {
     /// The fiber's id.
     pub(crate) fiber: String,
-    /// How often the fiber was begun anew.
+    /// How often the fiber was restarted from its beginning.
     restarts: u32,
     /// The checkpoint count at which the run resumed; `None` for a first run.
     resumed_at: Option<u64>,
     known: Mutex<Known>,
-    /// Told of every operation about which it is decided.
+    /// Notified of each decision about an operation.
     decisions: watch::Sender<()>,
-    /// Whether the fiber is asked to stop.
+    /// Whether the fiber is to stop.
     stop: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Everything that has a record and began since the last checkpoint.
+    /// All operations with a record that began since the last checkpoint, by id.
     open: BTreeMap<String, OpRecord>,
-    /// Of these, the effects whose outcome this run does not know, and whether it has come to them.
+    /// The effects among them that an earlier run began, or whose outcome is unknown; and whether
+    /// this run has come to them.
     doubtful: BTreeMap<String, bool>,
-    /// Of these, the ones that began and about which nothing is decided yet.
+    /// The operations in doubt about which nothing is decided yet.
     undecided: BTreeSet<String>,
-    /// What has ended, to be stored with the next checkpoint.
+    /// Outcomes to store with the next checkpoint.
     settled: BTreeMap<String, OpOutcome>,
-    /// Transactions that an earlier run has committed, until this one comes to their step.
+    /// Transactions that an earlier run has committed, until this run comes to their step.
     committed: BTreeSet<String>,
-    /// The same, until this one comes to themselves.
+    /// The same transactions, until this run comes to the transaction itself.
     unmet: BTreeSet<String>,
-    /// Operations by hand that are being carried out.
+    /// Manual operations whose body is running.
     under_way: BTreeSet<String>,
 }
 
@@ -78,13 +79,13 @@ impl Known {
         self.undecided.iter().filter_map(|id| self.open.get(id))
     }
 
-    /// Effects of an earlier run to which this one has not come.
+    /// Effects of an earlier run to which this run has not come.
     fn passed_over(&self) -> impl Iterator<Item = &OpRecord> {
         self.doubtful.iter().filter(|(_, come_to)| !**come_to).filter_map(|(id, _)| self.open.get(id))
     }
 
-    /// What has to be decided before anything else may begin: effects that were or may have been carried out, and to which this run has
-    /// not come.
+    /// Effects that come before any other: they were or may have been executed, and this run has
+    /// not come to them.
     fn due(&self) -> impl Iterator<Item = &OpRecord> {
         self.passed_over().filter(|op| is_or_may_be_done(op))
     }
@@ -94,29 +95,30 @@ fn is_or_may_be_done(op: &OpRecord) -> bool {
     matches!(op.state, OpState::Started | OpState::Completed)
 }
 
-/// Where an operation stands in a program.
+/// Place of an operation in a program.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) kind: OpKind,
     pub(crate) machine: &'static Machine,
     pub(crate) step: Cow<'static, str>,
-    /// What the step was called before.
+    /// Earlier names of the step.
     pub(crate) was: Vec<Cow<'static, str>>,
-    /// The `steps!` that it is a branch of.
+    /// The `steps!` that has the operation as a branch.
     pub(crate) steps: Option<&'static Cut>,
-    /// Canonical JSON of what is part of its id.
+    /// Canonical JSON of the key, which is part of the id.
     pub(crate) key: Option<String>,
     /// Checkpoints made so far.
     pub(crate) number: u64,
 }
 
 impl Place {
-    /// Whether an operation is of this step, whatever its key.
+    /// Whether an operation is of this step, with any key.
     fn is_of(&self, op: &OpRecord) -> bool {
         op.function == self.machine.name && (op.step == self.step || self.was.iter().any(|was| op.step == *was))
     }
 
-    /// Whether both are branches of one `steps!`, each of which waits until it is decided about the others.
+    /// Whether both are branches of one `steps!`, which decides about all its branches before any
+    /// begins.
     fn is_beside(&self, op: &OpRecord) -> bool {
         op.function == self.machine.name && self.steps.is_some_and(|steps| is_branch_of(steps, &op.step))
     }
@@ -128,18 +130,18 @@ impl Place {
     }
 }
 
-/// Whether a stored step is a branch of this `steps!`, by the name that it has or had.
+/// Whether a stored step is a branch of this `steps!`, under its name or an earlier one.
 pub(crate) fn is_branch_of(steps: &Cut, step: &str) -> bool {
     parts_of_branch(step).any(|(of, _)| steps.has(of))
 }
 
 impl Ops {
-    /// For the first run of a fiber: there are no records.
+    /// Operations of the first run of a fiber, without records.
     pub(crate) fn first(fiber: &str) -> Self {
         Ops { resumed_at: None, ..Ops::again(fiber, Left::default()) }
     }
 
-    /// For any later run.
+    /// Operations of a later run.
     pub(crate) fn again(fiber: &str, left: Left) -> Self {
         let effects = || left.ops.iter().filter(|op| op.kind == OpKind::Effect);
         let doubtful = effects().map(|op| (op.id.clone(), false)).collect();
@@ -158,29 +160,31 @@ impl Ops {
         }
     }
 
-    /// Whether an earlier run may have left something of what began after so many checkpoints.
+    /// Whether an earlier run may have left operations that began after this checkpoint.
     pub(crate) fn may_be_left(&self, checkpoints: u64) -> bool {
         self.resumed_at == Some(checkpoints)
     }
 
-    /// The record of a plain step, made if there is none.
+    /// The record of a plain step, created if there is none.
     pub(crate) fn of_step(&self, place: Place) -> OpRecord {
         let id = self.id_at(&place);
         self.known().open.get(&id).cloned().unwrap_or_else(|| place.record(id))
     }
 
-    /// The effect or transaction of an earlier run before which the body of a step must not begin: one that is not `its_own`.
+    /// Finds an effect or transaction of an earlier run that has to be decided before the body of a
+    /// step may begin, and is not `its_own`.
     pub(crate) fn comes_first(&self, its_own: impl Fn(&OpRecord) -> bool) -> Option<OpRecord> {
         let mut known = self.known();
         let Known { open, committed, .. } = &mut *known;
-        // What was committed between two steps keeps none of them from beginning.
+        // A transaction that was committed between two steps prevents none of them from beginning.
         committed.retain(|id| open.get(id).is_some_and(|op| !op.step.is_empty() && !its_own(op)));
         let transactions = known.committed.iter().filter_map(|id| known.open.get(id));
         known.due().chain(transactions).find(|op| !its_own(op)).cloned()
     }
 
-    /// The record of the effect at a place, made if there is none, and whether its outcome is in doubt. `Err` when the place has one of
-    /// another key, of which this one must not be a silent repetition, or when another operation has to be decided first.
+    /// The record of the effect at a place, created if there is none, and whether its outcome is in
+    /// doubt. `Err` when the place has an operation of another key, which this one must not repeat
+    /// silently, or when another operation has to be decided first.
     pub(super) fn of_effect(&self, place: Place) -> Result<(OpRecord, bool), String> {
         let its_own = |op: &OpRecord| place.is_of(op) || place.is_beside(op);
         if let Some(op) = self.comes_first(its_own) {
@@ -206,26 +210,26 @@ impl Ops {
         }
     }
 
-    /// The id of what stands at a place: under the step's name before, if it was begun so.
+    /// The id of the operation at a place; it has the step's earlier name if it began under that.
     fn id_at(&self, place: &Place) -> String {
         let id = |step: &str| stable_id(place.kind, &self.fiber, place.machine.name, step, place.number, place.key.as_deref());
         let before = place.was.iter().map(|was| id(was)).find(|id| self.known().open.contains_key(id));
         before.unwrap_or_else(|| id(&place.step))
     }
 
-    /// Whether an operation of an earlier run was begun about which nothing is decided yet.
+    /// Whether an undecided operation of an earlier run satisfies a condition.
     pub(crate) fn is_in_doubt(&self, which: impl Fn(&OpRecord) -> bool) -> bool {
         self.known().undecided().any(which)
     }
 
-    /// It is known how an operation goes on.
+    /// Records that an operation is decided.
     pub(super) fn has_decided(&self, id: &str) {
         if self.known().undecided.remove(id) {
             self.decisions.send_replace(());
         }
     }
 
-    /// Ready when no operation is in doubt.
+    /// Waits until no operation is undecided.
     pub(crate) async fn decided(&self) {
         let mut decisions = self.decisions.subscribe();
         while self.is_in_doubt(|_| true) {
@@ -234,26 +238,27 @@ impl Ops {
         }
     }
 
-    /// The results of these operations are stored elsewhere: the code need not come to them.
+    /// Marks operations as come to: their results are stored elsewhere, so the code need not come
+    /// to them.
     pub(crate) fn come_to(&self, these: impl Fn(&OpRecord) -> bool) {
         let mut known = self.known();
         let Known { open, doubtful, .. } = &mut *known;
         doubtful.iter_mut().filter(|(id, _)| open.get(*id).is_some_and(&these)).for_each(|(_, come_to)| *come_to = true);
     }
 
-    /// Nobody knows whether an operation of this run was carried out.
+    /// Marks an operation of this run as in doubt.
     pub(super) fn doubt(&self, id: &str) {
         self.known().doubtful.insert(id.to_owned(), true);
     }
 
-    /// The record under which an operation by hand is stored.
+    /// The record of a manual operation that begins.
     pub(super) fn by_hand(&self, function: &str, kind: &str, key: String) -> OpRecord {
         let id = id_by_hand(&self.fiber, kind, &key, self.restarts);
         OpRecord::begun(id, OpKind::ByHand, function, kind, Some(key), None)
     }
 
-    /// The record of a transaction: that of an earlier run, if it was carried out then. `Err` when one is committed in the step that may be
-    /// this one.
+    /// The record of a transaction; that of an earlier run, if it was committed then. `Err` when
+    /// the step has a committed one that may or may not be this one.
     pub(super) fn of_transaction(&self, place: TransactionPlace, number: u64) -> Result<OpRecord, String> {
         let TransactionPlace { function, layout, step, was, steps, key, which, before } = place;
         let id_of = |step: &str, which: &str| {
@@ -273,7 +278,7 @@ impl Ops {
         let is_here = |op: &OpRecord| {
             op.function == function && (op.step == step || was.contains(&op.step) || steps.is_some_and(|steps| op.step == steps))
         };
-        // With a key it is another one than those of other keys.
+        // A transaction with a key is a different one from those with other keys.
         let may_be = |op: &&OpRecord| is_here(op) && (key.is_none() || op.key.is_none());
         if let Some(committed) = known.unmet.iter().filter_map(|id| known.open.get(id)).find(may_be) {
             let place = if step.is_empty() { "between two steps".to_owned() } else { format!("in step `{step}`") };
@@ -286,12 +291,12 @@ impl Ops {
         Ok(OpRecord { layout, ..OpRecord::begun(id(&step), OpKind::Transaction, &function, &step, key, Some(number)) })
     }
 
-    /// A record is not stored after all.
+    /// Removes a record that could not be stored.
     pub(super) fn forget(&self, id: &str) {
         self.known().open.remove(id);
     }
 
-    /// Takes a record for what is stored.
+    /// Adds a record as stored.
     pub(super) fn remember(&self, record: &OpRecord) {
         if record.kind != OpKind::ByHand {
             let mut known = self.known();
@@ -301,7 +306,8 @@ impl Ops {
         }
     }
 
-    /// An operation has ended; it is stored with the next checkpoint, or the end of the fiber.
+    /// Settles an operation: its outcome is stored with the next checkpoint, or at the end of the
+    /// fiber.
     pub(super) fn settle(&self, record: &OpRecord) {
         let mut known = self.known();
         known.doubtful.remove(&record.id);
@@ -310,7 +316,8 @@ impl Ops {
         known.settled.insert(record.id.clone(), settled);
     }
 
-    /// What a checkpoint does to the operations before it; `Err` when it must not be made.
+    /// What a checkpoint changes of the operations before it; `Err` when the checkpoint must not be
+    /// made.
     pub(crate) fn pass(&self) -> Result<OpsDelta, String> {
         let mut known = self.known();
         let committed = known.committed.iter().filter_map(|id| known.open.get(id)).filter(|op| !op.step.is_empty());
@@ -327,22 +334,23 @@ impl Ops {
         Ok(behind)
     }
 
-    /// Why the fiber must not complete, if it must not: an operation of an earlier run to which this one has not come.
+    /// Why the fiber must not complete: an operation of an earlier run to which this run has not
+    /// come. `None` if it may.
     pub(crate) fn passed_over(&self) -> Option<String> {
         self.known().passed_over().find(|op| op.state == OpState::Started).map(passed_over)
     }
 
-    /// What has ended since the last checkpoint, for the end of the fiber.
+    /// Takes the outcomes since the last checkpoint, for the end of the fiber.
     pub(crate) fn take_settled(&self) -> Vec<OpOutcome> {
         std::mem::take(&mut self.known().settled).into_values().collect()
     }
 
-    /// Begins an operation by hand; `None` when it is under way.
+    /// Begins a manual operation; `None` when it is under way.
     pub(super) fn enter(self: &Arc<Self>, id: &str) -> Option<UnderWay> {
         self.known().under_way.insert(id.to_owned()).then(|| UnderWay { ops: Arc::clone(self), id: id.to_owned() })
     }
 
-    /// Ready when the fiber is asked to stop.
+    /// Waits until the fiber is to stop.
     pub(crate) async fn asked_to_stop(&self) {
         // The sender is in `self`, so the wait cannot fail.
         let _ = self.stop.subscribe().wait_for(|asked| *asked).await;
@@ -352,18 +360,18 @@ impl Ops {
         *self.stop.borrow()
     }
 
-    /// Asks the fiber to stop: every [`Op::cancelled`](crate::Op::cancelled) becomes ready.
+    /// Makes the fiber stop: every [`Op::cancelled`](crate::Op::cancelled) becomes ready.
     pub(crate) fn ask_to_stop(&self) {
         self.stop.send_replace(true);
     }
 
-    /// Nothing under this lock can panic half way, so a poisoned one is as good as any.
+    /// Locks what is known. No panic under this lock leaves it inconsistent, so poison is ignored.
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// An operation by hand that is being carried out, until this is dropped.
+/// Guard of a manual operation whose body is running.
 pub(super) struct UnderWay {
     ops: Arc<Ops>,
     id: String,
@@ -401,7 +409,7 @@ pub(crate) fn must_come_first(op: &OpRecord, next: &str) -> String {
     )
 }
 
-/// The error of an operation of which nobody knows whether it was carried out.
+/// The error of an operation whose outcome is unknown.
 pub(super) fn unknown(op: &OpRecord, why: &str) -> Error {
     Error::new(ErrorKind::OpUnknown, may_have_executed(op, why))
 }
@@ -411,7 +419,8 @@ pub(super) fn may_have_executed(op: &OpRecord, why: &str) -> String {
     format!("operation `{}` may have executed; verify before retrying: step `{}` {why}", op.id, op.step)
 }
 
-/// The id of an operation in a function: a hash, so that it has one length and says nothing of the fiber to whom it is sent.
+/// The id of an operation in a function. A hash has one length, and tells the other side nothing of
+/// the fiber.
 fn stable_id(kind: OpKind, fiber: &str, function: &str, step: &str, checkpoints: u64, key: Option<&str>) -> String {
     let mut hash = parts(&[kind.as_str(), fiber, function, step]);
     hash.update(checkpoints.to_be_bytes());
@@ -421,7 +430,7 @@ fn stable_id(kind: OpKind, fiber: &str, function: &str, step: &str, checkpoints:
     hex(&hash.finalize()[..16])
 }
 
-/// The id of an operation by hand.
+/// The id of a manual operation.
 fn id_by_hand(fiber: &str, kind: &str, key: &str, restarts: u32) -> String {
     let mut hash = parts(&[OpKind::ByHand.as_str(), fiber, kind, key]);
     hash.update(restarts.to_be_bytes());
@@ -431,7 +440,7 @@ fn id_by_hand(fiber: &str, kind: &str, key: &str, restarts: u32) -> String {
 fn parts(parts: &[&str]) -> Sha256 {
     let mut hash = Sha256::new();
     for part in parts {
-        // With its length, so that no two lists of parts run together to the same text.
+        // The length prefix keeps two different lists of parts from giving the same text.
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
@@ -443,12 +452,12 @@ mod tests {
     use super::*;
     use crate::ops::op::tests::MACHINE;
 
-    /// An effect at a step of the function.
+    /// The place of an effect at a step of the function.
     fn effect(step: &'static str) -> Place {
         Place { kind: OpKind::Effect, machine: &MACHINE, step: step.into(), was: Vec::new(), steps: None, key: None, number: 1 }
     }
 
-    /// What a run knows that was resumed behind an effect of the step `pay` whose outcome is in doubt.
+    /// The operations of a run that resumed with an effect of the step `pay` in doubt.
     fn in_doubt() -> Ops {
         let id = stable_id(OpKind::Effect, "fiber-1", MACHINE.name, "pay", 1, None);
         Ops::again("fiber-1", Left { checkpoints: 1, ops: vec![effect("pay").record(id)], ..Left::default() })

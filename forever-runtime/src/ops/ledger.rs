@@ -1,32 +1,32 @@
-//! Where the operations of a fiber are kept.
+//! The ledger: the store of a fiber's operations.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::future::BoxFuture;
 use crate::store::OpRecord;
 use crate::store::sqlite::user::{TransactionFn, TransactionResult};
 
-/// Where the operations of a fiber are kept. What is written is durable when its future is ready.
+/// Store of a fiber's operations. A write is durable when its future is ready.
 pub(crate) trait Ledger: Send + Sync {
-    /// Stores an operation in place of what was stored of it.
+    /// Stores an operation, and replaces its earlier record.
     fn save(&self, record: OpRecord) -> BoxFuture<'_, Result<()>>;
 
-    /// An operation by hand.
+    /// Loads a manual operation.
     fn load<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<OpRecord>>>;
 
     /// Appends to the log of an operation.
     fn append(&self, record: OpRecord, items: Vec<String>) -> BoxFuture<'_, Result<()>>;
 
-    /// The log of an operation.
+    /// Loads the log of an operation.
     fn log<'a>(&'a self, op: &'a OpRecord) -> BoxFuture<'a, Result<Vec<String>>>;
 
-    /// Carries out a transaction in the program's own tables, with the record that is to be stored with it.
+    /// Runs a transaction in the program's own tables, and stores the record with it.
     fn transact(&self, record: Option<OpRecord>, work: TransactionFn) -> BoxFuture<'_, Result<TransactionResult>> {
         drop((record, work));
         Box::pin(async { Ok(TransactionResult::Refused(no_database())) })
     }
 }
 
-/// There is no SQLite file to have tables in.
+/// The error where there is no SQLite file for tables.
 pub(crate) fn no_database() -> Error {
     Error::new(ErrorKind::Setup, "a transaction needs a database: run the fiber in a `Forever`, which may be `.in_memory()`")
 }

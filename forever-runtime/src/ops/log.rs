@@ -1,4 +1,4 @@
-//! The log of an operation: what a stream has given so far.
+//! The log of an operation: the items that a stream has produced so far.
 use std::borrow::Borrow;
 use std::fmt;
 use std::future::Future;
@@ -13,10 +13,10 @@ use crate::exact;
 use crate::frame::saved::{text_to_keep, unreadable};
 use crate::ops::op::{Op, Shared, interrupt};
 
-/// An append-only list that is stored under an operation; made by [`Op::log`].
+/// Append-only list stored under an operation; made by [`Op::log`].
 ///
-/// A body that is run again finds what the run before it has pushed: a model's stream goes on behind its last stored chunk. The list goes
-/// when the operation has ended.
+/// A body that runs again finds the items that earlier runs have pushed: a model's stream continues
+/// after its last stored chunk. The list is deleted when the operation has ended.
 ///
 /// ```
 /// # use forever_runtime as forever;
@@ -39,27 +39,31 @@ pub struct OpLog<T> {
 }
 
 impl Op {
-    /// The list that is stored under this operation. Its items are of one type; which, the caller says: `op.log::<Chunk>()`.
+    /// The list stored under this operation. Its items are of one type, which the caller names:
+    /// `op.log::<Chunk>()`.
     pub fn log<T>(&self) -> OpLog<T> {
         OpLog { shared: Arc::clone(&self.shared), items: PhantomData }
     }
 }
 
 impl<T: Serialize> OpLog<T> {
-    /// Appends an item. It is durable when this returns: a commit of its own, so chunks that come fast are better given to
-    /// [`extend`](OpLog::extend) some at a time.
+    /// Appends an item. It is durable when this returns.
+    ///
+    /// Each call is a commit of its own, so chunks that come fast are better appended a few at a
+    /// time, by [`extend`](OpLog::extend).
     ///
     /// # Errors
-    /// Of kind [`Value`](ErrorKind::Value) when the item cannot be serialised exactly or takes more than 16 MiB. A store that cannot write
-    /// is no error of the body's: the fiber is interrupted.
+    /// Of kind [`Value`](ErrorKind::Value) when the item cannot be serialised exactly or takes more
+    /// than 16 MiB. A store that cannot write gives the body no error: the fiber is interrupted.
     pub fn push<I: Borrow<T>>(&self, item: I) -> impl Future<Output = Result<()>> + Send + use<T, I> {
         self.append(texts::<T>([item]))
     }
 
-    /// Appends items in one commit. They are durable when this returns; all of them, or after a crash none.
+    /// Appends items in one commit. When this returns, all are durable; after a crash all or none
+    /// are.
     ///
     /// # Errors
-    /// As [`push`](OpLog::push); nothing is appended then.
+    /// As [`push`](OpLog::push); then nothing is appended.
     pub fn extend<L: IntoIterator<Item: Borrow<T>>>(&self, items: L) -> impl Future<Output = Result<()>> + Send + use<T, L> {
         self.append(texts::<T>(items))
     }
@@ -77,16 +81,16 @@ impl<T: Serialize> OpLog<T> {
     }
 }
 
-/// The stored texts of items.
+/// The texts of items, as they are stored.
 fn texts<T: Serialize>(items: impl IntoIterator<Item: Borrow<T>>) -> Result<Vec<String>, String> {
     items.into_iter().map(|item| text_to_keep(item.borrow())).collect()
 }
 
 impl<T: DeserializeOwned> OpLog<T> {
-    /// All items, in the order in which they were appended, by this run and by those before it.
+    /// All items that this run and earlier ones have appended, in order.
     ///
     /// # Errors
-    /// Of kind [`Value`](ErrorKind::Value) when one cannot be read as a `T`.
+    /// Of kind [`Value`](ErrorKind::Value) when an item cannot be read as a `T`.
     pub async fn items(&self) -> Result<Vec<T>> {
         let record = self.shared.record().clone();
         let texts = match self.shared.run.backend.ledger().log(&record).await {

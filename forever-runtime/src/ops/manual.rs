@@ -1,4 +1,5 @@
-//! Operations by hand, in code that is no step: `ctx.op("charge", &order.id, |op| async move { .. })`.
+//! Manual operations, in code that is no step:
+//! `ctx.op("charge", &order.id, |op| async move { .. })`.
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -20,12 +21,13 @@ use crate::ops::op::{Op, interrupt};
 use crate::runtime::exit::Exit;
 use crate::store::{OpRecord, OpState};
 
-/// An operation about to be carried out; made by [`FiberContext::op`] and [`RecoveredFiber::op`](crate::RecoveredFiber::op). `.await`
-/// carries it out, or gives what it gave before.
+/// Builder of a manual operation; made by [`FiberContext::op`] and
+/// [`RecoveredFiber::op`](crate::RecoveredFiber::op). `.await` runs it, or returns its stored
+/// result.
 #[must_use = "an operation is carried out when this is awaited"]
 pub struct OpCall<'a, F, T, E> {
     run: Arc<Run>,
-    /// What it is a part of.
+    /// The stored name of the fiber's function.
     function: Arc<str>,
     kind: String,
     key: Result<String, String>,
@@ -34,11 +36,14 @@ pub struct OpCall<'a, F, T, E> {
 }
 
 impl FiberContext {
-    /// Carries out an operation once: the ledger of `effect` steps, for closure fibers and for code between steps.
+    /// Runs an operation once: the ledger of `effect` steps, for closure fibers and for code
+    /// between steps.
     ///
-    /// `kind` and `key` say which operation it is: one of the same kind with an equal key, anywhere in this fiber, is the same operation. Once
-    /// it has completed, its result is given back and the body does not run again; after an error it may. Its id is made of the fiber's id,
-    /// the kind and the key. That it has started is stored before the body, what it gave behind it: two commits.
+    /// `kind` and `key` identify the operation: the same kind with an equal key, anywhere in this
+    /// fiber, is the same operation. Once it has completed, its result is returned and the body
+    /// does not run again; after an error the body may run again. Its id is made of the fiber's id,
+    /// the kind and the key. The start is stored before the body runs, and the result after it: two
+    /// commits.
     ///
     /// ```
     /// # use forever_runtime as forever;
@@ -49,14 +54,17 @@ impl FiberContext {
     /// # let _ = checkout;
     /// ```
     ///
-    /// What happens when its outcome is unknown, [`OpCall::on_unknown`] says; by default the fiber is parked. A closure fiber cannot go
-    /// on after a crash: there its agent's recovery hook uses the same ledger, through [`RecoveredFiber::op`](crate::RecoveredFiber::op).
+    /// [`OpCall::on_unknown`] decides what happens when the outcome is unknown; by default the
+    /// fiber is parked. A closure fiber cannot resume after a crash: its agent's recovery hook uses
+    /// the same ledger, through [`RecoveredFiber::op`](crate::RecoveredFiber::op).
     ///
     /// # Errors
-    /// The body's, which is stored with the operation. Those of the library, made into an `E`: of kind [`Value`](ErrorKind::Value) when the
-    /// key or the result cannot be saved, or the stored result cannot be read; of kind [`Conflict`](ErrorKind::Conflict) when the operation
-    /// is under way. When the store fails, a `#[fiber]` function is interrupted, and a closure fiber has the error, of kind
-    /// [`Store`](ErrorKind::Store). Either is interrupted when it comes to an operation while the runtime closes.
+    /// The body's, which is stored with the operation. Those of the library, converted to an `E`:
+    /// of kind [`Value`](ErrorKind::Value) when the key or the result cannot be saved, or the
+    /// stored result cannot be read; of kind [`Conflict`](ErrorKind::Conflict) when the operation
+    /// is under way. When the store fails, a `#[fiber]` function is interrupted, and a closure
+    /// fiber gets the error, of kind [`Store`](ErrorKind::Store). Either is interrupted when it
+    /// begins an operation while the runtime closes.
     pub fn op<'a, F, B, T, E>(&self, kind: impl Into<String>, key: impl Serialize, body: F) -> OpCall<'a, F, T, E>
     where
         F: FnOnce(Op) -> B,
@@ -71,7 +79,8 @@ impl<'a, F, T, E> OpCall<'a, F, T, E> {
         OpCall { run, function, kind, key: key(by), body, on_unknown: OnUnknown::Park }
     }
 
-    /// What to do when an earlier run began the operation and it is not known whether it was carried out.
+    /// Policy for an operation that an earlier run began and whose outcome is unknown. Defaults to
+    /// [`OnUnknown::Park`].
     pub fn on_unknown(mut self, policy: OnUnknown<'a, T, E>) -> Self {
         self.on_unknown = policy;
         self
@@ -112,7 +121,7 @@ where
         let record = match stored(&run, run.backend.ledger().load(&fresh.id).await).await? {
             None => fresh,
             Some(record) if record.state == OpState::Completed => return read(&record).map_err(E::from),
-            // By hand: the error that was given is the answer.
+            // Resolved as failed: the error that the person gave is the result.
             Some(OpRecord { state: OpState::Failed, resolved: true, outcome, id, .. }) => {
                 let why = outcome.unwrap_or_default();
                 return Err(Error::new(ErrorKind::OpFailed, format!("operation `{id}` of kind `{kind}` has failed: {why}")).into());
@@ -124,7 +133,8 @@ where
             Some(record) => OpRecord { state: OpState::Started, outcome: None, resolved: false, ..record },
         };
         if run.backend.is_told_to_stop() {
-            // Better not begun than interrupted. A hook is asked again; a fiber has not failed because its runtime closes.
+            // An operation that begins now would be interrupted, and then be in doubt. A hook is
+            // called again; a fiber does not fail because its runtime closes.
             let closed = Error::closed();
             return if run.backend.parks() { interrupt(&run, closed).await } else { Err(closed.into()) };
         }
@@ -136,7 +146,7 @@ where
                 save(&run, ended).await?;
                 Ok(value)
             }
-            // It stays as it is stored: begun, and not known to have ended.
+            // The record stays as it is stored: started, outcome unknown.
             Err(error) if op.take_unknown() => Err(error),
             Err(error) => {
                 let record = op.record();
@@ -154,7 +164,7 @@ enum Decided<T> {
     Run(Box<OpRecord>),
 }
 
-/// What becomes of an operation that an earlier run began.
+/// Decides about an operation that an earlier run began.
 async fn decide<T: Value, E: Failure + From<Error>>(
     run: &Arc<Run>,
     record: OpRecord,
@@ -180,7 +190,8 @@ async fn save(run: &Run, record: OpRecord) -> Result<()> {
     stored(run, run.backend.ledger().save(record).await).await
 }
 
-/// What the store gave. Where it has failed, code that runs again is interrupted, as at a checkpoint; other code has the error.
+/// Handles a result of the store. When the store fails, a fiber that can resume is interrupted, as
+/// at a checkpoint; other code gets the error.
 async fn stored<T>(run: &Run, came: Result<T>) -> Result<T> {
     match came {
         Err(error) if run.backend.resumes() => interrupt(run, error).await,
@@ -188,7 +199,7 @@ async fn stored<T>(run: &Run, came: Result<T>) -> Result<T> {
     }
 }
 
-/// The record of an operation that gave `value`.
+/// The record of an operation that completed with `value`.
 fn completed<T: Value>(record: OpRecord, value: &T) -> Result<OpRecord> {
     let text = guarded(|| exact::to_string(value).map_err(|why| why.to_string()));
     let unsaved = |why| Error::new(ErrorKind::Value, format!("the result of operation `{}` cannot be saved: {why}", record.step));

@@ -7,13 +7,13 @@ use crate::future::BoxFuture;
 use crate::ops::ledger::Ledger;
 use crate::store::{OpRecord, OpState, OpsDelta};
 
-/// What would be in the tables.
+/// The ledger of one fiber, in place of tables.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryLedger(Mutex<Tables>);
 
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
-    /// By id.
+    /// Operations by id.
     pub(crate) ops: BTreeMap<String, OpRecord>,
     items: BTreeMap<String, Vec<String>>,
 }
@@ -23,12 +23,12 @@ impl MemoryLedger {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What began since checkpoint `number`.
+    /// The operations that began since checkpoint `number`.
     pub(crate) fn since(&self, number: u64) -> Vec<OpRecord> {
         self.tables().ops.values().filter(|op| op.number == Some(number)).cloned().collect()
     }
 
-    /// What a checkpoint does.
+    /// Applies the changes of a checkpoint.
     pub(crate) fn pass(&self, ops: &OpsDelta) {
         let mut tables = self.tables();
         let tables = &mut *tables;

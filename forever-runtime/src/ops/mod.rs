@@ -1,4 +1,4 @@
-//! Operations: what is known of a step between its attempts, and the ledger of effects.
+//! Operations: the state of a step between its attempts, and the ledger of effects.
 
 pub(crate) mod effect;
 pub(crate) mod known;

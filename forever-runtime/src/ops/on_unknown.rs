@@ -1,4 +1,4 @@
-//! What happens to an operation that was begun and of which nobody knows whether it was carried out.
+//! Policies for an operation whose outcome is unknown.
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -10,16 +10,18 @@ use crate::future::BoxFuture;
 use crate::ops::op::Op;
 use crate::runtime::race::race;
 
-/// What to do about an operation that was begun and whose outcome is unknown, because the process died in it or it took longer than its
-/// `timeout`: `step!("charge", effect, on_unknown = OnUnknown::Retry, |op| ..)`.
+/// Policy for an operation whose outcome is unknown:
+/// `step!("charge", effect, on_unknown = OnUnknown::Retry, |op| ..)`.
 ///
-/// `T` is the value of the step and `E` the error type of the fiber; both are inferred.
+/// The outcome is unknown when the process died in the operation, or when it took longer than its
+/// `timeout`. `T` is the value of the step and `E` the error type of the fiber; both are inferred.
 ///
-/// What to choose: [`Retry`](OnUnknown::Retry) if the other side takes an idempotency key; [`check`](OnUnknown::check) if it can be
-/// asked; [`Fail`](OnUnknown::Fail) if the program has another way; [`Park`](OnUnknown::Park), the default, if a person has to look.
+/// Choose [`Retry`](OnUnknown::Retry) if the other side takes an idempotency key,
+/// [`check`](OnUnknown::check) if it can be queried, [`Fail`](OnUnknown::Fail) if the program has
+/// another way, and [`Park`](OnUnknown::Park), the default, if a person has to decide.
 pub struct OnUnknown<'a, T, E>(pub(super) Policy<Check<'a, T, E>, E>);
 
-/// What is to be done; `C` is how the other side is asked.
+/// The policy; `C` is the check that queries the other side.
 pub(super) enum Policy<C, E> {
     Retry,
     Park,
@@ -28,7 +30,7 @@ pub(super) enum Policy<C, E> {
 }
 
 impl<C, E> Policy<C, E> {
-    /// The same without what its check borrows.
+    /// The policy without its check, which borrows.
     pub(super) fn alone(&self) -> Policy<(), E> {
         match self {
             Policy::Retry => Policy::Retry,
@@ -39,10 +41,10 @@ impl<C, E> Policy<C, E> {
     }
 }
 
-/// Asks the other side.
+/// Queries the other side about an operation.
 pub(super) type Check<'a, T, E> = Box<dyn FnMut(Op) -> BoxFuture<'a, Result<Option<T>, E>> + Send + 'a>;
 
-/// Asks the other side about an operation; `Err` goes on after why its outcome is unknown.
+/// Runs a check. `Err` continues the sentence of why the outcome is unknown.
 pub(super) async fn ask<T, E: Failure>(check: &mut Check<'_, T, E>, op: Op, run: &Run) -> Result<Option<T>, String> {
     let limit = run.backend.check_timeout();
     match race(check(op), run.backend.sleep(limit)).await {
@@ -53,29 +55,34 @@ pub(super) async fn ask<T, E: Failure>(check: &mut Check<'_, T, E>, op: Op, run:
 
 #[allow(non_upper_case_globals, reason = "they are what would be the variants of an enum, if a variant could have bounds of its own")]
 impl<T, E> OnUnknown<'_, T, E> {
-    /// It is carried out again under the same id. Right where the other side does nothing for an id that it knows.
+    /// Runs the body again under the same id. Right where the other side ignores an id that it has
+    /// seen.
     pub const Retry: Self = OnUnknown(Policy::Retry);
 
-    /// The fiber is parked until somebody says how the operation ended: [`Forever::resolve_op`](crate::Forever::resolve_op).
+    /// Parks the fiber until a person resolves the operation:
+    /// [`Forever::resolve_op`](crate::Forever::resolve_op).
     pub const Park: Self = OnUnknown(Policy::Park);
 }
 
 #[allow(non_upper_case_globals, reason = "as above")]
 impl<T, E: From<Error>> OnUnknown<'_, T, E> {
-    /// The step ends in an error of kind [`OpUnknown`](crate::ErrorKind::OpUnknown), and the program goes on from there. In the ledger
-    /// the operation stays `started` until it is resolved.
+    /// Ends the step in an error of kind [`OpUnknown`](crate::ErrorKind::OpUnknown), which the
+    /// program can handle. In the ledger the operation stays `started` until it is resolved.
     pub const Fail: Self = OnUnknown(Policy::Fail(<E as From<Error>>::from));
 }
 
 impl<'a, T, E> OnUnknown<'a, T, E> {
-    /// The other side is asked: `Some` is what the operation gave, and becomes its result; `None` says that it was not carried out, and
-    /// it is. An error, or no answer within [`check_timeout`](crate::Builder::check_timeout), parks the fiber.
+    /// Queries the other side. `Some` is the result of the operation; `None` means that it was not
+    /// executed, and the body runs.
+    ///
+    /// An error, or no answer within [`check_timeout`](crate::Builder::check_timeout), parks the
+    /// fiber.
     ///
     /// ```ignore
     /// step!("charge", effect, on_unknown = OnUnknown::check(async |op| payments.find(op.id()).await), |op| ..)
     /// ```
     ///
-    /// The closure gives an `Option<T>`, or a `Result<Option<T>, E>` with the fiber's error type.
+    /// The closure returns an `Option<T>`, or a `Result<Option<T>, E>` with the fiber's error type.
     pub fn check<F, A>(mut check: impl FnMut(Op) -> F + Send + 'a) -> Self
     where
         F: Future<Output = A> + Send + 'a,
@@ -107,7 +114,7 @@ impl<T, E> fmt::Debug for OnUnknown<'_, T, E> {
     }
 }
 
-/// What a check may give.
+/// Return type of a check.
 #[diagnostic::on_unimplemented(
     message = "a check gives `Option<{T}>` or `Result<Option<{T}>, {E}>`, not `{Self}`",
     label = "not an answer",
@@ -130,7 +137,8 @@ impl<T, E> Answer<T, E> for Result<Option<T>, E> {
     }
 }
 
-/// Finds out whether an error type can be made of ours: `(&Probe::<E>::new()).made()`, where both traits below are in scope and `E` is known.
+/// Finds out whether an error type can be made of the library's: `(&Probe::<E>::new()).made()`,
+/// where both traits below are in scope and `E` is known.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Probe<E>(PhantomData<fn() -> E>);
@@ -142,7 +150,7 @@ impl<E> Probe<E> {
     }
 }
 
-/// Found first, where it holds.
+/// Implemented where it can; method lookup finds it first.
 #[doc(hidden)]
 pub trait Made<E> {
     fn made(&self) -> Option<fn(Error) -> E>;
@@ -154,7 +162,7 @@ impl<E: From<Error>> Made<E> for Probe<E> {
     }
 }
 
-/// Found otherwise: it takes one reference more.
+/// Implemented otherwise; method lookup finds it second, because it takes one more reference.
 #[doc(hidden)]
 pub trait NotMade<E> {
     fn made(&self) -> Option<fn(Error) -> E>;

@@ -1,9 +1,11 @@
-//! Operations: what is known of a step between its attempts, and the ledger of effects.
+//! Operations: the state of a step between its attempts, and the ledger of effects.
 //!
-//! An [`Op`] is one operation over all its attempts. That of a plain step has a record in the store only once there is something to keep:
-//! a stash, a log or a failed attempt; the record goes with the step's checkpoint, so that a step on the usual path writes nothing more
-//! than its checkpoint. That of an `effect` has one from before its body on, and keeps it. What an earlier run left open comes with the
-//! fiber when it is loaded; afterwards a run knows by itself what is stored.
+//! An [`Op`] is one operation over all its attempts. The op of a plain step has a record in the
+//! store only once there is something to store: a stash, a log or a failed attempt. The checkpoint
+//! of the step deletes the record, so that a step without these writes nothing but its checkpoint.
+//! The op of an `effect` has a record from before its body runs, and it is not deleted. Loading a
+//! fiber also loads the operations that an earlier run left open. From then on a run knows what is
+//! stored without reading it again.
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +25,7 @@ use crate::runtime::events::EventKind;
 use crate::runtime::exit::Exit;
 use crate::store::{OpKind, OpRecord, OpRetry};
 
-/// A step under way, given to its body by `step!(|op| ..)`.
+/// Step under way, given to its body by `step!(|op| ..)`.
 ///
 /// ```
 /// # use forever_runtime as forever;
@@ -45,22 +47,22 @@ pub struct Op {
     pub(super) attempt: u32,
 }
 
-/// What all attempts of one op share.
+/// State that all attempts of an op share.
 pub(super) struct Shared {
     pub(super) run: Arc<Run>,
     pub(super) id: String,
-    /// The stored name of the step; nothing for an operation by hand.
+    /// The stored name of the step; empty for a manual operation.
     pub(super) step: &'static str,
-    /// What the store knows, or knows as soon as a write that is under way is done.
+    /// The record as the store has it, or will have it after the write that is under way.
     pub(super) record: Mutex<OpRecord>,
-    /// Whether the body has said that it does not know what it has done.
+    /// Whether the body reported an unknown outcome.
     pub(super) unknown: AtomicBool,
-    /// Held while a record is written, so that records arrive in the order of the calls.
+    /// Held while a record is written, so that records are written in the order of the calls.
     pub(super) writing: tokio::sync::Mutex<()>,
 }
 
 impl Op {
-    /// The op of a record, at the attempt that comes now.
+    /// The op of a record, at its next attempt.
     pub(crate) fn of(run: Arc<Run>, step: &'static str, record: OpRecord) -> Op {
         let attempt = record.failed.saturating_add(1);
         let (id, record) = (record.id.clone(), Mutex::new(record));
@@ -70,31 +72,37 @@ impl Op {
         }
     }
 
-    /// The same for every run of this step at this place of this fiber, and for no other: 32 hexadecimal digits.
+    /// Id of this operation, 32 hexadecimal digits: the same in every run of this step at this
+    /// place of this fiber, and different from all others.
     ///
-    /// It is a hash of the fiber's id, the names of the function and the step, the number of checkpoints that the fiber has made, and the
-    /// `key` of an effect. When the process dies between the effect and the checkpoint, the step runs again under the same id.
+    /// It is a hash of the fiber's id, the names of the function and the step, the number of
+    /// checkpoints that the fiber has made, and the `key` of an effect. When the process dies
+    /// between the effect and the checkpoint, the step runs again under the same id.
     pub fn id(&self) -> &str {
         &self.shared.id
     }
 
-    /// The [id](Op::id), for the other side: what goes into the header `Idempotency-Key` and its like.
+    /// Idempotency key for the other side, such as for the header `Idempotency-Key`: the
+    /// [id](Op::id).
     pub fn idempotency_key(&self) -> &str {
         self.id()
     }
 
-    /// Which attempt this is, from 1. Only failures that `retry` answers count, not interruptions.
+    /// Number of this attempt, from 1. Counts only failures that `retry` handles, not
+    /// interruptions.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// Keeps `value` for a later run of this step, in place of what was stashed before. It is durable when this returns.
+    /// Stores `value` for a later run of this step, and replaces the earlier stash. It is durable
+    /// when this returns.
     ///
-    /// It goes when the step has finished.
+    /// The stash is deleted when the step has finished.
     ///
     /// # Errors
-    /// Of kind [`Value`](ErrorKind::Value) when `value` cannot be serialised exactly or takes more than 16 MiB. A store that
-    /// cannot write is no error of the body's: the fiber is interrupted, and goes on from its last checkpoint.
+    /// Of kind [`Value`](ErrorKind::Value) when `value` cannot be serialised exactly or takes more
+    /// than 16 MiB. A store that cannot write gives the body no error: the fiber is interrupted,
+    /// and resumes from its last checkpoint.
     pub async fn stash<V: Serialize + ?Sized>(&self, value: &V) -> Result<()> {
         let text = self.text_of(value)?;
         self.shared.write(|op| op.stash = Some(text)).await;
@@ -103,11 +111,12 @@ impl Op {
         Ok(())
     }
 
-    /// What this step stashed last, in this run or an earlier one; `None` if nothing.
+    /// Last value that this step stashed, in this run or an earlier one; `None` if there is none.
     ///
     /// # Errors
-    /// Of kind [`Value`](ErrorKind::Value) when it cannot be read as a `V`. A `#[fiber]` function that ends in an error for it is parked: the
-    /// code has changed, and what is stashed is not lost.
+    /// Of kind [`Value`](ErrorKind::Value) when the stash cannot be read as a `V`. A `#[fiber]`
+    /// function that ends in an error for that is parked: the code has changed, and the stash is
+    /// not lost.
     pub fn stashed<V: DeserializeOwned>(&self) -> Result<Option<V>> {
         let Some(text) = self.record().stash else { return Ok(None) };
         exact::from_str(&text).map(Some).map_err(|why| {
@@ -119,11 +128,12 @@ impl Op {
         })
     }
 
-    /// Says that `error` leaves it open whether the effect was carried out, and gives it back: a connection that broke after the request was
-    /// sent, an answer that cannot be read.
+    /// Marks `error` as an unknown outcome, and returns it.
     ///
-    /// An error through `?` counts as an answer, that the effect was not carried out. With this one, what happens next is up to
-    /// [`OnUnknown`](crate::OnUnknown), as after a crash; in a step that is no effect it is an error like any other.
+    /// For an error that leaves open whether the effect was executed: a connection that broke after
+    /// the request was sent, an answer that cannot be read. Any other error through `?` means that
+    /// the effect was not executed. After this one [`OnUnknown`](crate::OnUnknown) decides, as
+    /// after a crash. In a step that is no effect it is an error like any other.
     ///
     /// ```ignore
     /// step!("charge", effect, |op| bank.charge(op.id()).await.map_err(|e| if e.is_timeout() { op.unknown(e) } else { e })?)
@@ -133,44 +143,45 @@ impl Op {
         error
     }
 
-    /// Whether the body has said so since this was last asked.
+    /// Takes the mark that the body reported an unknown outcome.
     pub(super) fn take_unknown(&self) -> bool {
         self.shared.unknown.swap(false, Ordering::Relaxed)
     }
 
-    /// Ready when the fiber is asked to stop, because it is cancelled or because the runtime closes.
+    /// Waits until the fiber is to stop, because it is cancelled or because the runtime closes.
     ///
-    /// A body that watches it can end early and keep what it has; one that does not is dropped in the end.
+    /// A body that awaits this can end early and keep its results; any other is dropped in the end.
     pub async fn cancelled(&self) {
         self.shared.run.ops.asked_to_stop().await;
     }
 
-    /// Whether the fiber is asked to stop.
+    /// Whether the fiber is to stop.
     pub fn is_cancelled(&self) -> bool {
         self.shared.run.ops.is_asked_to_stop()
     }
 
-    /// The op of the attempt that comes now.
+    /// The op at the attempt that comes now.
     pub(crate) fn current(&self) -> Op {
         Op { shared: Arc::clone(&self.shared), attempt: self.failed().saturating_add(1) }
     }
 
-    /// An attempt begins.
+    /// Begins an attempt.
     pub(crate) fn begin_attempt(&self) {
         self.shared.run.tx_position.attempt();
     }
 
-    /// How many attempts have failed.
+    /// Number of attempts that have failed.
     pub(crate) fn failed(&self) -> u32 {
         self.shared.record().failed
     }
 
-    /// What is stored of it.
+    /// The record as it is stored.
     pub(crate) fn record(&self) -> OpRecord {
         self.shared.record().clone()
     }
 
-    /// Stores how many attempts have failed, and what is known of the last one if it is to be retried; never ready if that cannot be stored.
+    /// Stores the number of failed attempts, and the retry if there is to be one; never ready if
+    /// that cannot be stored.
     pub(crate) async fn record_failed(&self, failed: u32, retry: Option<OpRetry>) {
         self.shared.write(|op| (op.failed, op.retry) = (failed, retry)).await;
     }
@@ -183,7 +194,8 @@ impl Op {
         self.shared.step
     }
 
-    /// A number that differs from op to op and from attempt to attempt but not from run to run: where jitter falls.
+    /// Source of jitter: a number that differs between ops and between attempts, but not between
+    /// runs.
     pub(crate) fn chance(&self, failed: u32) -> u32 {
         let hash = Sha256::new().chain_update(self.id()).chain_update(failed.to_be_bytes()).finalize();
         u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]])
@@ -205,7 +217,7 @@ impl Shared {
         locked(&self.record)
     }
 
-    /// What it is called in messages.
+    /// Name of the op in messages.
     pub(super) fn name(&self) -> String {
         let record = self.record();
         match record.kind {
@@ -214,7 +226,7 @@ impl Shared {
         }
     }
 
-    /// Changes what is known, then stores it; never ready if it cannot be stored.
+    /// Changes the record and stores it; never ready if it cannot be stored.
     pub(super) async fn write(&self, change: impl FnOnce(&mut OpRecord)) {
         let turn = self.writing.lock().await;
         let record = {
@@ -245,7 +257,7 @@ impl Shared {
 }
 
 impl Frame {
-    /// The op of a plain step's body that takes one.
+    /// The op for the body of a plain step that takes one.
     pub fn op(&self, cut: u32) -> Op {
         let (machine, run) = (self.machine, &self.run);
         let cut = &machine.cuts[cut as usize];
@@ -263,12 +275,12 @@ impl Frame {
     }
 }
 
-/// Ends the run for a reason that is not the fiber's: the driver drops the future at its next look.
+/// Interrupts the run; the executor drops the future at its next poll.
 pub(super) async fn interrupt<T>(run: &Run, error: Error) -> T {
     run.halt(Exit::interrupted(error)).await
 }
 
-/// Nothing under these locks can panic half way, so a poisoned one is as good as any.
+/// Locks a mutex. No panic under these locks leaves them inconsistent, so poison is ignored.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -315,7 +327,7 @@ pub(crate) mod tests {
         migrate: None,
     };
 
-    /// A store in memory that keeps a diary.
+    /// A store in memory that records its calls.
     #[derive(Default)]
     pub(crate) struct Store {
         pub(crate) ledger: MemoryLedger,
@@ -324,7 +336,7 @@ pub(crate) mod tests {
     }
 
     impl Store {
-        /// What was asked of the store since the last look.
+        /// Takes the calls since this was last called.
         pub(crate) fn diary(&self) -> Vec<String> {
             std::mem::take(&mut *locked(&self.diary))
         }
@@ -366,7 +378,7 @@ pub(crate) mod tests {
         fn save(&self, op: OpRecord) -> BoxFuture<'_, Result<(), Error>> {
             let OpRecord { step, state, failed, stash, .. } = &op;
             let entry = format!("save {step} {state} failed {failed} stash {}", stash.as_deref().unwrap_or("-"));
-            // In memory, so it is done at once.
+            // The ledger is in memory, so the write is done before its future is polled.
             drop(self.ledger.save(op));
             self.answer(entry, ())
         }
@@ -395,7 +407,7 @@ pub(crate) mod tests {
         Frame::start(&MACHINE, Run::again("fiber-1", store.clone(), left))
     }
 
-    /// The reason for which `future` never became ready.
+    /// The reason of the interruption that kept `future` from becoming ready.
     pub(crate) async fn interrupted<T>(frame: &Frame, future: impl Future<Output = T>) -> String {
         assert!(tokio::time::timeout(Duration::from_secs(1 << 30), future).await.is_err(), "it became ready");
         match frame.run.take_stopped() {
@@ -460,7 +472,8 @@ pub(crate) mod tests {
         let store = Arc::new(Store::default());
         let mut fiber = first_run(&store);
         let id = fiber.op(0).id().to_owned();
-        // Written down, because ids are stored and sent to others: a new way to make them would repeat their effects.
+        // Ids are stored and sent to others. If they were computed in another way, effects would
+        // repeat.
         assert_eq!(id, "4d867f1e80eb361a1341301bfedb8a1a");
         assert_eq!(fiber.op(0).id(), id);
         assert_eq!(later_run(&store, 0).op(0).id(), id);

@@ -1,4 +1,4 @@
-//! The ledger as people see it: what a fiber has begun, and how an operation ended of which the runtime does not know.
+//! Admin view of the ledger: the operations of a fiber, and commands that resolve those in doubt.
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -11,31 +11,31 @@ use crate::frame::saved::result_as_json;
 use crate::runtime::state::Runtime;
 use crate::store::{CommandResult, FiberRef, FiberState, OpRecord, OpResolution, OpRow, OpState, ResolveOpResult};
 
-/// One operation of a fiber, as the ledger has it.
+/// Operation of a fiber, as it is in the ledger.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct OpStatus {
-    /// Its id: what the other side knows it by.
+    /// Id, which the other side knows it by.
     pub id: String,
-    /// The stored name of the function that has its step; of an operation by hand, that of the fiber.
+    /// Stored name of the function that has its step; of a manual operation, that of the fiber.
     pub function: String,
-    /// The stored name of its step; of an operation by hand, its kind.
+    /// Stored name of its step; of a manual operation, its kind.
     pub step: String,
-    /// What is part of its id, if anything is.
+    /// Key that is part of its id, if there is one.
     pub key: Option<serde_json::Value>,
-    /// What is known of it.
+    /// State.
     pub state: OpState,
-    /// What it gave, when it has completed.
+    /// Result, when it has completed.
     pub result: Option<serde_json::Value>,
-    /// The error's text, when it has failed.
+    /// Text of the error, when it has failed.
     pub error: Option<String>,
-    /// Whether somebody has said how it ended.
+    /// Whether a person resolved it.
     pub resolved: bool,
-    /// How many checkpoints the fiber had made when it began; none for one by hand.
+    /// Number of checkpoints that the fiber had made when it began; `None` for a manual operation.
     pub checkpoints: Option<u64>,
-    /// When it began, UTC.
+    /// Time at which it began, UTC.
     pub started: SystemTime,
-    /// When it changed last, UTC.
+    /// Time of its last change, UTC.
     pub changed: SystemTime,
 }
 
@@ -64,21 +64,21 @@ impl OpStatus {
     }
 }
 
-/// How an operation ended, for [`Forever::resolve_op`](crate::Forever::resolve_op).
+/// Outcome of an operation, for [`Forever::resolve_op`](crate::Forever::resolve_op).
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Resolution {
-    /// It was carried out, and gave this.
+    /// It was executed, with this result.
     Completed(serde_json::Value),
-    /// It was not carried out: it begins anew, under the same id.
+    /// It was not executed: the body runs again, under the same id.
     NotExecuted,
-    /// It has failed: its step ends in an error of kind [`OpFailed`](ErrorKind::OpFailed) with this text, if the fiber's error type can be
-    /// made of one of the library's; otherwise the fiber fails.
+    /// It failed: its step ends in an error of kind [`OpFailed`](ErrorKind::OpFailed) with this
+    /// text. The fiber fails if its error type cannot be made of one of the library's.
     Failed(String),
 }
 
 impl Resolution {
-    /// It was carried out, and gave `result`.
+    /// It was executed, with the result `result`.
     ///
     /// # Errors
     /// When `result` cannot be saved.
@@ -87,19 +87,19 @@ impl Resolution {
     }
 }
 
-/// A fiber that is parked for an operation in doubt is entered when its database is opened, and parks again at once: so long is
-/// waited for that before a fiber counts as running.
+/// Most attempts while the fiber is running. A fiber that is parked for an operation in doubt is
+/// claimed when its database is opened, and parks again at once; this waits for that.
 const LOOKS: u32 = 40;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
-/// The operations of a fiber.
+/// Lists the operations of a fiber.
 pub(crate) async fn list(runtime: &Arc<Runtime>, fiber: &str) -> Result<Vec<OpStatus>> {
     let row = runtime.store.find(FiberRef::Id(fiber.to_owned())).await?;
     let row = row.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no fiber with id `{fiber}`")))?;
     Ok(runtime.store.ops(row.seq).await?.into_iter().map(OpStatus::of).collect())
 }
 
-/// Says how an operation ended, and lets its fiber go on.
+/// Stores the outcome of an operation, and makes its fiber ready.
 pub(crate) async fn resolve(runtime: &Arc<Runtime>, id: &str, how: Resolution) -> Result<()> {
     let refused = |kind, why: String| Error::new(kind, format!("failed to resolve operation `{id}`: {why}"));
     let unknown = || refused(ErrorKind::NotFound, "there is no such operation".to_owned());
@@ -112,14 +112,14 @@ pub(crate) async fn resolve(runtime: &Arc<Runtime>, id: &str, how: Resolution) -
         Resolution::Failed(error) => (OpState::Failed, Some(error)),
     };
     if let (OpState::Started, OpState::Completed, Some(value)) = (op.state, state, &outcome) {
-        // All items of a `steps!` are of one type.
+        // All items of a `steps!` have one type, so the type of a branch is that of its `steps!`.
         for step in std::iter::once(&*op.step).chain(parts_of_branch(&op.step).map(|(steps, _)| steps)) {
             runtime.results.check(&op.function, step, value).map_err(|why| conflict(format!("the value {why}")))?;
         }
     }
     let mut looks = LOOKS;
     let resolved = loop {
-        // The store tells the dispatcher, if the fiber was parked.
+        // If the fiber was parked, the store hands it to the dispatcher.
         let resolution = OpResolution { id: id.to_owned(), state, outcome: outcome.clone() };
         match runtime.store.resolve_op(seq, resolution, runtime.now_ms()).await? {
             CommandResult::InvalidState(FiberState::Running) if looks > 0 => looks -= 1,

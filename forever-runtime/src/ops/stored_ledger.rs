@@ -1,4 +1,4 @@
-//! The ledger of a fiber in the store.
+//! The ledger of a fiber, in the store.
 use std::sync::Arc;
 
 use crate::error::Result;
@@ -10,7 +10,7 @@ use crate::runtime::state::Runtime;
 use crate::store::sqlite::user::{TransactionFn, TransactionResult};
 use crate::store::{Claim, OpRecord};
 
-/// The ledger of a fiber in the store: what is written is conditional on a claim.
+/// Ledger of a fiber in the store. Every write is conditional on a claim.
 #[derive(Debug)]
 pub(crate) struct StoredLedger {
     runtime: Arc<Runtime>,

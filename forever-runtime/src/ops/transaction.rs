@@ -1,9 +1,10 @@
 //! Transactions in the program's own tables: `ctx.transaction(|tx| ..)`.
 //!
-//! A transaction of a `#[fiber]` function is stored with a record of what it gave, in one commit; the record goes with the next checkpoint.
-//! When the code between two checkpoints runs again, because the process died or the step is retried, it comes to the same transactions in
-//! the same order, finds their records, and has their results without running them. So the id of a transaction says where it stands
-//! between two checkpoints: [`TxPosition`].
+//! A transaction of a `#[fiber]` function is committed together with a record of its result. The
+//! next checkpoint deletes the record. When the code between two checkpoints runs again, because
+//! the process died or the step is retried, it comes to the same transactions in the same order,
+//! finds their records, and gets their results without running them. So the id of a transaction
+//! contains its position between two checkpoints: [`TxPosition`].
 use std::any::type_name;
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -29,7 +30,8 @@ use crate::runtime::state::Runtime;
 use crate::store::sqlite::user::{TransactionFn, TransactionResult};
 use crate::store::{OpRecord, OpState, Tx};
 
-/// A transaction about to be carried out; made by [`FiberContext::transaction`]. `.await` carries it out, or gives what it gave before.
+/// Builder of a transaction; made by [`FiberContext::transaction`]. `.await` runs it, or returns
+/// its stored result.
 #[must_use = "a transaction is carried out when this is awaited"]
 pub struct TransactionCall<F, T, E> {
     run: Arc<Run>,
@@ -37,18 +39,21 @@ pub struct TransactionCall<F, T, E> {
     name: Arc<str>,
     work: F,
     key: Option<Result<String, String>>,
-    /// What tells it from other transactions where it has no key: where it stands in the source, and its types.
+    /// Call site and types, which identify a transaction without a key.
     stands: CallSite,
     gives: PhantomData<fn() -> (T, E)>,
 }
 
 impl FiberContext {
-    /// Reads and writes the program's own tables, in the database of the fiber, in one transaction: what the closure did is committed when
-    /// it returns `Ok`, and taken back when it returns `Err` or panics.
+    /// Reads and writes the program's own tables, in the database of the fiber, in one transaction.
     ///
-    /// In a `#[fiber]` function it is carried out **exactly once**: with the program's rows its result is stored, in the same commit. When
-    /// the process dies before the step's checkpoint, or an attempt of a step with `retry` fails later on, the step that runs again gets
-    /// that result, and the closure does not run. The next checkpoint takes the record away.
+    /// What the closure did is committed when it returns `Ok`, and rolled back when it returns
+    /// `Err` or panics.
+    ///
+    /// In a `#[fiber]` function it takes effect **exactly once**: its result is stored in the same
+    /// commit as the program's rows. When the process dies before the step's checkpoint, or an
+    /// attempt of a step with `retry` fails later on, the step that runs again gets that result,
+    /// and the closure does not run. The next checkpoint deletes the record of the result.
     ///
     /// ```
     /// # use forever_runtime as forever;
@@ -67,30 +72,39 @@ impl FiberContext {
     /// # let _ = book;
     /// ```
     ///
-    /// Transactions are told apart by their step, their order in it, and where they stand in the source; in each branch of a `steps!` by
-    /// itself. Where the order is chance, as in a `join!` of futures that wait for something else first, give each a
-    /// [`key`](TransactionCall::key). So do those in a loop inside one step, and those of one function that the step calls several times:
-    /// they stand at one place, and if new code goes over other items, the result of the first is taken for that of another first.
-    /// A key also identifies the transaction across a change of the code: when a process died between a
-    /// commit and the next checkpoint, and new code comes to a transaction without a key that is not at the same line and column, the
-    /// fiber is parked, as it may or may not be the one that is committed.
+    /// A transaction is identified by its step, its order in the step, and its place in the source;
+    /// in each branch of a `steps!` separately. Give each a [`key`](TransactionCall::key) where the
+    /// order may vary, as in a `join!` of futures that wait for something else first. Give keys as
+    /// well to transactions in a loop inside one step, and to those of one function that the step
+    /// calls several times: all of these have one place in the source. If new code loops over other
+    /// items, the result of the first old one would be taken for that of the first new one. A key
+    /// also identifies the transaction across a change of the code. When a process died between a
+    /// commit and the next checkpoint, and new code comes to a transaction without a key that is
+    /// not at the same line and column, the fiber is parked, because it may or may not be the
+    /// committed one.
     ///
-    /// The closure runs on the thread that writes the database, and everything that is stored waits for it: what takes long, and everything
-    /// outside the database, belongs before it. It may run more than once until one of its runs is committed, and what an earlier one
-    /// did is taken back by then. What it must not do is told at [`Tx`]. A future that is dropped may leave the transaction committed.
+    /// The closure runs on the thread that writes the database, and all other writes wait for it.
+    /// Slow work, and work outside the database, belongs before it. The closure may run more than
+    /// once until one of its runs is committed; earlier runs are rolled back by then. [`Tx`] lists
+    /// what it must not do. A future that is dropped may leave the transaction committed.
     ///
-    /// In a closure fiber, which does not run again, each call is a new transaction, and only one with a key has a record, until the fiber
-    /// ends. The tables are made by [`Builder::migration`](crate::Builder::migration).
+    /// A closure fiber does not run again, so each call is a new transaction there. Only one with a
+    /// key has a record, until the fiber ends. [`Builder::migration`](crate::Builder::migration)
+    /// creates the tables.
     ///
     /// # Errors
-    /// The closure's, unchanged; what SQLite tells it, a full disk too, is the closure's to hand on. Those of the library, made into an `E`: of
-    /// kind [`Setup`](ErrorKind::Setup) when the closure did what it must not, or there is no database (on a `testing::Stage`); of kind
-    /// [`Value`](ErrorKind::Value) when the key or the result cannot be saved, or a deferred constraint is violated at the end. When the store
-    /// fails, a `#[fiber]` function is interrupted, and a closure fiber has the error, of kind [`Store`](ErrorKind::Store),
-    /// [`Closed`](ErrorKind::Closed), or [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) where the commit may be found stored at the next
-    /// open: with a [`key`](TransactionCall::key) it is safe to repeat.
+    /// The closure's, unchanged. Errors of SQLite, a full disk too, are returned to the closure,
+    /// which has to pass them on. Those of the library, converted to an `E`: of kind
+    /// [`Setup`](ErrorKind::Setup) when the closure did what it must not, or there is no database
+    /// (on a `testing::Stage`); of kind [`Value`](ErrorKind::Value) when the key or the result
+    /// cannot be saved, or a deferred constraint is violated at the end. When the store fails, a
+    /// `#[fiber]` function is interrupted, and a closure fiber gets the error, of kind
+    /// [`Store`](ErrorKind::Store), [`Closed`](ErrorKind::Closed), or
+    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) where the next open may find the commit
+    /// stored: with a [`key`](TransactionCall::key) it is safe to repeat.
     ///
-    /// A `#[fiber]` function whose code has changed, so that the stored result is of another type now, is parked.
+    /// A `#[fiber]` function is parked when its code has changed so that the stored result has
+    /// another type now.
     ///
     /// # Panics
     /// When the closure does.
@@ -108,8 +122,8 @@ impl FiberContext {
 }
 
 impl<F, T, E> TransactionCall<F, T, E> {
-    /// Says which transaction it is, in place of its order: one with an equal key in the same step, or in the same branch of a `steps!`,
-    /// is the same transaction.
+    /// Sets the key, which identifies the transaction in place of its order: an equal key in the
+    /// same step, or in the same branch of a `steps!`, is the same transaction.
     pub fn key(mut self, by: impl Serialize) -> Self {
         self.key = Some(key(&by));
         self
@@ -127,7 +141,7 @@ where
 
     fn into_future(self) -> Self::IntoFuture {
         let TransactionCall { run, name, work, key, stands, gives: _ } = self;
-        // Now, while it is known in which branch this is.
+        // Before the future is polled, while the current branch is known.
         let record = begin(&run, &name, key, &stands);
         Box::pin(async move {
             match record? {
@@ -145,9 +159,9 @@ impl<F, T, E> fmt::Debug for TransactionCall<F, T, E> {
 }
 
 enum Begun {
-    /// The record under which a transaction is stored, if it is to have one.
+    /// The record to store with the transaction; `None` if it has none.
     Record(Option<OpRecord>),
-    /// It may be one that is committed, which cannot be told.
+    /// A committed transaction may or may not be this one.
     Unclear(String),
 }
 
@@ -172,7 +186,8 @@ where
     }
     let (work, came) = prepared(work, text_of);
     if let Some(record) = &record {
-        // Before it is stored, as this may be dropped meanwhile: the checkpoint has to take it away.
+        // Before it is stored, because this future may be dropped meanwhile, and the checkpoint has
+        // to delete the record.
         run.ops.remember(record);
     }
     let transacted = run.backend.ledger().transact(record.clone(), work).await;
@@ -193,7 +208,7 @@ where
     }
 }
 
-/// The result of a transaction that was carried out before.
+/// Reads the result of a transaction that an earlier run committed.
 async fn read<T: Value, E: From<Error>>(run: &Run, text: &str) -> Result<T, E> {
     match guarded(|| T::restore(text)) {
         Ok(value) => Ok(value),
@@ -208,7 +223,7 @@ fn text_of<T: Value>(value: &T) -> Result<String, String> {
     guarded(|| checked(value, value.save()))
 }
 
-/// Carries out a transaction that is no fiber's.
+/// Runs a transaction outside of any fiber.
 pub(crate) async fn outside<F, T, E>(runtime: &Runtime, work: F) -> Result<T, E>
 where
     F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
@@ -228,10 +243,10 @@ where
     }
 }
 
-/// What the last run of a closure gave.
+/// Result of the last run of a closure.
 type Came<T, E> = Arc<Mutex<Option<Result<T, E>>>>;
 
-/// A closure as the store takes it, and where what it gives comes out.
+/// Wraps a closure for the store, and returns it with the slot of its result.
 fn prepared<F, T, E>(mut work: F, text: fn(&T) -> Result<String, String>) -> (TransactionFn, Came<T, E>)
 where
     F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
@@ -258,14 +273,14 @@ where
     (Box::new(work), came)
 }
 
-/// What a transaction came to.
+/// Outcome of a transaction.
 enum Outcome<T, E> {
     Value(T),
-    /// It was carried out before, and gave this.
+    /// An earlier run committed it, with this result.
     Before(String),
-    /// It is taken back.
+    /// It was rolled back.
     Error(E),
-    /// It is not known to be stored.
+    /// The store failed.
     Failed(Error),
 }
 
@@ -275,7 +290,8 @@ fn outcome<T, E: From<Error>>(transacted: Result<TransactionResult>, came: &Mute
         (Ok(TransactionResult::Done), Some(Ok(value))) => Outcome::Value(value),
         (Ok(TransactionResult::Panicked(payload)), _) => resume_unwind(payload),
         (Ok(TransactionResult::Refused(why)), None | Some(Ok(_))) => Outcome::Error(why.into()),
-        // What was forbidden says more than the error that came of it.
+        // The refusal names the forbidden statement; the closure's error is only a consequence of
+        // it.
         (Ok(TransactionResult::Refused(why)), Some(Err(_))) if why.kind() == ErrorKind::Setup => Outcome::Error(why.into()),
         (_, Some(Err(error))) => Outcome::Error(error),
         (Err(error), _) => Outcome::Failed(error),

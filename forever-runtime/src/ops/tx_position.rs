@@ -1,4 +1,4 @@
-//! Where a transaction stands in the code, which tells it from the others of its step.
+//! Position of a transaction in the code, which identifies it among those of its step.
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::panic::Location;
@@ -10,39 +10,39 @@ use crate::frame::machine::{Cut, Machine};
 use crate::layout::rows::row_of;
 use crate::store::LayoutRow;
 
-/// Where a run stands between two checkpoints.
+/// Position of a run between two checkpoints.
 #[derive(Debug, Default)]
 pub(crate) struct TxPosition(Mutex<Stand>);
 
 #[derive(Debug, Default)]
 pub(crate) struct Stand {
-    /// How many steps have begun, and calls have ended in an error, since the last checkpoint.
+    /// Steps that began, and calls that ended in an error, since the last checkpoint.
     entered: u32,
     /// The step under way, with its function.
     step: Option<(&'static Machine, &'static Cut)>,
-    /// The branch of a `steps!` that is polled.
+    /// The branch of a `steps!` that is being polled.
     branch: Option<Arc<StoredBranch>>,
-    /// How many transactions have no key, in the attempt under way, by branch.
+    /// Number of transactions without a key in the attempt under way, by branch.
     made: BTreeMap<Option<String>, u32>,
 }
 
-/// The trait of fiber functions, as the names of closures in their bodies have it.
+/// Path of the trait of fiber functions, as it is in the type names of closures in their bodies.
 const TRAIT: &str = "forever_runtime::frame::fiber::Fiber";
 
-/// The name of a closure's type by the function that it stands in.
+/// The type name of a closure, reduced to the function that contains it.
 fn stable_name(work: &str) -> String {
     let name = work.replace(TRAIT, "Fiber");
     let function = name.trim_end_matches("::{{closure}}");
     if function.len() < name.len() { format!("{function}::{{{{closure}}}}") } else { name }
 }
 
-/// The call of a transaction without a key, in the source.
+/// Place in the source of a transaction without a key.
 #[derive(Debug)]
 pub(crate) struct CallSite {
-    /// Line, column and types, without the modules of this library and without how deep generated code
-    /// nests the closure.
+    /// Line, column and types, without the modules of this library and without the nesting depth of
+    /// the closure in generated code.
     text: String,
-    /// The same as version 6 of the schema had it.
+    /// The same text as version 6 of the schema stored it.
     version_6: String,
 }
 
@@ -50,59 +50,59 @@ impl CallSite {
     pub(crate) fn new(at: &Location<'_>, work: &str, value: &str) -> Self {
         let (line, column, function) = (at.line(), at.column(), stable_name(work));
         let text = format!("{line}:{column} {function} {value}");
-        // The trait stood in another module then.
+        // The trait was in another module then.
         let function = work.replace(TRAIT, "forever_runtime::fiber::Fiber");
         CallSite { text, version_6: format!("{line}:{column} {function} {value}") }
     }
 }
 
-/// Where a transaction stands.
+/// Position of a transaction.
 #[derive(Debug)]
 pub(crate) struct TransactionPlace {
     pub(crate) function: String,
-    /// Its layout; none between steps.
+    /// Layout of the function; `None` between steps.
     pub(crate) layout: Option<Arc<LayoutRow>>,
-    /// The step, or the branch of a `steps!`; empty between steps.
+    /// Name of the step, or of the branch of a `steps!`; empty between steps.
     pub(crate) step: String,
-    /// What it was called before.
+    /// Earlier names of the step.
     pub(crate) was: Vec<String>,
-    /// The `steps!` of a branch.
+    /// Name of the `steps!` that has the branch.
     pub(crate) steps: Option<&'static str>,
-    /// Canonical JSON.
+    /// The key, as canonical JSON.
     pub(crate) key: Option<String>,
-    /// What tells it from the others of the step.
+    /// Text that identifies the transaction among those of the step.
     pub(crate) which: String,
-    /// What told it in earlier versions of this library.
+    /// The texts that earlier versions of this library stored for it.
     pub(crate) before: Vec<String>,
 }
 
 impl TxPosition {
-    /// A step begins.
+    /// Begins a step.
     pub(crate) fn begin(&self, machine: &'static Machine, cut: &'static Cut) {
         let mut stand = self.stand();
         *stand = Stand { entered: stand.entered.saturating_add(1), step: Some((machine, cut)), ..Stand::default() };
     }
 
-    /// An attempt of a step begins: it comes to the same transactions as the one before.
+    /// Begins an attempt of a step, which comes to the same transactions as the one before.
     pub(crate) fn attempt(&self) {
         let mut stand = self.stand();
-        // Those of the other branches go on.
+        // The counts of other branches continue.
         let branch = stand.branch.as_ref().map(|branch| branch.name.clone());
         stand.made.remove(&branch);
     }
 
-    /// A checkpoint is made.
+    /// Resets the position at a checkpoint.
     pub(crate) fn passed(&self) {
         *self.stand() = Stand::default();
     }
 
-    /// A function that was called has ended, perhaps in an error that its caller handles.
+    /// Counts the end of a called function, which may be an error that its caller handles.
     pub(crate) fn returned(&self) {
         let mut stand = self.stand();
         *stand = Stand { entered: stand.entered.saturating_add(1), ..Stand::default() };
     }
 
-    /// Polls a branch of a `steps!`, which counts by itself.
+    /// Polls a branch of a `steps!`, which has a count of its own.
     pub(crate) async fn in_branch<T>(&self, branch: Arc<StoredBranch>, body: impl Future<Output = T>) -> T {
         let mut body = pin!(body);
         poll_fn(|cx| {
@@ -114,14 +114,14 @@ impl TxPosition {
         .await
     }
 
-    /// The place of the transaction that begins now.
+    /// The position of the transaction that begins now.
     pub(crate) fn place(&self, name: &str, key: Option<String>, stands: &CallSite) -> TransactionPlace {
         let mut stand = self.stand();
         let (entered, branch) = (stand.entered, stand.branch.clone());
-        // Before version 6 there were none in branches.
+        // Transactions in branches exist since version 6.
         let is_in_branch = branch.is_some();
         let (which, mut before, version_5) = if let Some(key) = &key {
-            // It says by itself which one is meant, also when the step is entered anew.
+            // The key alone identifies the transaction, also when the step is entered again.
             (format!("key {key}"), Vec::new(), format!("key  {key}"))
         } else {
             let made = stand.made.entry(branch.as_ref().map(|branch| branch.name.clone())).or_default();
@@ -143,7 +143,7 @@ impl TxPosition {
         TransactionPlace { function, layout, step, was, steps: branch.and(cut).map(|cut| cut.name), key, which, before }
     }
 
-    /// Nothing under this lock can panic half way, so a poisoned one is as good as any.
+    /// Locks the position. No panic under this lock leaves it inconsistent, so poison is ignored.
     pub(crate) fn stand(&self) -> MutexGuard<'_, Stand> {
         locked(&self.0)
     }

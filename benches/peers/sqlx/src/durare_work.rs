@@ -1,4 +1,5 @@
-//! durare, as in its README: `#[durare::workflow]`, `#[durare::step]`, an engine over SQLite, `recover()` at the start.
+//! durare, as in its README: `#[durare::workflow]`, `#[durare::step]`, an engine over SQLite,
+//! `recover()` at the start.
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,7 @@ pub(crate) async fn run(job: Job, dir: &Path) -> anyhow::Result<()> {
     let new = !path.exists();
     let pool = pool(&path, job.power).await?;
     let mut builder = DurableEngine::builder(Arc::new(SqliteProvider::from_pool(pool.clone())));
-    // Otherwise it is the hash of the program's file, which takes time at each start.
+    // The default is the hash of the program's file, which takes time at each start.
     builder.app_version("1");
     let engine = builder.build().await?;
     engine.recover().await?;
@@ -64,7 +65,7 @@ pub(crate) async fn run(job: Job, dir: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// What `SqliteProvider::connect` sets, except for `synchronous`.
+/// As `SqliteProvider::connect` sets it up, except for `synchronous`.
 async fn pool(path: &Path, power: bool) -> anyhow::Result<SqlitePool> {
     let options = SqliteConnectOptions::new()
         .filename(path)

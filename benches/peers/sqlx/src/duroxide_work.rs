@@ -1,4 +1,5 @@
-//! duroxide, as in its guide: an orchestration that schedules an activity for each step, over its SQLite provider.
+//! duroxide, as in its guide: an orchestration that schedules an activity for each step, over its
+//! SQLite provider.
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +13,11 @@ use duroxide::{ActivityContext, Client, OrchestrationContext, OrchestrationRegis
 use crate::usage::{Usage, tell};
 use crate::work::{BEFORE, DATABASE, Done, Duroxide, Job, Task, add, body};
 
-/// How many steps an execution has before it continues as a new one: what the guide does ("Minimize History Size").
+/// Steps after which an execution continues as a new one, as the guide recommends ("Minimize
+/// History Size").
 const BATCH: u64 = 100;
 
-/// The workflow, its steps, those that are done, and the sum of their results.
+/// Input of an execution: workflow, number of steps, finished steps, and the sum of their results.
 type Input = (u64, u64, u64, u64);
 
 async fn chain(ctx: OrchestrationContext, input: Input, batch: u64) -> Result<u64, String> {
@@ -92,10 +94,12 @@ fn options(how: Duroxide) -> RuntimeOptions {
     }
     RuntimeOptions {
         dispatcher_min_poll_interval: Duration::from_millis(1),
-        // Two of each, the default, lock each other out of the file so often that workflows fail.
+        // With two of each, the default, the workers lock each other out of the file so often that
+        // workflows fail.
         orchestration_concurrency: 1,
         worker_concurrency: 1,
-        // What a killed process held is free again after so long. The runtime renews the locks of steps that take longer.
+        // Time after which the locks of a killed process expire. The runtime renews the locks of
+        // steps that take longer.
         orchestrator_lock_timeout: Duration::from_secs(1),
         worker_lock_timeout: Duration::from_secs(1),
         ..RuntimeOptions::default()

@@ -1,4 +1,4 @@
-//! Does the work of `benches/peers` with durare or duroxide; `forever-peers` starts it.
+//! Runs the work of `benches/peers` with durare or duroxide; `forever-peers` starts it.
 #[path = "../../../support/state.rs"]
 mod state;
 #[path = "../../../support/usage.rs"]
