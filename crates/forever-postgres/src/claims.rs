@@ -4,7 +4,7 @@
 //! epoch of its claim. A write that is conditional on a claim locks that row first, in a statement
 //! of its own, so that what it reads next is current and stays so until the end of the transaction.
 //! Where the row in `@fibers` is locked as well, it is locked first.
-use forever_store::{Claim, ClaimResult, End, Epoch, Error, ErrorKind, FiberState, Seq, WorkerId};
+use forever_store::{Claim, ClaimResult, End, Error, ErrorKind, FiberState, Seq, StoredClaim, WorkerId};
 
 use crate::fibers;
 use crate::sql::{Done, Fail, Tx, args};
@@ -38,10 +38,10 @@ pub(crate) async fn hold(tx: &Tx, claim: Claim) -> Done<()> {
 
 /// The epoch and the worker of a fiber; `None` once it has completed. A fiber whose row in
 /// `@snapshots` is missing has epoch 0, and can only be parked.
-pub(crate) async fn claim_of(tx: &Tx, fiber: Seq) -> Done<Option<(Epoch, Option<WorkerId>)>> {
+pub(crate) async fn claim_of(tx: &Tx, fiber: Seq) -> Done<Option<StoredClaim>> {
     let sql = "SELECT coalesce(s.epoch, 0) AS epoch, s.worker FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq
                WHERE f.seq = $1 AND (s.fiber IS NOT NULL OR f.finished_ms IS NULL)";
-    tx.row(sql, args![fiber]).await?.map(|row| Ok((row.int("epoch")?, row.int_opt("worker")?))).transpose()
+    tx.row(sql, args![fiber]).await?.map(|row| Ok(StoredClaim { epoch: row.int("epoch")?, worker: row.int_opt("worker")? })).transpose()
 }
 
 /// Voids the claims of fibers, by raising their epochs. That covers a claim that a worker is about

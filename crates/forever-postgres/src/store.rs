@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use forever_store::{
     AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentStore, BoxFuture, BranchResult, ChatStore, ChunkBatch, Claim,
-    ClaimResult, CommandResult, DeleteResult, Deletion, End, Epoch, FarSchedules, FiberQuery, FiberRef, FiberRow, FiberState, FiberStore,
+    ClaimResult, CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberQuery, FiberRef, FiberRow, FiberState, FiberStore,
     FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LoadedFiber, MessageRow, MessageUpdate,
     NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpResolution, OpRow, OpStore, PendingMessage,
-    ReadySender, ResolveOpResult, Restart, RestartResult, Result, RunResult, Runnable, ScheduleRow, Seq, Suspension, TurnFilter,
-    TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, WorkerId,
+    ReadySender, ResolveOpResult, Restart, RestartResult, Result, RunResult, Runnable, ScheduleRow, Seq, StoredClaim, Suspension,
+    TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult,
+    WorkerId,
 };
 use tokio::task::AbortHandle;
 
@@ -202,7 +203,7 @@ impl FiberStore for PostgresStore {
         self.call("load a fiber", Kind::Snapshot, seq, |tx, seq| Box::pin(fibers::load(tx, *seq)))
     }
 
-    fn claim_of(&self, seq: Seq) -> BoxFuture<'_, Result<Option<(Epoch, Option<WorkerId>)>>> {
+    fn claim_of(&self, seq: Seq) -> BoxFuture<'_, Result<Option<StoredClaim>>> {
         self.read("find the claim of a fiber", seq, |tx, seq| Box::pin(claims::claim_of(tx, *seq)))
     }
 

@@ -167,7 +167,7 @@ pub(crate) async fn accept(store: &impl Store, id: &str) -> Claim {
 
 /// Claims a fiber as it stands now.
 pub(crate) async fn claimed(store: &impl Store, fiber: Seq, by: WorkerId) -> Claim {
-    let seen = Claim { fiber, epoch: store.claim_of(fiber).await.unwrap().unwrap().0 };
+    let seen = Claim { fiber, epoch: store.claim_of(fiber).await.unwrap().unwrap().epoch };
     match store.claim(seen, by, 1).await.unwrap() {
         ClaimResult::Granted(claim) => claim,
         other => panic!("{other:?}"),

@@ -31,6 +31,15 @@ pub struct Claim {
     pub epoch: Epoch,
 }
 
+/// Who may run a fiber, as its row has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StoredClaim {
+    /// Epoch of the fiber.
+    pub epoch: Epoch,
+    /// Worker that has it claimed.
+    pub worker: Option<WorkerId>,
+}
+
 /// Result of [`FiberStore::claim`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimResult {
@@ -470,7 +479,7 @@ pub trait FiberStore {
     /// Gives the epoch of a fiber and the worker that has it claimed; `None` once it has completed.
     ///
     /// Also of one that cannot be loaded, so that it can be parked.
-    fn claim_of(&self, seq: Seq) -> BoxFuture<'_, Result<Option<(Epoch, Option<WorkerId>)>>>;
+    fn claim_of(&self, seq: Seq) -> BoxFuture<'_, Result<Option<StoredClaim>>>;
 
     /// Claims a fiber for a worker, at the epoch at which it was loaded.
     ///

@@ -40,7 +40,8 @@ pub use chat::{
 pub use error::{Error, ErrorKind, Result};
 pub use fibers::{
     AcceptResult, BranchResult, Claim, ClaimResult, End, Epoch, FiberRetry, FiberRow, FiberState, FiberStore, LayoutRow, LoadedFiber,
-    NewFiber, NewMessage, NewSnapshot, PendingMessage, ReadySender, Runnable, Seq, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
+    NewFiber, NewMessage, NewSnapshot, PendingMessage, ReadySender, Runnable, Seq, StoredClaim, Suspension, UnfinishedGroup, Wait,
+    WaitResult, WorkerId,
 };
 pub use future::BoxFuture;
 pub use interactions::{InteractionKind, has_pending_interaction};

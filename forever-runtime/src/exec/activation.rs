@@ -236,8 +236,14 @@ impl FiberTask {
             Ok(stored) => stored,
             Err(error) if error.kind() == ErrorKind::Value => {
                 // What is wrong with the row is said in it, if at least its epoch can be read.
-                let claim =
-                    self.exec.runtime.store.claim_of(self.seq).await.unwrap_or(None).map(|(epoch, _)| Claim { fiber: self.seq, epoch });
+                let claim = self
+                    .exec
+                    .runtime
+                    .store
+                    .claim_of(self.seq)
+                    .await
+                    .unwrap_or(None)
+                    .map(|stored| Claim { fiber: self.seq, epoch: stored.epoch });
                 return Err(Ran::not(Exit::parked(chain(&error)), claim));
             }
             Err(error) => return Err(Ran::not(Exit::interrupted(error), None)),

@@ -10,7 +10,7 @@ use crate::error::{Result, chain};
 use crate::exec::executor::Executor;
 use crate::exec::{activation, dispatch, recovery};
 use crate::runtime::race::race;
-use crate::store::{Claim, Epoch, FiberRef, FiberState};
+use crate::store::{Claim, Epoch, FiberRef, FiberState, StoredClaim};
 
 /// The epoch at which a fiber is claimed by the spawn that makes it.
 const MADE: Epoch = 1;
@@ -58,7 +58,7 @@ async fn adopt_once(exec: &Arc<Executor>, id: &str) -> Result<Adoption> {
     // One that was claimed since it was made, or by another worker, is theirs who claimed it: an
     // activation, or the hook of its agent.
     let made = Claim { fiber: row.seq, epoch: MADE };
-    if exec.runtime.store.claim_of(row.seq).await? != Some((made.epoch, Some(exec.runtime.worker))) {
+    if exec.runtime.store.claim_of(row.seq).await? != Some(StoredClaim { epoch: MADE, worker: Some(exec.runtime.worker) }) {
         return Ok(Adoption::Done);
     }
     // Behind the looks at the store. A spawn that made the fiber would begin it under the claim

@@ -32,7 +32,9 @@ use crate::runtime::exits;
 use crate::runtime::link::Link;
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
-use crate::store::{AgentId, Claim, ClaimResult, End, FiberRef, FiberRow, FiberState, RestartResult, Runnable, Seq, Suspension};
+use crate::store::{
+    AgentId, Claim, ClaimResult, End, FiberRef, FiberRow, FiberState, RestartResult, Runnable, Seq, StoredClaim, Suspension,
+};
 
 /// How many rows are read at a time; snapshots are read later, each by its fiber.
 const PAGE: u32 = 512;
@@ -410,7 +412,7 @@ impl Decided<'_> {
 /// Parks a fiber of which nothing can be decided.
 async fn park(exec: &Arc<Executor>, agent: &AgentId, fiber: &Runnable, why: &str) {
     match exec.runtime.store.claim_of(fiber.seq).await {
-        Ok(Some((epoch, _))) => {
+        Ok(Some(StoredClaim { epoch, .. })) => {
             let claim = Claim { fiber: fiber.seq, epoch };
             // A person's command that was first has made it void.
             if (Decided { exec, agent, fiber, claim }).suspend(Suspension::Parked(why.to_owned())).await {

@@ -54,7 +54,7 @@ mod stubs;
 pub(crate) use stubs::{frame, ops};
 
 /// As the files of `forever-store` name what is in the root of their crate.
-use store::{Claim, ClaimResult, End, Epoch, FiberState, Runnable, Seq, WorkerId};
+use store::{Claim, ClaimResult, End, FiberState, Runnable, Seq, StoredClaim, WorkerId};
 
 #[allow(dead_code, unreachable_pub, reason = "the store uses all of it, and gives it to others")]
 #[path = "../../../crates/forever-store/src"]

@@ -17,8 +17,8 @@ use super::sync::{Mutex, meet};
 use crate::error::{Error, ErrorKind, Result};
 use crate::future::BoxFuture;
 use crate::store::{
-    Claim, ClaimResult, End, Epoch, FiberState, LoadedFiber, OpOutcome, Ownership, ReadySender, Runnable, Seq, Store, Suspension, Wait,
-    WaitResult, WorkerId,
+    Claim, ClaimResult, End, Epoch, FiberState, LoadedFiber, OpOutcome, Ownership, ReadySender, Runnable, Seq, Store, StoredClaim,
+    Suspension, Wait, WaitResult, WorkerId,
 };
 
 const SCHEMA: &str = "
@@ -362,7 +362,7 @@ impl Store for OpenStore {
         }))
     }
 
-    fn claim_of(&self, seq: Seq) -> BoxFuture<'_, Result<Option<(Epoch, Option<WorkerId>)>>> {
+    fn claim_of(&self, seq: Seq) -> BoxFuture<'_, Result<Option<StoredClaim>>> {
         Box::pin(self.job(format!("epoch {seq}"), move |c, _, _| claims::claim_of(c, seq)))
     }
 

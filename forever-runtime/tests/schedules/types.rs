@@ -13,6 +13,12 @@ pub(crate) type Seq = i64;
 pub(crate) type WorkerId = i64;
 pub(crate) type Epoch = i64;
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StoredClaim {
+    pub(crate) epoch: Epoch,
+    pub(crate) worker: Option<WorkerId>,
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct AgentId;
 
@@ -144,7 +150,7 @@ impl Ownership {
 pub(crate) trait Store: Send + Sync + fmt::Debug {
     fn on_ready(&self, ready: ReadySender);
     fn load(&self, seq: Seq) -> BoxFuture<'_, Result<LoadedFiber>>;
-    fn claim_of(&self, seq: Seq) -> BoxFuture<'_, Result<Option<(Epoch, Option<WorkerId>)>>>;
+    fn claim_of(&self, seq: Seq) -> BoxFuture<'_, Result<Option<StoredClaim>>>;
     fn ready(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>>;
     fn claim(&self, seen: Claim, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<ClaimResult>>;
     fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<WaitResult>>;

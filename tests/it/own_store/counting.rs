@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use forever::store::{
     AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentStore, BoxFuture, BranchResult, ChatStore, ChunkBatch, Claim,
-    ClaimResult, CommandResult, DeleteResult, Deletion, End, Epoch, FarSchedules, FiberQuery, FiberRef, FiberRow, FiberStore,
-    FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LoadedFiber, MessageRow, MessageUpdate,
-    NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpResolution, OpRow, OpStore, PendingMessage,
-    ReadySender, ResolveOpResult, Restart, RestartResult, RunResult, Runnable, ScheduleRow, Seq, Sqlite, Suspension, TurnFilter,
+    ClaimResult, CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberQuery, FiberRef, FiberRow, FiberStore, FiberTombstone,
+    IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LoadedFiber, MessageRow, MessageUpdate, NewFiber,
+    NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpResolution, OpRow, OpStore, PendingMessage, ReadySender,
+    ResolveOpResult, Restart, RestartResult, RunResult, Runnable, ScheduleRow, Seq, Sqlite, StoredClaim, Suspension, TurnFilter,
     TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, WorkerId,
 };
 use forever::{Error, ErrorKind, FiberState, Result};
@@ -109,9 +109,9 @@ impl Calls {
     /// Holds one call back, that behind `before` others from the next call of `since` on, which waits until somebody asks whether it
     /// is reached. What no fiber calls does not count.
     pub(super) fn hold_back(&self, since: &'static str, before: u64) -> HeldBack {
-        let ((reached, was_reached), (let_on, go_on), (let_in, begin)) = (oneshot::channel(), oneshot::channel(), oneshot::channel());
+        let ((reached, was_reached), (releases, go_on), (starts, begin)) = (oneshot::channel(), oneshot::channel(), oneshot::channel());
         *self.held_call.lock().unwrap() = Some(HeldCall { since, begin: Some(begin), is_counting: false, before, reached, go_on });
-        HeldBack { begin: Some(let_in), reached: was_reached, _go_on: let_on }
+        HeldBack { begin: Some(starts), reached: was_reached, _go_on: releases }
     }
 
     async fn pass(&self, operation: &'static str) {
@@ -207,7 +207,7 @@ impl FiberStore for Counting {
         fn unfinished(&self, after: Seq, limit: u32) -> Vec<Runnable>;
         fn ready(&self, after: Seq, limit: u32) -> Vec<Runnable>;
         fn load(&self, seq: Seq) -> LoadedFiber;
-        fn claim_of(&self, seq: Seq) -> Option<(Epoch, Option<WorkerId>)>;
+        fn claim_of(&self, seq: Seq) -> Option<StoredClaim>;
         fn claim(&self, seen: Claim, worker: WorkerId, now_ms: i64) -> ClaimResult;
         fn checkpoint(&self, claim: Claim, snapshot: NewSnapshot) -> Vec<Claim>;
         fn stash(&self, claim: Claim, data: String, now_ms: i64) -> ();

@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use rows::{accept, fiber, snapshot};
 
 async fn claim(store: &impl FiberStore, fiber: Seq, worker: WorkerId) -> Claim {
-    let seen = Claim { fiber, epoch: store.claim_of(fiber).await.unwrap().unwrap().0 };
+    let seen = Claim { fiber, epoch: store.claim_of(fiber).await.unwrap().unwrap().epoch };
     match store.claim(seen, worker, 3).await.unwrap() {
         ClaimResult::Granted(claim) => claim,
         other => panic!("{other:?}"),

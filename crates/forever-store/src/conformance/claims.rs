@@ -218,7 +218,7 @@ async fn ends_what_was_told_to_end(store: &impl Store) {
     let claim = accept(store, "left").await;
     store.cancel("left".into(), "enough".into(), 4).await.unwrap();
     store.take_over(SECOND, 5).await.unwrap();
-    let seen = Claim { fiber: claim.fiber, epoch: store.claim_of(claim.fiber).await.unwrap().unwrap().0 };
+    let seen = Claim { fiber: claim.fiber, epoch: store.claim_of(claim.fiber).await.unwrap().unwrap().epoch };
     assert_eq!(store.claim(seen, SECOND, 6).await.unwrap(), ClaimResult::Ended(End::Cancelled("enough".into())));
     assert_eq!(row(store, "left").await.state, FiberState::Cancelled);
     assert!(is_lost(store.end(claim, End::Completed("1".into()), Vec::new(), 7).await));

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{recent_ops, rows};
 use crate::error::{Error, ErrorKind};
-use crate::{Claim, ClaimResult, End, Epoch, FiberState, Runnable, Seq, WorkerId};
+use crate::{Claim, ClaimResult, End, FiberState, Runnable, Seq, StoredClaim, WorkerId};
 
 /// The error of an operation whose claim is no longer in force.
 pub(super) fn lost(claim: Claim) -> rusqlite::Error {
@@ -17,7 +17,7 @@ pub(super) fn lost(claim: Claim) -> rusqlite::Error {
 
 /// Fails unless a claim is in force.
 pub(super) fn check(conn: &Connection, claim: Claim) -> rusqlite::Result<()> {
-    if claim_of(conn, claim.fiber)?.is_some_and(|(epoch, _)| epoch == claim.epoch) { Ok(()) } else { Err(lost(claim)) }
+    if claim_of(conn, claim.fiber)?.is_some_and(|stored| stored.epoch == claim.epoch) { Ok(()) } else { Err(lost(claim)) }
 }
 
 /// Fails unless a claim is in force and its fiber is running: what is left of an activation that
@@ -34,11 +34,12 @@ pub(super) fn check_running(conn: &Connection, claim: Claim) -> rusqlite::Result
 
 /// The epoch and the worker of a fiber; none once it has completed. The epoch of a fiber whose row
 /// in `snapshots` is gone is 0: it can be parked, and nothing else.
-pub(super) fn claim_of(conn: &Connection, fiber: Seq) -> rusqlite::Result<Option<(Epoch, Option<WorkerId>)>> {
+pub(super) fn claim_of(conn: &Connection, fiber: Seq) -> rusqlite::Result<Option<StoredClaim>> {
     const OF_SNAPSHOT: &str = "SELECT epoch, worker FROM snapshots WHERE fiber = ?1";
     const WITHOUT: &str = "SELECT 0, NULL FROM fibers WHERE seq = ?1 AND finished_ms IS NULL";
     for sql in [OF_SNAPSHOT, WITHOUT] {
-        let found = conn.prepare_cached(sql)?.query_row([fiber], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        let found =
+            conn.prepare_cached(sql)?.query_row([fiber], |row| Ok(StoredClaim { epoch: row.get(0)?, worker: row.get(1)? })).optional()?;
         if found.is_some() {
             return Ok(found);
         }

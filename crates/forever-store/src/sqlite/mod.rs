@@ -50,9 +50,9 @@ use worker::{Held, Opened, Worker};
 pub use worker::{Pages, Witness};
 
 use super::{
-    AcceptResult, AdminStore, BranchResult, Claim, ClaimResult, CommandResult, DeleteResult, Deletion, End, Epoch, FiberQuery, FiberRef,
-    FiberRow, FiberStore, FiberTombstone, LoadedFiber, NewFiber, NewMessage, NewSnapshot, OpOutcome, OpsDelta, PendingMessage, ReadySender,
-    Restart, RestartResult, Runnable, Seq, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
+    AcceptResult, AdminStore, BranchResult, Claim, ClaimResult, CommandResult, DeleteResult, Deletion, End, FiberQuery, FiberRef, FiberRow,
+    FiberStore, FiberTombstone, LoadedFiber, NewFiber, NewMessage, NewSnapshot, OpOutcome, OpsDelta, PendingMessage, ReadySender, Restart,
+    RestartResult, Runnable, Seq, StoredClaim, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
 };
 use crate::error::{Error, Result};
 use crate::future::BoxFuture;
@@ -311,7 +311,7 @@ impl FiberStore for Sqlite {
         Box::pin(self.read("load a fiber", move |c| rows::load(c, seq)))
     }
 
-    fn claim_of(&self, seq: Seq) -> BoxFuture<'_, Result<Option<(Epoch, Option<WorkerId>)>>> {
+    fn claim_of(&self, seq: Seq) -> BoxFuture<'_, Result<Option<StoredClaim>>> {
         Box::pin(self.read("find the claim of a fiber", move |c| claims::claim_of(c, seq)))
     }
 
