@@ -107,11 +107,20 @@ const cases = {
     const [one, two] = await open(on, server.host, server.host);
     one.say("hi", { n: 100, delay: 50 * slow });
     await until("has begun", [one], () => one.last.includes("w3"));
+    const told = new Promise((heard) => {
+      one.agent.addEventListener("message", ({ data }) => {
+        const { type, messages } = JSON.parse(data);
+        if (type === "cf_agent_chat_messages" && messages.at(-1)?.role === "assistant") heard(true);
+      });
+    });
     await one.chat.stop();
     // Who stops it lets go at once, and does not see what came before the server heard of it.
     await until("stopped", [one, two], () => one.ready && two.ready && two.last.startsWith(one.last) && one.last.includes("w3"));
     inTime(two.last !== `assistant: ${words(100)}`);
     await until("stored", [two], async () => lines(await server.messages(on.name)).at(-1) === two.last);
+    // A page that clears in the moment in which it is sent the conversation shows that again, as it is not told of what it has
+    // done itself.
+    await until("the conversation", [one], () => Promise.race([told, sleep(0)]));
     one.chat.clearHistory();
     await until("empty", [one, two], () => two.chat.messages.length === 0 && one.chat.messages.length === 0);
   },
