@@ -200,8 +200,8 @@ async fn a_question_that_comes_with_the_next_one_is_replied_to_once() {
         let (first, second) = (user(&format!("a{round}"), "first"), user(&format!("b{round}"), "second"));
         let (alone, both) =
             (asks(std::slice::from_ref(&first), &says(&["to the first "])), asks(&[first, second], &says(&["to the second "])));
-        let (alone, both) = tokio::join!(post(&up, &both), post(&up, &alone));
-        for mut response in [alone, both] {
+        let responses = tokio::join!(post(&up, &both), post(&up, &alone));
+        for mut response in <[Response; 2]>::from(responses) {
             response.done().await;
         }
         let new = texts(&up).await;

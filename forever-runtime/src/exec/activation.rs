@@ -160,12 +160,11 @@ impl FiberTask {
                 // It is entered once more, and its `migrate` function is asked.
                 Exit::Unreadable { depth, .. } if self.unreadable.insert(depth) && self.alive.control.reason().is_none() => continue,
                 Exit::Unreadable { why, .. } => Exit::Parked(why),
-                Exit::Again(handed_over) => {
-                    self.handed_over = Some(Arc::clone(&handed_over));
-                    Exit::Again(handed_over)
-                }
                 exit => exit,
             };
+            if let Exit::Again(handed_over) = &exit {
+                self.handed_over = Some(Arc::clone(handed_over));
+            }
             let why = match self.store_exit(exit, claim, settled).await {
                 Ok(Break(Some(exit))) => return self.alive.stop(exit),
                 Ok(Break(None)) => return self.alive.away(),
@@ -236,14 +235,8 @@ impl FiberTask {
             Ok(stored) => stored,
             Err(error) if error.kind() == ErrorKind::Value => {
                 // What is wrong with the row is said in it, if at least its epoch can be read.
-                let claim = self
-                    .exec
-                    .runtime
-                    .store
-                    .claim_of(self.seq)
-                    .await
-                    .unwrap_or(None)
-                    .map(|stored| Claim { fiber: self.seq, epoch: stored.epoch });
+                let stored = self.exec.runtime.store.claim_of(self.seq).await.unwrap_or(None);
+                let claim = stored.map(|stored| Claim { fiber: self.seq, epoch: stored.epoch });
                 return Err(Ran::not(Exit::parked(chain(&error)), claim));
             }
             Err(error) => return Err(Ran::not(Exit::interrupted(error), None)),

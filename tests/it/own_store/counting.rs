@@ -106,8 +106,9 @@ impl Calls {
         gate.opened.notified().await;
     }
 
-    /// Holds one call back, that behind `before` others from the next call of `since` on, which waits until somebody asks whether it
-    /// is reached. What no fiber calls does not count.
+    /// Holds one call back: the one behind `before` others, counted from the next call of `since`.
+    /// That call waits until [`HeldBack::reached`] is asked for. Calls that no fiber makes do not
+    /// count.
     pub(super) fn hold_back(&self, since: &'static str, before: u64) -> HeldBack {
         let ((reached, was_reached), (releases, go_on), (starts, begin)) = (oneshot::channel(), oneshot::channel(), oneshot::channel());
         *self.held_call.lock().unwrap() = Some(HeldCall { since, begin: Some(begin), is_counting: false, before, reached, go_on });

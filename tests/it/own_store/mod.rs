@@ -13,7 +13,7 @@ use forever::store::{Durability, Sqlite, conformance};
 use forever::{Agent, BoxError, Error, ErrorKind, EventKind, FiberState, RecoveredFiber, Recovery, Told};
 use tokio::sync::Notify;
 
-use crate::support::{LONGEST, soon};
+use crate::support::{LONGEST, soon, until};
 
 async fn file(path: &Path, calls: &Calls) -> Counting {
     Counting::over(Sqlite::open(path, Durability::Process, LONGEST).await.unwrap(), calls)
@@ -241,12 +241,7 @@ async fn spawn_that_is_lost_leaves_a_fiber_to_the_hook_that_has_it() {
     let (asked, allowed) = <(Arc<Notify>, Arc<Notify>)>::default();
     let forever = open_judged(file(&path, &calls).await, &steps, &asked, &allowed).await;
     forever.spawn(endless()).id("case").agent("judge", "one").await.unwrap();
-    soon("its second step", async {
-        while steps.0.lock().unwrap().len() < 2 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await;
+    until("its second step", || steps.0.lock().unwrap().len() == 2).await;
     drop(forever);
 
     let forever = open_judged(file(&path, &calls).await, &steps, &asked, &allowed).await;
@@ -255,12 +250,7 @@ async fn spawn_that_is_lost_leaves_a_fiber_to_the_hook_that_has_it() {
     let looks = calls.of("find");
     let unknown = forever.spawn(endless()).id("case").agent("judge", "one").await.unwrap_err();
     assert_eq!(unknown.kind(), ErrorKind::OutcomeUnknown);
-    soon("the look for it", async {
-        while calls.of("find") == looks {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await;
+    until("the look for it", || calls.of("find") > looks).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(*steps.0.lock().unwrap(), ["first", "second"], "the hook has not decided");
     allowed.notify_one();

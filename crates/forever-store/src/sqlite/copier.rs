@@ -4,7 +4,7 @@
 //! A copy syncs the log, writes pages and syncs the database, some milliseconds in which no commit
 //! should wait. SQLite lets it run beside commits, but begins the log anew only where all of it is
 //! copied, and what is committed meanwhile is not. So the writer copies the short rest itself.
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -32,8 +32,6 @@ pub(super) struct Copier {
 struct Shared {
     task: Mutex<Task>,
     changed: Condvar,
-    /// Whether the last copy that was asked for is over, for better or worse.
-    done: AtomicBool,
     /// How many pages are in the log, as the writer has it.
     pages: Arc<AtomicU32>,
 }
@@ -60,11 +58,11 @@ impl Shared {
             if let Err(error) = self.copy(conn) {
                 warn!(%error, "the write-ahead log could not be copied into the database");
             }
+            // `Stop`, if the copier was dropped meanwhile, stays.
             let mut task = self.task();
             if *task == Task::Copy {
                 *task = Task::None;
             }
-            self.done.store(true, Ordering::Release);
             self.changed.notify_all();
         }
     }
@@ -88,8 +86,7 @@ impl Copier {
     /// One for the log that `conn` has open and another connection writes; `None` where SQLite is
     /// too old for it.
     pub(super) fn new(conn: Connection, pages: &Arc<AtomicU32>) -> Option<Self> {
-        let shared =
-            Shared { task: Mutex::new(Task::None), changed: Condvar::new(), done: AtomicBool::new(false), pages: Arc::clone(pages) };
+        let shared = Shared { task: Mutex::new(Task::None), changed: Condvar::new(), pages: Arc::clone(pages) };
         (rusqlite::version_number() >= FIRST_SAFE).then(|| Copier { shared: Arc::new(shared), conn: Some(conn), thread: None })
     }
 
@@ -100,15 +97,14 @@ impl Copier {
             let thread = std::thread::Builder::new().name("forever-log".to_owned()).spawn(move || shared.serve(&conn));
             self.thread = thread.inspect_err(|error| warn!(%error, "failed to start the thread `forever-log`")).ok();
         }
-        self.shared.done.store(false, Ordering::Release);
         *self.shared.task() = Task::Copy;
         self.shared.changed.notify_all();
         self.thread.is_some()
     }
 
-    /// Whether the copy that was asked for is over.
+    /// Whether no copy is under way: one that was asked for is over, for better or worse.
     pub(super) fn is_done(&self) -> bool {
-        self.shared.done.load(Ordering::Acquire)
+        *self.shared.task() != Task::Copy
     }
 
     /// Waits until no copy is under way.

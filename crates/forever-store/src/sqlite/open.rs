@@ -199,7 +199,7 @@ fn writer_once(path: &Path, durability: Durability, dies: bool) -> Result<Connec
 /// Opens a connection that only reads, of a database that the writer has opened: what fails now is
 /// not its format.
 pub(crate) fn reader(path: &Path) -> Result<Connection> {
-    let sqlite = |e: rusqlite::Error| Error::new(ErrorKind::Store, format!("failed to open database `{}`", path.display())).with_source(e);
+    let sqlite = |e| not_opened(path, e);
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
     conn.busy_timeout(BUSY_TIMEOUT).map_err(sqlite)?;
@@ -210,7 +210,7 @@ pub(crate) fn reader(path: &Path) -> Result<Connection> {
 /// Opens a connection that copies the write-ahead log of the database that the writer has opened,
 /// and has the same files open from now on, whatever takes their places.
 pub(crate) fn copier(path: &Path, durability: Durability) -> Result<Connection> {
-    let sqlite = |e: rusqlite::Error| Error::new(ErrorKind::Store, format!("failed to open database `{}`", path.display())).with_source(e);
+    let sqlite = |e| not_opened(path, e);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
     // The writer's connection is the last to be closed, and tidies up.
@@ -218,9 +218,14 @@ pub(crate) fn copier(path: &Path, durability: Durability) -> Result<Connection> 
     let set = |pragma, value| conn.pragma_update(None, pragma, value).map_err(sqlite);
     set("synchronous", durability.level())?;
     set("checkpoint_fullfsync", i64::from(durability == Durability::Power))?;
-    // The first read opens the log.
-    conn.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(())).map_err(sqlite)?;
+    // The first read opens the log. This one reads no table of the schema.
+    conn.pragma_query_value(None, "user_version", |_| Ok(())).map_err(sqlite)?;
     Ok(conn)
+}
+
+/// Why a further connection to the database that the writer has opened could not be made.
+fn not_opened(path: &Path, why: rusqlite::Error) -> Error {
+    Error::new(ErrorKind::Store, format!("failed to open database `{}`", path.display())).with_source(why)
 }
 
 /// Opens a database that lives as long as its connection; one with a name is the same for all

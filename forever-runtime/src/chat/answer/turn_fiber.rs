@@ -98,8 +98,8 @@ impl Fiber for Answer {
                 runs::Locals { chat, turn, ended: Vec::new() }
             } else {
                 let restored = frame.restore(|locals| {
-                    let chat = AgentId { class: locals.get("class")?, name: locals.get("agent")? };
-                    Ok(runs::Locals { chat, turn: locals.get("turn")?, ended: locals.get("ended")? })
+                    let Answer { chat, turn } = Answer::load(locals)?;
+                    Ok(runs::Locals { chat, turn, ended: locals.get("ended")? })
                 });
                 restored.await
             };
@@ -248,7 +248,8 @@ impl Answering<'_> {
         }
     }
 
-    /// Ends a turn in which something has panicked that nothing else has caught: nobody waits for an answer that does not come.
+    /// Ends a turn in which something has panicked that nothing else has caught, so that no caller
+    /// waits for an answer that does not come.
     async fn panicked(self, turn: &runs::Locals, why: &BoxError) -> Result<Next> {
         let Answering { exec, chats, fence } = self;
         warn!(turn.id = turn.turn, error = %why, "the fiber of a turn panicked, which ends the turn");
