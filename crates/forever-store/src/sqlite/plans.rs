@@ -170,8 +170,8 @@ fn slow(conn: &Connection, sql: &str) -> Option<String> {
 }
 
 /// What a scan may be of: rows that are not of a table.
-const NO_ROWS_OF_OURS: [&str; 6] =
-    ["SCAN sqlite_sequence", "SCAN CONSTANT ROW", "SCAN json_each", "SCAN e VIRTUAL TABLE", "SCAN b", "SCAN (subquery"];
+const NO_ROWS_OF_OURS: [&str; 7] =
+    ["SCAN stream_next", "SCAN sqlite_sequence", "SCAN CONSTANT ROW", "SCAN json_each", "SCAN e VIRTUAL TABLE", "SCAN b", "SCAN (subquery"];
 
 /// Indexes that have in them only what such a statement wants: what is awake, what runs, what is
 /// due, what was asked.
