@@ -1,14 +1,14 @@
 //! The logs of turns, in two tables.
 //!
 //! Chunks arrive in `turn_tail`, which has the rows of all turns in the order of their arrival: a
-//! commit for many turns writes the page at its end, and not one page of each turn. When those of
-//! one turn are [`FULL`] bytes long, they are copied into `turn_chunks`, where a turn has its rows
-//! together. The tail is deleted from its beginning, whole pages at a time, as far as everything in
-//! it is copied; a turn that keeps it from that for long is copied with less.
+//! commit for many turns writes the page at its end, instead of one page per turn. When those of
+//! one turn are [`FULL`] bytes long, they are copied into `turn_chunks`, where the rows of a turn
+//! are adjacent. The tail is deleted from its beginning, whole pages at a time, up to the first row
+//! that is not copied. A turn that blocks this for long is copied early.
 //!
-//! `turn_tail_open` says which rows of the tail are not copied yet. It is a temporary table of the
-//! connection that writes, in memory, and part of the transactions that change the other two. So
-//! logs are read on that connection.
+//! `turn_tail_open` lists the rows of the tail that are not copied yet. It is a temporary table of
+//! the connection that writes, in memory, and part of the transactions that change the other two.
+//! So logs are read on that connection.
 use std::ops::RangeInclusive;
 
 use rusqlite::types::Type;
@@ -16,19 +16,19 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::{ChunkBatch, TurnSeq};
 
-/// The bytes of chunks with which the rows of a turn are copied: as one row of some pages, of which
-/// the last one alone is not full.
+/// Number of bytes of chunks after which the rows of a turn are copied: as one row of a few pages,
+/// of which only the last is not full.
 const FULL: i64 = 8 << 10;
 
-/// How many rows at the beginning of the tail are deleted at least. Each deletion writes the pages
+/// Minimum number of rows to delete from the beginning of the tail. Each deletion writes the pages
 /// around it.
 const DELETED: i64 = 256;
 
-/// How many rows are deleted at most, so that no commit takes long.
+/// Maximum number of rows to delete, so that no commit takes long.
 const DELETED_AT_ONCE: i64 = 4 * DELETED;
 
-/// How many rows the tail may have behind the first one that is not copied. They are read when the
-/// database is opened. Tests come to it sooner.
+/// Maximum length of the tail from its first row that is not copied. These rows are read when the
+/// database is opened. Tests use a lower limit.
 const LONGEST: i64 = if cfg!(test) { 1 << 10 } else { 1 << 16 };
 
 /// A row as it is stored: `first`, `count`, `data`, `stored_ms`.
@@ -38,11 +38,11 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
     Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
 }
 
-/// Finds out which rows of the tail are not copied yet.
+/// Lists the rows of the tail that are not copied yet.
 pub(in crate::sqlite) fn open(conn: &Connection) -> rusqlite::Result<()> {
     let damaged: bool = conn.query_row("SELECT EXISTS (SELECT 1 FROM turn_tail WHERE seq >= 1 << 62)", (), |r| r.get(0))?;
     if damaged {
-        // Behind the greatest number of all SQLite gives one that is free, and not the next.
+        // After the greatest number SQLite would choose any free one, not the next.
         conn.execute_batch(
             "BEGIN IMMEDIATE;
              CREATE TEMP TABLE numbered AS
@@ -72,7 +72,7 @@ pub(in crate::sqlite) fn open(conn: &Connection) -> rusqlite::Result<()> {
     )
 }
 
-/// How many chunks of a turn are copied.
+/// Number of copied chunks of a turn.
 fn copied(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<i64> {
     let end = conn
         .prepare_cached("SELECT first + count FROM turn_chunks WHERE turn = ?1 ORDER BY first DESC LIMIT 1")?
@@ -81,7 +81,7 @@ fn copied(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<i64> {
     Ok(end.unwrap_or(0))
 }
 
-/// What is not copied of a turn. It is read as a whole, and follows what is copied.
+/// Chunks of a turn that are not copied yet. They are read as a whole, and follow the copied ones.
 fn tail(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<Vec<ChunkBatch>> {
     let next = copied(conn, turn)?.cast_unsigned();
     let rows = conn
@@ -95,7 +95,7 @@ fn tail(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<Vec<ChunkBatch>> {
 }
 
 pub(super) fn chunks(conn: &Connection, turn: TurnSeq, from: u64, limit: u32) -> rusqlite::Result<Vec<ChunkBatch>> {
-    // The row that has chunk `from` in it may begin before it.
+    // The row that contains chunk `from` may begin before it.
     let rows = conn
         .prepare_cached(
             "SELECT first, count, data, stored_ms FROM turn_chunks
@@ -117,7 +117,7 @@ pub(super) fn chunks(conn: &Connection, turn: TurnSeq, from: u64, limit: u32) ->
     Ok(log)
 }
 
-/// Rows of a log that follow one another, the first of which begins in `next`.
+/// Checks that the rows of a log are consecutive, the first of them beginning in `next`.
 fn in_order(rows: Vec<Stored>, mut next: RangeInclusive<u64>) -> rusqlite::Result<Vec<ChunkBatch>> {
     let follow = |row| {
         let row = follows(&next, row)?;
@@ -127,8 +127,8 @@ fn in_order(rows: Vec<Stored>, mut next: RangeInclusive<u64>) -> rusqlite::Resul
     rows.into_iter().map(follow).collect()
 }
 
-/// A row of a log that begins where it may; whoever went by another one would number chunks as they
-/// were never shown.
+/// Checks that a row of a log begins where it may. Any other row would change the numbers of chunks
+/// that clients have seen.
 fn follows(next: &RangeInclusive<u64>, (first, count, data, stored_ms): Stored) -> rusqlite::Result<ChunkBatch> {
     let there = data.lines().count() as u64;
     match (u64::try_from(first), u64::try_from(count)) {
@@ -152,7 +152,7 @@ pub(super) fn append(conn: &Connection, turn: TurnSeq, new: &ChunkBatch) -> rusq
         open
     } else {
         let copied = copied(conn, turn)?;
-        // Turns that begin together would all be copied in one commit.
+        // Turns that begin together would otherwise all be copied in one commit.
         (copied, if copied == 0 { turn.rem_euclid(64) * (FULL / 64) } else { 0 })
     };
     if there != new.first.cast_signed() {
@@ -185,13 +185,13 @@ fn put(conn: &Connection, turn: TurnSeq, new: &ChunkBatch) -> rusqlite::Result<(
     insert(conn, "INSERT INTO turn_chunks (turn, first, count, data, stored_ms) VALUES (?1, ?2, ?3, ?4, ?5)", turn, new)
 }
 
-/// Runs a statement that takes a turn and one of its rows.
+/// Runs a statement whose parameters are a turn and one of its rows.
 fn insert(conn: &Connection, sql: &str, turn: TurnSeq, new: &ChunkBatch) -> rusqlite::Result<()> {
     let ChunkBatch { first, count, data, stored_ms } = new;
     conn.prepare_cached(sql)?.execute(params![turn, first.cast_signed(), count.cast_signed(), data, stored_ms]).map(drop)
 }
 
-/// Copies what a turn has in the tail, as one row.
+/// Copies the rows of a turn from the tail, as one row.
 fn copy(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<()> {
     match tail(conn, turn) {
         Ok(rows) => {
@@ -202,13 +202,12 @@ fn copy(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<()> {
             forget(conn, turn)
         }
         Err(failed @ rusqlite::Error::SqliteFailure(..)) => Err(failed),
-        // What is damaged stays as it is, for a person to put right, where it keeps nothing else
-        // from being deleted.
+        // A damaged row stays as it is, for a person to repair, where it does not block deletion.
         Err(_) => move_to_the_end(conn, turn),
     }
 }
 
-/// The rows of a turn are no longer to be copied.
+/// Takes the rows of a turn off the list of rows to copy.
 fn forget(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<()> {
     conn.prepare_cached("DELETE FROM turn_tail_open WHERE turn = ?1")?.execute([turn]).map(drop)
 }
@@ -227,8 +226,7 @@ fn move_to_the_end(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Deletes the beginning of the tail as far as it is copied, or copies what keeps it from being
-/// deleted.
+/// Deletes the beginning of the tail as far as it is copied, or copies the turn that blocks it.
 fn shorten(conn: &Connection) -> rusqlite::Result<()> {
     let ends: (Option<i64>, Option<i64>) = conn
         .prepare_cached("SELECT (SELECT min(seq) FROM turn_tail), (SELECT max(seq) FROM turn_tail)")?
@@ -248,7 +246,7 @@ fn shorten(conn: &Connection) -> rusqlite::Result<()> {
     }
 }
 
-/// A turn has ended: its log grows no more.
+/// Copies the log of a turn that has ended.
 pub(super) fn close(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<()> {
     copy(conn, turn)?;
     shorten(conn)
