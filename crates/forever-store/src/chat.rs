@@ -160,7 +160,7 @@ pub struct NewTurnRow {
     pub kind: TurnKind,
     /// Policy if another turn has not ended.
     pub queueing: QueuePolicy,
-    /// Maximum of queued turns of the chat, with this one. Applies to an
+    /// Maximum of queued turns of the chat, with this one. Applies to a
     /// [`Reply`](TurnKind::Reply): the number of continuations is bounded by that of tool calls.
     pub max_queued: u32,
     /// Id of a user message. If a turn of the chat replies to it already, the latest such turn is
@@ -173,7 +173,7 @@ pub struct NewTurnRow {
     /// Conditional update of a message, before the messages are stored. If it is
     /// refused, so is the turn.
     pub update: Option<MessageUpdate>,
-    /// Id of the message that an [`Reply`](TurnKind::Reply) makes.
+    /// Id of the message that a [`Reply`](TurnKind::Reply) makes.
     pub message: String,
     /// Body of the request, JSON.
     pub body: Option<String>,

@@ -112,8 +112,7 @@ pub mod rusqlite {
 /// |---|---|---|
 /// | [`ClaimLost`](crate::ErrorKind::ClaimLost) | the claim is not in force | drops the activation silently |
 /// | [`Store`](crate::ErrorKind::Store) | the write failed and is not stored | interrupts the fiber and retries with backoff; a command fails |
-/// | [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) | the commit may or may not have happened | the same; the error reaches the
-/// caller, whose repetition needs an id or key |
+/// | [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) | the commit may or may not have happened | the same; the error reaches the caller, whose repetition needs an id or key |
 /// | [`Value`](crate::ErrorKind::Value) | a stored row cannot be read | parks the fiber whose load fails, with the error as the reason; any other call fails |
 /// | [`DatabaseLost`](crate::ErrorKind::DatabaseLost) | the database was removed or replaced | every later call should fail so too |
 /// | [`Closed`](crate::ErrorKind::Closed) | after [`FiberStore::close`] or [`FiberStore::abandon`] | stops |

@@ -328,7 +328,7 @@ pub(super) fn delete(conn: &Connection, before_ms: i64, limit: u32) -> rusqlite:
         .prepare_cached("DELETE FROM turns WHERE seq IN (SELECT seq FROM turns WHERE settled_ms < ?1 ORDER BY settled_ms LIMIT ?2)")?
         .execute(params![before_ms, limit])?;
     if deleted > 0 {
-        // SQLite maintains this table for `AUTOINCREMENT` columns only, which `turns` does not have.
+        // SQLite maintains this table for `AUTOINCREMENT` columns only; `turns` has none.
         let kept = conn.prepare_cached("UPDATE sqlite_sequence SET seq = max(seq, ?1) WHERE name = 'turns'")?.execute([last])?;
         if kept == 0 {
             conn.prepare_cached("INSERT INTO sqlite_sequence (name, seq) VALUES ('turns', ?1)")?.execute([last])?;
