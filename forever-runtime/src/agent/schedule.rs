@@ -174,7 +174,7 @@ impl NewSchedule {
                 due_at(&of_work, next_ms);
             } else {
                 let (id, error) = (&row.id, &row.error);
-                warn!(%agent, schedule.name = %name, schedule.id = id, error, "a schedule that was set aside is asked for");
+                warn!(%agent, schedule.name = %name, schedule.id = id, error, "a suspended schedule was requested again");
             }
             Ok(Schedule::of(row))
         };
@@ -217,7 +217,7 @@ pub(super) async fn correct(runtime: &Runtime, agents: &Agents) {
     if let Err(why) = corrected.await
         && !why.is_closed()
     {
-        warn!(error = %chain(&why), "it could not be looked up which schedules are far ahead");
+        warn!(error = %chain(&why), "schedules that are far ahead could not be looked up");
     }
 }
 

@@ -115,7 +115,7 @@ async fn run(agents: &Arc<Agents>, runtime: &Arc<Runtime>, row: ScheduleRow) {
         if why.is_closed() {
             return;
         }
-        warn!(agent = %row.agent, schedule.id = row.id, error = %chain(&why), "it could not be stored how a schedule has run");
+        warn!(agent = %row.agent, schedule.id = row.id, error = %chain(&why), "the outcome of a schedule's run could not be stored");
         if race(runtime.closing(), runtime.clock.sleep(STORE_PAUSE)).await.is_some() {
             return;
         }
@@ -153,7 +153,7 @@ fn judge(row: &ScheduleRow, outcome: Result<(), String>, runtime: &Runtime) -> R
     match next_due(&row.timing, row.due_ms, now_ms) {
         Ok(due_ms) => RunResult::Next { due_ms, error },
         Err(why) => {
-            warn!(%agent, schedule.id = id, schedule.name = name, error = why, "schedule is set aside");
+            warn!(%agent, schedule.id = id, schedule.name = name, error = why, "schedule is suspended");
             RunResult::Suspended { error: why }
         }
     }

@@ -378,7 +378,7 @@ impl NewTurn {
     }
 
     async fn store(self) -> Result<TurnHandle> {
-        self.store_all().await?.map_err(|_| Error::new(ErrorKind::Conflict, "a message is another one by now"))
+        self.store_all().await?.map_err(|_| Error::new(ErrorKind::Conflict, "the message was changed meanwhile"))
     }
 
     async fn store_all(self) -> Result<Result<TurnHandle, UpdateRefused>> {

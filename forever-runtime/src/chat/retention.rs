@@ -29,7 +29,7 @@ pub(crate) fn listen(timer: &Timer, chats: &Arc<Chats>) {
             match forget(&runtime, &chats).await {
                 Ok(()) => {}
                 Err(error) if runtime.is_closing() || error.is_closed() => return,
-                Err(error) => warn!(error = %chain(&error), "turns that were over their time could not be deleted"),
+                Err(error) => warn!(error = %chain(&error), "expired turns could not be deleted"),
             }
             set_alarm(&runtime, &chats);
         })
@@ -52,7 +52,7 @@ pub(super) async fn correct(runtime: &Arc<Runtime>) {
     if let Err(error) = corrected.await
         && !error.is_closed()
     {
-        warn!(error = %chain(&error), "it could not be looked up which turns are far ahead");
+        warn!(error = %chain(&error), "turns that are far ahead could not be looked up");
     }
 }
 

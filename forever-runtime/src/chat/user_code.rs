@@ -24,7 +24,7 @@ pub(super) fn called<T>(code: impl FnOnce() -> T) -> Result<T, BoxError> {
 /// Calls code of the program; after a panic, which is logged, returns the value of `instead`.
 pub(super) fn called_or<T>(what: &str, code: impl FnOnce() -> T, instead: impl FnOnce() -> T) -> T {
     called(code).unwrap_or_else(|why| {
-        warn!(error = %why, "`{what}` panicked, and what is usual is done in its place");
+        warn!(error = %why, "`{what}` panicked, and the default is used instead");
         instead()
     })
 }

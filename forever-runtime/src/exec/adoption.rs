@@ -30,7 +30,7 @@ pub(crate) fn adopt(exec: &Arc<Executor>, id: String) {
                 Err(error) if error.is_closed() => return,
                 Err(error) => {
                     failed += 1;
-                    warn!(fiber.id = id, error = %chain(&error), "a fiber whose acceptance is unknown could not be looked for");
+                    warn!(fiber.id = id, error = %chain(&error), "a fiber whose acceptance is unknown could not be looked up");
                 }
             }
             if race(exec.runtime.closing(), exec.runtime.clock.sleep(activation::pause(failed))).await.is_some() {

@@ -258,7 +258,7 @@ impl ClosureTask {
             };
             failed += 1;
             let text = chain(&error);
-            warn!(fiber.id = %self.alive.id, error = %text, "how a fiber ended could not be stored");
+            warn!(fiber.id = %self.alive.id, error = %text, "the end of a fiber could not be stored");
             let _ = self.exec.runtime.store.suspend(self.claim, Suspension::Interrupted(text), self.exec.runtime.now_ms()).await;
             if failed > 1 {
                 self.alive.set(RunState::Stopped(Exit::interrupted(error)));

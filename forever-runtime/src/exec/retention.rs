@@ -37,17 +37,17 @@ pub(crate) fn ring() -> Ring {
                     Ok(deleted) => {
                         held += deleted.held;
                         if deleted.count > 0 {
-                            debug!(%state, deleted = deleted.count, "deleted fibers that were over their time");
+                            debug!(%state, deleted = deleted.count, "deleted expired fibers");
                         }
                     }
                     Err(error) if runtime.is_closing() || error.is_closed() => return,
-                    Err(error) => warn!(%state, error = %chain(&error), "fibers that were over their time could not be deleted"),
+                    Err(error) => warn!(%state, error = %chain(&error), "expired fibers could not be deleted"),
                 }
             }
             if said.swap(held, Ordering::Relaxed) != held && held > 0 {
                 warn!(
                     fibers = held,
-                    "fibers that are over their time are kept: rows of the program's own tables refer to them (let the foreign keys say \
+                    "expired fibers are kept: rows of the program's own tables refer to them (let the foreign keys say \
                      `ON DELETE CASCADE` or `SET NULL`, or delete the rows), or their own rows are damaged"
                 );
             }
@@ -55,7 +55,7 @@ pub(crate) fn ring() -> Ring {
                 && let Err(error) = forget(&runtime, Deletion { limit: BATCH, ..Deletion::default() }, Some(before(&runtime, keep))).await
                 && !runtime.is_closing()
             {
-                warn!(error = %chain(&error), "keys that were over their time could not be forgotten");
+                warn!(error = %chain(&error), "expired keys could not be deleted");
             }
             set_alarm(&runtime);
         })

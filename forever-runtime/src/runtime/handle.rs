@@ -161,7 +161,7 @@ impl<T: DeserializeOwned> FiberHandle<T> {
             Exit::Interrupted(error) => Err(self.error(FiberErrorKind::Interrupted, chain(&*error))),
             Exit::NotFound => Err(self.error(FiberErrorKind::NotFound, "")),
             Exit::Closed | Exit::Again(_) | Exit::Waiting(_) | Exit::ClaimLost => {
-                Err(self.error(FiberErrorKind::Closed, "the runtime was closed; the fiber goes on when it is opened again"))
+                Err(self.error(FiberErrorKind::Closed, "the runtime was closed; the fiber resumes when it is opened again"))
             }
         }
     }

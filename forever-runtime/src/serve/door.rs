@@ -179,15 +179,15 @@ impl Door {
         if self.anonymous || self.is_local(&asking.headers, asking.peer) {
             return Ok(());
         }
-        warn!(peer = ?asking.peer, "a client was refused: say `.authorize(..)` or `.allow_anonymous()` to serve other machines");
-        Err(Refused::forbidden("clients of other machines are not let in"))
+        warn!(peer = ?asking.peer, "a client was refused: call `.authorize(..)` or `.allow_anonymous()` to serve other machines");
+        Err(Refused::forbidden("clients of other machines are not allowed"))
     }
 
     /// Refuses pages of other origins: a browser that shows them sends cookies and can reach the
     /// local machine.
     pub(super) fn page(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> Result<Page, Refused> {
         let Some(origin) = headers.get(header::ORIGIN) else { return Ok(Page::Own) };
-        let refused = || Refused::forbidden("pages of this origin are not let in");
+        let refused = || Refused::forbidden("pages of this origin are not allowed");
         let origin = origin.to_str().map_err(|_| refused())?;
         let authority = origin.split_once("://").map_or(origin, |(_, authority)| authority);
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());

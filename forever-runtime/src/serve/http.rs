@@ -101,10 +101,10 @@ impl From<Refused> for Failed {
 impl From<Full> for Failed {
     fn from(full: Full) -> Self {
         match full {
-            Full::Agent => Failed(StatusCode::TOO_MANY_REQUESTS, "this agent has as many connections as it may have".to_owned()),
-            Full::Asked => Failed(StatusCode::TOO_MANY_REQUESTS, "this agent is asked too much".to_owned()),
-            Full::Named => Failed(StatusCode::TOO_MANY_REQUESTS, "this address names too many agents".to_owned()),
-            Full::Server => Failed(StatusCode::SERVICE_UNAVAILABLE, "there are as many connections as there may be".to_owned()),
+            Full::Agent => Failed(StatusCode::TOO_MANY_REQUESTS, "this agent has too many connections".to_owned()),
+            Full::Asked => Failed(StatusCode::TOO_MANY_REQUESTS, "this agent has too many requests".to_owned()),
+            Full::Named => Failed(StatusCode::TOO_MANY_REQUESTS, "this address has too many new agents".to_owned()),
+            Full::Server => Failed(StatusCode::SERVICE_UNAVAILABLE, "the server has too many connections".to_owned()),
         }
     }
 }

@@ -51,7 +51,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router, runtime: &Arc<R
         rooms.are_empty().await;
     };
     if tokio::time::timeout(GOODBYE, all).await.is_err() {
-        warn!("clients are left that do not go away");
+        warn!("some clients did not disconnect in time");
     }
 }
 

@@ -116,7 +116,7 @@ impl AgentLoop {
                     turn.flush().await?;
                     return Err(error.into());
                 }
-                None => return Err("the model's answer ended without an end".into()),
+                None => return Err("the model's answer ended without `Finished`".into()),
             }
         }
     }

@@ -53,7 +53,7 @@ impl AgentLoop {
 
     /// A shorter conversation that replaces the current one.
     pub(super) async fn compacted(&self, ctx: &FiberContext, number: u32, summary: Option<&Summary>) -> Result<Summary, BoxError> {
-        let Some(compact) = &self.compaction else { return Err("there is nothing that makes a conversation shorter".into()) };
+        let Some(compact) = &self.compaction else { return Err("no `compact` function is set".into()) };
         let turn = turn_of(ctx)?;
         let step = turn.step(number).await;
         let messages = awaited(|| compact(conversation(turn, &step, summary))).await.map_err(|why| text_of(&why))?;

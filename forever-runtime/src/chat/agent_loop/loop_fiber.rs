@@ -207,7 +207,7 @@ pub(crate) async fn ask_and_call(ctx: &FiberContext, looped: Res<AgentLoop>) -> 
             return Ok(steps);
         }
         if steps == looped.max_steps {
-            return Err(format!("the model was asked {steps} times and still wants to go on").into());
+            return Err(format!("the model was called {steps} times and did not finish").into());
         }
         let may_compact = !refused && compactions < looped.max_compactions;
         if may_compact && looped.is_nearly_full(ctx, steps, summary.as_ref(), length.as_ref()).await? {
@@ -218,7 +218,7 @@ pub(crate) async fn ask_and_call(ctx: &FiberContext, looped: Res<AgentLoop>) -> 
         let said = step!("model", retry = looped.retry(), |op| looped.ask(ctx, steps, summary.as_ref(), op).await?);
         if said.too_long {
             if refused {
-                return Err("the conversation is too long for the model, also after it was made shorter".into());
+                return Err("the conversation is too long for the model, even after compaction".into());
             }
             let shorter = step!("compact", looped.compacted(ctx, steps, summary.as_ref()).await?);
             summary = Some(shorter);

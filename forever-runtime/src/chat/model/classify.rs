@@ -86,7 +86,7 @@ pub fn classify(status: u16, body: &str) -> ModelError {
     let message = said.message.as_deref().unwrap_or(body).trim();
     let mut text = match status {
         Some(status) => format!("the provider answered {status}"),
-        None => "the provider broke its answer off".to_owned(),
+        None => "the provider's answer broke off".to_owned(),
     };
     // The page of a proxy adds nothing to the status.
     if !message.is_empty() && !message.starts_with('<') {

@@ -130,7 +130,7 @@ impl Endpoint {
             return Err(if is_error {
                 classify(200, &body)
             } else {
-                ModelError::new(ModelErrorKind::Invalid, "the provider has answered with something that is no stream of events")
+                ModelError::new(ModelErrorKind::Invalid, "the provider's response is not an event stream")
             });
         }
         Ok(response)
@@ -140,7 +140,7 @@ impl Endpoint {
     pub(super) async fn get(&self, path: &str, wait: Duration) -> Result<Value, Refused> {
         let response = self.send(self.request(Method::GET, path)?.timeout(wait)).await?;
         let body = self.whole(response).await?;
-        let wrong = |_| ModelError::new(ModelErrorKind::Transient, "the provider has answered with something that is no JSON");
+        let wrong = |_| ModelError::new(ModelErrorKind::Transient, "the provider's response is not JSON");
         Ok(serde_json::from_slice(&body).map_err(wrong)?)
     }
 

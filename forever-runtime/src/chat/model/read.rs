@@ -77,7 +77,7 @@ where
                 return;
             }
             Some(Err(error)) => error,
-            None => ModelError::new(ModelErrorKind::Transient, "the provider's answer ends in the middle"),
+            None => ModelError::new(ModelErrorKind::Transient, "the provider's answer was cut off"),
         };
         protocol.end(answer);
         if !answer.is_finished() {
@@ -102,5 +102,5 @@ pub(super) fn given(events: Vec<ModelEvent>) -> ModelStream {
 /// If it is not JSON: a part of the answer would be missing, so it cannot continue.
 pub(super) fn json(event: &Event) -> Result<Value, ModelError> {
     serde_json::from_str(&event.data)
-        .map_err(|_| ModelError::new(ModelErrorKind::Transient, "the provider has sent an event that is no JSON"))
+        .map_err(|_| ModelError::new(ModelErrorKind::Transient, "the provider has sent an event that is not JSON"))
 }

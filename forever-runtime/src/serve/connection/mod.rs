@@ -310,7 +310,7 @@ impl Session<'_> {
             return Err(Over::Close(close::POLICY, "too many frames"));
         }
         if self.served.rooms.ask(self.at).is_err() {
-            return Err(Over::Close(close::TRY_AGAIN, "the agent is asked too much"));
+            return Err(Over::Close(close::TRY_AGAIN, "the agent has too many requests"));
         }
         match message {
             Message::Text(text) if text.len() > self.served.limits.frame => Err(Over::Close(close::TOO_LONG, "a frame is too long")),
