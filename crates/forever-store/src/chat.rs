@@ -151,7 +151,7 @@ impl FromStr for TurnState {
 /// Turn to be accepted.
 #[derive(Debug, Clone)]
 pub struct NewTurnRow {
-    /// Chat that it is of.
+    /// Its chat.
     pub chat: AgentId,
     /// Id, unique in its chat.
     pub id: String,
@@ -161,8 +161,8 @@ pub struct NewTurnRow {
     pub kind: TurnKind,
     /// Policy if another turn has not ended.
     pub queueing: QueuePolicy,
-    /// Maximum of queued turns of the chat, with this one. Applies to an
-    /// [`Answer`](TurnKind::Reply): the number of continuations is bounded by that of tool calls.
+    /// Maximum of queued turns of the chat, with this one. Applies to a
+    /// [`Reply`](TurnKind::Reply): the number of continuations is bounded by that of tool calls.
     pub max_queued: u32,
     /// Id of a user message. If a turn of the chat replies to it already, the latest such turn is
     /// the [existing](AcceptTurnResult::Existing) one. For a client that may send a question twice.
@@ -174,7 +174,7 @@ pub struct NewTurnRow {
     /// Conditional update of a message, before the messages are stored. If it is
     /// refused, so is the turn.
     pub update: Option<MessageUpdate>,
-    /// Id of the message that an [`Answer`](TurnKind::Reply) makes.
+    /// Id of the message that a [`Reply`](TurnKind::Reply) makes.
     pub message: String,
     /// Body of the request, JSON.
     pub body: Option<String>,
@@ -229,7 +229,7 @@ pub enum AcceptTurnResult {
 pub struct TurnRow {
     /// Sequence number.
     pub seq: TurnSeq,
-    /// Chat that it is of.
+    /// Its chat.
     pub chat: AgentId,
     /// Id.
     pub id: String,
@@ -389,7 +389,7 @@ pub struct InteractionCursor {
 pub struct InteractionRow {
     /// Its place in the list.
     pub at: InteractionCursor,
-    /// Chat that it is of.
+    /// Its chat.
     pub chat: AgentId,
     /// The message.
     pub message: MessageRow,

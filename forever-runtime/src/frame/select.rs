@@ -1,8 +1,9 @@
-//! `select!`: the first of several things that a fiber waits for.
+//! `select!`: waits for the first of several events.
 //!
-//! Goes in: what the arms wait for, in source order, with deadlines and topics that were fixed when the wait began. Comes out:
-//! [`Choice`], which arm it was and its value, kept under the name of the arm. The first arm in source order that is ready is
-//! chosen. What another arm would have taken stays where it is: messages in their queues, children at work.
+//! Input: the arms in source order, with deadlines and topics fixed when the wait began. Output: a
+//! [`Choice`], the arm that was chosen and its value, saved under the name of the arm. The first
+//! arm in source order that is ready is chosen. The other arms lose nothing: messages stay in their
+//! queues, and children keep running.
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -22,15 +23,15 @@ use crate::runtime::exit::Exit;
 use crate::runtime::handle::{FiberError, FiberHandle};
 use crate::store::Wait;
 
-/// What one arm waits for.
+/// One arm of a `select!`.
 #[doc(hidden)]
 pub trait Arm: Send + Sync + 'static {
     type Value: Send;
 
-    /// The value, if it is there.
+    /// The value, if the arm is ready.
     fn ready<'a>(&'a self, name: &'static str, run: &'a Run) -> BoxFuture<'a, Option<Self::Value>>;
 
-    /// Adds what wakes a fiber that waits for it.
+    /// Adds the condition that wakes a fiber waiting for it.
     fn wait(&self, wait: &mut Wait);
 }
 
@@ -197,7 +198,7 @@ impl<A: Arm, R: Arms> Arms for (A, R) {
 }
 
 impl Frame {
-    /// The first arm that is ready.
+    /// Waits for the first arm that is ready.
     pub fn select<N: ArmNames, A: Arms>(&self, arms: A) -> impl Future<Output = Choice<N, A::Chosen>> + Send + use<N, A> {
         let (run, name) = (Arc::clone(&self.run), self.machine.name);
         async move {
@@ -231,13 +232,13 @@ pub enum Either<A, R> {
 #[derive(Debug)]
 pub struct Last<A>(pub A);
 
-/// What the arms of a `select!` are called in snapshots, in source order.
+/// Names of the arms of a `select!` in snapshots, in source order.
 #[doc(hidden)]
 pub trait ArmNames: Send + Sync + 'static {
     const NAMES: &'static [&'static str];
 }
 
-/// Which arm was chosen, with its value: `{"approval":true}` in snapshots.
+/// The chosen arm with its value: `{"approval":true}` in snapshots.
 #[doc(hidden)]
 pub struct Choice<N, C> {
     pub chosen: C,
@@ -250,7 +251,7 @@ impl<N, C> fmt::Debug for Choice<N, C> {
     }
 }
 
-/// A chosen arm, by its place among those that are left.
+/// A chosen arm, by its place among the remaining ones.
 #[doc(hidden)]
 pub trait Chosen: Sized {
     fn place(&self) -> usize;

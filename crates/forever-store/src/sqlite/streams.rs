@@ -1,14 +1,13 @@
 //! Streams: items that are appended and never changed, in two tables.
 //!
 //! Items arrive in `stream_tail`, which has the rows of all streams in the order of their arrival:
-//! a commit for many streams writes the page at its end, and not one page of each stream. When
-//! those of one stream are [`FULL`] bytes long, they are copied into `stream_chunks`, where a
-//! stream has its rows together. The tail is deleted from its beginning, whole pages at a time, as
-//! far as everything in it is copied; a stream that keeps it from that for long is copied with
-//! less.
+//! a commit for many streams writes the page at its end, instead of one page per stream. When those
+//! of one stream are [`FULL`] bytes long, they are copied into `stream_chunks`, where the rows of a
+//! stream are adjacent. The tail is deleted from its beginning, whole pages at a time, up to the
+//! first row that is not copied. A stream that blocks this for long is copied early.
 //!
-//! `stream_tail_open` says which rows of the tail are not copied yet, and `stream_next` which
-//! number the next stream gets: one that no row of the tail has. Both are temporary tables of the
+//! `stream_tail_open` lists the rows of the tail that are not copied yet, and `stream_next` has the
+//! number of the next stream: one that no row of the tail has. Both are temporary tables of the
 //! connection that writes, in memory, and part of the transactions that change the others. So
 //! streams are read on that connection.
 use std::ops::RangeInclusive;
@@ -24,19 +23,19 @@ pub(super) type StreamSeq = i64;
 /// Name of the stream that is the log of a turn.
 const LOG: &str = "log";
 
-/// The bytes of items with which the rows of a stream are copied: as one row of some pages, of
-/// which the last one alone is not full.
+/// Number of bytes of items after which the rows of a stream are copied: as one row of a few pages,
+/// of which only the last is not full.
 const FULL: i64 = 8 << 10;
 
-/// How many rows at the beginning of the tail are deleted at least. Each deletion writes the pages
+/// Minimum number of rows to delete from the beginning of the tail. Each deletion writes the pages
 /// around it.
 const DELETED: i64 = 256;
 
-/// How many rows are deleted at most, so that no commit takes long.
+/// Maximum number of rows to delete, so that no commit takes long.
 const DELETED_AT_ONCE: i64 = 4 * DELETED;
 
-/// How many rows the tail may have behind the first one that is not copied. They are read when the
-/// database is opened. Tests come to it sooner.
+/// Maximum length of the tail from its first row that is not copied. These rows are read when the
+/// database is opened. Tests use a lower limit.
 const LONGEST: i64 = if cfg!(test) { 1 << 10 } else { 1 << 16 };
 
 /// A row as it is stored: `first`, `count`, `data`, `stored_ms`.
@@ -46,11 +45,11 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
     Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
 }
 
-/// Finds out which rows of the tail are not copied yet, and which numbers are free.
+/// Lists the rows of the tail that are not copied yet, and finds the next free number.
 pub(super) fn open(conn: &Connection) -> rusqlite::Result<()> {
     let damaged: bool = conn.query_row("SELECT EXISTS (SELECT 1 FROM stream_tail WHERE seq >= 1 << 62)", (), |r| r.get(0))?;
     if damaged {
-        // Behind the greatest number of all SQLite gives one that is free, and not the next.
+        // After the greatest number SQLite would choose any free one, not the next.
         conn.execute_batch(
             "BEGIN IMMEDIATE;
              CREATE TEMP TABLE numbered AS
@@ -119,7 +118,7 @@ pub(super) fn read_of_turn(conn: &Connection, turn: TurnSeq, from: u64, limit: u
     of_turn(conn, turn)?.map_or_else(|| Ok(Vec::new()), |stream| read(conn, stream, from, limit))
 }
 
-/// A turn has ended: its log grows no more.
+/// Copies the log of a turn that has ended.
 pub(super) fn close_of_turn(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<()> {
     of_turn(conn, turn)?.map_or(Ok(()), |stream| close(conn, stream))
 }
@@ -128,7 +127,7 @@ pub(super) fn delete_of_turn(conn: &Connection, turn: TurnSeq) -> rusqlite::Resu
     of_turn(conn, turn)?.map_or(Ok(()), |stream| delete(conn, stream))
 }
 
-/// How many items of a stream are copied.
+/// Number of copied items of a stream.
 fn copied(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<i64> {
     let end = conn
         .prepare_cached("SELECT first + count FROM stream_chunks WHERE stream = ?1 ORDER BY first DESC LIMIT 1")?
@@ -137,7 +136,7 @@ fn copied(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<i64> {
     Ok(end.unwrap_or(0))
 }
 
-/// What is not copied of a stream. It is read as a whole, and follows what is copied.
+/// Items of a stream that are not copied yet. They are read as a whole, and follow the copied ones.
 fn tail(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<Vec<StreamBatch>> {
     let next = copied(conn, stream)?.cast_unsigned();
     let rows = conn
@@ -151,7 +150,7 @@ fn tail(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<Vec<StreamBatc
 }
 
 fn read(conn: &Connection, stream: StreamSeq, from: u64, limit: u32) -> rusqlite::Result<Vec<StreamBatch>> {
-    // The row that has item `from` in it may begin before it.
+    // The row that contains item `from` may begin before it.
     let rows = conn
         .prepare_cached(
             "SELECT first, count, data, stored_ms FROM stream_chunks
@@ -173,7 +172,7 @@ fn read(conn: &Connection, stream: StreamSeq, from: u64, limit: u32) -> rusqlite
     Ok(log)
 }
 
-/// Rows of a stream that follow one another, the first of which begins in `next`.
+/// Checks that the rows of a stream are consecutive, the first of them beginning in `next`.
 fn in_order(rows: Vec<Stored>, mut next: RangeInclusive<u64>) -> rusqlite::Result<Vec<StreamBatch>> {
     let follow = |row| {
         let row = follows(&next, row)?;
@@ -183,7 +182,8 @@ fn in_order(rows: Vec<Stored>, mut next: RangeInclusive<u64>) -> rusqlite::Resul
     rows.into_iter().map(follow).collect()
 }
 
-/// A row that begins where it may. By any other one, items would be numbered as they never were.
+/// Checks that a row begins where it may. Any other row would change the numbers of items that
+/// readers have seen.
 fn follows(next: &RangeInclusive<u64>, (first, count, data, stored_ms): Stored) -> rusqlite::Result<StreamBatch> {
     let there = data.lines().count() as u64;
     match (u64::try_from(first), u64::try_from(count)) {
@@ -208,7 +208,7 @@ fn append(conn: &Connection, stream: StreamSeq, new: &StreamBatch) -> rusqlite::
         open
     } else {
         let copied = copied(conn, stream)?;
-        // Streams that begin together would all be copied in one commit.
+        // Streams that begin together would otherwise all be copied in one commit.
         (copied, if copied == 0 { stream.rem_euclid(64) * (FULL / 64) } else { 0 })
     };
     if there != new.first.cast_signed() {
@@ -241,13 +241,13 @@ fn put(conn: &Connection, stream: StreamSeq, new: &StreamBatch) -> rusqlite::Res
     insert(conn, "INSERT INTO stream_chunks (stream, first, count, data, stored_ms) VALUES (?1, ?2, ?3, ?4, ?5)", stream, new)
 }
 
-/// Runs a statement that takes a stream and one of its rows.
+/// Runs a statement whose parameters are a stream and one of its rows.
 fn insert(conn: &Connection, sql: &str, stream: StreamSeq, new: &StreamBatch) -> rusqlite::Result<()> {
     let StreamBatch { first, count, data, stored_ms } = new;
     conn.prepare_cached(sql)?.execute(params![stream, first.cast_signed(), count.cast_signed(), data, stored_ms]).map(drop)
 }
 
-/// Copies what a stream has in the tail, as one row.
+/// Copies the rows of a stream from the tail, as one row.
 fn copy(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<()> {
     match tail(conn, stream) {
         Ok(rows) => {
@@ -258,13 +258,12 @@ fn copy(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<()> {
             forget(conn, stream)
         }
         Err(failed @ rusqlite::Error::SqliteFailure(..)) => Err(failed),
-        // What is damaged stays as it is, for a person to put right, where it keeps nothing else
-        // from being deleted.
+        // A damaged row stays as it is, for a person to repair, where it does not block deletion.
         Err(_) => move_to_the_end(conn, stream),
     }
 }
 
-/// The rows of a stream are no longer to be copied.
+/// Takes the rows of a stream off the list of rows to copy.
 fn forget(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<()> {
     conn.prepare_cached("DELETE FROM stream_tail_open WHERE stream = ?1")?.execute([stream]).map(drop)
 }
@@ -283,8 +282,7 @@ fn move_to_the_end(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<()>
     Ok(())
 }
 
-/// Deletes the beginning of the tail as far as it is copied, or copies what keeps it from being
-/// deleted.
+/// Deletes the beginning of the tail as far as it is copied, or copies the stream that blocks it.
 fn shorten(conn: &Connection) -> rusqlite::Result<()> {
     let ends: (Option<i64>, Option<i64>) = conn
         .prepare_cached("SELECT (SELECT min(seq) FROM stream_tail), (SELECT max(seq) FROM stream_tail)")?

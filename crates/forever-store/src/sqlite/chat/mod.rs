@@ -20,7 +20,7 @@ pub(super) use interactions::mark as mark_interactions;
 use messages::{chat_of, find_chat, hold, message_row, replace_all, update};
 use turns::{TURN, accept, begin, by, by_seq, clear, fold, listed, request, settle, under_way};
 
-/// Fails unless the claim of a turn's fiber is in force; says whether the turn is running.
+/// Fails unless the claim of a turn's fiber is in force; returns whether the turn is running.
 fn fence(conn: &Connection, claim: Claim, turn: TurnSeq) -> rusqlite::Result<bool> {
     claims::check_running(conn, claim)?;
     let found: Option<(Option<Seq>, bool)> = conn
@@ -165,7 +165,7 @@ impl ChatStore for Sqlite {
 
     fn turns(&self, chat: AgentId, which: TurnFilter, after: TurnSeq, limit: u32) -> BoxFuture<'_, Result<Vec<TurnRow>>> {
         Box::pin(self.read("list turns", move |c| {
-            // Words of ours, so they can stand in the text.
+            // The words are ours, so they may stand in the text.
             let words: Vec<_> = which.states.iter().map(|s| format!("'{s}'")).collect();
             let mut terms = String::new();
             if !words.is_empty() {
@@ -179,7 +179,7 @@ impl ChatStore for Sqlite {
             let sql = format!("{TURN} WHERE c.class = ?1 AND c.agent = ?2 AND {behind} {terms} ORDER BY {order} LIMIT ?4");
             let mut select = c.prepare_cached(&sql)?;
             let (mut found, mut after) = (Vec::new(), after);
-            // Where a row was left out, others take its place: a short page is the last one.
+            // Rows that were left out are replaced by later ones: a short page is the last one.
             loop {
                 let left = limit - u32::try_from(found.len()).unwrap_or(limit);
                 let page: Vec<(TurnSeq, Option<TurnRow>)> = select
@@ -320,7 +320,7 @@ impl ChatStore for Sqlite {
     }
 }
 
-/// What a clean close says of turns that are under way: their process has not died.
+/// Takes back the deaths of turns that are running: at a clean close the process has not died.
 pub(super) fn close(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute(
         "UPDATE turns INDEXED BY turns_open SET deaths = max(deaths - 1, 0)
