@@ -42,8 +42,8 @@ pub struct OnMessage<K: Topics, T> {
     take: Take<K, T>,
 }
 
-/// Takes the oldest message. A field, so that the constructor asks for a message that can be saved: an error about its type
-/// points at the arm, and names neither [`Arm`] nor [`Arms`].
+/// Takes the oldest message. It is a field so that the constructor requires a type that can be
+/// saved: an error about it points at the arm, and names neither [`Arm`] nor [`Arms`].
 type Take<K, T> = for<'a> fn(&'a K, &'static str, &'a Run) -> BoxFuture<'a, Option<<K as Topics>::Received<T>>>;
 
 impl<K: Topics, T> fmt::Debug for OnMessage<K, T> {

@@ -80,7 +80,7 @@ pub(super) fn open(conn: &Connection) -> rusqlite::Result<()> {
          CREATE TEMP TRIGGER stream_deleted AFTER DELETE ON main.streams
          BEGIN DELETE FROM stream_tail_open WHERE stream = OLD.seq; END;
          CREATE TEMP TABLE stream_next (seq INTEGER NOT NULL) STRICT;
-         -- A number that leaves none behind it is damage, and is not counted on from.
+         -- A number without a successor is damage.
          INSERT INTO stream_next (seq)
          SELECT 1 + max(coalesce((SELECT max(seq) FROM streams WHERE seq < 1 << 62), 0),
                         coalesce((SELECT max(stream) FROM stream_tail WHERE stream < 1 << 62), 0));",
