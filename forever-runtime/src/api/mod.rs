@@ -4,4 +4,5 @@ pub(crate) mod admin;
 pub(crate) mod builder;
 mod chat;
 pub(crate) mod forever;
+mod history;
 pub(crate) mod messages;
