@@ -7,6 +7,7 @@ use std::str::FromStr;
 #[cfg(doc)]
 use super::has_pending_interaction;
 use super::{AgentId, Claim, FiberState, NewFiber, Runnable};
+use crate::StreamBatch;
 use crate::error::Result;
 use crate::future::BoxFuture;
 
@@ -271,19 +272,6 @@ pub struct TurnRequest {
     pub stash: Option<String>,
 }
 
-/// Chunks of a turn's log that are stored together.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChunkBatch {
-    /// Number of its first chunk, from 0.
-    pub first: u64,
-    /// Number of chunks.
-    pub count: u64,
-    /// Chunks, one a line.
-    pub data: String,
-    /// Time at which it was stored.
-    pub stored_ms: i64,
-}
-
 /// State of an incident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IncidentState {
@@ -326,7 +314,7 @@ pub struct TurnStart {
     /// Its request.
     pub request: TurnRequest,
     /// Its log.
-    pub chunks: Vec<ChunkBatch>,
+    pub chunks: Vec<StreamBatch>,
     /// Its last incident.
     pub incident: Option<IncidentRow>,
     /// Whether it was begun before.
@@ -465,9 +453,9 @@ pub trait ChatStore {
 
     /// Appends chunks to the log of a running turn.
     ///
-    /// Fails unless [`first`](ChunkBatch::first) is the length of the stored log. It is progress of
+    /// Fails unless [`first`](StreamBatch::first) is the length of the stored log. It is progress of
     /// the fiber, which sets its deaths to 0.
-    fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: ChunkBatch) -> BoxFuture<'_, Result<TurnWrite>>;
+    fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: StreamBatch) -> BoxFuture<'_, Result<TurnWrite>>;
 
     /// Replaces the stash of a running turn.
     fn stash_turn(&self, claim: Claim, turn: TurnSeq, stash: String) -> BoxFuture<'_, Result<TurnWrite>>;
@@ -508,7 +496,7 @@ pub trait ChatStore {
     /// Gives the stored log of a turn, at most `limit` batches.
     ///
     /// Begins with the batch that has chunk `from` in it.
-    fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<ChunkBatch>>>;
+    fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<StreamBatch>>>;
 
     /// Gives the messages of a chat up to and with a place, in order.
     fn chat_messages(&self, chat: AgentId, up_to: i64) -> BoxFuture<'_, Result<Vec<MessageRow>>>;

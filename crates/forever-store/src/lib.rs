@@ -23,6 +23,7 @@ mod ops;
 mod snapshot;
 #[doc(hidden)]
 pub mod sqlite;
+mod streams;
 
 use std::fmt;
 
@@ -33,9 +34,9 @@ pub use admin::{
 };
 pub use agents::{AgentId, AgentStore, FarSchedules, KeepAliveRow, NewScheduleRow, RunResult, ScheduleRow, ScheduleTiming};
 pub use chat::{
-    AcceptTurnResult, Admission, ChatStore, ChunkBatch, IncidentRow, IncidentState, InteractionCursor, InteractionQuery, InteractionRow,
-    MessageRole, MessageRow, MessageUpdate, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnSettlement,
-    TurnSettler, TurnStart, TurnState, TurnWrite, UpdateRefused,
+    AcceptTurnResult, Admission, ChatStore, IncidentRow, IncidentState, InteractionCursor, InteractionQuery, InteractionRow, MessageRole,
+    MessageRow, MessageUpdate, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler,
+    TurnStart, TurnState, TurnWrite, UpdateRefused,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use fibers::{
@@ -49,6 +50,7 @@ pub use ops::{OpKind, OpOutcome, OpRecord, OpResolution, OpRetry, OpRow, OpState
 pub use snapshot::{LogItem, SnapshotDelta, SnapshotRows};
 pub use sqlite::user::Tx;
 pub use sqlite::{Durability, Sqlite};
+pub use streams::StreamBatch;
 
 /// The types of `rusqlite` that a closure with a [`Tx`] needs. Use them in place of a dependency of
 /// your own, so that the two are one version. A new version of `rusqlite` is a breaking change of

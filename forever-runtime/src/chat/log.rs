@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::exec::executor::Executor;
 use crate::runtime::link::Link;
 use crate::runtime::race::race;
-use crate::store::{ChunkBatch, TurnRow, TurnSeq, TurnState};
+use crate::store::{StreamBatch, TurnRow, TurnSeq, TurnState};
 
 /// Number of the newest chunks that are kept in memory for followers; those further behind read the
 /// database.
@@ -336,7 +336,7 @@ impl Follow {
 }
 
 /// The chunks of a row, with their numbers.
-pub(crate) fn lines(row: &ChunkBatch) -> impl Iterator<Item = (u64, &str)> {
+pub(crate) fn lines(row: &StreamBatch) -> impl Iterator<Item = (u64, &str)> {
     (row.first..).zip(row.data.lines())
 }
 

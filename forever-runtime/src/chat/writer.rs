@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exec::executor::Executor;
 use crate::runtime::fence::Fence;
 use crate::runtime::race::race;
-use crate::store::{ChunkBatch, TurnSeq, TurnWrite};
+use crate::store::{StreamBatch, TurnSeq, TurnWrite};
 
 /// How chunks are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,7 +160,7 @@ impl Writer {
             };
             let count = chunks.len();
             let data = chunks.join("\n");
-            let row = ChunkBatch { first, count: count as u64, data, stored_ms: self.exec.runtime.now_ms() };
+            let row = StreamBatch { first, count: count as u64, data, stored_ms: self.exec.runtime.now_ms() };
             let stored = self.exec.runtime.store.append_chunks(self.fence.claim(), self.turn, row).await;
             let failed = match self.fence.checked(stored) {
                 Ok(TurnWrite::Done) => None,

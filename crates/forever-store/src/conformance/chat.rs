@@ -2,8 +2,8 @@
 use super::Told;
 use super::claims::is_lost;
 use crate::{
-    AcceptTurnResult, Admission, AgentId, ChunkBatch, Claim, End, FiberRef, FiberState, IncidentRow, IncidentState, InteractionQuery,
-    MessageRow, MessageUpdate, NewFiber, NewTurnRow, QueuePolicy, Store, Suspension, TurnFilter, TurnKind, TurnRow, TurnSettlement,
+    AcceptTurnResult, Admission, AgentId, Claim, End, FiberRef, FiberState, IncidentRow, IncidentState, InteractionQuery, MessageRow,
+    MessageUpdate, NewFiber, NewTurnRow, QueuePolicy, Store, StreamBatch, Suspension, TurnFilter, TurnKind, TurnRow, TurnSettlement,
     TurnSettler, TurnStart, TurnState, TurnWrite, UpdateRefused,
 };
 
@@ -88,8 +88,8 @@ async fn ids(store: &impl Store, of: &str, up_to: i64) -> Vec<String> {
     store.chat_messages(chat(of), up_to).await.unwrap().into_iter().map(|message| message.id).collect()
 }
 
-fn chunks(first: u64, lines: &[&str]) -> ChunkBatch {
-    ChunkBatch { first, count: lines.len() as u64, data: lines.join("\n"), stored_ms: 5 }
+fn chunks(first: u64, lines: &[&str]) -> StreamBatch {
+    StreamBatch { first, count: lines.len() as u64, data: lines.join("\n"), stored_ms: 5 }
 }
 
 pub(super) async fn accepts_a_turn_once(store: &impl Store) {

@@ -31,6 +31,7 @@ mod recent_ops;
 mod rows;
 mod schema;
 mod snapshot_rows;
+mod streams;
 mod sync;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::lock::{self, DatabaseFile};
 use super::pace::BUSY_TIMEOUT;
-use super::{chat, schema, user};
+use super::{schema, streams, user};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A log that one huge snapshot has made long is truncated to this many bytes.
@@ -258,7 +258,7 @@ fn prepare(conn: &mut Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "temp_store", "memory")?;
     let version = conn.pragma_query_value(None, "user_version", |r| r.get(0))?;
     schema::migrate(conn, version)?;
-    chat::open_logs(conn)?;
+    streams::open(conn)?;
     user::guard(conn)
 }
 

@@ -27,10 +27,11 @@ const MIGRATIONS: &[Migration] = &[
     script(include_str!("schema_5.sql")),
     Migration { script: include_str!("schema_6.sql"), fill: chat::mark_interactions },
     script(include_str!("schema_7.sql")),
+    script(include_str!("schema_8.sql")),
 ];
 
-/// Our tables and views, and the named indexes.
-pub(super) const NAMES: [&str; 53] = [
+/// Our tables and views, and the indexes with names.
+pub(super) const NAMES: [&str; 57] = [
     "agents",
     "agents_awake",
     "branch_results",
@@ -67,11 +68,15 @@ pub(super) const NAMES: [&str; 53] = [
     "settled_ops_fiber",
     "snapshot_documents",
     "snapshots",
-    "turn_chunks",
+    "stream_chunks",
+    "stream_log",
+    "stream_tail",
+    "stream_tail_left",
+    "streams",
+    "streams_fiber",
+    "streams_turn",
     "turn_log",
     "turn_requests",
-    "turn_tail",
-    "turn_tail_left",
     "turns",
     "turns_chat",
     "turns_fiber",
@@ -86,8 +91,8 @@ pub(super) const NAMES: [&str; 53] = [
     "workers",
 ];
 
-/// The same for the temporary schema of the connection that writes.
-pub(super) const TEMPORARY: [&str; 2] = ["turn_tail_open", "turn_tail_open_seq"];
+/// The same of the temporary schema of the connection that writes.
+pub(super) const TEMPORARY: [&str; 4] = ["stream_deleted", "stream_next", "stream_tail_open", "stream_tail_open_seq"];
 
 /// The schema version that this code reads and writes.
 pub(crate) fn version() -> i32 {

@@ -10,7 +10,7 @@ use crate::chat::recovery::{ChatRecovery, RecoveryKind, RecoveryPolicy};
 use crate::clock::from_ms;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::executor::Executor;
-use crate::store::{ChunkBatch, MessageRow, TurnRequest, TurnRow, TurnSeq};
+use crate::store::{MessageRow, StreamBatch, TurnRequest, TurnRow, TurnSeq};
 
 /// The request of a turn, parsed.
 pub(super) struct Asked {
@@ -59,7 +59,7 @@ pub(super) struct Answered {
 }
 
 impl Answered {
-    pub(super) async fn load(exec: &Executor, row: &TurnRow, chunks: &[ChunkBatch]) -> Result<Self> {
+    pub(super) async fn load(exec: &Executor, row: &TurnRow, chunks: &[StreamBatch]) -> Result<Self> {
         let mut before = read_messages(&exec.runtime.store.chat_messages(row.chat.clone(), row.place).await?)?;
         let there = before.iter().position(|message| message.id == row.message);
         let message = there.map_or_else(|| UiMessage::new(row.message.as_str(), Role::Assistant), |place| before.remove(place));

@@ -1,27 +1,24 @@
 //! Chats: messages, turns with their logs, and incidents.
 mod incidents;
 mod interactions;
-mod logs;
 mod messages;
 mod turns;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::job::Scope;
-use super::{Sqlite, claims, rows};
+use super::{Sqlite, claims, rows, streams};
 use crate::error::Result;
 use crate::future::BoxFuture;
 use crate::{
-    AcceptTurnResult, Admission, AgentId, ChatStore, ChunkBatch, FiberState, IncidentRow, InteractionCursor, InteractionQuery,
-    InteractionRow, MessageRow, MessageUpdate, NewTurnRow, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler,
-    TurnWrite, UpdateRefused,
+    AcceptTurnResult, Admission, AgentId, ChatStore, FiberState, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow,
+    MessageRow, MessageUpdate, NewTurnRow, StreamBatch, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite,
+    UpdateRefused,
 };
 use crate::{Claim, Runnable, Seq, Suspension};
 pub(super) use interactions::mark as mark_interactions;
-pub(super) use logs::open as open_logs;
-use logs::{append, chunks, fold};
 use messages::{chat_of, find_chat, hold, message_row, replace_all, update};
-use turns::{TURN, accept, begin, by, by_seq, clear, listed, request, settle, under_way};
+use turns::{TURN, accept, begin, by, by_seq, clear, fold, listed, request, settle, under_way};
 
 /// Fails unless the claim of a turn's fiber is in force; returns whether the turn is running.
 fn fence(conn: &Connection, claim: Claim, turn: TurnSeq) -> rusqlite::Result<bool> {
@@ -108,13 +105,13 @@ impl ChatStore for Sqlite {
         }))
     }
 
-    fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: ChunkBatch) -> BoxFuture<'_, Result<TurnWrite>> {
+    fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: StreamBatch) -> BoxFuture<'_, Result<TurnWrite>> {
         Box::pin(self.write("store chunks of a turn", Scope::Many, move |c| {
             if !fence(c, claim, turn)? {
                 return Ok(TurnWrite::NotRunning);
             }
-            append(c, turn, &chunks)?;
-            // A chunk is progress.
+            streams::append_of_turn(c, turn, &chunks)?;
+            // It has come further.
             rows::forget_deaths(c, claim.fiber)?;
             Ok(TurnWrite::Done)
         }))
@@ -213,9 +210,9 @@ impl ChatStore for Sqlite {
         Box::pin(self.read("load what a turn was asked with", move |c| request(c, turn)))
     }
 
-    fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<ChunkBatch>>> {
+    fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<StreamBatch>>> {
         // The connection that writes knows which rows of the tail belong to a log.
-        Box::pin(self.write("load chunks of a turn", Scope::Read, move |c| chunks(c, turn, from, limit)))
+        Box::pin(self.write("load chunks of a turn", Scope::Read, move |c| streams::read_of_turn(c, turn, from, limit)))
     }
 
     fn chat_messages(&self, chat: AgentId, up_to: i64) -> BoxFuture<'_, Result<Vec<MessageRow>>> {

@@ -3,10 +3,9 @@ use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::incidents::{self, incident};
-use super::logs::{self, chunks, fold};
 use super::messages::{chat_of, find_chat, insert_message, last_message, next_place, replace, update};
 use crate::AgentId;
-use crate::sqlite::{agents, rows};
+use crate::sqlite::{agents, rows, streams};
 use crate::{
     AcceptTurnResult, Admission, MessageRole, MessageRow, NewTurnRow, QueuePolicy, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnSettlement,
     TurnStart, TurnState, TurnWrite,
@@ -314,7 +313,7 @@ pub(super) fn begin(conn: &Connection, turn: TurnSeq, now_ms: i64) -> rusqlite::
     Ok(Admission::Begun(Box::new(TurnStart {
         row,
         request: request(conn, turn)?,
-        chunks: chunks(conn, turn, 0, u32::MAX)?,
+        chunks: streams::read_of_turn(conn, turn, 0, u32::MAX)?,
         incident: incident(conn, turn)?,
         again,
     })))
@@ -392,8 +391,14 @@ pub(super) fn settle(conn: &Connection, turn: TurnSeq, how: &TurnSettlement) -> 
     }
     conn.prepare_cached("UPDATE turns SET state = ?2, reason = ?3, settled_ms = ?4, deaths = max(deaths - 1, 0) WHERE seq = ?1")?
         .execute(params![turn, how.state.as_str(), how.reason, how.now_ms])?;
-    logs::close(conn, turn)?;
+    streams::close_of_turn(conn, turn)?;
     Ok(TurnWrite::Done)
+}
+
+/// Deletes the log of a turn: what it said is in its message.
+pub(super) fn fold(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<()> {
+    streams::delete_of_turn(conn, turn)?;
+    conn.prepare_cached("UPDATE turns SET folded = 1 WHERE seq = ?1")?.execute([turn]).map(drop)
 }
 
 pub(super) fn clear(conn: &Connection, chat: &AgentId, now_ms: i64) -> rusqlite::Result<Vec<TurnRow>> {
