@@ -1,4 +1,4 @@
-//! Streams: what is appended to them is never changed.
+//! Batches of a stream's items. A stream is append-only: stored items never change.
 
 /// Items of a stream that are stored together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub struct StreamBatch {
     pub first: u64,
     /// Number of items.
     pub count: u64,
-    /// Items, JSON texts, one a line.
+    /// Items, as JSON texts, one per line.
     pub data: String,
     /// Time at which it was stored.
     pub stored_ms: i64,
