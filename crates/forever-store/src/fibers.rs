@@ -256,7 +256,7 @@ pub struct LoadedFiber {
     pub interrupted: bool,
     /// Epoch.
     pub epoch: Epoch,
-    /// Operations that began since checkpoint `number`, whatever their state. Not those by hand.
+    /// Operations that began since checkpoint `number`, whatever their state, except manual ones.
     pub ops: Vec<OpRecord>,
     /// Branch results stored since checkpoint `number`.
     pub branches: Vec<BranchResult>,

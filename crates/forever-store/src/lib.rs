@@ -68,7 +68,8 @@ pub mod rusqlite {
 ///
 /// [`FiberStore`] has fibers and their activations, [`OpStore`] the ledger of operations,
 /// [`AdminStore`] commands, lists and deletion, [`AgentStore`] agents and schedules,
-/// [`ChatStore`] turns and messages, and [`StreamStore`] what fibers append. A wrapper holds another store and delegates.
+/// [`ChatStore`] turns and messages, and [`StreamStore`] what fibers append. A wrapper holds
+/// another store and delegates.
 ///
 /// # What an implementation keeps to
 ///

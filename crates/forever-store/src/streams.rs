@@ -1,4 +1,4 @@
-//! Streams of fibers: items are appended and never changed. Data types and [`StreamStore`].
+//! Streams: append-only lists of items, which never change. Data types and [`StreamStore`].
 use std::borrow::Cow;
 
 use super::Seq;
@@ -12,7 +12,7 @@ pub struct StreamBatch {
     pub first: u64,
     /// Number of items.
     pub count: u64,
-    /// Items, JSON texts, one a line.
+    /// Items, as JSON texts, one per line.
     pub data: String,
     /// Time at which it was stored.
     pub stored_ms: i64,

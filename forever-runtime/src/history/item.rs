@@ -1,9 +1,9 @@
 //! Items of a history as they are stored, one JSON object per checkpoint.
 //!
-//! `{"n":7,"at":"charge","ms":1790000000000,"took":12,"set":{"total":17},"gone":["draft"]}` has what
-//! changed since the item before. An item with `snapshot` and `parts` has everything; the first of
-//! an activation, and one of every [`MOST_CHANGES`], are such. A local of a function at depth 1 of
-//! the call stack is named `1:total`, as parts are.
+//! `{"n":7,"at":"charge","ms":1790000000,"took":12,"set":{"total":17},"gone":["draft"]}` has what
+//! changed since the item before. An item with `snapshot` and `parts` has everything; the first
+//! of an activation, and one of every [`MOST_CHANGES`], are such. A local of a function at depth 1
+//! of the call stack is named `1:total`, as parts are.
 use std::collections::BTreeMap;
 
 use serde::Deserialize;

@@ -73,8 +73,8 @@ struct Shared {
     /// The connection, while the worker has one. The thread holds it for a batch, a caller for one
     /// job.
     ///
-    /// Boxed, because the thread writes to it with each statement, and callers write to its neighbor
-    /// with each call.
+    /// Boxed, because the thread writes to it with each statement, and callers write to the field
+    /// beside it with each call.
     served: Mutex<Option<Box<Served>>>,
     /// Number of jobs that are queued, or taken from the queue and not answered yet.
     queued: OwnCacheLine<AtomicUsize>,
