@@ -133,7 +133,7 @@ pub mod __private {
     pub use crate::frame::iter::{Remaining, Source, collected};
     pub use crate::frame::keeps_order::{in_order, in_order_value, joined};
     pub use crate::frame::locals::{Locals, Save, Unreadable};
-    pub use crate::frame::machine::{BranchSpec, COMPUTED_TOPIC, Cut, CutKind, END, Local, LocalRole, Machine};
+    pub use crate::frame::machine::{BranchSpec, COMPUTED_TOPIC, Cut, CutKind, END, Local, LocalRole, Machine, SourceSpec};
     pub use crate::frame::position::{LoopCursor, LoopItem, LoopPosition};
     pub use crate::frame::resources::Needs;
     pub use crate::frame::retry::policy;

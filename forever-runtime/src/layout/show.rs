@@ -164,6 +164,8 @@ mod tests {
         first: &[0],
         topics: &[],
         migrate: None,
+        secrets: &[],
+        source: None,
     };
 
     #[test]

@@ -28,10 +28,11 @@ const MIGRATIONS: &[Migration] = &[
     script(include_str!("schema_5.sql")),
     Migration { script: include_str!("schema_6.sql"), fill: chat::mark_interactions },
     script(include_str!("schema_7.sql")),
+    script(include_str!("schema_8.sql")),
 ];
 
 /// Our tables and views, and the indexes with names.
-pub(super) const NAMES: [&str; 53] = [
+pub(super) const NAMES: [&str; 54] = [
     "agents",
     "agents_awake",
     "branch_results",
@@ -43,6 +44,7 @@ pub(super) const NAMES: [&str; 53] = [
     "fibers",
     "fibers_agent",
     "fibers_ended",
+    "fibers_function",
     "fibers_open",
     "fibers_parent",
     "incidents",
