@@ -36,6 +36,9 @@ pub use api::admin::{Cursor, FiberFilter, Fibers, Page};
 pub use api::builder::Builder;
 pub use api::forever::{Close, Forever};
 pub use api::messages::SendMessage;
+pub use api::view::{
+    AgentView, CutView, FiberView, FrameView, FunctionView, LocalView, LoopRole, PositionView, ScheduleView, SourceView, ValueView,
+};
 pub use clock::{Clock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
 pub use exec::agent_hooks::{EndedFiber, RecoveredFiber, Recovery};
@@ -64,10 +67,10 @@ pub use ops::op::Op;
 pub use ops::resolve::{OpStatus, Resolution};
 pub use ops::transaction::TransactionCall;
 pub use runtime::events::{Event, EventKind, Events, Told};
-pub use runtime::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus, RetryStatus};
+pub use runtime::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus, RetryStatus, StepStatus, WaitStatus};
 pub use runtime::settings::Retention;
 #[doc(inline)]
-pub use store::{Durability, FiberState, OpState, Tx};
+pub use store::{Durability, FiberCount, FiberState, OpState, Tx};
 
 /// What derives the JSON schema of a tool's input, for [`Tool::typed`](chat::Tool::typed).
 #[cfg(feature = "schemars")]

@@ -5,3 +5,5 @@ pub(crate) mod builder;
 mod chat;
 pub(crate) mod forever;
 pub(crate) mod messages;
+mod redact;
+pub(crate) mod view;

@@ -221,6 +221,14 @@ impl RunBackend for StoreBackend {
     }
 
     fn tell(&self, what: EventKind) {
+        let step = match what {
+            EventKind::StepStarted { step } => Some(Some((step, self.exec.runtime.clock.now()))),
+            EventKind::StepFinished { .. } => Some(None),
+            _ => None,
+        };
+        if let (Some(step), Some(control)) = (step, self.control.upgrade()) {
+            control.set_step(step);
+        }
         self.exec.runtime.tell(&self.id, self.name(), || what);
     }
 

@@ -168,6 +168,11 @@ impl Machine {
         u32::try_from(place).ok()
     }
 
+    /// Whether it calls other functions inline.
+    pub(crate) fn calls(&self) -> bool {
+        self.cuts.iter().any(|cut| cut.kind == CutKind::Call)
+    }
+
     /// How a callee's frame begins in its caller's snapshot: which function it is, and the layout that it is written under.
     pub(crate) fn heading(&self, layout: &str) -> String {
         format!("\"fiber\":{},\"layout\":{},", json_string(self.name), json_string(layout))

@@ -212,6 +212,11 @@ impl Layout {
         LayoutRow { hash: self.hash(), fiber: self.fiber.clone(), layout }
     }
 
+    /// The role of a local that is kept at a cut point.
+    pub(crate) fn role(&self, at: &str, name: &str) -> Option<LocalRole> {
+        self.step(at)?.kept(name).map(|kept| kept.role)
+    }
+
     /// Whether the value with this stored name is not shown.
     pub(crate) fn is_secret(&self, name: &str) -> bool {
         let name = base(name);
