@@ -20,9 +20,9 @@ pub use forever_store::conformance;
 pub(crate) use forever_store::sqlite;
 #[doc(inline)]
 pub use forever_store::{
-    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRow, AgentStore, BoxFuture, BranchResult, ChatStore, ChunkBatch, Claim,
-    ClaimResult, CommandResult, DeleteCursor, DeleteResult, Deletion, Durability, End, Epoch, FarSchedules, FiberCount, FiberQuery, FiberRef,
-    FiberRetry, FiberRow, FiberState, FiberStore, FiberTombstone, IncidentRow, IncidentState, InteractionCursor, InteractionKind,
+    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRow, AgentStore, BoxFuture, BranchResult, ChatStore, ChunkBatch,
+    Claim, ClaimResult, CommandResult, DeleteCursor, DeleteResult, Deletion, Durability, End, Epoch, FarSchedules, FiberCount, FiberQuery,
+    FiberRef, FiberRetry, FiberRow, FiberState, FiberStore, FiberTombstone, IncidentRow, IncidentState, InteractionCursor, InteractionKind,
     InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow, LoadedFiber, LogItem, MessageRole, MessageRow, MessageUpdate, NewFiber,
     NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpKind, OpOutcome, OpRecord, OpResolution, OpRetry, OpRow, OpState, OpStore,
     OpsDelta, PendingMessage, QueuePolicy, ReadySender, ResolveOpResult, Restart, RestartResult, RunResult, Runnable, ScheduleRow,

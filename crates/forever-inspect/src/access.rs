@@ -95,10 +95,11 @@ impl Access {
     /// its own.
     fn knows(&self, host: &str) -> Result<(), Failure> {
         let name = without_port(host).to_ascii_lowercase();
-        let is_known = self.hosts.contains(&name) || match &self.authorize {
-            Some(_) => self.hosts.is_empty(),
-            None => names_this_machine(&name),
-        };
+        let is_known = self.hosts.contains(&name)
+            || match &self.authorize {
+                Some(_) => self.hosts.is_empty(),
+                None => names_this_machine(&name),
+            };
         if is_known { Ok(()) } else { Err(Failure::forbidden("this host name is not let in: the program has to say `.host(..)`")) }
     }
 }
@@ -141,7 +142,9 @@ fn is_loopback(address: IpAddr) -> bool {
 
 /// Whether a proxy has passed a request on: then the other end of the connection is the proxy.
 fn is_forwarded(headers: &HeaderMap) -> bool {
-    ["forwarded", "via", "x-forwarded-for", "x-real-ip", "cf-connecting-ip", "true-client-ip"].iter().any(|name| headers.contains_key(*name))
+    ["forwarded", "via", "x-forwarded-for", "x-real-ip", "cf-connecting-ip", "true-client-ip"]
+        .iter()
+        .any(|name| headers.contains_key(*name))
 }
 
 /// Lets a request through or not, and says what browsers may do with the answer.

@@ -166,17 +166,16 @@ pub(crate) async fn list(tx: &Tx, query: &FiberQuery, after: Seq, limit: u32) ->
     let page = |state: &str| {
         format!("{} WHERE {}{state} AND f.seq {behind} {after} ORDER BY f.seq {order} LIMIT {limit}", fibers::ROW, condition.sql())
     };
-    let states: &[FiberState] = match &*query.states {
-        [] if query.name.is_some() => &ALL_STATES,
-        states => states,
+    let mut states = match &*query.states {
+        [] if query.name.is_some() => ALL_STATES.to_vec(),
+        states => states.to_vec(),
     };
+    states.sort_unstable_by_key(|state| state.as_str());
+    states.dedup();
     let sql = if states.len() < 2 {
         page("")
     } else {
         // One index scan for each state, merged: a page costs the same however many fibers there are.
-        let mut states = states.to_vec();
-        states.sort_unstable_by_key(|state| state.as_str());
-        states.dedup();
         let open = |state: &FiberState| if *state == FiberState::Completed { "" } else { " AND f.state <> 'completed'" };
         let pages: Vec<String> = states.iter().map(|s| format!("({})", page(&format!(" AND f.state = '{s}'{}", open(s))))).collect();
         format!("{} ORDER BY seq {order} LIMIT {limit}", pages.join(" UNION ALL "))

@@ -59,7 +59,9 @@ impl Redactor {
 
     /// A text without the secrets.
     pub(crate) fn text(&self, text: &str) -> String {
-        self.secrets.iter().fold(text.to_owned(), |text, secret| if text.contains(&**secret) { text.replace(&**secret, HIDDEN) } else { text })
+        self.secrets
+            .iter()
+            .fold(text.to_owned(), |text, secret| if text.contains(&**secret) { text.replace(&**secret, HIDDEN) } else { text })
     }
 
     /// Takes the secrets out of a JSON value.

@@ -220,6 +220,10 @@ impl RunBackend for StoreBackend {
         self.exec.runtime.clock.sleep(duration)
     }
 
+    fn hides_texts(&self) -> bool {
+        self.exec.runtime.hides_texts(self.name())
+    }
+
     fn tell(&self, what: EventKind) {
         let step = match what {
             EventKind::StepStarted { step } => Some(Some((step, self.exec.runtime.clock.now()))),

@@ -343,7 +343,12 @@ impl FiberStatus {
             checkpoints: row.checkpoints,
             deaths: row.deaths,
             retry: row.retry.map(RetryStatus::of),
-            wait: row.wait.map(|Wait { due_ms, topics, fibers, any_fiber }| WaitStatus { due: due_ms.map(from_ms), topics, fibers, any_fiber }),
+            wait: row.wait.map(|Wait { due_ms, topics, fibers, any_fiber }| WaitStatus {
+                due: due_ms.map(from_ms),
+                topics,
+                fibers,
+                any_fiber,
+            }),
             step: None,
             created: from_ms(row.created_ms),
             changed: from_ms(row.changed_ms),
