@@ -178,12 +178,13 @@ impl Inspector {
         listen::unix(&socket_path(database), self.router(), &forever).await
     }
 
-    /// Routes for a caller in the same process, which may do everything; for the `forever` command.
+    /// Serves one caller in the same process, which may do everything; for the `forever` command.
     #[doc(hidden)]
-    pub fn router_for_owner(mut self) -> Router {
+    pub fn serve_caller(mut self, caller: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static) {
         (self.has_actions, self.is_socket) = (true, true);
         self.access.open();
-        self.router()
+        let forever = self.forever.clone();
+        listen::one(caller, self.router(), &forever);
     }
 }
 

@@ -70,7 +70,7 @@ async fn failed(why: &io::Error) {
     tokio::time::sleep(OUT_OF_ALL).await;
 }
 
-fn one(socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router, forever: &Forever) {
+pub(crate) fn one(socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router, forever: &Forever) {
     let forever = forever.clone();
     tokio::spawn(async move {
         let mut http = http1::Builder::new();

@@ -63,7 +63,7 @@ async function perform(path, body, done, refresh) {
 }
 
 /** The commands that a fiber takes in its state. */
-export function actionsOf(fiber, refresh) {
+export function actionsOf(fiber, refresh, isDoubtful = false) {
   const id = encodeURIComponent(fiber.id);
   const { state } = fiber;
   const stopped = ["failed", "parked", "interrupted"].includes(state);
@@ -71,9 +71,9 @@ export function actionsOf(fiber, refresh) {
   const all = {
     resume: stopped && !fiber.is_closure && {
       label: "Resume",
-      kind: "primary",
+      kind: isDoubtful ? "" : "primary",
       run: async () => {
-        const sure = await ask("Resume this fiber", `It goes on behind “${fiber.at ?? "its start"}” with the stored values, in this code.`, [], "Resume");
+        const sure = await ask("Resume this fiber", `It goes on behind “${(fiber.at ?? "its start").replace(/ pending(?=#|$)/, "")}” with the stored values, in this code.`, [], "Resume");
         if (sure) await perform(`fibers/${id}/resume`, {}, "Resumed", refresh);
       },
     },
@@ -102,7 +102,7 @@ export function actionsOf(fiber, refresh) {
       },
     },
     resolve: ["parked", "interrupted"].includes(state) && {
-      label: "Resolve",
+      label: "End by hand",
       run: async () => {
         const values = await ask(
           "End this fiber by hand",

@@ -24,23 +24,33 @@ export function render(data, { id, frame: chosen }, { refresh }) {
       { class: "head" },
       h("div", { class: "title" }, h("h1", null, status.name), badge(status.state), status.is_closure && h("span", { class: "badge" }, "closure")),
       h("div", { class: "facts" }, copyable(status.id), status.key && ["key ", copyable(status.key)], status.agent && h("a", { href: fibersHref({ agent: status.agent.join("/") }) }, status.agent.join("/"))),
-      data.actions && h("div", { class: "buttons" }, actionsOf(status, refresh)),
+      data.actions && h("div", { class: "buttons" }, actionsOf(status, refresh, doubtful.length > 0)),
     ),
     h("section", { class: `verdict ${tone}` }, h("p", { class: "sentence" }, sentence(status)), needs && h("p", { class: "remedy" }, remedy(status)), fiber.problem && h("p", { class: "remedy" }, fiber.problem)),
     doubtful.length > 0 && operations("In doubt: was it carried out?", doubtful, data.actions, refresh),
     h(
       "div",
       { class: "columns" },
-      h("div", null, stack(fiber, functions, positions, id, chosen)),
+      h("div", null, stack(data, id, chosen)),
       h("aside", null, values(fiber, chosen), facts(status), family(status, children.fibers), ops.length > doubtful.length && operations("Operations", ops.filter((op) => !doubtful.includes(op)), false, refresh)),
     ),
   ];
 }
 
+/** The step that a fiber is at in its innermost function: under way, retried, or of unknown outcome. */
+function now({ fiber: { status, frames }, ops }, fn) {
+  if ((frames.at(-1)?.function ?? status.name) !== fn.name || ["completed", "failed", "cancelled"].includes(status.state)) return undefined;
+  return status.step?.name ?? status.retry?.step ?? ops.find((op) => op.state === "started" && op.function === fn.name)?.step;
+}
+
+/** The name of a cut point without what tells that it is not over. */
+const plain = (name) => name.replace(/ pending(?=#|$)/, "");
+
 const at = (chosen, frames) => (chosen === undefined ? frames.length - 1 : Math.min(Number(chosen), frames.length - 1));
 
 /** The functions on the call stack, the chosen one with its source. */
-function stack(fiber, functions, positions, id, chosen) {
+function stack(data, id, chosen) {
+  const { fiber, functions, positions } = data;
   const { frames, status } = fiber;
   const known = new Map(functions.map((fn) => [fn.name, fn]));
   const n = at(chosen, frames);
@@ -56,11 +66,11 @@ function stack(fiber, functions, positions, id, chosen) {
         "ol",
         { class: "frames", "aria-label": "Call stack" },
         frames.map((frame, place) =>
-          h("li", null, h("a", { href: `${fiberHref(id)}?frame=${place}`, "aria-current": place === n ? "true" : null }, h("b", null, frame.function), " at ", frame.at)),
+          h("li", null, h("a", { href: `${fiberHref(id)}?frame=${place}`, "aria-current": place === n ? "true" : null }, h("b", null, frame.function), " at ", plain(frame.at))),
         ),
       ),
     frame && fn && !frame.is_current && h("p", { class: "note warn" }, "The code has changed since this was stored: the arrow is where the name of the cut point stands now."),
-    fn ? sourceView(fn, { frame, locals, innermost: n === frames.length - 1, positions: positions.filter((position) => position.name === fn.name), link }) : h("p", { class: "note" }, status.is_closure ? "A closure has no cut points: only its stash is stored." : `This process does not know the function “${frame?.function ?? status.name}”.`),
+    fn ? sourceView(fn, { frame, locals, now: now(data, fn), innermost: n === frames.length - 1, positions: positions.filter((position) => position.name === fn.name), link }) : h("p", { class: "note" }, status.is_closure ? "A closure has no cut points: only its stash is stored." : `This process does not know the function “${frame?.function ?? status.name}”.`),
   );
 }
 
@@ -73,7 +83,7 @@ function values(fiber, chosen) {
       "section",
       { class: "card" },
       h("h2", null, title),
-      h("dl", { class: "values" }, locals.map((local) => [h("dt", { class: `mono ${local.role ?? ""}`, title: local.name }, nameOf(local)), h("dd", { "data-keep": `${keep} ${local.name}` }, tree(local))])),
+      h("dl", { class: "values" }, locals.map((local) => [h("dt", { class: `mono role-${local.role}`, title: local.name }, nameOf(local)), h("dd", { "data-keep": `${keep} ${local.name}` }, tree(local))])),
     );
   return [
     table(frames.length > 1 ? `Locals of ${frame.function}` : "Locals", frame?.locals ?? [], "local"),
@@ -88,7 +98,7 @@ function facts(status) {
   const rows = [
     ["Accepted", age(status.created_ms)],
     ["Last change of state", age(status.changed_ms)],
-    ["Last checkpoint", status.saved_ms && [age(status.saved_ms), ` at “${status.at}”, number ${status.checkpoints}`]],
+    ["Last checkpoint", status.saved_ms && [age(status.saved_ms), ` at “${plain(status.at ?? "")}”, number ${status.checkpoints}`]],
     ["Ended", status.finished_ms && [age(status.finished_ms), ` after ${span(status.finished_ms - status.created_ms)}`]],
     ["Attempt", status.step && `${status.step.attempt} of “${status.step.name}”`],
     ["Deaths of its process", status.deaths > 0 && `${status.deaths} since the last progress`],
@@ -122,7 +132,7 @@ export function operations(title, ops, hasActions, refresh) {
         h(
           "li",
           { "data-op": op.id },
-          h("div", null, h("b", null, op.step), " ", h("span", { class: `badge op-${op.state}` }, op.state === "started" ? "outcome unknown" : op.state.replace("_", " ")), op.resolved && h("em", null, " by a person")),
+          h("div", { class: "what" }, h("b", null, op.step), " ", h("span", { class: `badge op-${op.state}` }, op.state === "started" ? "outcome unknown" : op.state.replace("_", " ")), op.resolved && h("em", null, " by a person")),
           h("div", { class: "quiet" }, "id ", copyable(op.id, `${op.id.slice(0, 12)}…`), op.key !== null && [" key ", h("span", { class: "mono" }, JSON.stringify(op.key))], " began ", age(op.started_ms)),
           op.error && h("p", { class: "mono" }, op.error),
           op.result !== null && h("p", { class: "mono" }, preview({ value: op.result }, 120)),

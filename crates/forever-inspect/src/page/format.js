@@ -79,7 +79,7 @@ function node(value, open) {
   const entries = Object.entries(value);
   const isList = Array.isArray(value);
   if (entries.length === 0) return h("span", { class: "mono" }, isList ? "[]" : "{}");
-  const head = h("summary", { class: "mono" }, short(value, 80), h("em", null, isList ? ` ${entries.length} items` : ""));
+  const head = h("summary", { class: "mono" }, short(value, 60), h("em", null, isList ? ` ${entries.length} items` : ""));
   const most = entries.slice(0, 200).map(([name, inner]) => h("li", null, h("span", { class: "name mono" }, name), ": ", node(inner, false)));
   const more = entries.length > most.length ? h("li", { class: "quiet" }, `… ${entries.length - most.length} more`) : null;
   return h("details", { open }, head, h("ul", { class: "tree" }, most, more));
@@ -89,7 +89,8 @@ export const plural = (n, one, many = `${one}s`) => `${n.toLocaleString("en")} $
 
 /** What a fiber is doing or needs, in one sentence. */
 export function sentence(fiber, now = Date.now()) {
-  const { state, wait, retry, step, reason, at } = fiber;
+  const { state, wait, retry, step, reason } = fiber;
+  const at = fiber.at?.replace(/ pending(?=#|$)/, "");
   if (state === "waiting" && wait) {
     const for_ = [];
     if (wait.topics.length) for_.push(`a message on ${wait.topics.map((topic) => `“${topic}”`).join(" or ")}`);
@@ -112,7 +113,7 @@ export function sentence(fiber, now = Date.now()) {
 export function remedy(fiber) {
   const reason = fiber.reason ?? "";
   if (fiber.state === "parked" && reason.includes("may have executed")) {
-    return "Look at the other side whether it was carried out, then say so below under “Operations”. The fiber goes on from there.";
+    return "Look at the other side whether it was carried out, then say so below. The fiber goes on from there.";
   }
   if (fiber.state === "parked") return "Deploy code that fits what is stored (the reason says what does not), or resolve the fiber by hand. It is tried again at each open.";
   if (fiber.state === "failed") return "Resume goes on from the last checkpoint, with the values shown here. Restart begins again with the arguments.";

@@ -48,14 +48,17 @@ function byLine(names, locals) {
 export const nameOf = (local) => (local.role === "items" ? `${local.name.replace(/ left(?=#|$)/, "")}: left` : local.role === "position" ? "position" : local.name);
 
 /**
- * The source of a function. `frame` is where one fiber stands in it, if one does; `positions` where all do.
+ * The source of a function. `frame` is where one fiber stands in it, if one does; `now` the step that it is at or was stopped in behind that, if it
+ * is known; `positions` where all stand.
  */
-export function sourceView(fn, { frame, positions = [], locals = [], innermost = true, link }) {
+export function sourceView(fn, { frame, now, positions = [], locals = [], innermost = true, link }) {
   const { source } = fn;
   if (!source) return h("p", { class: "quiet" }, "The source of this function was not recorded.");
   if (!source.text) return h("p", { class: "quiet" }, `${source.file}:${source.line} (the text is left out by source = false)`);
   const cuts = new Map(fn.cuts.map((cut) => [cut.name, cut]));
-  const current = frame && cuts.get(frame.at);
+  const saved = frame && cuts.get(frame.at);
+  // A branch stands in its `steps!`.
+  const current = cuts.get(now) ?? cuts.get(now?.replace(/\[.*$/, "")) ?? saved;
   const here = new Map();
   for (const { at, fibers } of positions) {
     const cut = cuts.get(at);
@@ -66,9 +69,10 @@ export function sourceView(fn, { frame, positions = [], locals = [], innermost =
   const rows = highlight(dedented(source)).map((parts, line) => {
     const isCurrent = current && current.line !== null && line >= current.line && line <= current.end;
     const isArrow = isCurrent && line === current.line;
+    const isSaved = saved && saved !== current && line === saved.line;
     const cut = stops.get(line);
     const count = here.get(line);
-    const marker = isArrow ? h("span", { class: "arrow", title: innermost ? "stands here" : "calls from here" }, innermost ? "▶" : "▷") : cut ? h("span", { class: "stop", title: `${cut.kind} ${cut.name}` }, cut.is_effect ? "◆" : "•") : "";
+    const marker = isArrow ? h("span", { class: "arrow", title: innermost ? "stands here" : "calls from here" }, innermost ? "▶" : "▷") : isSaved ? h("span", { class: "saved", title: "the last checkpoint" }, "✓") : cut ? h("span", { class: "stop", title: `${cut.kind} ${cut.name}` }, cut.is_effect ? "◆" : "•") : "";
     return h(
       "div",
       { class: `line${isCurrent ? " current" : ""}`, id: isArrow ? "here" : null },
@@ -79,7 +83,7 @@ export function sourceView(fn, { frame, positions = [], locals = [], innermost =
         "span",
         { class: "notes" },
         (values.get(line) ?? []).map((local) =>
-          h("details", { class: `value ${local.role}`, "data-keep": `value ${local.name}` }, h("summary", null, h("b", null, nameOf(local)), " ", preview(local, 44)), h("div", { class: "full" }, tree(local, true))),
+          h("details", { class: `value role-${local.role}`, "data-keep": `value ${local.name}` }, h("summary", null, h("b", null, nameOf(local)), " ", preview(local, 44)), h("div", { class: "full" }, tree(local, true))),
         ),
         count && h("a", { class: "here", href: link?.(count.at) ?? "#/" }, `${plural(count.fibers, "fiber")} here`),
       ),

@@ -116,7 +116,7 @@ pub(super) async fn tells_what_a_fiber_waits_for(store: &impl Store) {
     store.wait(waits, wait.clone(), 30).await.unwrap();
     let stored = row(store, "waits").await;
     assert_eq!((stored.wait, stored.changed_ms), (Some(wait), 30));
-    let due = Wait { due_ms: Some(900), ..Wait::default() };
+    let due = Wait { due_ms: Some(900), topics: vec!["one".into()], ..Wait::default() };
     store.wait(child, due.clone(), 40).await.unwrap();
     assert_eq!(row(store, "child").await.wait, Some(due));
     store.take_due(1000, 9).await.unwrap();

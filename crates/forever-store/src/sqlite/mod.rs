@@ -102,6 +102,13 @@ impl Ownership {
     }
 }
 
+/// The version of the schema that this code reads and writes, for a tool that must not raise that
+/// of a file.
+#[doc(hidden)]
+pub fn schema_version() -> i32 {
+    schema::version()
+}
+
 /// Witness of every commit, if there is one.
 pub type SeenBy = Option<Arc<dyn Witness>>;
 

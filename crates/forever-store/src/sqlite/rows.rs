@@ -73,7 +73,7 @@ const ROW: &str = "SELECT f.seq, f.id, f.name, f.key, f.state, f.kind, f.class, 
                           (SELECT json_array(o.step, o.failed, o.error, max(o.next_ms)) FROM ops o
                             WHERE o.fiber = f.seq AND o.number = s.number AND o.state = 'started' AND o.error IS NOT NULL) AS retry,
                           CASE WHEN f.state = 'waiting' THEN (
-                              SELECT json_array(w.due_ms, w.any_join,
+                              SELECT json_array(w.due_ms, w.any_join, w.topic,
                                   json((SELECT json_group_array(t.topic) FROM wait_topics t WHERE t.fiber = w.fiber)),
                                   json((SELECT json_group_array(c.id) FROM joins j JOIN fibers c ON c.seq = j.child WHERE j.fiber = w.fiber)))
                               FROM waits w WHERE w.fiber = f.seq) END AS wait
@@ -301,7 +301,9 @@ fn fiber_row(row: &Row<'_>) -> rusqlite::Result<FiberRow> {
 /// The condition that wakes a waiting fiber. It only informs, so what is damaged is left out.
 fn wait_of(row: &Row<'_>) -> Option<Wait> {
     let text: String = row.get("wait").ok()?;
-    let (due_ms, any, topics, fibers): (_, u8, _, _) = serde_json::from_str(&text).ok()?;
+    let (due_ms, any, topic, mut topics, fibers): (_, u8, Option<String>, Vec<String>, _) = serde_json::from_str(&text).ok()?;
+    // One topic stands in the row of the wait.
+    topics.extend(topic);
     Some(Wait { due_ms, topics, fibers, any_fiber: any == 1 })
 }
 

@@ -28,7 +28,6 @@ const MIGRATIONS: &[Migration] = &[
     script(include_str!("schema_5.sql")),
     Migration { script: include_str!("schema_6.sql"), fill: chat::mark_interactions },
     script(include_str!("schema_7.sql")),
-    script(include_str!("schema_8.sql")),
 ];
 
 /// Our tables and views, and the indexes with names.
