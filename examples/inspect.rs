@@ -190,10 +190,11 @@ async fn main() -> anyhow::Result<()> {
     // The command line: `forever company.db ls`.
     let (of_socket, beside) = (Inspector::new(&forever), file.clone());
     let socket = tokio::spawn(async move { of_socket.listen_beside(beside).await });
-    println!("inspector: http://127.0.0.1:{port}/\nfile: {}", file.display());
-    let page = Inspector::new(&forever).allow_actions().listen(([127, 0, 0, 1], port).into());
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
+    println!("inspector: http://{}/\nfile: {}", listener.local_addr()?, file.display());
+    let page = Inspector::new(&forever).allow_actions().serve(listener);
     tokio::select! {
-        ended = page => ended?,
+        () = page => {}
         stopped = tokio::signal::ctrl_c() => stopped?,
     }
     forever.close().await?;

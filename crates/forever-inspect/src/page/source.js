@@ -45,7 +45,13 @@ function byLine(names, locals) {
 }
 
 /** What a local is called on the page. */
-export const nameOf = (local) => (local.role === "items" ? `${local.name.replace(/ left(?=#|$)/, "")}: left` : local.role === "position" ? "position" : local.name);
+export const nameOf = (local) => (local.role === "items" ? local.name.replace(/ left(?=#|$)/, "") : local.role === "position" ? "position" : local.name);
+
+/** Its value in one line; of a loop, how many items are left. */
+function valueOf(local) {
+  const rest = local.role === "items" ? local.value?.rest : null;
+  return Array.isArray(rest) ? `${rest.length} left ${rest.length ? preview({ value: rest }, 32) : ""}` : preview(local, 44);
+}
 
 /**
  * The source of a function. `frame` is where one fiber stands in it, if one does; `now` the step that it is at or was stopped in behind that, if it
@@ -78,13 +84,11 @@ export function sourceView(fn, { frame, now, positions = [], locals = [], innerm
       { class: `line${isCurrent ? " current" : ""}`, id: isArrow ? "here" : null },
       h("span", { class: "number" }, source.line + line),
       h("span", { class: "mark" }, marker),
-      h("code", null, parts.map(([kind, text]) => (kind ? h("span", { class: kind }, text) : text))),
       h(
-        "span",
-        { class: "notes" },
-        (values.get(line) ?? []).map((local) =>
-          h("details", { class: `value role-${local.role}`, "data-keep": `value ${local.name}` }, h("summary", null, h("b", null, nameOf(local)), " ", preview(local, 44)), h("div", { class: "full" }, tree(local, true))),
-        ),
+        "div",
+        { class: "said" },
+        h("code", null, parts.map(([kind, text]) => (kind ? h("span", { class: kind }, text) : text))),
+        (values.get(line) ?? []).map((local) => h("details", { class: `value role-${local.role}`, "data-keep": `value ${local.name}` }, h("summary", null, h("b", null, nameOf(local)), " ", valueOf(local)), h("div", { class: "full" }, tree(local, true)))),
         count && h("a", { class: "here", href: link?.(count.at) ?? "#/" }, `${plural(count.fibers, "fiber")} here`),
       ),
     );

@@ -263,7 +263,7 @@ export const fn = {
         "section",
         { class: "card" },
         h("h2", null, "Where they stand"),
-        h("ul", null, data.positions.map((position) => h("li", null, plural(position.fibers, "fiber"), position.is_waiting ? " wait at " : " at ", h("b", null, position.at ?? "the start")))),
+        h("ul", null, data.positions.map((position) => h("li", null, plural(position.fibers, "fiber"), position.is_waiting ? (position.fibers === 1 ? " waits at " : " wait at ") : " at ", h("b", null, position.at?.replace(/ pending(?=#|$)/, "") ?? "the start")))),
       ),
     ];
   },
