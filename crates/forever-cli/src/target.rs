@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 use forever_inspect::{Inspector, socket_path};
-use forever_runtime::{Builder, Forever};
+use forever_runtime::Forever;
 use forever_store::rusqlite::Connection;
 use forever_store::sqlite::copied::Copied;
 use forever_store::sqlite::schema_version;
@@ -122,7 +122,7 @@ async fn by_file(file: PathBuf, changes: bool, upgrade: bool) -> Result<Target, 
 }
 
 async fn idle(file: &Path) -> forever_runtime::Result<Forever> {
-    Builder::new().sqlite(file).wait_for_lock(Duration::ZERO).open_idle().await
+    Forever::builder().sqlite(file).wait_for_lock(Duration::ZERO).open_idle().await
 }
 
 fn version_of(file: &Path) -> Result<i32, Failure> {
@@ -139,7 +139,7 @@ pub(crate) fn read_only(file: &Path) -> forever_store::rusqlite::Result<Connecti
 async fn postgres(url: &str) -> Result<Forever, Failure> {
     let failed = |why: forever_runtime::Error| Failure::unreachable(why.to_string());
     let store = forever_postgres::PostgresStore::builder(url).connect().await.map_err(failed)?;
-    Builder::new().store(store).open_idle().await.map_err(failed)
+    Forever::builder().store(store).open_idle().await.map_err(failed)
 }
 
 #[cfg(not(feature = "postgres"))]

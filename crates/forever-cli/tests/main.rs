@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use forever::{FiberState, Forever, Retry};
+use forever::{FiberFilter, FiberState, Forever, Retry};
 use forever_inspect::{Inspector, socket_path};
 use forever_macros::fiber;
 
@@ -74,8 +74,9 @@ impl Shop {
         let paying = forever.spawn(paying(SECRET.into())).key("pays").await.unwrap();
         forever.spawn(retried(SECRET.into())).key("retries").await.unwrap();
         until(async || {
-            let waits = forever.fibers().key("waits").await.unwrap().fibers[0].state == FiberState::Waiting;
-            let retries = forever.fibers().key("retries").await.unwrap().fibers[0].retry.is_some();
+            let of = |key: &str| forever.fibers().filter(FiberFilter::new().key(key));
+            let waits = of("waits").await.unwrap().fibers[0].state == FiberState::Waiting;
+            let retries = of("retries").await.unwrap().fibers[0].retry.is_some();
             waits && retries && !forever.ops(paying.id()).await.unwrap().is_empty()
         })
         .await;
