@@ -21,7 +21,8 @@ const widths = [
 async function company() {
   const folder = mkdtempSync(join(tmpdir(), "forever-inspect-"));
   const child = spawn(program, ["0", join(folder, "company.db")], { stdio: ["ignore", "pipe", "inherit"] });
-  process.on("exit", () => child.kill("SIGKILL"));
+  const kill = () => child.kill("SIGKILL");
+  process.on("exit", kill);
   const address = await new Promise((resolve, reject) => {
     const lines = createInterface({ input: child.stdout });
     lines.once("line", (line) => resolve(line.replace("inspector: ", "")));
@@ -34,6 +35,7 @@ async function company() {
     return in_doubt.length === 1 && retrying.length === 1 && reasons.length === 3 && (await find("order-1044"))?.state === "waiting";
   });
   const end = async () => {
+    process.off("exit", kill);
     child.removeAllListeners("exit");
     const gone = new Promise((resolve) => child.once("exit", resolve));
     child.kill("SIGKILL");

@@ -209,7 +209,7 @@ pub(crate) async fn fibers(State(shared): State<Arc<Shared>>, Query(query): Quer
         fibers = fibers.within(SEARCHED);
     }
     let page = shared.forever.view_fibers(fibers).await?;
-    Ok(Json(json!({ "fibers": page.fibers, "next": page.next })))
+    Ok(Json(json!({ "actions": shared.has_actions, "fibers": page.fibers, "next": page.next })))
 }
 
 /// The filter and the page of a query, with an error for what is neither.

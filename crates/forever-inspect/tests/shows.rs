@@ -55,7 +55,7 @@ async fn a_fiber_has_its_source_with_places_and_values() {
     let line = |n: &Value| text.lines().nth(usize::try_from(n.as_u64().unwrap()).unwrap()).unwrap().trim();
     let cut = |name: &str| named_in(&function["cuts"], name);
     assert_eq!(line(&cut("double")["line"]), r#"let doubled = step!("double", number * 2);"#);
-    assert_eq!((line(&cut("more")["line"]), cut("more")["kind"].as_str()), (r#"recv!("more");"#, Some("recv")));
+    assert_eq!((line(&cut("more")["line"]), cut("more")["kind"].as_str()), (r#"let more: u32 = recv!("more");"#, Some("recv")));
     let local = |name: &str| line(&function["source"]["locals"][name]);
     assert_eq!((local("sum"), local("doubled")), ("let mut sum = 0;", r#"let doubled = step!("double", number * 2);"#));
 

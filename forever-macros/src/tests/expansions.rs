@@ -167,3 +167,27 @@ fn expansions_are_the_same_each_time() {
         assert_eq!(expanded(quote!(), tokens(source)), expanded(quote!(), tokens(source)), "{name}");
     }
 }
+
+#[test]
+fn secrets_are_named_in_the_table_and_their_marks_are_gone() {
+    let source = r"
+async fn sync(account: String, #[secret] token: String, #[secret] (user, r#type): (String, String)) -> Result<u32, E> {
+    #[secret]
+    let session = step!(log_in(&token, &account, &user, &r#type).await?);
+    if session.is_new() {
+        #[secret]
+        let (a, b) = (1, 2);
+        step!(use_it(a, b));
+    }
+    step!(rows(&session).await?);
+    #[secret]
+    let unkept = 1;
+    Ok(unkept)
+}";
+    let text = expanded(quote!(), tokens(source));
+    assert!(text.contains(r#"secrets: &["a", "arg3", "b", "session", "token", "type", "unkept", "user"]"#), "{text}");
+    assert!(text.contains("source: ::core::option::Option::None"), "a test has no file");
+    // The copy for editors has them, and has them alone.
+    let compiled = text.split("#[cfg(rust_analyzer)]").next().unwrap();
+    assert!(!compiled.contains("#[secret]"), "{compiled}");
+}

@@ -175,7 +175,7 @@ export const fibers = {
     const of = query(filter);
     const data = await api(`fibers?${of}`);
     if (added.of !== of) added = { of, fibers: [], next: null };
-    return { ...data, of, functions: (await api("functions")).functions.map((fn) => fn.name), actions: params.actions };
+    return { ...data, of, functions: (await api("functions")).functions.map((fn) => fn.name) };
   },
   render(data, params, { refresh, go, actions }) {
     const seen = new Set(data.fibers.map((fiber) => fiber.id));
