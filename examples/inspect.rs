@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 
 /// What agents of the company share.
 struct Company {
-    /// The most that an order may cost. Too low: an operator raises it with the program's own means.
+    /// The most that an order may cost. Too low: an operator raises it with the program's own
+    /// means.
     limit: AtomicU64,
     /// Whether the bank answers.
     bank_answers: bool,

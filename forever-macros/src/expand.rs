@@ -52,7 +52,12 @@ pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
     }
     let lowered = if report.is_empty() { Some(lowered(&function, &signature, &private, &mut report)) } else { None };
     let lowered = lowered.filter(|_| report.is_empty());
-    let source = source::source(options.source.as_ref().is_none_or(|wanted| wanted.value), &item, &private, lowered.as_ref());
+    let source = source::source(
+        options.source.as_ref().is_none_or(|wanted| wanted.value),
+        &item,
+        &private,
+        lowered.as_ref().map(|l| (&l.body, &l.table, &l.plan)),
+    );
     let described = machine::Described { source, secrets: source::secrets(&signature, &function.block) };
     let table = machine::table(&options, &signature, &private, described, lowered.as_ref().map(|l| (&l.body, &l.plan)));
     let code = lowered.as_ref().map(|l| l.code(&signature, &private, &mut report)).filter(|_| report.is_empty());

@@ -1,6 +1,7 @@
 //! The arguments of the attribute.
 //!
-//! `#[fiber(name = "..", version = 2, max_recoveries = 5, source = false, crate = path, migrate = path)]`
+//! `#[fiber(name = "..", version = 2, max_recoveries = 5, source = false, crate = path, migrate =
+//! path)]`
 use proc_macro2::TokenStream;
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};

@@ -125,7 +125,7 @@ impl Signature {
             _ => {}
         }
         let name = name_of(&param.pat).cloned().unwrap_or_else(|| format_ident!("arg{}", self.arguments.len() + 1));
-        let (secret, attrs): (Vec<_>, Vec<_>) = param.attrs.iter().cloned().partition(crate::source::is_secret);
+        let (secret, attrs): (Vec<_>, Vec<_>) = param.attrs.iter().cloned().partition(crate::pattern::is_secret);
         let secret = !secret.is_empty();
         self.arguments.push(Argument { attrs, pat: (*param.pat).clone(), name, ty: (*param.ty).clone(), secret });
     }

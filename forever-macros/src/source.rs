@@ -7,8 +7,11 @@ use proc_macro2::{Literal, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::visit::{self, Visit};
 
-use crate::expand::Lowered;
+use crate::names::Table;
+use crate::pattern::is_secret;
+use crate::plan::Plan;
 use crate::signature::Signature;
+use crate::tree::Body;
 
 /// `quote!` with mixed-site hygiene.
 macro_rules! emit {
@@ -26,11 +29,11 @@ struct Text {
 }
 
 /// `Some(Source { .. })`, or `None` where the source is not known or not wanted.
-pub(crate) fn source(is_wanted: bool, item: &TokenStream, private: &syn::Path, lowered: Option<&Lowered>) -> TokenStream {
-    let (Some(lowered), Some(text)) = (lowered, Text::of(item)) else {
+pub(crate) fn source(is_wanted: bool, item: &TokenStream, private: &syn::Path, lowered: Option<(&Body, &Table, &Plan)>) -> TokenStream {
+    let (Some((body, table, plan)), Some(text)) = (lowered, Text::of(item)) else {
         return emit!(::core::option::Option::None);
     };
-    let cuts = lowered.body.cuts.iter().map(|cut| {
+    let cuts = body.cuts.iter().map(|cut| {
         let (line, column) = text.place(cut.span).unwrap_or((u32::MAX, 0));
         let (end, _) = text.place(cut.end).unwrap_or((line, 0));
         let [line, column, end] = [line, column, end].map(Literal::u32_unsuffixed);
@@ -38,9 +41,9 @@ pub(crate) fn source(is_wanted: bool, item: &TokenStream, private: &syn::Path, l
     });
     let cuts: Vec<_> = cuts.collect();
     let mut seen = std::collections::BTreeSet::new();
-    let locals = lowered.plan.first_kept().filter_map(|(var, _)| {
-        let key = lowered.plan.key_of(var)?;
-        let (line, _) = text.place(lowered.table.var(var).ident.span())?;
+    let locals = plan.first_kept().filter_map(|(var, _)| {
+        let key = plan.key_of(var)?;
+        let (line, _) = text.place(table.var(var).ident.span())?;
         seen.insert(key.to_owned()).then(|| {
             let line = Literal::u32_unsuffixed(line);
             emit!((#key, #line))
@@ -111,11 +114,6 @@ pub(crate) fn secrets(signature: &Signature, block: &syn::Block) -> Vec<String> 
     names.sort();
     names.dedup();
     names
-}
-
-/// Whether an attribute is `#[secret]`.
-pub(crate) fn is_secret(attr: &syn::Attribute) -> bool {
-    attr.path().is_ident("secret")
 }
 
 struct Secrets(Vec<String>);

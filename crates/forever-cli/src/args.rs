@@ -51,7 +51,7 @@ pub(crate) fn command() -> Command {
                 .arg(Arg::new("fail").long("fail").value_name("REASON").help("With this error"))
                 .group(ArgGroup::new("how").args(["complete", "fail"]).required(true)),
             Command::new("resolve-op")
-                .about("Says what became of an operation of unknown outcome")
+                .about("Settles an operation of unknown outcome")
                 .arg(Arg::new("id").required(true).value_name("OPERATION").help("Its id"))
                 .arg(Arg::new("completed").long("completed").value_name("JSON").help("It was carried out, with this result"))
                 .arg(Arg::new("not-executed").long("not-executed").action(ArgAction::SetTrue).help("It was not: it runs again"))

@@ -2,8 +2,8 @@
 //!
 //! [`target`] finds what is asked: a live owner's socket, an inspector's URL, or a database that is
 //! opened here without running anything. All three answer the JSON API of `forever-inspect`, so
-//! [`commands`] knows one [`client`] alone. [`table`] prints for people; `--json` prints what the API
-//! gave.
+//! [`commands`] knows one [`client`] alone. [`table`] prints for people; `--json` prints what the
+//! API gave.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command prints")]
 

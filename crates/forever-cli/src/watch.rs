@@ -33,7 +33,7 @@ pub(crate) async fn watch(client: &mut Client, only: Option<String>, json: bool)
                 continue;
             };
             let ids = event["fibers"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            // Of those that a line has no room for only the number is told.
+            // A line has room for some fibers, and counts the others.
             let misses = event["missed"].as_u64() > Some(0);
             for id in ids.filter(|id| only.as_deref().is_none_or(|only| only == *id)) {
                 if is_over(&show(client, id, json).await?) && only.is_some() {

@@ -101,8 +101,8 @@ struct Bulk {
     after: Option<Cursor>,
 }
 
-/// Gives one command to every fiber that a filter lets through, a page at a time. A fiber that cannot
-/// take it is named, and keeps none of the others from it.
+/// Gives one command to every fiber that a filter lets through, a page at a time. A fiber that
+/// cannot take it is named, and keeps none of the others from it.
 pub(crate) async fn bulk(State(shared): State<Arc<Shared>>, body: Bytes) -> Answer {
     let bulk: Bulk = read(&body)?;
     if bulk.filter.is_empty() {

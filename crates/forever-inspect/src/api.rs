@@ -160,8 +160,8 @@ pub(crate) async fn overview(State(shared): State<Arc<Shared>>) -> Answer {
     })))
 }
 
-/// The clock of this machine. Times of fibers are those of the runtime's clock, which may be another
-/// one in tests.
+/// The clock of this machine. Times of fibers are those of the runtime's clock, which may be
+/// another one in tests.
 #[allow(clippy::disallowed_methods, reason = "for a page to show ages, not for what is stored")]
 fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -83,7 +83,7 @@ impl Inspector {
 
     /// Allows commands: resume, restart, cancel, resolve, send.
     ///
-    /// Whoever is let in may give them. An [`authorize`](Self::authorize) hook can still refuse
+    /// Every client that is let in may give them. An [`authorize`](Self::authorize) hook can still refuse
     /// [commands](Request::is_command).
     pub fn allow_actions(mut self) -> Self {
         self.has_actions = true;

@@ -36,8 +36,8 @@ pub(crate) async fn tcp(listener: TcpListener, router: Router, forever: &Forever
 pub(crate) async fn unix(path: &Path, router: Router, forever: &Forever) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
 
-    // Made under another name with the rights it is to have, and then moved: at no moment can others
-    // open it.
+    // Made under another name with the rights it is to have, and then moved: at no moment can
+    // others open it.
     let mut being_made = path.as_os_str().to_owned();
     being_made.push(".new");
     match std::fs::remove_file(&being_made) {

@@ -1,5 +1,5 @@
-//! Server-sent events: which fibers something has happened to. They carry no texts, so the page asks
-//! for what it shows.
+//! Server-sent events: which fibers something has happened to. They carry no texts, so the page
+//! asks for what it shows.
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;

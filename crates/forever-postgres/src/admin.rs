@@ -175,7 +175,8 @@ pub(crate) async fn list(tx: &Tx, query: &FiberQuery, after: Seq, limit: u32) ->
     let sql = if states.len() < 2 {
         page("")
     } else {
-        // One index scan for each state, merged: a page costs the same however many fibers there are.
+        // One index scan for each state, merged: a page costs the same however many fibers there
+        // are.
         let open = |state: &FiberState| if *state == FiberState::Completed { "" } else { " AND f.state <> 'completed'" };
         let pages: Vec<String> = states.iter().map(|s| format!("({})", page(&format!(" AND f.state = '{s}'{}", open(s))))).collect();
         format!("{} ORDER BY seq {order} LIMIT {limit}", pages.join(" UNION ALL "))

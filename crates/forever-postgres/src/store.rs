@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use forever_store::{
-    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRow, AgentStore, BoxFuture, BranchResult, ChatStore, ChunkBatch,
-    Claim, ClaimResult, CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberCount, FiberQuery, FiberRef, FiberRow, FiberState,
+    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRow, AgentStore, BoxFuture, BranchResult, ChatStore, Claim,
+    ClaimResult, CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberCount, FiberQuery, FiberRef, FiberRow, FiberState,
     FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LoadedFiber, MessageRow,
     MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpResolution, OpRow, OpStore,
     PendingMessage, ReadySender, ResolveOpResult, Restart, RestartResult, Result, RunResult, Runnable, ScheduleRow, Seq, StoredClaim,
-    Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait,
-    WaitResult, WorkerId,
+    StreamBatch, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup,
+    UpdateRefused, Wait, WaitResult, WorkerId,
 };
 use tokio::task::AbortHandle;
 
@@ -476,7 +476,7 @@ impl ChatStore for PostgresStore {
         })
     }
 
-    fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: ChunkBatch) -> BoxFuture<'_, Result<TurnWrite>> {
+    fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: StreamBatch) -> BoxFuture<'_, Result<TurnWrite>> {
         self.queue.append_chunks(claim, turn, chunks)
     }
 
@@ -516,7 +516,7 @@ impl ChatStore for PostgresStore {
         self.read("load the request of a turn", turn, |tx, turn| Box::pin(turns::request(tx, *turn)))
     }
 
-    fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<ChunkBatch>>> {
+    fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<StreamBatch>>> {
         self.read("load chunks of a turn", (turn, from, limit), |tx, args| Box::pin(chat::chunks(tx, args.0, args.1, args.2)))
     }
 

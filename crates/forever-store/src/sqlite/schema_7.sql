@@ -1,4 +1,4 @@
--- Version 7: effects begin and end in the snapshot row of their fiber; lists and counts of fibers by function.
+-- Version 7: effects begin and end in the snapshot row of their fiber.
 
 -- The newest effects, JSON: an array with an array for each. To begin and to settle one rewrites the row that its checkpoint replaces
 -- anyway.
@@ -11,9 +11,6 @@ CREATE TABLE settled_ops (
     ops   TEXT NOT NULL
 ) STRICT;
 CREATE INDEX settled_ops_fiber ON settled_ops (fiber);
-
--- The fibers of a function, by state and number; what counts by function and state reads it alone.
-CREATE INDEX fibers_function ON fibers (name, state, seq);
 
 -- The ledger: all operations, one in a row.
 CREATE VIEW op_ledger (fiber, number, id, kind, function, step, key, state, outcome, resolved, failed, stash, error, next_ms,
