@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use forever_store::{
-    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentStore, BoxFuture, BranchResult, ChatStore, Claim, ClaimResult,
-    CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberQuery, FiberRef, FiberRow, FiberState, FiberStore, FiberTombstone,
-    IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LoadedFiber, MessageRow, MessageUpdate, NewFiber,
-    NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpResolution, OpRow, OpStore, PendingMessage, ReadySender,
-    ResolveOpResult, Restart, RestartResult, Result, RunResult, Runnable, ScheduleRow, Seq, StoredClaim, StreamBatch, StreamStore,
-    Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait,
-    WaitResult, WorkerId,
+    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRow, AgentStore, BoxFuture, BranchResult, ChatStore, Claim,
+    ClaimResult, CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberCount, FiberQuery, FiberRef, FiberRow, FiberState,
+    FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LoadedFiber, MessageRow,
+    MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpResolution, OpRow, OpStore,
+    PendingMessage, ReadySender, ResolveOpResult, Restart, RestartResult, Result, RunResult, Runnable, ScheduleRow, Seq, StoredClaim,
+    StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite,
+    UnfinishedGroup, UpdateRefused, Wait, WaitResult, WorkerId,
 };
 use tokio::task::AbortHandle;
 
@@ -294,6 +294,18 @@ impl AdminStore for PostgresStore {
 
     fn list(&self, query: FiberQuery, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<FiberRow>>> {
         self.read("list fibers", (query, after, limit), |tx, args| Box::pin(admin::list(tx, &args.0, args.1, args.2)))
+    }
+
+    fn counts(&self) -> BoxFuture<'_, Result<Vec<FiberCount>>> {
+        self.read("count fibers", (), |tx, ()| Box::pin(admin::counts(tx)))
+    }
+
+    fn agents(&self, after: Option<AgentId>, limit: u32) -> BoxFuture<'_, Result<Vec<AgentRow>>> {
+        self.read("list agents", (after, limit), |tx, args| Box::pin(agents::list(tx, args.0.as_ref(), args.1)))
+    }
+
+    fn all_schedules(&self, after: Option<String>, limit: u32) -> BoxFuture<'_, Result<Vec<ScheduleRow>>> {
+        self.read("list schedules", (after, limit), |tx, args| Box::pin(agents::all_schedules(tx, args.0.as_deref(), args.1)))
     }
 
     fn delete(&self, deletion: Deletion) -> BoxFuture<'_, Result<DeleteResult>> {

@@ -201,8 +201,14 @@ pub struct FiberRow {
     /// Step under way that has failed and is retried. Of several side by side, the one whose next
     /// attempt is due last.
     pub retry: Option<FiberRetry>,
+    /// Condition that wakes it, while it is waiting.
+    pub wait: Option<Wait>,
     /// Time of its acceptance.
     pub created_ms: i64,
+    /// Time of its last change of state.
+    pub changed_ms: i64,
+    /// Time of its last checkpoint.
+    pub saved_ms: Option<i64>,
     /// Time of its end.
     pub finished_ms: Option<i64>,
 }

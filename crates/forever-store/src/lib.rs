@@ -30,7 +30,8 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 
 pub use admin::{
-    AdminStore, CommandResult, DeleteCursor, DeleteResult, Deletion, FiberQuery, FiberRef, FiberTombstone, Restart, RestartResult,
+    AdminStore, AgentRow, CommandResult, DeleteCursor, DeleteResult, Deletion, FiberCount, FiberQuery, FiberRef, FiberTombstone, Restart,
+    RestartResult,
 };
 pub use agents::{AgentId, AgentStore, FarSchedules, KeepAliveRow, NewScheduleRow, RunResult, ScheduleRow, ScheduleTiming};
 pub use chat::{

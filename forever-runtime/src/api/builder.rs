@@ -361,6 +361,30 @@ impl Builder {
         Ok(compared?.compatibility)
     }
 
+    /// Opens the database to look at it and to give commands, and runs nothing.
+    ///
+    /// No fiber is resumed, none is taken over, and no agent is woken: what a command makes ready
+    /// runs at the next [`open`](Builder::open). Functions do not have to be registered.
+    ///
+    /// # Errors
+    /// As [`open`](Builder::open), except for what concerns fibers, resources and agents.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn open_idle(self) -> Result<Forever> {
+        let (registry, resources) = (self.registry?, self.resources);
+        let agents = Agents::new(self.classes?, self.agents);
+        let now_ms = clock::ms(self.clock.now());
+        let (store, sqlite) = open_store(self.place, self.durability, self.wait_for_lock, self.seen_by, self.migrations, now_ms).await?;
+        // No worker has number 0: closing interrupts nothing.
+        let parts = Parts { store, sqlite, worker: 0, clock: self.clock, listeners: self.listeners, settings: self.settings };
+        let runtime = Arc::new(Runtime::new(parts, tokio::runtime::Handle::current()));
+        let hooks: Arc<dyn AgentHooks> = Arc::<Agents>::clone(&agents);
+        let exec = Arc::new(Executor::new(Arc::clone(&runtime), registry, resources, hooks, Compatibility::default()));
+        agents.attach(&exec);
+        Ok(Forever { agents, exec, guard: Arc::new(RuntimeGuard(runtime)) })
+    }
+
     /// Opens the runtime and resumes every unfinished fiber.
     ///
     /// It also wakes agents that were kept awake, and runs schedules that became due.

@@ -6,3 +6,5 @@ mod chat;
 pub(crate) mod forever;
 mod history;
 pub(crate) mod messages;
+mod redact;
+pub(crate) mod view;

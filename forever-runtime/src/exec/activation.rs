@@ -370,6 +370,7 @@ impl FiberTask {
 
     fn parked(&self, why: &str) -> Exit {
         let reason: Arc<str> = why.into();
+        self.exec.runtime.log_stopped(&self.alive.id, &self.name, "parked", why);
         self.exec.runtime.tell(&self.alive.id, &self.name, || EventKind::Parked { reason: Arc::clone(&reason) });
         Exit::Parked(reason)
     }

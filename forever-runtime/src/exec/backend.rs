@@ -228,9 +228,21 @@ impl RunBackend for StoreBackend {
         self.exec.runtime.clock.sleep(duration)
     }
 
+    fn hides_texts(&self) -> bool {
+        self.exec.runtime.hides_texts(self.name())
+    }
+
     fn tell(&self, what: EventKind) {
         if let (EventKind::StepRetried { failed, error, .. }, Some(mut history)) = (&what, self.history()) {
             history.attempt_failed(*failed, error);
+        }
+        let step = match what {
+            EventKind::StepStarted { step } => Some(Some((step, self.exec.runtime.clock.now()))),
+            EventKind::StepFinished { .. } => Some(None),
+            _ => None,
+        };
+        if let (Some(step), Some(control)) = (step, self.control.upgrade()) {
+            control.set_step(step);
         }
         self.exec.runtime.tell(&self.id, self.name(), || what);
     }

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::time::SystemTime;
 
 use crate::runtime::exit::Exit;
 use crate::runtime::sync::{Mutex, MutexGuard, watch};
@@ -39,6 +40,8 @@ pub(crate) struct Control {
     pub(crate) name: String,
     /// Whether its code may run under this guard; otherwise a recovery hook decides about it.
     activation: bool,
+    /// The step under way, and when it began; of several side by side the last one to begin.
+    step: Mutex<Option<(&'static str, SystemTime)>>,
     // One channel for all signals: each channel costs 300 bytes a fiber and a look at each poll.
     signals: watch::Sender<Signals>,
 }
@@ -58,7 +61,7 @@ struct Signals {
 
 impl Control {
     fn new(name: &str, activation: bool) -> Self {
-        Control { name: name.to_owned(), activation, signals: watch::Sender::default() }
+        Control { name: name.to_owned(), activation, step: Mutex::default(), signals: watch::Sender::default() }
     }
 
     /// Asks the fiber to end, with a reason.
@@ -70,6 +73,11 @@ impl Control {
             }
             first
         });
+    }
+
+    /// Notes the step under way.
+    pub(crate) fn set_step(&self, step: Option<(&'static str, SystemTime)>) {
+        *self.step.lock().unwrap_or_else(PoisonError::into_inner) = step;
     }
 
     /// The reason with which it was asked to end.
@@ -288,6 +296,11 @@ impl ActiveFibers {
             let _ = phase.changed().await;
             drop(entry);
         }
+    }
+
+    /// The step that a fiber is at in this process, and when it began.
+    pub(crate) fn step(&self, id: &str) -> Option<(&'static str, SystemTime)> {
+        *self.get(id)?.control()?.step.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the code of a fiber runs, or is about to.
