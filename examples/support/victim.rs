@@ -104,6 +104,11 @@ impl Victim {
         self.signal("CONT")
     }
 
+    /// Asks it to end, with SIGTERM.
+    pub(crate) fn terminate(&self) -> anyhow::Result<()> {
+        self.signal("TERM")
+    }
+
     fn signal(&self, name: &str) -> anyhow::Result<()> {
         let status = Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status().context("failed to run `kill`")?;
         ensure!(status.success(), "worker {} cannot be sent SIG{name}", self.id());

@@ -36,6 +36,7 @@ pub use api::admin::{Cursor, FiberFilter, Fibers, Page};
 pub use api::builder::Builder;
 pub use api::forever::{Close, Forever};
 pub use api::messages::SendMessage;
+pub use api::workers::WorkerStatus;
 pub use clock::{Clock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
 pub use exec::agent_hooks::{EndedFiber, RecoveredFiber, Recovery};

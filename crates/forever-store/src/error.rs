@@ -49,6 +49,8 @@ pub enum ErrorKind {
     Incompatible,
     /// An agent could not be woken.
     Agent,
+    /// An agent is in the memory of another worker, where it can be called.
+    AgentElsewhere,
     /// An operation was begun, and nobody knows whether it was carried out.
     OpUnknown,
     /// Somebody has said that an operation has failed.

@@ -4,13 +4,14 @@
 //! `hooks` makes one shape of all classes; `registry` holds the agents that are in memory, wakes
 //! them and lets them go; `keep_alive`, `state` and `schedule` are what one can do with an agent,
 //! in memory or not; `schedule_runner` runs what is due, and `fiber_hooks` is what fibers see. What
-//! always holds: of each class and name there is at most one instance in memory, and nothing is
-//! handed to it before its `on_start` has ended well.
+//! always holds: of each class and name there is at most one instance in memory, `elsewhere` sees to
+//! it where several workers share a database, and nothing is handed to it before its `on_start` has ended well.
 mod cached;
 mod class;
 mod connection;
 mod cron;
 mod due;
+mod elsewhere;
 mod fiber_hooks;
 mod handle;
 mod hooks;

@@ -1,7 +1,8 @@
 //! The agents in memory: at most one of each class and name, woken when needed, let go when nothing
 //! holds them any more.
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -24,6 +25,9 @@ use crate::store::AgentId;
 
 /// The alarm of an agent that nothing holds.
 pub(super) const IDLE: &str = "agent idle";
+
+/// Number of locks for becoming the holder of an agent.
+const STRIPES: usize = 64;
 
 /// What the builder lets its user choose.
 #[derive(Debug, Clone)]
@@ -55,6 +59,11 @@ pub(crate) struct Agents {
     pub(super) settings: Settings,
     /// Those that are in memory, or that something holds.
     slots: Mutex<Slots>,
+    /// Classes of which several workers may have the same agent in memory.
+    pub(super) shared: BTreeSet<&'static str>,
+    /// Held while a worker becomes the holder of an agent or ceases to be it; one of them for each
+    /// agent, by its hash.
+    pub(super) holding: Vec<tokio::sync::Mutex<()>>,
     /// The schedules whose run has been given to their agent, by id, until it is stored how that
     /// ended.
     begun: Mutex<HashSet<String>>,
@@ -106,6 +115,8 @@ pub(super) struct Slot {
     pub(super) state: Arc<tokio::sync::Mutex<CachedState>>,
     /// To the connections; made with the first of them.
     pub(super) pushes: OnceLock<fanout::Sender<Pushed>>,
+    /// Version of the stored state at the last look, where other workers may set it.
+    version: AtomicI64,
 }
 
 struct Inner {
@@ -124,6 +135,12 @@ enum Phase {
     /// Says how the waking ended.
     Waking(watch::Receiver<Option<Woke>>),
     Awake(Arc<dyn Hooks>),
+}
+
+impl Phase {
+    fn is_in_memory(&self) -> bool {
+        !matches!(self, Phase::Asleep)
+    }
 }
 
 type Woke = Result<(), Failed>;
@@ -159,7 +176,7 @@ impl fmt::Debug for Slot {
 impl Slot {
     fn new(id: AgentId) -> Self {
         let inner = Inner { phase: Phase::Asleep, holds: 0, kept: 0, idle_since_ms: 0, idle: None };
-        Slot { id, inner: Mutex::new(inner), heart: tokio::sync::Mutex::default(), state: Arc::default(), pushes: OnceLock::new() }
+        Slot { id, inner: Mutex::new(inner), heart: tokio::sync::Mutex::default(), state: Arc::default(), pushes: OnceLock::new(), version: AtomicI64::new(-1) }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -244,13 +261,15 @@ pub(super) fn is_within_start(id: &AgentId) -> bool {
 }
 
 impl Agents {
-    pub(crate) fn new(classes: Classes, settings: Settings) -> Arc<Self> {
+    pub(crate) fn new(classes: Classes, settings: Settings, shared: BTreeSet<&'static str>) -> Arc<Self> {
         Arc::new_cyclic(|me| Agents {
             me: Weak::clone(me),
             exec: OnceLock::new(),
             classes,
             settings,
             slots: Mutex::default(),
+            shared,
+            holding: (0..STRIPES).map(|_| tokio::sync::Mutex::default()).collect(),
             begun: Mutex::default(),
         })
     }
@@ -300,6 +319,38 @@ impl Agents {
 
     fn slots(&self) -> MutexGuard<'_, Slots> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn weak(&self) -> Weak<Agents> {
+        Weak::clone(&self.me)
+    }
+
+    /// Whether an agent is in memory, or on its way there.
+    pub(super) fn is_in_memory(&self, id: &AgentId) -> bool {
+        self.slot(id).is_some_and(|slot| slot.inner().phase.is_in_memory())
+    }
+
+    /// The agents that are in memory.
+    pub(super) fn in_memory(&self) -> Vec<AgentId> {
+        self.slots().by_id.values().filter(|slot| slot.inner().phase.is_in_memory()).map(|slot| slot.id.clone()).collect()
+    }
+
+    /// The agents that have connections.
+    pub(super) fn connected(&self) -> Vec<AgentId> {
+        let connected = |slot: &&Arc<Slot>| slot.pushes.get().is_some_and(|pushes| pushes.receiver_count() > 0);
+        self.slots().by_id.values().filter(connected).map(|slot| slot.id.clone()).collect()
+    }
+
+    /// Notes the version of an agent's stored state; says whether it is another one than before.
+    pub(super) fn is_new_version(&self, id: &AgentId, version: i64) -> bool {
+        self.slot(id).is_some_and(|slot| slot.version.swap(version, Ordering::Relaxed) != version)
+    }
+
+    /// Takes an agent out of memory. What holds it goes on with the instance that it has.
+    pub(super) fn evict(&self, id: &AgentId) {
+        let Some(slot) = self.slot(id) else { return };
+        let gone = std::mem::replace(&mut slot.inner().phase, Phase::Asleep);
+        drop(gone);
     }
 
     /// How many agents are in memory or held.
@@ -355,7 +406,7 @@ impl Agents {
             drop(inner);
             (slot, slots.take_surplus(runtime, self.settings.max_in_memory))
         };
-        send_to_sleep(surplus);
+        self.send_to_sleep(runtime, surplus);
         Hold { agents: Weak::clone(&self.me), slot }
     }
 
@@ -381,7 +432,18 @@ impl Agents {
         slots.idle.insert(number, slot.id.clone());
         let surplus = slots.take_surplus(runtime, self.settings.max_in_memory);
         drop(slots);
-        send_to_sleep(surplus);
+        self.send_to_sleep(runtime, surplus);
+    }
+
+    /// Agents leave memory because there are too many. What their types do when they are dropped
+    /// happens outside the locks.
+    fn send_to_sleep(&self, runtime: &Arc<Runtime>, surplus: Vec<Arc<Slot>>) {
+        for slot in surplus {
+            let phase = std::mem::replace(&mut slot.inner().phase, Phase::Asleep);
+            debug!(agent = %slot.id, "agent leaves memory, which is full");
+            drop(phase);
+            self.release(runtime, slot.id.clone());
+        }
     }
 
     /// Lets an agent leave memory if nothing has held it for long enough.
@@ -411,6 +473,7 @@ impl Agents {
         debug!(agent = %id, "agent leaves memory");
         // What the user's type does when it is dropped happens outside the lock.
         drop(gone);
+        self.release(runtime, id);
     }
 
     /// Wakes an agent unless it is awake, and keeps it so.
@@ -445,6 +508,9 @@ impl Agents {
             };
             match woke.wait_for(Option::is_some).await.as_deref() {
                 Ok(Some(Err(why))) => {
+                    if let Some(elsewhere) = why.0.downcast_ref::<Error>().filter(|why| why.kind() == ErrorKind::AgentElsewhere) {
+                        return Err(Error::new(ErrorKind::AgentElsewhere, elsewhere.to_string()));
+                    }
                     let failed = Error::new(ErrorKind::Agent, format!("failed to wake agent `{id}`"));
                     return Err(failed.with_source(why.clone()));
                 }
@@ -482,6 +548,9 @@ impl Waking {
         let slot = &self.hold.slot;
         let link = Link::Weak(Weak::clone(&self.hold.agents));
         let started = async {
+            if let Some(agents) = self.hold.agents() {
+                agents.become_holder(&slot.id).await?;
+            }
             let agent = class.make(link, slot.id.clone())?;
             agent.start().await?;
             Ok::<_, BoxError>(agent)
@@ -496,7 +565,11 @@ impl Waking {
                 (Phase::Asleep, Err(Failed(why.into())))
             }
         };
+        let failed = !phase.is_in_memory();
         slot.inner().phase = phase;
+        if failed && let (Some(agents), Some(runtime)) = (self.hold.agents(), self.hold.runtime()) {
+            agents.release(&runtime, slot.id.clone());
+        }
         self.tell.send_replace(Some(woke));
     }
 }
@@ -507,16 +580,6 @@ impl Drop for Waking {
         if let Phase::Waking(_) = inner.phase {
             inner.phase = Phase::Asleep;
         }
-    }
-}
-
-/// Agents leave memory because there are too many. What their types do when they are dropped
-/// happens outside the locks.
-fn send_to_sleep(surplus: Vec<Arc<Slot>>) {
-    for slot in surplus {
-        let phase = std::mem::replace(&mut slot.inner().phase, Phase::Asleep);
-        debug!(agent = %slot.id, "agent leaves memory, which is full");
-        drop(phase);
     }
 }
 

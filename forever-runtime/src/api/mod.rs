@@ -5,3 +5,4 @@ pub(crate) mod builder;
 mod chat;
 pub(crate) mod forever;
 pub(crate) mod messages;
+pub(crate) mod workers;

@@ -1,0 +1,127 @@
+//! What the log says of a run, compared with what was promised.
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::journal::Line;
+use super::orders::RESULT;
+
+/// Result of an audit.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    pub(crate) fibers: usize,
+    pub(crate) finished_steps: usize,
+    pub(crate) repeated: usize,
+    pub(crate) lost: usize,
+    pub(crate) duplicates: usize,
+    /// Bodies that a worker began although another one had finished their steps, and whose results
+    /// were refused.
+    pub(crate) late_bodies: usize,
+    /// Results that were waited for in another worker.
+    pub(crate) heard: usize,
+    /// What is not as promised.
+    pub(crate) faults: Vec<String>,
+    /// From the death of a worker to the resume of each of its orders elsewhere.
+    pub(crate) takeovers: Vec<Duration>,
+}
+
+/// What the log says of one order.
+#[derive(Debug, Default)]
+struct Order {
+    /// The process that has entered it last.
+    holder: u32,
+    /// Whether its code runs there.
+    is_active: bool,
+    /// Steps whose results are stored.
+    passed: BTreeSet<String>,
+    /// The process that has carried out each of them and stored it.
+    finished: BTreeMap<String, u32>,
+    /// Bodies under way, by process and step, and whether the step had finished before.
+    begun: BTreeMap<(u32, String), bool>,
+    charges: BTreeSet<String>,
+}
+
+pub(crate) fn audit(lines: &[Line]) -> Findings {
+    let mut findings = Findings::default();
+    let mut orders: BTreeMap<&str, Order> = BTreeMap::new();
+    let mut died: BTreeMap<u32, u64> = BTreeMap::new();
+    let (mut accepted, mut ended, mut heard) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
+    for line in lines {
+        let (about, process) = (line.about.as_str(), line.process);
+        let detail = || line.detail.clone();
+        match line.what.as_str() {
+            "killed" => drop(died.insert(about.parse().unwrap_or(0), line.at_us)),
+            "accepted" => drop(accepted.insert(about)),
+            "ended" => drop(ended.insert(about, line.detail.as_str())),
+            "heard" => {
+                findings.heard += 1;
+                heard.insert(about, line.detail.as_str());
+            }
+            "enter" => {
+                let order = orders.entry(about).or_default();
+                if order.is_active
+                    && let Some(at) = died.get(&order.holder)
+                {
+                    findings.takeovers.push(Duration::from_micros(line.at_us.saturating_sub(*at)));
+                }
+                (order.holder, order.is_active) = (process, true);
+            }
+            "waits" | "done" => {
+                let order = orders.entry(about).or_default();
+                order.is_active &= order.holder != process;
+            }
+            "begin" => {
+                let order = orders.entry(about).or_default();
+                let again = order.passed.contains(&line.detail);
+                order.begun.insert((process, detail()), again);
+            }
+            "passed" => {
+                let order = orders.entry(about).or_default();
+                order.passed.insert(detail());
+                // After a resume behind a step its body was not carried out here.
+                if order.begun.remove(&(process, detail())).is_some()
+                    && let Some(before) = order.finished.insert(detail(), process)
+                {
+                    findings.repeated += 1;
+                    findings.faults.push(format!("step `{}` of `{about}` finished in processes {before} and {process}", line.detail));
+                }
+            }
+            "charge" => drop(orders.entry(about).or_default().charges.insert(detail())),
+            _ => {}
+        }
+    }
+    findings.fibers = accepted.len();
+    for (id, order) in &orders {
+        findings.finished_steps += order.passed.len();
+        findings.late_bodies += order.begun.values().filter(|again| **again).count();
+        if order.charges.len() > 1 {
+            findings.duplicates += order.charges.len() - 1;
+            findings.faults.push(format!("`{id}` was charged {} times", order.charges.len()));
+        }
+    }
+    let wanted = RESULT.to_string();
+    for id in accepted {
+        match ended.get(id) {
+            Some(result) if *result == wanted => {}
+            Some(result) => {
+                findings.lost += 1;
+                findings.faults.push(format!("`{id}` ended with {result}, and not with {wanted}"));
+            }
+            None => {
+                findings.lost += 1;
+                findings.faults.push(format!("`{id}` was accepted, and has not ended"));
+            }
+        }
+        if orders.get(id).is_none_or(|order| order.charges.is_empty()) {
+            findings.lost += 1;
+            findings.faults.push(format!("`{id}` was never charged"));
+        }
+    }
+    for (id, result) in heard {
+        if result != wanted {
+            findings.lost += 1;
+            findings.faults.push(format!("another worker heard that `{id}` ended with {result}"));
+        }
+    }
+    findings.takeovers.sort_unstable();
+    findings
+}

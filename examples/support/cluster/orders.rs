@@ -1,0 +1,134 @@
+//! The fibers of the example: orders and their parcels, with everything that they do outside the
+//! database.
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use forever::BoxError;
+use forever::prelude::*;
+
+use super::journal::Journal;
+
+/// Items of an order.
+pub(crate) const ITEMS: u64 = 12;
+
+/// What is paid for each order, by message.
+pub(crate) const PRICE: u64 = 7;
+
+/// What every order gives.
+pub(crate) const RESULT: u64 = ITEMS * (ITEMS - 1) / 2 + 3 * ITEMS + PRICE;
+
+/// Topic of the message that an order waits for.
+pub(crate) const PAID: &str = "paid";
+
+/// The world outside the database: the log, and a bank that knows charges by their keys.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub(crate) journal: Journal,
+    bank: PathBuf,
+}
+
+/// One stretch of work on an order in one process, from its begin or its resume on.
+#[derive(Debug)]
+pub(crate) struct Stretch<'a> {
+    desk: &'a Desk,
+    order: String,
+}
+
+pub(crate) fn bank(dir: &Path) -> PathBuf {
+    dir.join("bank")
+}
+
+impl Desk {
+    pub(crate) fn new(dir: &Path) -> anyhow::Result<Self> {
+        Ok(Desk { journal: Journal::open(dir)?, bank: bank(dir) })
+    }
+
+    /// The code of an order is entered in this process.
+    fn enter(&self, order: &str) -> Stretch<'_> {
+        self.journal.write("enter", order, "");
+        Stretch { desk: self, order: order.to_owned() }
+    }
+
+    fn is_charged(&self, key: &str) -> bool {
+        self.bank.join(key).exists()
+    }
+
+    /// Makes a charge, once for each key.
+    fn charge(&self, order: &str, key: &str) -> Result<(), BoxError> {
+        match OpenOptions::new().write(true).create_new(true).open(self.bank.join(key)) {
+            Ok(_) => self.journal.write("charge", order, key),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => self.journal.write("charged-before", order, key),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
+impl Stretch<'_> {
+    async fn pick(&self, item: u64) -> Result<u64, BoxError> {
+        self.begin(&format!("pick-{item}"));
+        tokio::time::sleep(Duration::from_millis(5 + item)).await;
+        Ok(item)
+    }
+
+    fn begin(&self, step: &str) {
+        self.desk.journal.write("begin", &self.order, step);
+    }
+
+    /// A step has finished: its result is stored.
+    fn passed(&self, step: &str) {
+        self.desk.journal.write("passed", &self.order, step);
+    }
+
+    /// The order is about to leave memory.
+    fn waits(&self) {
+        self.desk.journal.write("waits", &self.order, "");
+    }
+
+    fn done(&self) {
+        self.desk.journal.write("done", &self.order, "");
+    }
+}
+
+#[fiber]
+pub(crate) async fn parcel(desk: Res<Desk>, order: String, items: u64) -> Result<u64, BoxError> {
+    let weight = step!("weigh", {
+        desk.journal.write("begin", &order, "weigh");
+        3 * items
+    });
+    desk.journal.write("passed", &order, "weigh");
+    Ok(weight)
+}
+
+#[fiber]
+pub(crate) async fn order(ctx: &FiberContext, desk: Res<Desk>, items: u64) -> Result<u64, BoxError> {
+    #[fresh]
+    let here = desk.enter(ctx.id());
+    let mut sum = 0;
+    for item in 0..items {
+        sum += step!("pick", here.pick(item).await?);
+        here.passed(&format!("pick-{item}"));
+    }
+    let check = OnUnknown::check(async |op| Ok::<_, BoxError>(desk.is_charged(op.id()).then_some(())));
+    step!("charge", effect, on_unknown = check, |op| {
+        here.begin("charge");
+        desk.charge(ctx.id(), op.id())?
+    });
+    here.passed("charge");
+    let weighed = spawn!(parcel(ctx.id().to_owned(), items));
+    here.waits();
+    let weight = wait!(weighed)?;
+    here.waits();
+    sleep!(Duration::from_millis(30));
+    here.waits();
+    let paid: u64 = recv!("paid");
+    let total = step!("total", {
+        here.begin("total");
+        sum + weight + paid
+    });
+    here.passed("total");
+    here.done();
+    Ok(total)
+}
