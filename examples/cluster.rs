@@ -89,9 +89,7 @@ fn main() -> ExitCode {
     let life = args.value("--life", "a number", |_| true).unwrap_or(0);
     args.finish();
     let done = match (worker, dir, url, schema) {
-        (Some(worker), Some(dir), Some(url), Some(schema)) => {
-            worker::run(Orders { worker, life, dir, url, schema, lease }).map(|()| true)
-        }
+        (Some(worker), Some(dir), Some(url), Some(schema)) => worker::run(Orders { worker, life, dir, url, schema, lease }).map(|()| true),
         (_, _, url, _) => {
             let until = match deaths {
                 Some(deaths) => adversary::Until::Deaths(deaths),

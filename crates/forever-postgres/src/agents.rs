@@ -11,8 +11,7 @@ use crate::workers::ALIVE;
 const WAITS: &str = "next_ms IS NOT NULL AND running_ms IS NULL AND class = ANY ($1)";
 
 /// Condition: no other worker has the agent of a schedule in memory; `$4` is the worker that asks.
-const NOT_ELSEWHERE: &str =
-    "NOT EXISTS (SELECT 1 FROM @agent_holders h WHERE h.class = s.class AND h.name = s.agent AND h.worker <> $4)";
+const NOT_ELSEWHERE: &str = "NOT EXISTS (SELECT 1 FROM @agent_holders h WHERE h.class = s.class AND h.name = s.agent AND h.worker <> $4)";
 
 /// Condition: a schedule that is due later than its timing allows, because it was computed while
 /// the clock was ahead. `$1` is now in ms, `$2` the tolerance in ms.

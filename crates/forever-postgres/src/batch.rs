@@ -15,8 +15,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::call::{Kind, Shared, Work, is_of_row};
-use crate::sql::{Done, Tx, args};
 use crate::notify::CHANGED;
+use crate::sql::{Done, Tx, args};
 use crate::{chat, fibers, layouts, ops};
 
 /// Most writes that share a statement.

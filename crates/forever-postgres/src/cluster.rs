@@ -1,8 +1,6 @@
 //! What workers need to know of each other: changes, declined fibers, lists of workers, and holders
 //! of agents.
-use forever_store::{
-    AgentId, Changes, Claim, DeclineResult, End, FiberState, Seq, Suspension, TurnProgress, Watch, WorkerId, WorkerRow,
-};
+use forever_store::{AgentId, Changes, Claim, DeclineResult, End, FiberState, Seq, Suspension, TurnProgress, Watch, WorkerId, WorkerRow};
 
 use crate::notify::READY;
 use crate::sql::{Done, Row, Tx, args};
@@ -169,7 +167,9 @@ pub(crate) async fn hold_agent(tx: &Tx, agent: &AgentId, worker: WorkerId) -> Do
     match tx.row(&sql, args![&agent.class, &agent.name]).await? {
         Some(row) => worker_row(&row).map(Some),
         // Its holder has let go at this moment, or this worker is taken for dead: it is not held.
-        None => crate::sql::refused(format!("worker {worker} is not registered at this moment, or the holder of agent `{agent}` has just left it")),
+        None => crate::sql::refused(format!(
+            "worker {worker} is not registered at this moment, or the holder of agent `{agent}` has just left it"
+        )),
     }
 }
 
@@ -187,7 +187,8 @@ const ABANDONED: &str = "f.state = 'interrupted' AND NOT f.closure AND (f.agent 
 /// The fibers that are ready and that no worker has claimed, without those that `worker` leaves to
 /// others.
 pub(crate) async fn ready(tx: &Tx, after: Seq, limit: u32, worker: WorkerId) -> Done<Vec<forever_store::Runnable>> {
-    let of = |which: &str| format!("({} WHERE f.state <> 'completed' AND {which} AND f.seq > $2 ORDER BY f.seq LIMIT $3)", fibers::RUNNABLE);
+    let of =
+        |which: &str| format!("({} WHERE f.state <> 'completed' AND {which} AND f.seq > $2 ORDER BY f.seq LIMIT $3)", fibers::RUNNABLE);
     // The hook of an agent decides where the agent is.
     let elsewhere = "f.reason IS NOT NULL AND f.agent IS NOT NULL AND f.name NOT LIKE 'forever.%' AND EXISTS (
         SELECT 1 FROM @agent_holders h WHERE h.class = f.class AND h.name = f.agent AND h.worker <> $1)";

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use forever_store::{
     AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentStore, BoxFuture, BranchResult, Changes, ChatStore, ChunkBatch,
-    Claim, ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteResult, Deletion, End, FarSchedules, FiberQuery, FiberRef, FiberRow, FiberState, FiberStore,
-    FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LoadedFiber, MessageRow, MessageUpdate,
-    NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OpOutcome, OpRecord, OpResolution, OpRow, OpStore, PendingMessage,
-    ReadySender, ResolveOpResult, Restart, RestartResult, Result, RunResult, Runnable, ScheduleRow, Seq, StoredClaim, Suspension,
-    TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult,
-    Watch as Watched, WorkerId, WorkerRow,
+    Claim, ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteResult, Deletion, End, FarSchedules, FiberQuery, FiberRef,
+    FiberRow, FiberState, FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow,
+    LoadedFiber, MessageRow, MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OpOutcome,
+    OpRecord, OpResolution, OpRow, OpStore, PendingMessage, ReadySender, ResolveOpResult, Restart, RestartResult, Result, RunResult,
+    Runnable, ScheduleRow, Seq, StoredClaim, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite,
+    UnfinishedGroup, UpdateRefused, Wait, WaitResult, Watch as Watched, WorkerId, WorkerRow,
 };
 use tokio::task::AbortHandle;
 
@@ -496,7 +496,9 @@ impl AgentStore for PostgresStore {
     }
 
     fn next_schedule(&self, classes: Vec<String>) -> BoxFuture<'_, Result<Option<i64>>> {
-        self.read("find the schedule that is due next", (classes, self.shared.worker()), |tx, args| Box::pin(agents::next(tx, &args.0, args.1)))
+        self.read("find the schedule that is due next", (classes, self.shared.worker()), |tx, args| {
+            Box::pin(agents::next(tx, &args.0, args.1))
+        })
     }
 
     fn unregistered_classes(&self, classes: Vec<String>) -> BoxFuture<'_, Result<Vec<String>>> {

@@ -251,9 +251,9 @@ impl Watch {
         while !self.shared.is_closed() {
             let kinds = self.shared.notices.outgoing().await;
             let args = (Arc::clone(&self.schema), self.worker, kinds);
-            let sent = self
-                .shared
-                .carry_out("tell other workers of a change", Kind::Single, &args, |tx, args| Box::pin(notify::send(tx, &args.0, args.1, args.2)));
+            let sent = self.shared.carry_out("tell other workers of a change", Kind::Single, &args, |tx, args| {
+                Box::pin(notify::send(tx, &args.0, args.1, args.2))
+            });
             if let Err(error) = sent.await {
                 // They find it at their next look.
                 tracing::debug!(%error, "other workers were not told of a change");
@@ -300,7 +300,8 @@ impl Watch {
         // Positive, because `pg_locks` shows its two halves as unsigned numbers.
         let key = i64::from_le_bytes(uuid::Uuid::new_v4().as_bytes()[..8].try_into().unwrap_or_default()) & i64::MAX;
         connection.query("SELECT pg_advisory_lock($1)::text AS locked", &[Arg::from(key)]).await?;
-        let server: String = connection.query(&format!("SELECT {SERVER} AS server"), &[]).await?.first().map_or_else(String::new, |row| row.get(0));
+        let server: String =
+            connection.query(&format!("SELECT {SERVER} AS server"), &[]).await?.first().map_or_else(String::new, |row| row.get(0));
         connection.execute("UPDATE @workers SET lock = $2, server = $3 WHERE id = $1", args![self.worker, key, &server]).await?;
         let channel = connection.query(&notify::channel(), args![&*self.schema]).await?;
         if let Some(channel) = channel.first().map(|row| row.get::<_, String>(0)) {

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AgentId, ClusterStore, CommandResult, FiberTombstone, OpOutcome, OpRecord, OpRetry, OpsDelta, RestartResult, SnapshotDelta, SnapshotRows};
+use super::{
+    AgentId, ClusterStore, CommandResult, FiberTombstone, OpOutcome, OpRecord, OpRetry, OpsDelta, RestartResult, SnapshotDelta,
+    SnapshotRows,
+};
 use crate::error::Result;
 use crate::future::BoxFuture;
 

@@ -136,7 +136,8 @@ impl Stage<'_> {
     fn start(&mut self, number: u32, life: u32) -> anyhow::Result<Victim> {
         let lease = self.plan.lease.as_millis().to_string();
         let (number, life, dir) = (number.to_string(), life.to_string(), self.dir.display().to_string());
-        let words = ["--worker", &number, "--life", &life, "--dir", &dir, "--url", &self.url, "--schema", &self.schema, "--lease-ms", &lease];
+        let words =
+            ["--worker", &number, "--life", &life, "--dir", &dir, "--url", &self.url, "--schema", &self.schema, "--lease-ms", &lease];
         Victim::start_in(self.dir, &self.dir.join("errors"), [("RUST_BACKTRACE", "1")], words)
     }
 

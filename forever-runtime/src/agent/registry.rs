@@ -176,7 +176,14 @@ impl fmt::Debug for Slot {
 impl Slot {
     fn new(id: AgentId) -> Self {
         let inner = Inner { phase: Phase::Asleep, holds: 0, kept: 0, idle_since_ms: 0, idle: None };
-        Slot { id, inner: Mutex::new(inner), heart: tokio::sync::Mutex::default(), state: Arc::default(), pushes: OnceLock::new(), version: AtomicI64::new(-1) }
+        Slot {
+            id,
+            inner: Mutex::new(inner),
+            heart: tokio::sync::Mutex::default(),
+            state: Arc::default(),
+            pushes: OnceLock::new(),
+            version: AtomicI64::new(-1),
+        }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

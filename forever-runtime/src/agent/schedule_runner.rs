@@ -10,9 +10,9 @@ use tracing::{debug, info, warn};
 
 use super::class::BoxError;
 use super::due::Due;
-use super::{elsewhere, keep_alive};
 use super::registry::{Agents, IDLE, later};
 use super::schedule::{self, DUE, due_at, next_due};
+use super::{elsewhere, keep_alive};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::frame::retry::{Backoff, Retry};
 use crate::runtime::race::race;
