@@ -18,7 +18,8 @@ use crate::store::{Changes, ClusterStore, Notification, Watch};
 /// Time between two looks while something is waited for.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Time between two looks while this worker only runs fibers, which may be cancelled.
+/// Time between two looks while nothing is waited for: fibers of this worker may be cancelled, and
+/// it may count as dead.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
 
 /// Shortest time between two looks, however many notifications there are.
@@ -126,11 +127,7 @@ pub(crate) async fn run<F: Future<Output = ()>>(runtime: Arc<Runtime>, on_ready:
 }
 
 async fn look(runtime: &Runtime, cluster: &dyn ClusterStore) -> Result<()> {
-    let watch = runtime.watched();
-    if !is_busy(&watch) && runtime.active.count() == 0 {
-        return Ok(());
-    }
-    let changes = cluster.changes(watch).await?;
+    let changes = cluster.changes(runtime.watched()).await?;
     runtime.take_in(&changes).await;
     Ok(())
 }

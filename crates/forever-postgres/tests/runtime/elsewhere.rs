@@ -1,7 +1,7 @@
 //! Two workers: what one of them asks of fibers that the other one runs.
 use std::time::Duration;
 
-use forever::FiberState;
+use forever::{FiberState, Forever};
 
 use crate::{SOON, Steps, cluster, double, errand, long, open, until};
 
@@ -71,4 +71,18 @@ async fn workers_are_listed_while_they_are_open() {
     assert_eq!(b.handle::<double>("x").status().await.unwrap_err().kind(), forever::FiberErrorKind::NotFound);
     assert_eq!(b.handle::<long>(handle.id()).status().await.unwrap().state, FiberState::Cancelled);
     b.close().await.unwrap();
+}
+
+/// The schema is the default one, which other runs over the same server may have used before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn builder_opens_a_database_by_its_url() {
+    let Some(url) = cluster::url() else { return };
+    let steps = Steps::default();
+    let forever = Forever::builder().postgres(&url).fiber::<double>().resource(steps.clone()).open().await.unwrap();
+    assert_eq!(forever.run(double(21)).await.unwrap(), 42);
+    assert_eq!(steps.sorted(), ["double"]);
+    assert!(forever.workers().await.unwrap().iter().any(|worker| worker.is_this));
+    forever.close().await.unwrap();
+    let refused = Forever::builder().postgres("postgres://%").open().await.unwrap_err();
+    assert_eq!(refused.kind(), forever::ErrorKind::Setup, "{refused}");
 }

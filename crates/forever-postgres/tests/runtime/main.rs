@@ -2,6 +2,7 @@
 #[path = "../it/cluster.rs"]
 #[allow(dead_code, reason = "the tests of the store alone use more of it")]
 mod cluster;
+mod agents;
 mod elsewhere;
 mod versions;
 

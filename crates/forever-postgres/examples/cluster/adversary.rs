@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-use super::audit::{Findings, audit};
-use super::journal::{Journal, Line, Reader};
-use super::orders::bank;
-use super::worker::last_call;
+use crate::audit::{Findings, audit};
+use crate::journal::{Journal, Line, Reader};
+use crate::orders::bank;
+use crate::worker::last_call;
 use crate::dice::Dice;
 use crate::server::Cluster;
 use crate::victim::Victim;

@@ -2,8 +2,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::journal::Line;
-use super::orders::RESULT;
+use crate::journal::Line;
+use crate::orders::RESULT;
 
 /// Result of an audit.
 #[derive(Debug, Default)]

@@ -2,9 +2,9 @@
 //! everything that they did.
 //!
 //! ```text
-//! cargo run --release --example cluster
-//! cargo run --release --example cluster -- --workers 5 --minutes 10 --crashes
-//! cargo run --release --example cluster -- --url postgres://app:secret@db.local/app
+//! cargo run --release -p forever-postgres --example cluster
+//! cargo run --release -p forever-postgres --example cluster -- --workers 5 --minutes 10 --crashes
+//! cargo run --release -p forever-postgres --example cluster -- --url postgres://app:secret@db.local/app
 //! ```
 //!
 //! The program starts itself as workers: processes that open the same database, start orders, and
@@ -41,25 +41,28 @@
 //! Unix only: it needs signals.
 #![forbid(unsafe_code)]
 
-#[path = "support/args.rs"]
+mod adversary;
+#[path = "../../../../examples/support/args.rs"]
 mod args;
-#[path = "support/cluster/mod.rs"]
-mod cluster;
-#[path = "support/dice.rs"]
+mod audit;
+#[path = "../../../../examples/support/dice.rs"]
 mod dice;
-#[path = "../crates/forever-postgres/tests/it/cluster.rs"]
+mod journal;
+mod orders;
+#[path = "../../tests/it/cluster.rs"]
 #[allow(dead_code, reason = "the tests of the store use more of it")]
 mod server;
-#[path = "support/victim.rs"]
+#[path = "../../../../examples/support/victim.rs"]
 mod victim;
+mod worker;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use adversary::Plan;
 use args::Args;
-use cluster::adversary::{self, Plan};
-use cluster::worker::{self, Orders};
+use worker::Orders;
 
 const USAGE: &str = "\
 Runs several workers over one Postgres database, kills and pauses them, and audits what they did.

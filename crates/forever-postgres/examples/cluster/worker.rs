@@ -11,8 +11,8 @@ use forever::store::PostgresStore;
 use forever::{ErrorKind, FiberState};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::journal::Reader;
-use super::orders::{Desk, ITEMS, PAID, PRICE, order, parcel};
+use crate::journal::Reader;
+use crate::orders::{Desk, ITEMS, PAID, PRICE, order, parcel};
 use crate::victim::end_with_the_first;
 
 /// Arguments of a worker.

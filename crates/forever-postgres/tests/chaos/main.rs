@@ -1,4 +1,4 @@
-//! A short run of `examples/cluster.rs`: workers that are killed and paused, and a server that
+//! A short run of the example `cluster`: workers that are killed and paused, and a server that
 //! crashes. `FOREVER_CLUSTER_DEATHS` makes it longer.
 use std::collections::BTreeMap;
 use std::path::Path;

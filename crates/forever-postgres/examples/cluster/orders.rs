@@ -8,7 +8,7 @@ use std::time::Duration;
 use forever::BoxError;
 use forever::prelude::*;
 
-use super::journal::Journal;
+use crate::journal::Journal;
 
 /// Items of an order.
 pub(crate) const ITEMS: u64 = 12;
